@@ -1,0 +1,105 @@
+"""Errors: a small hierarchy in which each error says what was wrong and how to mend it."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class DialoreError(Exception):
+    """Any error that Dialore raises on purpose.
+
+    Args:
+        message: what went wrong, in one line.
+        mend: what the user can do about it, in one line; empty where nothing can be said.
+    """
+
+    def __init__(self, message: str, *, mend: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.mend = mend
+
+    def __str__(self) -> str:
+        """The message and its mend in one line."""
+        return f"{self.message} ({self.mend})" if self.mend else self.message
+
+
+class InputError(DialoreError):
+    """Bad input: a malformed file, an unknown name, an impossible setting. The command line exits with 2."""
+
+
+class UnknownNameError(InputError):
+    """A name that nothing has, with the nearest names that something does."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+        mend = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names) or 'none'}"
+        super().__init__(f"unknown {kind}: {name!r}", mend=mend)
+
+
+class GraphError(InputError):
+    """A graph file that is missing, cut short, of another version, or not a graph."""
+
+
+class MissingExtraError(InputError):
+    """A feature whose optional dependency is not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs an optional dependency", mend=f"pip install 'dialore[{extra}]'")
+
+
+class ModelError(DialoreError):
+    """A language model or its endpoint failed; nothing usable came back.
+
+    Args:
+        message: what went wrong.
+        mend: what to do about it.
+        retryable: whether asking again may help.
+        retry_after: seconds that the server asked to wait, if it did.
+        status: the HTTP status, if there was one.
+        configuration: whether no request can succeed until the user changes something (key, model, address).
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        mend: str = "",
+        retryable: bool = False,
+        retry_after: float | None = None,
+        status: int | None = None,
+        configuration: bool = False,
+    ) -> None:
+        super().__init__(message, mend=mend)
+        self.retryable = retryable
+        self.retry_after = retry_after
+        self.status = status
+        self.configuration = configuration
+
+
+class NotRecordedError(ModelError):
+    """A request that a recording being replayed does not hold."""
+
+
+class BudgetError(DialoreError):
+    """The token or cost budget of a run is spent; what is finished is kept."""
+
+
+class StageError(DialoreError):
+    """A stage of a method could not be finished for a dialogue.
+
+    Args:
+        stage: the stage's name.
+        dialogue_id: the dialogue that was being answered.
+        cause: the error underneath.
+    """
+
+    def __init__(self, stage: str, dialogue_id: str, cause: DialoreError) -> None:
+        super().__init__(f"stage {stage} of dialogue {dialogue_id}: {cause.message}", mend=cause.mend)
+        self.stage = stage
+        self.dialogue_id = dialogue_id
+        self.cause = cause

@@ -1,0 +1,1 @@
+"""Language models: the protocol, OpenAI-compatible endpoints, local models, cache, recordings, structured output."""

@@ -1,0 +1,133 @@
+"""The language-model protocol: a request in, a completion out. It knows nothing of dialogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Role = Literal["system", "user", "assistant"]
+OnText = Callable[[str], None]
+"""Called with each new piece of text while a completion streams in."""
+
+
+class Message(BaseModel):
+    """One message of a chat prompt."""
+
+    model_config = ConfigDict(frozen=True)
+
+    role: Role
+    content: str
+
+
+class Sampling(BaseModel):
+    """How the model samples. The papers' runs use a temperature of 0.7 (DCRAG, Appendix A.1.2)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    temperature: float = Field(default=0.7, ge=0)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    max_tokens: int = Field(default=1024, gt=0)
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+
+
+class OutputSchema(BaseModel):
+    """The JSON schema that a completion should follow; sent to servers that can enforce it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    definition: dict[str, Any]
+
+
+class Request(BaseModel):
+    """One call of a language model.
+
+    Attributes:
+        messages: the prompt.
+        sampling: sampling settings.
+        output_schema: the JSON schema wanted, or None for plain text.
+        label: an opaque name of the caller's, written into recordings; it does not change the answer.
+        sample: which of several samples of the same prompt this is; part of the cache key.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    messages: tuple[Message, ...]
+    sampling: Sampling = Sampling()
+    output_schema: OutputSchema | None = None
+    label: str = ""
+    sample: int = 0
+
+
+class Usage(BaseModel):
+    """Tokens and calls; usages add up. `cached` counts the calls answered from the cache."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached: int = 0
+    retries: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        """The sum, field by field."""
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in type(self).model_fields})
+
+
+class Completion(BaseModel):
+    """What a language model answered.
+
+    Attributes:
+        text: the answer's text.
+        model: the model that answered, as the server names it.
+        usage: what the call cost; `estimated` tells whether the server left the token counts out.
+        seconds: wall-clock time, waiting for a free slot excluded.
+        finish_reason: the server's word for why the text ends, e.g. `stop` or `length`.
+        differs: the prompt was not the recorded one (only when replaying by label).
+    """
+
+    text: str
+    model: str = ""
+    usage: Usage = Usage()
+    seconds: float = 0.0
+    finish_reason: str = "stop"
+    estimated: bool = False
+    differs: bool = False
+
+
+@runtime_checkable
+class LanguageModel(Protocol):
+    """Anything that completes a prompt: an endpoint, a local model, a cache, a recording."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, as written into traces and runs."""
+        ...
+
+    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+        """Answer a request.
+
+        Args:
+            request: the prompt and how to sample.
+            on_text: if given, the answer is streamed and each new piece of text passed to it; pieces are never
+                taken back, so a call that breaks after the first piece is not retried.
+
+        Returns:
+            The completion.
+
+        Raises:
+            ModelError: nothing usable came back, retries included.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release connections and files."""
+        ...
+
+
+def estimate_tokens(text: str) -> int:
+    """A rough token count for servers that report none: a token a CJK character, else one per four characters."""
+    wide = sum(1 for character in text if "⺀" <= character <= "鿿" or "가" <= character <= "힯")
+    return max(1, wide + (len(text) - wide) // 4)
