@@ -1,0 +1,26 @@
+"""Names of a package that are imported when first asked for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+def lazy_names(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], object]:
+    """A module `__getattr__` that imports each name from its home module when it is first used.
+
+    Args:
+        package: the package's `__name__`.
+        homes: the names that each module holds, by the module's full name.
+    """
+    home_of = {name: module for module, names in homes.items() for name in names}
+
+    def get(name: str) -> object:
+        if name not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(home_of[name]), name)
+
+    return get

@@ -1,0 +1,247 @@
+"""Utterances and dialogues, and how they are read from JSON and JSONL."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from dialore.errors import InputError
+from dialore.text import Language, detect_language
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+
+class Utterance(BaseModel):
+    """One speaker's turn."""
+
+    model_config = ConfigDict(frozen=True)
+
+    speaker: str = Field(min_length=1)
+    text: str
+
+    @field_validator("text")
+    @classmethod
+    def _not_blank(cls, text: str) -> str:
+        if not text.strip():
+            raise ValueError("an utterance must not be empty")
+        return text.strip()
+
+
+class Dialogue(BaseModel):
+    """A dialogue history and what goes with it. The response answers the last turn, from the other side.
+
+    Attributes:
+        id: the dialogue's name, unique in its file.
+        turns: the history, oldest first; at least one. In JSON a turn may also be a bare string: speakers then
+            alternate so that the last turn is the user's.
+        language: `en` or `zh`; found from the text where it is not given.
+        topic: what the dialogue is about, if known.
+        persona: the responder's persona sentences.
+        reference: the response that a person gave, in data sets.
+        knowledge: gold knowledge, in data sets: texts or objects.
+        sources: gold plan of sources, in data sets.
+        extra: every other key of the file.
+    """
+
+    id: str
+    turns: tuple[Utterance, ...] = Field(min_length=1)
+    language: Language
+    topic: str | None = None
+    persona: tuple[str, ...] = ()
+    reference: str | None = None
+    knowledge: tuple[str | dict[str, Any], ...] = ()
+    sources: tuple[str, ...] = ()
+    extra: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, data: object) -> object:
+        if not isinstance(data, dict):
+            return data
+        known = set(cls.model_fields)
+        fields = {key: value for key, value in data.items() if key in known}
+        unknown = {key: value for key, value in data.items() if key not in known}
+        if unknown:
+            fields["extra"] = {**(fields.get("extra") or {}), **unknown}
+        turns = fields.get("turns")
+        if isinstance(turns, list | tuple):
+            last = len(turns) - 1
+            fields["turns"] = [
+                {"speaker": "user" if (last - place) % 2 == 0 else "system", "text": turn}
+                if isinstance(turn, str)
+                else turn
+                for place, turn in enumerate(turns)
+            ]
+        if fields.get("language") is None:
+            fields["language"] = detect_language(_texts_of(fields.get("turns")))
+        return fields
+
+    @property
+    def last(self) -> Utterance:
+        """The turn to be answered."""
+        return self.turns[-1]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The utterances' texts, oldest first."""
+        return tuple(turn.text for turn in self.turns)
+
+    @property
+    def history(self) -> str:
+        """The utterances' texts, one a line."""
+        return "\n".join(self.texts)
+
+    @property
+    def responder(self) -> str:
+        """The speaker who is to answer: the latest who is not the last turn's, else `system` or `user`."""
+        last = self.last.speaker
+        others = (turn.speaker for turn in reversed(self.turns) if turn.speaker != last)
+        return next(others, "user" if last == "system" else "system")
+
+    def followed_by(self, speaker: str, text: str) -> Dialogue:
+        """The same dialogue with one more turn."""
+        return self.model_copy(update={"turns": (*self.turns, Utterance(speaker=speaker, text=text))})
+
+
+def _texts_of(turns: object) -> str:
+    if not isinstance(turns, list | tuple):
+        return ""
+    texts = (turn.get("text") if isinstance(turn, dict) else getattr(turn, "text", "") for turn in turns)
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def dialogue_from(data: object, *, place: str, default_id: str) -> Dialogue:
+    """A dialogue from decoded JSON.
+
+    Args:
+        data: the decoded object.
+        place: where it stands, for errors ("valid.jsonl, line 3").
+        default_id: the id of a dialogue that has none.
+
+    Raises:
+        InputError: naming the place and every field at fault.
+    """
+    if not isinstance(data, dict):
+        raise InputError(f"{place}: expected a dialogue object, found {_json_type(data)}", mend=_SHAPE)
+    try:
+        return Dialogue.model_validate({"id": default_id, **data})
+    except ValidationError as error:
+        raise InputError(f"{place}: {describe(error)}", mend=_SHAPE) from error
+
+
+_SHAPE = 'a dialogue is {"id": ..., "turns": [{"speaker": "user", "text": "..."}, ...]}'
+
+
+def describe(error: ValidationError) -> str:
+    """A validation error as one line: each field's path and what is wrong with it."""
+    problems = []
+    for problem in error.errors(include_url=False, include_context=False):
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(".")
+        problems.append(f"field {path}: {problem['msg']}" if path else problem["msg"])
+    return "; ".join(problems)
+
+
+def _json_type(data: object) -> str:
+    names = {list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    return names.get(type(data), "null" if data is None else "an object")
+
+
+def parse_dialogues(text: str, *, name: str) -> Iterator[Dialogue | InputError]:
+    """Dialogues from a JSON object, a JSON list or JSONL; a bad entry is yielded as its error, not raised.
+
+    Args:
+        text: the file's content.
+        name: the file's name, for errors and default ids.
+
+    Raises:
+        InputError: nothing in the text could be a dialogue (empty, or JSON that is neither).
+    """
+    if not text.strip():
+        raise InputError(f"{name}: the file is empty", mend=_SHAPE)
+    stem = name.rsplit("/", 1)[-1].split(".", maxsplit=1)[0] or "dialogue"
+    whole = _whole_document(text)
+    if whole is not None:
+        entries = whole if isinstance(whole, list) else [whole]
+        places = [
+            f"{name}, entry {number}" if isinstance(whole, list) else name for number in range(1, len(entries) + 1)
+        ]
+        if not entries:
+            raise InputError(f"{name}: the list is empty", mend=_SHAPE)
+        yield from _check(zip(entries, places, strict=True), stem)
+        return
+    yield from _check(_lines(text, name), stem)
+
+
+def _whole_document(text: str) -> Any:  # noqa: ANN401 - decoded JSON has any type
+    """The text as one JSON document, or None where it is JSONL (or broken)."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _lines(text: str, name: str) -> Iterator[tuple[object, str]]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        place = f"{name}, line {number}"
+        try:
+            yield json.loads(line), place
+        except ValueError as error:
+            yield (
+                InputError(f"{place}: not valid JSON: {error}", mend="one JSON object a line, or one JSON document"),
+                place,
+            )
+
+
+def _check(entries: Iterable[tuple[object, str]], stem: str) -> Iterator[Dialogue | InputError]:
+    seen: dict[str, str] = {}
+    for number, (entry, place) in enumerate(entries, start=1):
+        if isinstance(entry, InputError):
+            yield entry
+            continue
+        try:
+            dialogue = dialogue_from(entry, place=place, default_id=f"{stem}-{number}")
+        except InputError as error:
+            yield error
+            continue
+        if dialogue.id in seen:
+            message = f"{place}: field id: {dialogue.id!r} was already used at {seen[dialogue.id]}"
+            yield InputError(message, mend="ids must be unique in a file")
+            continue
+        seen[dialogue.id] = place
+        yield dialogue
+
+
+def read_dialogues(path: Path) -> list[Dialogue]:
+    """Every dialogue of a JSON or JSONL file, gzipped or not.
+
+    Raises:
+        InputError: the file cannot be read, or an entry is malformed (the first is named, and how many there are).
+    """
+    found = list(parse_dialogues(read_text(path), name=path.name))
+    errors = [entry for entry in found if isinstance(entry, InputError)]
+    if errors:
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise InputError(errors[0].message + more, mend=errors[0].mend)
+    return [entry for entry in found if isinstance(entry, Dialogue)]
+
+
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file, gzipped where its name ends in `.gz`; raises InputError with the reason."""
+    import gzip
+    import zlib
+
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        return data.decode("utf-8-sig")
+    except FileNotFoundError as error:
+        raise InputError(f"no such file: {path}", mend="check the path") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8: byte {error.start}", mend="save it as UTF-8") from error

@@ -1,0 +1,117 @@
+"""The response and its trace: every stage with its prompt, completion, knowledge, time and tokens."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from dialore.knowledge import Knowledge
+from dialore.llm.model import Usage
+
+
+class Demands(BaseModel):
+    """What a response needs to know (DCRAG, Section 3.2): queries and topics, each of two kinds.
+
+    Attributes:
+        explicit: queries that the history mentions.
+        implicit: queries that are inferred from it.
+        maintained: topics of the history that the response should keep.
+        extended: new topics that the response may bring up.
+        thoughts: the reasoning behind each list, by the list's name.
+    """
+
+    explicit: list[str] = Field(default_factory=list)
+    implicit: list[str] = Field(default_factory=list)
+    maintained: list[str] = Field(default_factory=list)
+    extended: list[str] = Field(default_factory=list)
+    thoughts: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def queries(self) -> list[str]:
+        """Explicit and implicit queries, without repeats."""
+        return list(dict.fromkeys([*self.explicit, *self.implicit]))
+
+    @property
+    def topics(self) -> list[str]:
+        """Maintained and extended topics, without repeats."""
+        return list(dict.fromkeys([*self.maintained, *self.extended]))
+
+
+Outcome = Literal["ok", "repaired", "unparsed", "failed"]
+
+
+class StageTrace(BaseModel):
+    """What one stage did.
+
+    Attributes:
+        stage: the stage's name, e.g. `query-production`.
+        by: what did it: a model's name, `lexical responder`, or `dialore` for retrieval and mending.
+        outcome: `ok`; `repaired` after one repair turn; `unparsed`, the fallback was used; `failed`.
+        started: seconds since the response was begun.
+        seconds: how long it took.
+        prompt: name, version and hash of the prompt file.
+        messages: the prompt as sent.
+        completion: the raw answer, the last where there was a repair.
+        output: the stage's structured output.
+        usage: calls and tokens.
+        notes: what was mended, dropped, or fell back, one sentence each.
+        differs: the prompt is not the one that the replayed recording was made with.
+        error: why it failed or was unparsed.
+    """
+
+    stage: str
+    by: str = "dialore"
+    outcome: Outcome = "ok"
+    started: float = 0.0
+    seconds: float = 0.0
+    prompt: str = ""
+    messages: list[dict[str, str]] = Field(default_factory=list)
+    completion: str = ""
+    output: dict[str, Any] = Field(default_factory=dict)
+    usage: Usage = Usage()
+    notes: list[str] = Field(default_factory=list)
+    differs: bool = False
+    error: str = ""
+
+
+class Citation(BaseModel):
+    """A span of the response and the knowledge that grounds it."""
+
+    start: int
+    end: int
+    knowledge: str
+
+
+class Response(BaseModel):
+    """A method's answer to a dialogue.
+
+    Attributes:
+        id: the dialogue's id.
+        method: the method's name.
+        status: `ok` or `failed`; a failed response keeps its partial trace and its error.
+        text: the answer; empty only where the response failed.
+        by: what wrote it: a model's name or `lexical responder`.
+        demands: what was found to be needed, for methods that ask.
+        plan: the sources to be used in order, for methods that plan.
+        knowledge: what the response was given; `used` marks what it draws on.
+        citations: spans of the text and their grounds.
+        usage: calls and tokens of all stages.
+        seconds: wall-clock time.
+        trace: every stage, in order of their start.
+        error: what failed, and the mend.
+    """
+
+    id: str
+    method: str
+    status: Literal["ok", "failed"] = "ok"
+    text: str = ""
+    by: str = ""
+    demands: Demands | None = None
+    plan: list[str] | None = None
+    knowledge: list[Knowledge] = Field(default_factory=list)
+    citations: list[Citation] = Field(default_factory=list)
+    usage: Usage = Usage()
+    seconds: float = 0.0
+    trace: list[StageTrace] = Field(default_factory=list)
+    error: str | None = None

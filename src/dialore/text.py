@@ -1,0 +1,155 @@
+"""Text by language: detection, words, lemmas, stop words, and whether a phrase is mentioned."""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from importlib import resources
+from typing import TYPE_CHECKING, Literal, get_args
+
+from dialore.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Language = Literal["en", "zh"]
+LANGUAGES: tuple[Language, ...] = get_args(Language)
+LANGUAGE_NAMES: dict[Language, str] = {"en": "English", "zh": "Chinese"}
+
+_CJK = re.compile(r"[㐀-䶿一-鿿]")
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*", re.UNICODE)
+_ZH_PIECE = re.compile(r"[㐀-䶿一-鿿]+|[^\W_㐀-䶿一-鿿]+(?:['’][^\W_㐀-䶿一-鿿]+)*")
+# English clitics that the lemmatiser does not know as words of their own.
+_CLITIC = re.compile(r"(n't|'s|'re|'ve|'ll|'d|'m)$")
+
+
+def check_language(name: str) -> Language:
+    """The language of that name; raises UnknownNameError for any other."""
+    for language in LANGUAGES:
+        if name == language:
+            return language
+    raise UnknownNameError("language", name, LANGUAGES)
+
+
+def detect_language(text: str) -> Language:
+    """Chinese where at least a tenth of the letters are Chinese characters, else English."""
+    wide = len(_CJK.findall(text))
+    letters = sum(1 for character in text if character.isalpha())
+    return "zh" if wide and wide * 10 >= letters else "en"
+
+
+def is_chinese(text: str) -> bool:
+    """Whether the text holds any Chinese character."""
+    return _CJK.search(text) is not None
+
+
+def normalise(text: str) -> str:
+    """Compatibility-normalised, lower-case text with straight apostrophes, single spaces and no underscores."""
+    folded = unicodedata.normalize("NFKC", text).lower().replace("’", "'").replace("_", " ")
+    return " ".join(folded.split())
+
+
+@functools.lru_cache(maxsize=1)
+def _segmenter() -> object:
+    """The jieba tokenizer with its dictionary loaded, quietly."""
+    import logging
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import jieba
+    jieba.setLogLevel(logging.ERROR)
+    jieba.initialize()
+    return jieba
+
+
+def words(text: str, language: Language) -> list[str]:
+    """The words of a text in order, lower-cased, punctuation dropped; Chinese is segmented by jieba."""
+    folded = normalise(text)
+    if language == "en":
+        return [word for match in _WORD.findall(folded) if (word := _CLITIC.sub("", match))]
+    found: list[str] = []
+    for piece in _ZH_PIECE.findall(folded):
+        found.extend(_segmenter().lcut(piece) if is_chinese(piece) else [piece])  # type: ignore[attr-defined]
+    return found
+
+
+@functools.lru_cache(maxsize=65536)
+def lemma(word: str, language: Language) -> str:
+    """The dictionary form of one lower-case word; a Chinese word is its own."""
+    if language == "zh" or not word.isascii() or not word.isalpha():
+        return word
+    import simplemma
+
+    return str(simplemma.lemmatize(word, lang="en")).lower()
+
+
+def lemmas(text: str, language: Language) -> list[str]:
+    """The lemmas of a text's words, in order."""
+    return [lemma(word, language) for word in words(text, language)]
+
+
+@functools.lru_cache(maxsize=65536)
+def stem(word: str) -> str:
+    """The Snowball stem of an English word; joins forms that lemmas keep apart ("wedding", "wed")."""
+    if not word.isascii() or not word.isalpha():
+        return word
+    return str(_stemmer().stemWord(word))
+
+
+@functools.lru_cache(maxsize=1)
+def _stemmer() -> object:
+    import snowballstemmer
+
+    return snowballstemmer.stemmer("english")
+
+
+@functools.lru_cache(maxsize=2)
+def stop_words(language: Language) -> frozenset[str]:
+    """Function words that carry no topic; a small list of our own, with lemmas and surface forms alike."""
+    file = resources.files("dialore") / "data" / f"stop_words.{language}.txt"
+    return frozenset(file.read_text(encoding="utf-8").split())
+
+
+def is_stop_word(word: str, language: Language) -> bool:
+    """Whether a lower-case word is a function word of the language."""
+    return word in stop_words(language) or (len(word) == 1 and language == "en")
+
+
+def content_words(text: str, language: Language) -> list[str]:
+    """The words of a text that are no stop words, in order."""
+    return [word for word in words(text, language) if not is_stop_word(word, language)]
+
+
+def content_lemmas(text: str, language: Language) -> list[str]:
+    """The lemmas of a text's content words, in order; stop words are dropped by surface form and by lemma."""
+    found = (lemma(word, language) for word in content_words(text, language))
+    return [item for item in found if not is_stop_word(item, language)]
+
+
+def _contains(sequence: Sequence[str], part: Sequence[str]) -> bool:
+    size = len(part)
+    return any(list(sequence[start : start + size]) == list(part) for start in range(len(sequence) - size + 1))
+
+
+def is_mentioned(phrase: str, texts: Iterable[str], language: Language) -> bool:
+    """Whether a phrase is said in any of the texts, inflection and function words aside.
+
+    A phrase is mentioned where its lemmas stand in a row in one text, or where its content lemmas do once stop words
+    are dropped from both: "a couple days" mentions "couple of days"; "a London trip" does not mention "trip to London".
+    Chinese is compared by characters, so that segmentation cannot hide a mention.
+    """
+    folded = normalise(phrase).strip(" .,!?;:。，！？；：、\"'")
+    if not folded:
+        return False
+    if is_chinese(folded):
+        squeezed = folded.replace(" ", "")
+        return any(squeezed in normalise(text).replace(" ", "") for text in texts)
+    wanted, wanted_content = lemmas(folded, language), content_lemmas(folded, language)
+    for text in texts:
+        if wanted and _contains(lemmas(text, language), wanted):
+            return True
+        if wanted_content and _contains(content_lemmas(text, language), wanted_content):
+            return True
+    return False
