@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from dialore.text import normalise
+
 Source = Literal["graph", "documents", "persona", "web", "model"]
 Kind = Literal["fact", "passage", "persona"]
 
@@ -40,8 +42,8 @@ class Fact:
 
     @property
     def id(self) -> str:
-        """A stable id of head, relation and tail."""
-        return stable_id("fact", self.head, self.relation, self.tail)
+        """A stable id of head, relation and tail, whatever their case."""
+        return stable_id("fact", normalise(self.head), self.relation, normalise(self.tail))
 
     @property
     def triple(self) -> str:

@@ -6,7 +6,7 @@ import functools
 import re
 import unicodedata
 from importlib import resources
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dialore.errors import UnknownNameError
 
@@ -51,7 +51,7 @@ def normalise(text: str) -> str:
 
 
 @functools.lru_cache(maxsize=1)
-def _segmenter() -> object:
+def _segmenter() -> Any:  # noqa: ANN401 - the library is untyped
     """The jieba tokenizer with its dictionary loaded, quietly."""
     import logging
     import warnings
@@ -71,7 +71,7 @@ def words(text: str, language: Language) -> list[str]:
         return [word for match in _WORD.findall(folded) if (word := _CLITIC.sub("", match))]
     found: list[str] = []
     for piece in _ZH_PIECE.findall(folded):
-        found.extend(_segmenter().lcut(piece) if is_chinese(piece) else [piece])  # type: ignore[attr-defined]
+        found.extend(_segmenter().lcut(piece) if is_chinese(piece) else [piece])
     return found
 
 
@@ -99,7 +99,7 @@ def stem(word: str) -> str:
 
 
 @functools.lru_cache(maxsize=1)
-def _stemmer() -> object:
+def _stemmer() -> Any:  # noqa: ANN401 - the library is untyped
     import snowballstemmer
 
     return snowballstemmer.stemmer("english")

@@ -1,0 +1,1 @@
+"""Where knowledge comes from: the commonsense graph."""

@@ -1,0 +1,67 @@
+"""The starter graph: everyday facts of our own writing, shipped as text and built once a machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dialore.sources.graph.build import build_graph
+from dialore.sources.graph.layout import FORMAT
+from dialore.sources.graph.readers import read_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dialore.knowledge import Fact
+
+NAME = "starter"
+
+
+def starter_files() -> list[Path]:
+    """The fact files of the package, one a topic and language, in order of their names."""
+    folder = Path(str(resources.files("dialore") / "data" / "starter"))
+    return sorted(folder.glob("*.tsv"))
+
+
+def starter_facts() -> Iterator[Fact]:
+    """Every fact of the starter graph."""
+    for path in starter_files():
+        yield from read_facts(path, file_format="tsv")
+
+
+def cache_folder() -> Path:
+    """Where derived files go: `DIALORE_CACHE`, else the user's cache folder, else a temporary one."""
+    from platformdirs import user_cache_path
+
+    wanted = os.environ.get("DIALORE_CACHE")
+    folder = Path(wanted) if wanted else user_cache_path("dialore", appauthor=False)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        folder = Path(tempfile.gettempdir()) / "dialore"
+        folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        folder = Path(tempfile.mkdtemp(prefix="dialore-"))
+    return folder
+
+
+def starter_graph() -> Path:
+    """The built starter graph, built now where it is not there yet (about a second).
+
+    Raises:
+        GraphError: it cannot be written.
+    """
+    from dialore.retrieval.embedding import load_embedder
+
+    embedder = load_embedder()
+    digest = hashlib.blake2b(f"{FORMAT} {embedder.fingerprint}".encode(), digest_size=6)
+    for path in starter_files():
+        digest.update(path.read_bytes())
+    target = cache_folder() / f"starter-{digest.hexdigest()}.graph"
+    if not target.is_file():
+        build_graph(starter_facts(), target, name=NAME, embedder=embedder)  # type: ignore[arg-type]
+    return target
