@@ -1,0 +1,37 @@
+"""Hashes that stand for a request: in the cache by all that can change the answer, in recordings by the prompt."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dialore.llm.model import Request
+
+
+def prompt_key(request: Request) -> str:
+    """A hash of the messages and the name of the output schema (sha256, hexadecimal)."""
+    return _hash([_messages(request), request.output_schema.name if request.output_schema else None])
+
+
+def cache_key(model: str, request: Request) -> bytes:
+    """A hash of the model's name, messages, sampling, schema and sample index, not the label (sha256, 32 bytes)."""
+    schema = request.output_schema
+    parts = [
+        model,
+        _messages(request),
+        list(request.sampling.model_dump().items()),
+        [schema.name, schema.definition] if schema else None,
+        request.sample,
+    ]
+    return bytes.fromhex(_hash(parts))
+
+
+def _messages(request: Request) -> list[list[str]]:
+    return [[message.role, message.content] for message in request.messages]
+
+
+def _hash(value: list[Any]) -> str:
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
