@@ -1,0 +1,93 @@
+"""The responder that asks a language model: a prompt file rendered, a completion parsed."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import BaseModel
+
+from dialore.llm.model import Request, Usage
+from dialore.llm.structured import complete_structured
+from dialore.methods.stages import StageAnswer, Text
+from dialore.prompts.history import friend_labels, render_history
+
+if TYPE_CHECKING:
+    from dialore.llm.model import Completion, LanguageModel, OnText
+    from dialore.llm.structured import Outcome as ParseOutcome
+    from dialore.methods.stages import StageCall
+    from dialore.prompts.library import PromptLibrary
+    from dialore.response import Outcome
+
+T = TypeVar("T", bound=BaseModel)
+
+_OUTCOMES: dict[ParseOutcome, Outcome] = {
+    "parsed": "ok",
+    "repaired_locally": "ok",
+    "repaired_by_model": "repaired",
+    "unparsed": "unparsed",
+}
+_QUOTES = {'"': '"', "“": "”", "「": "」"}
+
+
+class ModelResponder:
+    """Does a method's stages by a language model.
+
+    Args:
+        model: the language model.
+        prompts: the prompt files.
+    """
+
+    def __init__(self, model: LanguageModel, prompts: PromptLibrary) -> None:
+        self.model = model
+        self.prompts = prompts
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.model.name
+
+    async def answer(self, call: StageCall[T], on_text: OnText | None = None) -> StageAnswer[T]:
+        """Render the stage's prompt, call the model, parse what it says.
+
+        Raises:
+            InputError: the prompt is missing or malformed.
+            ModelError: the model failed.
+        """
+        dialogue = call.dialogue
+        known = {"history": render_history(dialogue), "last_turn": " ".join(dialogue.last.text.split())}
+        prompt = self.prompts.get(call.prompt, dialogue.language).render({**known, **call.variables})
+        request = Request(messages=prompt.messages, sampling=prompt.sampling, label=call.label)
+        answer: StageAnswer[T] = StageAnswer(value=None, prompt=prompt.reference)
+        answer.messages = [message.model_dump() for message in prompt.messages]
+        if issubclass(call.output, Text):
+            completion = await self.model.complete(request, on_text)
+            answer.value = call.output(text=clean_response(completion.text, friend_labels(dialogue.language)))
+            _record(answer, [completion])
+            return answer
+        structured = await complete_structured(self.model, request, call.output)
+        answer.value, answer.error = structured.value, structured.error
+        answer.outcome = _OUTCOMES[structured.outcome]
+        if structured.outcome == "repaired_locally":
+            answer.notes.append("the answer's JSON was repaired")
+        _record(answer, structured.completions)
+        return answer
+
+
+def _record(answer: StageAnswer[T], completions: list[Completion]) -> None:
+    answer.completion = completions[-1].text if completions else ""
+    answer.usage = sum((completion.usage for completion in completions), Usage())
+    answer.differs = any(completion.differs for completion in completions)
+    if completions and completions[-1].finish_reason == "length":
+        answer.notes.append("the answer was cut off at the token limit")
+
+
+def clean_response(text: str, labels: tuple[str, ...]) -> str:
+    """A response without what models put around it: a speaker's label, quotation marks, code fences."""
+    cleaned = re.sub(r"\A```\w*\n(.*?)\n?```\Z", r"\1", text.strip(), flags=re.DOTALL).strip()
+    pattern = rf"\A(?:{'|'.join(re.escape(label) for label in labels)})(?:-\d+)?\s*[:：]\s*"
+    cleaned = re.sub(pattern, "", cleaned, flags=re.IGNORECASE)
+    closing = _QUOTES.get(cleaned[:1])
+    if closing and len(cleaned) > 2 and cleaned.endswith(closing) and closing not in cleaned[1:-1]:
+        cleaned = cleaned[1:-1]
+    return cleaned.strip()

@@ -1,0 +1,186 @@
+"""The stages of a response: asked of a responder, timed, traced, and given their fallback where nothing parses."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from dialore.errors import DialoreError, StageError
+from dialore.llm.model import Usage
+from dialore.response import StageTrace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dialore.dialogue import Dialogue
+    from dialore.llm.model import OnText
+    from dialore.response import Outcome
+
+T = TypeVar("T", bound=BaseModel)
+
+
+class Text(BaseModel):
+    """The output of a stage that writes plain text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageCall(Generic[T]):
+    """What a method asks of a responder.
+
+    Attributes:
+        prompt: `<method>/<stage>` of the prompt file that says what is wanted.
+        stage: the stage's name.
+        dialogue: the dialogue being answered.
+        output: the shape of the answer; Text for plain text.
+        variables: what the prompt is about, beside the dialogue.
+        label: names the call in recordings: dialogue, method and stage.
+    """
+
+    prompt: str
+    stage: str
+    dialogue: Dialogue
+    output: type[T]
+    variables: dict[str, object]
+    label: str
+
+
+@dataclass(slots=True)
+class StageAnswer(Generic[T]):
+    """What a responder answers: the value, or None where the answer could not be parsed; and the trace of it."""
+
+    value: T | None
+    outcome: Outcome = "ok"
+    prompt: str = ""
+    messages: list[dict[str, str]] = field(default_factory=list)
+    completion: str = ""
+    usage: Usage = field(default_factory=Usage)
+    notes: list[str] = field(default_factory=list)
+    differs: bool = False
+    error: str = ""
+
+
+class Responder(Protocol):
+    """Whoever does the stages: a language model, or the lexical responder."""
+
+    @property
+    def name(self) -> str:
+        """Its name in traces."""
+        ...
+
+    async def answer(self, call: StageCall[T], on_text: OnText | None = None) -> StageAnswer[T]:
+        """Do one stage; `on_text` gets the text as it comes.
+
+        Raises:
+            ModelError: the language model failed.
+        """
+        ...
+
+
+class Stages:
+    """One response in the making: its stages and their trace. Made anew for each dialogue.
+
+    Args:
+        responder: does the stages.
+        method: the method's name, for labels.
+        dialogue: the dialogue being answered.
+        on_text: gets the response's text as it comes.
+    """
+
+    def __init__(self, responder: Responder, method: str, dialogue: Dialogue, on_text: OnText | None = None) -> None:
+        self.responder = responder
+        self.method = method
+        self.dialogue = dialogue
+        self.trace: list[StageTrace] = []
+        self._on_text = on_text
+        self._begun = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the response was begun."""
+        return time.perf_counter() - self._begun
+
+    @property
+    def usage(self) -> Usage:
+        """Calls and tokens of all stages so far."""
+        return sum((stage.usage for stage in self.trace), Usage())
+
+    async def ask(self, prompt: str, output: type[T], fallback: T, *, suffix: str = "", **variables: object) -> T:
+        """Have a stage done with structured output.
+
+        Args:
+            prompt: `<method>/<stage>`.
+            output: the shape wanted.
+            fallback: what is used where the answer cannot be parsed, after one repair turn.
+            suffix: tells two calls of one stage apart: `foreseen`, `unforeseen`.
+            variables: the prompt's variables, beside the dialogue.
+
+        Raises:
+            StageError: the responder failed.
+        """
+        traced = self._new_trace(prompt, suffix)
+        answer = await self._answer(
+            traced, StageCall(prompt, traced.stage, self.dialogue, output, variables, self._label(traced))
+        )
+        if answer.value is None:
+            traced.notes.append("the answer could not be parsed; the fallback is used")
+        value = fallback if answer.value is None else answer.value
+        traced.output = value.model_dump(mode="json")
+        return value
+
+    async def write(self, prompt: str, **variables: object) -> str:
+        """Have the response written, streamed to `on_text` if there is one.
+
+        Raises:
+            StageError: the responder failed.
+        """
+        traced = self._new_trace(prompt, "")
+        call = StageCall(prompt, traced.stage, self.dialogue, Text, variables, self._label(traced))
+        answer = await self._answer(traced, call, self._on_text)
+        text = answer.value.text if answer.value is not None else ""
+        traced.output = {"text": text}
+        return text
+
+    def did(self, stage: str, work: Callable[[], tuple[T, dict[str, object], list[str]]]) -> T:
+        """Do a stage that needs no responder, and trace it.
+
+        Args:
+            stage: the stage's name.
+            work: does it; gives its result, its output for the trace, and notes.
+        """
+        traced = StageTrace(stage=stage, started=self.seconds)
+        self.trace.append(traced)
+        try:
+            result, output, notes = work()
+        except DialoreError as error:
+            traced.outcome, traced.error = "failed", str(error)
+            raise StageError(stage, self.dialogue.id, error) from error
+        finally:
+            traced.seconds = self.seconds - traced.started
+        traced.output, traced.notes = dict(output), notes
+        return result
+
+    def _new_trace(self, prompt: str, suffix: str) -> StageTrace:
+        name = prompt.rsplit("/", 1)[-1]
+        traced = StageTrace(stage=f"{name}-{suffix}" if suffix else name, by=self.responder.name, started=self.seconds)
+        self.trace.append(traced)
+        return traced
+
+    def _label(self, traced: StageTrace) -> str:
+        return f"{self.dialogue.id}/{self.method}/{traced.stage}"
+
+    async def _answer(self, traced: StageTrace, call: StageCall[T], on_text: OnText | None = None) -> StageAnswer[T]:
+        try:
+            answer = await self.responder.answer(call, on_text)
+        except DialoreError as error:
+            traced.outcome, traced.error = "failed", str(error)
+            raise StageError(traced.stage, self.dialogue.id, error) from error
+        finally:
+            traced.seconds = self.seconds - traced.started
+        for name in ("outcome", "prompt", "messages", "completion", "usage", "notes", "differs", "error"):
+            setattr(traced, name, getattr(answer, name))
+        return answer

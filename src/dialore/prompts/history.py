@@ -1,0 +1,29 @@
+"""How a dialogue history stands in a prompt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dialore.dialogue import Dialogue
+    from dialore.text import Language
+
+# DCRAG calls the two sides "Me" and "Friend" (Tables 12 to 18); the response is Friend's.
+_SIDES: dict[Language, tuple[str, str, str]] = {"en": ("Me", "Friend", ": "), "zh": ("我", "朋友", "：")}
+
+
+def render_history(dialogue: Dialogue) -> str:
+    """The history, a turn a line, the last turn's speaker as "Me" and the responder as "Friend".
+
+    Speakers beyond these two keep their names. Line breaks inside a turn become spaces.
+    """
+    me, friend, colon = _SIDES[dialogue.language]
+    sides = {dialogue.last.speaker: me, dialogue.responder: friend}
+    lines = (f"{sides.get(turn.speaker, turn.speaker)}{colon}{' '.join(turn.text.split())}" for turn in dialogue.turns)
+    return "\n".join(lines)
+
+
+def friend_labels(language: Language) -> tuple[str, ...]:
+    """Labels that a model may put before the response although it was told not to."""
+    me, friend, _ = _SIDES[language]
+    return (friend, me, "Friend", "Response", "回复", "回应")

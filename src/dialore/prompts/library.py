@@ -1,0 +1,171 @@
+"""Finding, parsing, rendering and hashing prompt files."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from dialore.errors import InputError, UnknownNameError
+from dialore.llm.model import Message, Sampling
+from dialore.text import LANGUAGES, check_language
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from dialore.llm.model import Role
+    from dialore.text import Language
+
+_FRONT = re.compile(r"\A---\n(.*?)\n---\n(.*)\Z", re.DOTALL)
+_ROLE = re.compile(r"^<!-- (system|user|assistant) -->\n", re.MULTILINE)
+_NAME = re.compile(r"^[a-z0-9-]+/[a-z0-9-]+$")
+_ENVIRONMENT = jinja2.Environment(
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=False,
+    autoescape=False,  # noqa: S701 - prompts are plain text, not HTML
+)
+
+
+class FrontMatter(BaseModel):
+    """The head of a prompt file: its version, what it asks the model to output, and how to sample."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: int
+    output: str
+    sampling: Sampling = Sampling()
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedPrompt:
+    """A prompt with its variables filled in."""
+
+    messages: tuple[Message, ...]
+    sampling: Sampling
+    reference: str
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt file.
+
+    Attributes:
+        name: `<method>/<stage>`.
+        language: the language it is written in.
+        text: the whole file.
+        path: where it lies.
+    """
+
+    name: str
+    language: Language
+    text: str
+    path: Path
+
+    @cached_property
+    def _parts(self) -> tuple[FrontMatter, list[tuple[Role, jinja2.Template]]]:
+        match = _FRONT.match(self.text.replace("\r\n", "\n"))
+        if match is None:
+            raise InputError(
+                f"prompt {self.path}: no front matter", mend="begin the file with ---, version, output, ---"
+            )
+        try:
+            front = FrontMatter.model_validate(yaml.safe_load(match[1]))
+            pieces = _ROLE.split(match[2])
+            roles: list[Any] = pieces[1::2]
+            templates = [_ENVIRONMENT.from_string(body.strip("\n")) for body in pieces[2::2]]
+        except (yaml.YAMLError, ValidationError, jinja2.TemplateSyntaxError) as error:
+            raise InputError(f"prompt {self.path}: {' '.join(str(error).split())}") from error
+        if not templates or pieces[0].strip():
+            raise InputError(
+                f"prompt {self.path}: no message", mend="start each with a line <!-- system --> or <!-- user -->"
+            )
+        return front, list(zip(roles, templates, strict=True))
+
+    @property
+    def front(self) -> FrontMatter:
+        """The front matter; raises InputError where it is malformed."""
+        return self._parts[0]
+
+    @property
+    def hash(self) -> str:
+        """A hash of the whole file, kept in traces and runs."""
+        return hashlib.blake2b(self.text.encode(), digest_size=6).hexdigest()
+
+    @property
+    def reference(self) -> str:
+        """Name, language, version and hash: `dcrag/query-production.en v1 1a2b3c4d5e6f`."""
+        return f"{self.name}.{self.language} v{self.front.version} {self.hash}"
+
+    def render(self, variables: Mapping[str, object]) -> RenderedPrompt:
+        """Fill in the variables.
+
+        Raises:
+            InputError: a variable that the prompt names is missing, or the template fails.
+        """
+        front, templates = self._parts
+        try:
+            messages = tuple(
+                Message(role=role, content=template.render(variables).strip()) for role, template in templates
+            )
+        except jinja2.UndefinedError as error:
+            known = ", ".join(sorted(variables))
+            raise InputError(f"prompt {self.path}: {error.message}", mend=f"it is given: {known}") from error
+        except jinja2.TemplateError as error:
+            raise InputError(f"prompt {self.path}: {error.message}") from error
+        return RenderedPrompt(messages=messages, sampling=front.sampling, reference=self.reference)
+
+
+class PromptLibrary:
+    """The package's prompts, each of which a file of the same name in a folder of the user's overrides.
+
+    Args:
+        overrides: a folder laid out as the package's: `<method>/<stage>.<language>.md`.
+
+    Raises:
+        InputError: the folder does not exist.
+    """
+
+    def __init__(self, overrides: Path | None = None) -> None:
+        if overrides is not None and not overrides.is_dir():
+            raise InputError(f"no such prompt folder: {overrides}", mend="export one with `dialore prompts export`")
+        own = Path(str(resources.files("dialore") / "prompts"))
+        self._folders = [own] if overrides is None else [overrides, own]
+        self._read: dict[tuple[str, Language], Prompt] = {}
+
+    def get(self, name: str, language: Language) -> Prompt:
+        """The prompt of that name and language.
+
+        Raises:
+            UnknownNameError: there is none.
+        """
+        known = self._read.get((name, language))
+        if known is not None:
+            return known
+        for folder in self._folders if _NAME.match(name) else []:
+            path = folder / f"{name}.{language}.md"
+            if path.is_file():
+                prompt = Prompt(name=name, language=language, text=path.read_text(encoding="utf-8"), path=path)
+                self._read[name, language] = prompt
+                return prompt
+        raise UnknownNameError("prompt", f"{name}.{language}", [f"{p.name}.{p.language}" for p in self])
+
+    def __iter__(self) -> Iterator[Prompt]:
+        """Every prompt by name and language, overridden ones as they are overridden."""
+        found: dict[tuple[str, str], Path] = {}
+        for folder in reversed(self._folders):
+            for path in folder.glob("*/*.md"):
+                stage, _, language = path.stem.rpartition(".")
+                if language in LANGUAGES:
+                    found[f"{path.parent.name}/{stage}", language] = path
+        for name, language in sorted(found):
+            yield self.get(name, check_language(language))
