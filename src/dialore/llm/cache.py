@@ -1,0 +1,224 @@
+"""A content-addressed cache of completions in SQLite: the same request is paid for once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from dialore.errors import InputError
+from dialore.llm.keys import cache_key
+from dialore.llm.model import Completion
+
+if TYPE_CHECKING:
+    from dialore.llm.model import LanguageModel, OnText, Request
+
+log = logging.getLogger(__name__)
+
+_APPLICATION = 0x444C4F52
+_VERSION = 1
+_BUSY_SECONDS = 10.0
+_MEND = "delete it or name another file"
+
+
+class Cached:
+    """A model whose completions are kept on disk.
+
+    The key is the model's name, the messages, sampling, schema and sample index; the label is not in it. Equal
+    requests under way share one call. A hit has `usage.calls` 1 and `usage.cached` 1 with the recorded tokens, takes
+    no time, and is passed to `on_text` in one piece. Several processes may share the file, and what is finished
+    survives the death of a process at any point. A completion that cannot be stored is still returned.
+
+    Args:
+        model: the model underneath.
+        path: the SQLite file; made when first used.
+    """
+
+    def __init__(self, model: LanguageModel, path: str | Path) -> None:
+        self._model = model
+        self._path = Path(path)
+        self._database: sqlite3.Connection | None = None
+        # One thread does all the reading and writing: a write that waits for another process stops nobody else.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dialore-cache")
+        self._under_way: dict[bytes, asyncio.Future[Completion]] = {}
+        self._has_warned = False
+
+    @property
+    def name(self) -> str:
+        """The name of the model underneath."""
+        return self._model.name
+
+    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+        """Answer a request from the cache, else from the model.
+
+        Raises:
+            InputError: the file is not a cache, or is damaged.
+            ModelError: as the model underneath.
+        """
+        key = cache_key(self._model.name, request)
+        while (shared := self._under_way.get(key)) is not None:
+            try:
+                completion = await asyncio.shield(shared)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if not shared.cancelled() or (task is not None and task.cancelling()):
+                    raise
+                continue  # whoever asked first gave up: ask ourselves
+            return _hit(completion, on_text)
+        mine: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
+        self._under_way[key] = mine
+        try:
+            completion, found = await self._find_or_ask(key, request, on_text)
+        except Exception as error:
+            mine.set_exception(error)
+            mine.exception()  # marks it as seen, should nobody else be waiting
+            raise
+        else:
+            mine.set_result(completion)
+        finally:
+            del self._under_way[key]
+            mine.cancel()
+        return _hit(completion, on_text) if found else completion
+
+    def open(self) -> None:
+        """Open the file, or make it; otherwise done at the first call.
+
+        Raises:
+            InputError: it is not a cache, is damaged, or cannot be made.
+        """
+        self._thread.submit(self._connect).result()
+
+    async def close(self) -> None:
+        """Close the file and the model underneath."""
+        if self._database is not None:
+            self._thread.submit(self._database.close).result()
+            self._database = None
+        await self._model.close()
+
+    async def _find_or_ask(self, key: bytes, request: Request, on_text: OnText | None) -> tuple[Completion, bool]:
+        loop = asyncio.get_running_loop()
+        stored = await loop.run_in_executor(self._thread, self._get, key)
+        if stored is not None:
+            return stored, True
+        completion = await self._model.complete(request, on_text)
+        if not completion.usage.cached:
+            await asyncio.shield(loop.run_in_executor(self._thread, self._put, key, completion))
+        return completion, False
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._database is None:
+            self._database = _open(self._path)
+        return self._database
+
+    def _get(self, key: bytes) -> Completion | None:
+        database = self._connect()
+        try:
+            row = database.execute("SELECT completion FROM completions WHERE key = ?", (key,)).fetchone()
+        except sqlite3.OperationalError as error:
+            self._warn("read", error)
+            return None
+        except sqlite3.DatabaseError:
+            raise _damaged(self._path) from None
+        try:
+            return Completion.model_validate_json(row[0]) if row else None
+        except ValidationError:
+            return None  # will be asked and stored anew
+
+    def _put(self, key: bytes, completion: Completion) -> None:
+        row = (key, completion.model_dump_json(), self._model.name, time.time())
+        try:
+            self._connect().execute("INSERT OR REPLACE INTO completions VALUES (?, ?, ?, ?)", row)
+        except sqlite3.Error as error:
+            self._warn("written", error)
+
+    def _warn(self, what: str, error: sqlite3.Error) -> None:
+        if not self._has_warned:
+            log.warning("the cache %s cannot be %s (%s): going on without", self._path, what, error)
+        self._has_warned = True
+
+
+def _hit(completion: Completion, on_text: OnText | None) -> Completion:
+    if on_text is not None:
+        on_text(completion.text)
+    usage = completion.usage.model_copy(update={"calls": 1, "cached": 1, "retries": 0})
+    return completion.model_copy(update={"usage": usage, "seconds": 0.0})
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return _prepare(
+            sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False), path
+        )
+    except (OSError, sqlite3.OperationalError) as error:
+        read_only = _open_read_only(path)
+        if read_only is None:
+            raise InputError(f"cannot open the cache {path}: {error}", mend="name a file that can be written") from None
+        return read_only
+    except sqlite3.DatabaseError:
+        raise _damaged(path) from None
+
+
+def _prepare(database: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+    try:
+        _check(database, path)
+        _use_log(database)
+        database.execute("PRAGMA synchronous = NORMAL")
+        database.execute("BEGIN IMMEDIATE")
+        database.execute(f"PRAGMA application_id = {_APPLICATION}")
+        database.execute(f"PRAGMA user_version = {_VERSION}")
+        database.execute(
+            "CREATE TABLE IF NOT EXISTS completions (key BLOB PRIMARY KEY, completion TEXT, model TEXT, made REAL)"
+        )
+        database.execute("COMMIT")
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _check(database: sqlite3.Connection, path: Path) -> None:
+    application = database.execute("PRAGMA application_id").fetchone()[0]
+    version = database.execute("PRAGMA user_version").fetchone()[0]
+    tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if tables and application != _APPLICATION:
+        raise InputError(f"{path} is a database of something else, not a cache", mend="name another file")
+    if tables and version != _VERSION:
+        raise InputError(f"the cache {path} is of version {version}; this program reads {_VERSION}", mend=_MEND)
+
+
+def _use_log(database: sqlite3.Connection) -> None:
+    """Switch to write-ahead logging, which SQLite does not wait for when several processes want it at once."""
+    give_up = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _open_read_only(path: Path) -> sqlite3.Connection | None:
+    """A file that can be read though not written, or None."""
+    try:
+        database = sqlite3.connect(
+            f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+        )
+        _check(database, path)
+        database.execute("SELECT count(*) FROM completions")
+    except sqlite3.Error:
+        return None
+    return database
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(f"{path} is damaged or not a cache", mend=_MEND)

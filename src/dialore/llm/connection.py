@@ -1,0 +1,196 @@
+"""From flags and environment to a language model: the one place that knows where models come from."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import os
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from dialore.errors import InputError, ModelError, UnknownNameError
+from dialore.llm.answer import model_names
+from dialore.llm.faults import clean_key, endpoint_url, join_url, shown_url, status_error
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dialore.llm.model import LanguageModel
+    from dialore.llm.wire import Structured
+
+log = logging.getLogger(__name__)
+
+OLLAMA = "http://127.0.0.1:11434/v1"
+OPENAI = "https://api.openai.com/v1"
+_LOCAL = "hf:"
+_PROBE_SECONDS = 0.2
+_LIST_SECONDS = 10.0
+_LIST_BYTES = 4_000_000
+
+
+@dataclass(frozen=True)
+class Found:
+    """Which model is meant, and where it is; None for what nobody has said."""
+
+    model: str | None
+    base_url: str | None
+    api_key: str | None
+
+    def __repr__(self) -> str:
+        return f"Found(model={self.model!r}, base_url={shown_url(self.base_url or '')!r})"
+
+
+def connect(
+    model: str | None = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    *,
+    timeout: float = 120.0,
+    max_bytes: int = 8_000_000,
+    structured: Structured = "auto",
+    retries: int = 4,
+    concurrency: int = 64,
+    cache: str | Path | None = None,
+    ollama: str = OLLAMA,
+) -> LanguageModel | None:
+    """The language model that arguments and environment name, ready to use.
+
+    Arguments win, then `DIALORE_MODEL`, `DIALORE_BASE_URL` and `DIALORE_API_KEY`, then the `OPENAI_*` names, then an
+    Ollama on this machine. `OPENAI_API_KEY` is sent only to OpenAI or to the endpoint of `OPENAI_BASE_URL`, never to
+    one that was named otherwise. Where no model is named, the endpoint is asked for its list.
+
+    Args:
+        model: the model's name, or `hf:NAME_OR_PATH` for a Hugging Face model run here.
+        base_url: the endpoint.
+        api_key: its key.
+        timeout: seconds for one try of a whole answer.
+        max_bytes: the most bytes of an answer.
+        structured: how JSON is asked for.
+        retries: how often a failed call is tried again.
+        concurrency: the most calls at once.
+        cache: a cache file, or None for no cache.
+        ollama: where an Ollama is looked for.
+
+    Returns:
+        The model, or None if nothing names one and no Ollama answers.
+
+    Raises:
+        InputError: a bad address, key or cache file, or several models to choose from.
+        ModelError: the endpoint cannot say which models it has.
+    """
+    found = find(model, base_url, api_key)
+    if found.model is not None and found.model.startswith(_LOCAL):
+        from dialore.llm.local import LocalModel
+
+        return _with_cache(LocalModel(found.model.removeprefix(_LOCAL)), cache)
+    if found.base_url is None:
+        names = list_models(ollama, None, seconds=_PROBE_SECONDS)
+        if not names:
+            if found.model is None:
+                return None
+            raise InputError(
+                f"no endpoint is known for the model {found.model!r}", mend="set DIALORE_BASE_URL or --base-url"
+            )
+        found = Found(_pick_local(found.model, names), ollama, None)
+        log.info("using Ollama's %s at %s", found.model, ollama)
+    address = endpoint_url(found.base_url or "")
+    name = found.model or _only_model(address, found.api_key)
+
+    from dialore.llm.endpoint import Endpoint
+
+    endpoint = Endpoint(
+        name,
+        address,
+        found.api_key,
+        timeout=timeout,
+        max_bytes=max_bytes,
+        structured=structured,
+        retries=retries,
+        concurrency=concurrency,
+    )
+    return _with_cache(endpoint, cache)
+
+
+def find(model: str | None, base_url: str | None, api_key: str | None) -> Found:
+    """What arguments and environment say, before anything is asked."""
+    own_url = base_url or _environment("DIALORE_BASE_URL")
+    their_url, their_key = _environment("OPENAI_BASE_URL"), _environment("OPENAI_API_KEY")
+    url = own_url or their_url or (OPENAI if their_key else None)
+    key = api_key or _environment("DIALORE_API_KEY")
+    if not key and their_key and url is not None:
+        if url == their_url or urlsplit(url).hostname == urlsplit(OPENAI).hostname:
+            key = their_key
+        else:
+            log.info("OPENAI_API_KEY is not sent to %s: set DIALORE_API_KEY for it", shown_url(url))
+    return Found(model or _environment("DIALORE_MODEL") or _environment("OPENAI_MODEL"), url, key)
+
+
+def list_models(base_url: str, api_key: str | None, *, seconds: float = _LIST_SECONDS) -> list[str]:
+    """The names of the models that an endpoint offers; empty if nothing answers there.
+
+    Raises:
+        ModelError: something answers, but not with a list.
+    """
+    url = join_url(base_url, "/models")
+    key = clean_key(api_key)
+    headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    asked = urllib.request.Request(url, headers=headers)  # noqa: S310 - endpoint_url allows http and https only
+    try:
+        with _opener(url).open(asked, timeout=seconds) as response:
+            return model_names(json.loads(response.read(_LIST_BYTES)))
+    except urllib.error.HTTPError as error:
+        raise status_error(error.code, error.headers, error.read(10_000), url=url, key=key) from None
+    except (OSError, http.client.HTTPException):
+        return []
+    except (ValueError, RecursionError):
+        raise ModelError(
+            f"{shown_url(url)} is no list of models", mend="check the base URL", configuration=True
+        ) from None
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Redirects are not followed: a key must not travel to another host."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Refuse."""
+
+
+def _opener(url: str) -> urllib.request.OpenerDirector:
+    here = urlsplit(url).hostname in {"127.0.0.1", "localhost", "::1"}
+    return urllib.request.build_opener(_NoRedirect(), *([urllib.request.ProxyHandler({})] if here else []))
+
+
+def _environment(name: str) -> str | None:
+    return os.environ.get(name, "").strip() or None
+
+
+def _pick_local(wanted: str | None, names: list[str]) -> str:
+    if wanted is None:
+        return names[0]
+    for name in (wanted, f"{wanted}:latest"):
+        if name in names:
+            return name
+    raise UnknownNameError("model of the Ollama on this machine", wanted, names)
+
+
+def _only_model(base_url: str, api_key: str | None) -> str:
+    names = list_models(base_url, api_key)
+    if len(names) == 1:
+        return names[0]
+    shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    mend = f"set DIALORE_MODEL or --model to one of: {shown}" if names else "set DIALORE_MODEL or --model"
+    raise InputError(f"{shown_url(base_url)} does not say which model to use", mend=mend)
+
+
+def _with_cache(model: LanguageModel, path: str | Path | None) -> LanguageModel:
+    if path is None:
+        return model
+    from dialore.llm.cache import Cached
+
+    cached = Cached(model, path)
+    cached.open()
+    return cached
