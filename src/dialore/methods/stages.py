@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dialore.response import Outcome
 
 T = TypeVar("T", bound=BaseModel)
+Result = TypeVar("Result")
 
 
 class Text(BaseModel):
@@ -145,7 +146,7 @@ class Stages:
         traced.output = {"text": text}
         return text
 
-    def did(self, stage: str, work: Callable[[], tuple[T, dict[str, object], list[str]]]) -> T:
+    def did(self, stage: str, work: Callable[[], tuple[Result, dict[str, object], list[str]]]) -> Result:
         """Do a stage that needs no responder, and trace it.
 
         Args:

@@ -18,9 +18,11 @@ How = Literal["exact", "lemma", "variant", "contained"]
 _SCORE: dict[How, float] = {"exact": 1.0, "lemma": 0.95, "variant": 0.85, "contained": 0.8}
 _LONGEST = 6
 """Content words of the longest concept that is looked for inside a phrase."""
-_LIGHT = frozenset("a an the to of my your his her our their one's 's 的 了 个 一个 我 你 自己".split())
+_LIGHT = frozenset(
+    ("a", "an", "the", "to", "of", "my", "your", "his", "her", "our", "their", "'s", "的", "了", "个", "一个", "自己")
+)
 _LIGHTEST = 2
-"""Function words that a concept may have without being another thing: "the day" for "day", "cup of tea" for "cup tea"."""
+"""Function words that a concept may have and still be the same thing: "the day" for "day", "cup of tea"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +82,6 @@ class Linker:
             for span in self._longest(tokens, language)
         ]
 
-    def link_all(self, phrases: Iterable[str], language: Language) -> list[Link]:
-        """The links of several phrases, in their order; a concept is linked once, by its best link."""
-        best: dict[int, Link] = {}
-        for phrase in phrases:
-            for link in self.link(phrase, language):
-                known = best.get(link.concept)
-                if known is None or link.score > known.score:
-                    best[link.concept] = link
-        return list(best.values())
-
     def mentions(self, texts: Iterable[str], language: Language) -> list[Link]:
         """Every concept that the texts mention, longest first at each place, in order of mention, each once."""
         found: dict[int, Link] = {}
@@ -141,3 +133,13 @@ class Linker:
                     spans.append(_Span(start, end, *found))
                     taken[start:end] = [True] * size
         return sorted(spans)
+
+
+def best_links(groups: Iterable[Sequence[Link]]) -> list[Link]:
+    """The links of several phrases, in their order; a concept is linked once, by its best link."""
+    best: dict[int, Link] = {}
+    for link in (link for group in groups for link in group):
+        known = best.get(link.concept)
+        if known is None or link.score > known.score:
+            best[link.concept] = link
+    return list(best.values())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from dialore.knowledge import Fact, Knowledge
-from dialore.sources.graph.linking import Link, Linker
+from dialore.sources.graph.linking import Link, Linker, best_links
 from dialore.sources.graph.relations import verbalise
 from dialore.sources.graph.store import Edges, GraphStore
 
@@ -37,6 +37,7 @@ class Retrieval:
         foreseen: facts between a query and a topic, best first.
         unforeseen: facts of a query or a topic that are not foreseen, best first.
         links: how the demands were linked to concepts.
+        unlinked: demands that no concept was found for.
         foreseen_found: how many foreseen facts there were before the cut.
         unforeseen_found: the same of the unforeseen.
     """
@@ -44,6 +45,7 @@ class Retrieval:
     foreseen: list[Knowledge] = field(default_factory=list)
     unforeseen: list[Knowledge] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
+    unlinked: list[str] = field(default_factory=list)
     foreseen_found: int = 0
     unforeseen_found: int = 0
 
@@ -93,8 +95,9 @@ class Graph:
             top: facts to keep of each set.
         """
         language = dialogue.language
-        query_links = self.linker.link_all(demands.queries, language)
-        topic_links = self.linker.link_all(demands.topics, language)
+        links = {phrase: self.linker.link(phrase, language) for phrase in (*demands.queries, *demands.topics)}
+        query_links = best_links(links[phrase] for phrase in demands.queries)
+        topic_links = best_links(links[phrase] for phrase in demands.topics)
         queries = np.array([link.concept for link in query_links], np.uint32)
         topics = np.array([link.concept for link in topic_links], np.uint32)
         edges = self.store.edges_of(np.union1d(queries, topics).tolist())
@@ -105,7 +108,8 @@ class Graph:
         return Retrieval(
             foreseen=self._rank(edges.take(foreseen), history, dialogue, top, "foreseen"),
             unforeseen=self._rank(edges.take(~foreseen), history, dialogue, top, "unforeseen"),
-            links=_merge(query_links, topic_links),
+            links=best_links([query_links, topic_links]),
+            unlinked=[phrase for phrase, found in links.items() if not found],
             foreseen_found=int(foreseen.sum()),
             unforeseen_found=int((~foreseen).sum()),
         )
@@ -118,6 +122,10 @@ class Graph:
         """
         edges = self.store.edges_of(sorted({link.concept for link in links}))
         return self._rank(edges, self._encode_history(dialogue), dialogue, top, ""), len(edges)
+
+    def link(self, phrases: Sequence[str], dialogue: Dialogue) -> list[Link]:
+        """The concepts that phrases name, each once, by its best link."""
+        return best_links(self.linker.link(phrase, dialogue.language) for phrase in phrases)
 
     def mentions(self, dialogue: Dialogue) -> list[Link]:
         """Every concept that the history mentions, in order of mention."""
@@ -178,9 +186,3 @@ class Graph:
         while len(self._encoded) > _REMEMBERED:
             self._encoded.popitem(last=False)
         return rows
-
-
-def _merge(first: Sequence[Link], second: Sequence[Link]) -> list[Link]:
-    merged = {link.concept: link for link in second}
-    merged |= {link.concept: link for link in first}
-    return list(merged.values())

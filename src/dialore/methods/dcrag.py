@@ -1,0 +1,166 @@
+"""DCRAG: Demands-Guided Collaborative RAG (Yu, Wu, Chen and Zhou, EMNLP 2024), Section 3."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from dialore.errors import InputError
+from dialore.methods.base import Draft, Grounds
+from dialore.methods.mending import pick
+from dialore.methods.outputs import Revision, SelectedFacts, ThoughtRevision, ThoughtTopics, Topics
+from dialore.methods.rag import mended, produce_queries
+from dialore.response import Demands
+from dialore.sources.graph.source import Retrieval
+
+if TYPE_CHECKING:
+    from dialore.dialogue import Dialogue
+    from dialore.knowledge import Knowledge
+    from dialore.methods.base import GraphSource
+    from dialore.methods.stages import Stages
+
+
+@dataclass(frozen=True, slots=True)
+class Dcrag:
+    """The model as collaborator: it says what is needed, the graph offers, the model selects and answers.
+
+    Attributes:
+        graph: the commonsense graph.
+        top: facts kept of each set after ranking (Section 3.3: 50).
+        limit: facts selected at most (Section 3.3: 20).
+        thoughts: thought-then-generate (off: Table 3's "w/o TtG").
+        query_production: off, with `cross_revision` off: "w/o QP+CR".
+        topic_planning: off, with `cross_revision` off: "w/o TP+CR".
+        cross_revision: off: "w/o CR". It needs both queries and topics.
+        fact_retrieval: off, with `fact_selection` off: "w/o FR+FS".
+        fact_selection: off: "w/o FS", the best-ranked facts are used as they are, foreseen ones first.
+        together: ask for both selections at once. The result is the same: the second asks for as many facts as the
+            first and is cut to what the first leaves; off, it is asked only if the first leaves room.
+    """
+
+    name: ClassVar[str] = "dcrag"
+    paper: ClassVar[str] = "DCRAG (EMNLP 2024), Section 3"
+    summary: ClassVar[str] = "queries and topics guide a search of the graph; the model selects facts and answers"
+    needs: ClassVar[tuple[str, ...]] = ("graph",)
+
+    graph: GraphSource
+    top: int = 50
+    limit: int = 20
+    thoughts: bool = True
+    query_production: bool = True
+    topic_planning: bool = True
+    cross_revision: bool = True
+    fact_retrieval: bool = True
+    fact_selection: bool = True
+    together: bool = True
+
+    def __post_init__(self) -> None:
+        """Check that the switches go together; raises InputError where they do not."""
+        if not (self.query_production or self.topic_planning):
+            raise InputError("dcrag without queries and topics has no demands", mend="leave one of them on")
+        if self.cross_revision and not (self.query_production and self.topic_planning):
+            raise InputError("dcrag's cross revision needs queries and topics", mend="set cross_revision=false too")
+        if self.fact_selection and not self.fact_retrieval:
+            raise InputError("dcrag cannot select facts without retrieval", mend="set fact_selection=false too")
+
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
+        """Knowledge Demands Identification and Demands-Guided Knowledge Retrieval (Sections 3.2 and 3.3)."""
+        queries, topics = await asyncio.gather(self.produce_queries(dialogue, stage), self.plan_topics(dialogue, stage))
+        demands = await self.revise(dialogue, _joined(queries, topics), stage)
+        retrieval = self.retrieve(dialogue, demands, stage)
+        facts = await self.select(retrieval, stage)
+        return Grounds(knowledge=facts, demands=demands)
+
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Draft:
+        """Ground, then Response Generation from history, facts and demands (Section 3.4, Equation 8)."""
+        grounds = await self.ground(dialogue, stage)
+        text = await stage.write(
+            "dcrag/response-generation",
+            facts=grounds.knowledge,
+            demands=(grounds.demands or Demands()).model_dump(),
+            thoughts=self.thoughts,
+        )
+        return Draft(text, grounds)
+
+    async def produce_queries(self, dialogue: Dialogue, stage: Stages) -> Demands:
+        """Query Production (Section 3.2.1, Equations 1 and 2)."""
+        if not self.query_production:
+            return Demands()
+        return await produce_queries(dialogue, stage, thoughts=self.thoughts)
+
+    async def plan_topics(self, dialogue: Dialogue, stage: Stages) -> Demands:
+        """Topic Planning (Section 3.2.2, Equations 3 and 4). Where nothing parses, there are no topics."""
+        if not self.topic_planning:
+            return Demands()
+        shape: type[Topics | ThoughtTopics] = ThoughtTopics if self.thoughts else Topics
+        nothing = shape.model_construct(maintained=[], extended=[], maintained_thoughts="", extended_thoughts="")
+        planned = await stage.ask("dcrag/topic-planning", shape, nothing, thoughts=self.thoughts)
+        return mended(planned.demands(), dialogue, stage, "topic-mending")
+
+    async def revise(self, dialogue: Dialogue, demands: Demands, stage: Stages) -> Demands:
+        """Cross Revision (Section 3.2.3, Equations 5 and 6). Where nothing parses, the demands stay as they were."""
+        if not self.cross_revision:
+            return demands
+        shape: type[Revision | ThoughtRevision] = ThoughtRevision if self.thoughts else Revision
+        as_they_were = demands.model_dump(exclude={"thoughts"})
+        as_they_were |= {f"{kind}_thoughts": demands.thoughts.get(kind, "") for kind in tuple(as_they_were)}
+        unrevised = shape.model_construct(**as_they_were)
+        revised = await stage.ask(
+            "dcrag/cross-revision", shape, unrevised, demands=demands.model_dump(), thoughts=self.thoughts
+        )
+        return mended(revised.demands(), dialogue, stage, "revision-mending")
+
+    def retrieve(self, dialogue: Dialogue, demands: Demands, stage: Stages) -> Retrieval:
+        """Fact Retrieval: foreseen and unforeseen facts, each ranked and cut (Section 3.3)."""
+        if not self.fact_retrieval:
+            return Retrieval()
+
+        def work() -> tuple[Retrieval, dict[str, object], list[str]]:
+            found = self.graph.retrieve(demands, dialogue, self.top)
+            output: dict[str, object] = {
+                "graph": self.graph.name,
+                "links": [f"{link.phrase} -> {link.name} ({link.how}, {link.score})" for link in found.links],
+                "foreseen": {"found": found.foreseen_found, "kept": len(found.foreseen)},
+                "unforeseen": {"found": found.unforeseen_found, "kept": len(found.unforeseen)},
+            }
+            return found, output, [f"no concept for {entity!r}" for entity in found.unlinked]
+
+        return stage.did("fact-retrieval", work)
+
+    async def select(self, retrieval: Retrieval, stage: Stages) -> list[Knowledge]:
+        """Fact Selection: foreseen facts first, then unforeseen ones until there are enough (Equation 7)."""
+        if not self.fact_selection:
+            return [*retrieval.foreseen, *retrieval.unforeseen][: self.limit]
+        if self.together:
+            foreseen, unforeseen = await asyncio.gather(
+                self._pick("foreseen", retrieval.foreseen, stage), self._pick("unforeseen", retrieval.unforeseen, stage)
+            )
+            return [*foreseen, *unforeseen][: self.limit]
+        facts = await self._pick("foreseen", retrieval.foreseen, stage)
+        if len(facts) < self.limit:
+            facts += await self._pick("unforeseen", retrieval.unforeseen, stage)
+        return facts[: self.limit]
+
+    async def _pick(self, which: str, facts: list[Knowledge], stage: Stages) -> list[Knowledge]:
+        """One selection. Nothing offered asks nothing; where nothing parses, the best-ranked facts are taken."""
+        if not facts:
+            return []
+        ranked = SelectedFacts(selected=list(range(1, min(len(facts), self.limit) + 1)))
+        chosen = await stage.ask(
+            "dcrag/fact-selection", SelectedFacts, ranked, suffix=which, facts=facts, limit=self.limit
+        )
+        picked, notes = pick(facts, chosen.selected)
+        if notes:
+            stage.did(f"selection-mending-{which}", lambda: (picked, {"kept": len(picked)}, notes))
+        return picked[: self.limit]
+
+
+def _joined(queries: Demands, topics: Demands) -> Demands:
+    return Demands(
+        explicit=queries.explicit,
+        implicit=queries.implicit,
+        maintained=topics.maintained,
+        extended=topics.extended,
+        thoughts={**queries.thoughts, **topics.thoughts},
+    )

@@ -1,0 +1,48 @@
+"""Which of the knowledge that a response was given it draws on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dialore.text import content_lemmas, is_chinese, is_mentioned, normalise, stem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dialore.knowledge import Knowledge
+    from dialore.text import Language
+
+
+def mark_used(knowledge: Sequence[Knowledge], text: str, history: Sequence[str], language: Language) -> list[Knowledge]:
+    """Mark what a response draws on, by hard matching as in DCRAG's CDP (Section 4.1.3).
+
+    A fact is used where one of its ends is said in the response and the other in the response or the history, and the
+    response says something of it that the history did not. Anything else is used where at least half of its content
+    words stand in the response.
+    """
+    return [item.model_copy(update={"used": _is_used(item, text, history, language)}) for item in knowledge]
+
+
+def _is_used(item: Knowledge, text: str, history: Sequence[str], language: Language) -> bool:
+    if item.kind != "fact":
+        wanted = {stem(word) for word in content_lemmas(item.text, language)}
+        said = {stem(word) for word in content_lemmas(text, language)}
+        return bool(wanted) and 2 * len(wanted & said) >= len(wanted)
+    ends = (item.detail["head"], item.detail["tail"])
+    in_text = [_says(text, end, language) for end in ends]
+    before = [any(_says(turn, end, language) for turn in history) for end in ends]
+    anchored = all(said or known for said, known in zip(in_text, before, strict=True))
+    return anchored and any(said and not known for said, known in zip(in_text, before, strict=True))
+
+
+def _says(text: str, concept: str, language: Language) -> bool:
+    """Whether a text says a concept: the phrase itself, or all of its content stems."""
+    if is_mentioned(concept, [text], language):
+        return True
+    if language == "zh" or is_chinese(concept):
+        wanted = content_lemmas(concept, "zh")
+        squeezed = normalise(text).replace(" ", "")
+        return bool(wanted) and all(word in squeezed for word in wanted)
+    wanted = [stem(word) for word in content_lemmas(concept, language)]
+    said = {stem(word) for word in content_lemmas(text, language)}
+    return bool(wanted) and all(word in said for word in wanted)
