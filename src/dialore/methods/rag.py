@@ -10,13 +10,13 @@ from dialore.methods.mending import mend_demands
 from dialore.methods.outputs import Queries, ThoughtQueries
 
 if TYPE_CHECKING:
-    from dialore.response import Demands
     from collections.abc import Callable, Sequence
 
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
     from dialore.methods.base import GraphSource
     from dialore.methods.stages import Stages
+    from dialore.response import Demands
     from dialore.sources.graph.linking import Link
 
 

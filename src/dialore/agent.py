@@ -1,0 +1,249 @@
+"""The public face: an agent wires a responder, sources and a method, and answers dialogues."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import BaseModel, Field
+
+from dialore.errors import InputError, ModelError, StageError
+from dialore.knowledge import Knowledge
+from dialore.llm.model import Usage
+from dialore.methods.base import Draft, Grounds, Method
+from dialore.methods.registry import create_method, method_class
+from dialore.methods.stages import Responder, Stages
+from dialore.methods.usage import mark_used
+from dialore.response import Demands, Response, StageTrace
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping
+
+    from dialore.dialogue import Dialogue
+    from dialore.llm.model import LanguageModel, OnText
+    from dialore.sources.graph.source import Graph
+
+
+class Grounding(BaseModel):
+    """What a method finds before it writes: a retriever for other people's generators.
+
+    Attributes:
+        id: the dialogue's id.
+        method: the method's name.
+        status: `ok` or `failed`.
+        by: what did the stages.
+        demands: what was found to be needed.
+        knowledge: what was found, best first.
+        usage: calls and tokens.
+        seconds: wall-clock time.
+        trace: every stage.
+        error: what failed, and the mend.
+    """
+
+    id: str
+    method: str
+    status: Literal["ok", "failed"] = "ok"
+    by: str = ""
+    demands: Demands | None = None
+    knowledge: list[Knowledge] = Field(default_factory=list)
+    usage: Usage = Usage()
+    seconds: float = 0.0
+    trace: list[StageTrace] = Field(default_factory=list)
+    error: str | None = None
+
+
+class Agent:
+    """Answers dialogues by one method.
+
+    Args:
+        method: the method.
+        responder: who does its stages.
+        closing: what `close` closes: the model, the graph.
+    """
+
+    def __init__(self, method: Method, responder: Responder, closing: Iterable[object] = ()) -> None:
+        self.method = method
+        self.responder = responder
+        self._closing = tuple(closing)
+
+    @classmethod
+    def create(
+        cls,
+        method: str = "dcrag",
+        *,
+        model: LanguageModel | None = None,
+        graph: Graph | Path | str | None = None,
+        prompts: Path | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> Self:
+        """Make an agent from names.
+
+        Args:
+            method: the method's name.
+            model: the language model (see `dialore.llm.connect`); None for the lexical responder.
+            graph: a graph, or the path of one; None for the starter graph.
+            prompts: a folder of prompts that override the package's.
+            options: the method's hyper-parameters and switches.
+
+        Raises:
+            InputError: an unknown name, a missing graph, an option that does not fit.
+        """
+        needs_graph = "graph" in method_class(method).needs or model is None
+        opened = open_graph(graph) if needs_graph else None
+        made = create_method(method, {"graph": opened}, options)
+        return cls(made, create_responder(method, model, opened, prompts), [model, opened])
+
+    async def respond(self, dialogue: Dialogue, on_text: OnText | None = None) -> Response:
+        """Answer a dialogue's last turn. A failure is a Response too: `failed`, with its partial trace.
+
+        Args:
+            dialogue: the dialogue.
+            on_text: gets the response's text as it is written.
+
+        Raises:
+            InputError: the set-up is wrong for every dialogue: a prompt that is missing or malformed.
+            ModelError: likewise, an endpoint that refuses (wrong key, model or address).
+        """
+        stage = Stages(self.responder, self.method.name, dialogue, on_text)
+        response = Response(id=dialogue.id, method=self.method.name, by=self.responder.name)
+        try:
+            draft = await self.method.respond(dialogue, stage)
+        except StageError as error:
+            raise_if_hopeless(error)
+            response.status, response.error = "failed", str(error)
+        else:
+            self._fill(response, draft, dialogue)
+        return response.model_copy(update=_cost(stage))
+
+    def _fill(self, response: Response, draft: Draft, dialogue: Dialogue) -> None:
+        if not draft.text.strip():
+            response.status, response.error = "failed", f"dialogue {dialogue.id}: the response came out empty"
+        response.text = draft.text
+        response.demands, response.plan = draft.grounds.demands, draft.grounds.plan
+        response.knowledge = mark_used(draft.grounds.knowledge, draft.text, dialogue.texts, dialogue.language)
+
+    async def ground(self, dialogue: Dialogue) -> Grounding:
+        """Find what a response to the dialogue needs to know, without writing it; raises as `respond` does."""
+        stage = Stages(self.responder, self.method.name, dialogue)
+        grounding = Grounding(id=dialogue.id, method=self.method.name, by=self.responder.name)
+        try:
+            found: Grounds = await self.method.ground(dialogue, stage)
+        except StageError as error:
+            raise_if_hopeless(error)
+            grounding.status, grounding.error = "failed", str(error)
+        else:
+            grounding.demands, grounding.knowledge = found.demands, found.knowledge
+        return grounding.model_copy(update=_cost(stage))
+
+    async def stream(self, dialogue: Dialogue) -> AsyncIterator[str | Response]:
+        """The response's text piece by piece, then the whole Response; raises as `respond` does."""
+        pieces: asyncio.Queue[str | None] = asyncio.Queue()
+        task = asyncio.create_task(self.respond(dialogue, pieces.put_nowait))
+        task.add_done_callback(lambda _: pieces.put_nowait(None))
+        try:
+            while (piece := await pieces.get()) is not None:
+                yield piece
+            yield await task
+        finally:
+            task.cancel()
+
+    async def respond_all(self, dialogues: Iterable[Dialogue], *, at_once: int = 8) -> AsyncIterator[Response]:
+        """Answer many dialogues, each response as soon as it is there.
+
+        A fixed number of workers each answer whole dialogues, so that no stage waits for the slowest of a batch.
+
+        Args:
+            dialogues: the dialogues.
+            at_once: how many are under way at a time.
+
+        Raises:
+            InputError: as `respond`; the dialogues under way are dropped.
+            ModelError: likewise.
+        """
+        waiting = iter(dialogues)
+        finished: asyncio.Queue[Response | None] = asyncio.Queue()
+
+        async def work() -> None:
+            try:
+                for dialogue in waiting:
+                    finished.put_nowait(await self.respond(dialogue))
+            finally:
+                finished.put_nowait(None)
+
+        workers = [asyncio.create_task(work()) for _ in range(at_once)]
+        try:
+            running = len(workers)
+            while running:
+                response = await finished.get()
+                if response is not None:
+                    yield response
+                    continue
+                running -= 1
+                for worker in workers:
+                    if worker.done():
+                        worker.result()
+            await asyncio.gather(*workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Close the model and the graph."""
+        for item in self._closing:
+            if item is None:
+                continue
+            done: Any = item.close()  # type: ignore[attr-defined]
+            if asyncio.iscoroutine(done):
+                await done
+
+    async def __aenter__(self) -> Self:
+        """The agent itself."""
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        """Close it."""
+        await self.close()
+
+
+def raise_if_hopeless(error: StageError) -> None:
+    """Raise the error underneath where it would befall every dialogue: wrong input or configuration."""
+    if isinstance(error.cause, InputError) or (isinstance(error.cause, ModelError) and error.cause.configuration):
+        raise error.cause from error
+
+
+def _cost(stage: Stages) -> dict[str, object]:
+    ordered = sorted(stage.trace, key=lambda traced: traced.started)
+    return {"usage": stage.usage, "seconds": stage.seconds, "trace": ordered}
+
+
+def open_graph(graph: Graph | Path | str | None) -> Graph:
+    """A graph: as given, from its path, or the starter graph; raises GraphError as GraphStore does."""
+    from dialore.sources.graph.source import Graph
+    from dialore.sources.graph.starter import NAME, starter_graph
+
+    if isinstance(graph, Graph):
+        return graph
+    if graph is None or str(graph) == NAME:
+        return Graph.open(starter_graph())
+    return Graph.open(Path(graph))
+
+
+def create_responder(
+    method: str, model: LanguageModel | None, graph: Graph | None, prompts: Path | None = None
+) -> Responder:
+    """The responder for a model; without one, the lexical responder, if it can do the method."""
+    if model is None:
+        from dialore.methods.lexical import LexicalResponder
+        from dialore.retrieval.embedding import load_embedder
+
+        if method not in LexicalResponder.methods:
+            can = ", ".join(LexicalResponder.methods)
+            mend = f"set --base-url and --model, or take one of {can}"
+            raise InputError(f"method {method} needs a language model", mend=mend)
+        return LexicalResponder(graph, graph.embedder if graph is not None else load_embedder())
+    from dialore.methods.model_responder import ModelResponder
+    from dialore.prompts.library import PromptLibrary
+
+    return ModelResponder(model, PromptLibrary(prompts))
