@@ -1,0 +1,106 @@
+"""Embedders: texts in, unit vectors out. The protocol, and `load_embedder`, which makes one from a short spec."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from dialore.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Anything that turns texts into vectors whose dot product is their cosine.
+
+    Attributes:
+        name: the spec that loads it again.
+        dimension: the number of components of a vector.
+        fingerprint: a stable hash of the model and its version; indexes built under another one do not fit.
+    """
+
+    @property
+    def name(self) -> str:
+        """The spec that loads this embedder."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """Components of a vector."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Stable hash of model and version."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return (len(texts), dimension) L2-normalised rows; the zero vector for a text without content."""
+        ...
+
+
+def digest(*parts: str) -> str:
+    """Return a short stable hash of the parts."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _static(argument: str) -> Embedder:
+    from dialore.retrieval.static import StaticEmbedder
+
+    return StaticEmbedder(argument or None)
+
+
+def _hashing(argument: str) -> Embedder:
+    from dialore.retrieval.hashing import HashingEmbedder
+
+    return HashingEmbedder()
+
+
+def _sentence_transformer(argument: str) -> Embedder:
+    from dialore.retrieval.transformer import SentenceTransformerEmbedder
+
+    return SentenceTransformerEmbedder(argument)
+
+
+def _endpoint(argument: str) -> Embedder:
+    from dialore.retrieval.endpoint import EndpointEmbedder
+
+    model, separator, url = argument.rpartition("@http")
+    return EndpointEmbedder(model, base_url="http" + url) if separator else EndpointEmbedder(argument)
+
+
+_MAKERS: dict[str, Callable[[str], Embedder]] = {
+    "static": _static,
+    "hashing": _hashing,
+    "st": _sentence_transformer,
+    "endpoint": _endpoint,
+}
+_NEEDS_ARGUMENT = {"st": "st:NAME", "endpoint": "endpoint:MODEL@URL"}
+
+
+def load_embedder(spec: str = "static") -> Embedder:
+    """Make an embedder from its spec.
+
+    Args:
+        spec: `static` (shipped, English and Chinese), `static:FOLDER` (another distilled model), `hashing` (character
+            n-grams, any language), `st:NAME` (a sentence-transformers model or folder) or `endpoint:MODEL@URL` (an
+            OpenAI-compatible server; without `@URL`, the one that `DIALORE_BASE_URL` or `OPENAI_BASE_URL` names).
+
+    Raises:
+        UnknownNameError: no embedder is called that.
+        InputError: the spec lacks its model, or a needed file or setting is missing.
+        MissingExtraError: `st:` without the `sentence-transformers` extra.
+    """
+    kind, _, argument = spec.partition(":")
+    if kind not in _MAKERS:
+        raise UnknownNameError("embedder", kind, _MAKERS)
+    if kind in _NEEDS_ARGUMENT and not argument:
+        raise InputError(f"the embedder {kind!r} needs a model's name", mend=f"write {_NEEDS_ARGUMENT[kind]}")
+    if kind == "hashing" and argument:
+        raise InputError(f"the embedder 'hashing' takes no argument, got {argument!r}", mend="write hashing")
+    return _MAKERS[kind](argument)
