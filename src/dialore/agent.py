@@ -11,7 +11,6 @@ from pydantic import BaseModel, Field
 from dialore.errors import InputError, ModelError, StageError
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage
-from dialore.methods.base import Draft, Grounds, Method
 from dialore.methods.registry import create_method, method_class
 from dialore.methods.stages import Responder, Stages
 from dialore.methods.usage import mark_used
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
     from dialore.llm.model import LanguageModel, OnText
+    from dialore.methods.base import Draft, Grounds, Method
     from dialore.sources.graph.source import Graph
 
 
