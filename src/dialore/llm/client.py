@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
     from dialore.llm.model import Completion, OnText, Request
-    from dialore.llm.wire import Structured
+    from dialore.llm.wire import JsonMode
 
 _ADAPTATIONS = 8
 _CONNECT_SECONDS = 10.0
@@ -56,7 +56,7 @@ class ChatClient:
         *,
         timeout: float = 120.0,
         max_bytes: int = 8_000_000,
-        structured: Structured = "auto",
+        structured: JsonMode = "auto",
     ) -> None:
         self.name = model
         self.base_url = endpoint_url(base_url)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dialore.llm.model import LanguageModel
-    from dialore.llm.wire import Structured
+    from dialore.llm.wire import JsonMode
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def connect(
     *,
     timeout: float = 120.0,
     max_bytes: int = 8_000_000,
-    structured: Structured = "auto",
+    structured: JsonMode = "auto",
     retries: int = 4,
     concurrency: int = 64,
     cache: str | Path | None = None,
@@ -143,7 +143,7 @@ def list_models(base_url: str, api_key: str | None, *, seconds: float = _LIST_SE
         with _opener(url).open(asked, timeout=seconds) as response:
             return model_names(json.loads(response.read(_LIST_BYTES)))
     except urllib.error.HTTPError as error:
-        raise status_error(error.code, error.headers, error.read(10_000), url=url, key=key) from None
+        raise status_error(error.code, dict(error.headers), error.read(10_000), url=url, key=key) from None
     except (OSError, http.client.HTTPException):
         return []
     except (ValueError, RecursionError):

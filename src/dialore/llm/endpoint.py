@@ -10,7 +10,7 @@ from dialore.llm.retry import Retrying
 
 if TYPE_CHECKING:
     from dialore.llm.model import Completion, OnText, Request
-    from dialore.llm.wire import Structured
+    from dialore.llm.wire import JsonMode
 
 
 class Endpoint:
@@ -42,7 +42,7 @@ class Endpoint:
         *,
         timeout: float = 120.0,
         max_bytes: int = 8_000_000,
-        structured: Structured = "auto",
+        structured: JsonMode = "auto",
         retries: int = 4,
         concurrency: int = 64,
     ) -> None:

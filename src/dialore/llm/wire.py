@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Structured = Literal["auto", "json_schema", "json_object", "off"]
+JsonMode = Literal["auto", "json_schema", "json_object", "off"]
 _REFUSED = re.compile(
     r"not.{0,12}support|unsupport|unknown|unrecogni|unexpected|not.{0,6}(?:permit|allow|accept)|extra|only the default"
     r"|invalid (?:param|field)|no such|deprecat|instead",
@@ -33,7 +33,7 @@ class Dialect:
             other value is kept as it is.
     """
 
-    def __init__(self, structured: Structured = "auto") -> None:
+    def __init__(self, structured: JsonMode = "auto") -> None:
         self._steps_down = structured == "auto"
         self.format: Literal["json_schema", "json_object", "off"] = (
             "json_schema" if structured == "auto" else structured

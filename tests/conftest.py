@@ -1,0 +1,31 @@
+"""Fixtures that all tests share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.llm.server import FaultyServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def faulty_server() -> Iterator[FaultyServer]:
+    """A chat endpoint on this machine that misbehaves to order; see tests/llm/server.py."""
+    server = FaultyServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture(autouse=True)
+def no_endpoint_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test may reach the endpoint of whoever runs it."""
+    for owner in ("DIALORE", "OPENAI"):
+        for name in ("MODEL", "BASE_URL", "API_KEY"):
+            monkeypatch.delenv(f"{owner}_{name}", raising=False)
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
