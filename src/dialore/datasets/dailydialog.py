@@ -22,7 +22,7 @@ _APOSTROPHE = re.compile(r"(\w)\s*['’]\s*(s|t|re|ve|ll|d|m)\b", re.IGNORECASE)
 
 
 class DailyDialog:
-    """JSON list of `{"meta": [...], "dialogue": [["a", "b"], ...]}`; each pair holds two turns, the last may be blank."""
+    """A JSON list of `{"meta": [...], "dialogue": [["a", "b"], ...]}`: pairs of turns, the last turn may be blank."""
 
     name: ClassVar[str] = "dailydialog"
     version: ClassVar[int] = 1
