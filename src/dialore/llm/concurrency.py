@@ -41,6 +41,7 @@ class AdaptiveLimiter:
         self._slow_start = True
         self._round = 0
         self._running = 0
+        self._peak = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     @property
@@ -58,6 +59,7 @@ class AdaptiveLimiter:
         """Hold a slot; what the body raises tells the limiter how the call went."""
         await self._acquire()
         began = self._round
+        self._peak = max(self._peak, self._running)
         try:
             yield
         except ModelError as error:
@@ -95,8 +97,8 @@ class AdaptiveLimiter:
                 turn.set_result(None)
 
     def _grow(self) -> None:
-        # A limit that is not reached proves nothing about a higher one.
-        if self._running >= self.limit:
+        # A limit that was never reached proves nothing about a higher one (RFC 7661).
+        if self._limit < self._peak * 2 if self._slow_start else self.limit <= self._peak:
             self._limit = min(float(self.maximum), self._limit + (1.0 if self._slow_start else 1.0 / self._limit))
 
     def _shrink(self, began: int) -> None:
@@ -105,6 +107,7 @@ class AdaptiveLimiter:
         self._round += 1
         self._slow_start = False
         self._limit = max(1.0, self._limit / 2)
+        self._peak = 0
 
 
 class Limited:

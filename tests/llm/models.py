@@ -1,0 +1,41 @@
+"""Small models for tests of what is put around a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dialore.llm.model import Completion, Message, OnText, Request, Usage
+
+if TYPE_CHECKING:
+    import asyncio
+
+
+def ask(text: str = "Hi", **changes) -> Request:
+    return Request(messages=(Message(role="user", content=text),), **changes)
+
+
+class Scripted:
+    """Answers (or raises) what its list says, in order, the last for ever; keeps what it was asked."""
+
+    def __init__(self, *answers: str | Exception, name: str = "scripted") -> None:
+        self.name = name
+        self.answers = list(answers) or ["ok"]
+        self.asked: list[Request] = []
+        self.closed = False
+        self.gate: asyncio.Event | None = None
+
+    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+        self.asked.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if self.gate is not None:
+            await self.gate.wait()
+        if isinstance(answer, Exception):
+            raise answer
+        if on_text is not None:
+            on_text(answer)
+        return Completion(
+            text=answer, model=self.name, usage=Usage(calls=1, prompt_tokens=10, completion_tokens=5), seconds=1.0
+        )
+
+    async def close(self) -> None:
+        self.closed = True

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dialore.errors import InputError, ModelError
+from dialore.llm.cache import Cached
+from dialore.llm.model import OutputSchema, Sampling
+from tests.llm.models import Scripted, ask
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "deep" / "cache.sqlite"
+
+
+async def test_a_hit_costs_nothing_and_survives_reopening(path):
+    first = Cached(Scripted("said once"), path)
+    fresh = await first.complete(ask(label="a"))
+    await first.close()
+    model = Scripted("other")
+    second = Cached(model, path)
+    pieces: list[str] = []
+    hit = await second.complete(ask(label="another label"), pieces.append)
+    assert model.asked == []
+    assert hit.text == fresh.text == "said once"
+    assert pieces == ["said once"]
+    assert (fresh.usage.cached, hit.usage.cached, hit.usage.calls) == (0, 1, 1)
+    assert (hit.usage.prompt_tokens, hit.usage.completion_tokens, hit.seconds) == (10, 5, 0)
+    await second.close()
+    assert model.closed
+
+
+async def test_all_that_changes_the_answer_is_in_the_key(path):
+    model = Scripted()
+    cached = Cached(model, path)
+    schema = OutputSchema(name="S", definition={"a": 1})
+    different = [
+        ask(),
+        ask("Ho"),
+        ask(sampling=Sampling(temperature=0)),
+        ask(sampling=Sampling(seed=1)),
+        ask(sample=1),
+        ask(output_schema=schema),
+        ask(output_schema=schema.model_copy(update={"definition": {"a": 2}})),
+    ]
+    for request in different * 2:
+        await cached.complete(request)
+    assert len(model.asked) == len(different)
+    other = Scripted(name="other model")
+    shared = Cached(other, path)
+    await shared.complete(ask())
+    assert len(other.asked) == 1
+    await cached.close()
+    await shared.close()
+
+
+async def test_equal_requests_under_way_share_one_call(path):
+    model = Scripted()
+    model.gate = asyncio.Event()
+    cached = Cached(model, path)
+    tasks = [asyncio.create_task(cached.complete(ask())) for _ in range(5)]
+    while not model.asked:
+        await asyncio.sleep(0.001)
+    model.gate.set()
+    completions = await asyncio.gather(*tasks)
+    assert len(model.asked) == 1
+    assert sorted(completion.usage.cached for completion in completions) == [0, 1, 1, 1, 1]
+    await cached.close()
+
+
+async def test_a_shared_call_outlives_who_asked_first(path):
+    model = Scripted()
+    model.gate = asyncio.Event()
+    cached = Cached(model, path)
+    tasks = [asyncio.create_task(cached.complete(ask())) for _ in range(3)]
+    while not model.asked:
+        await asyncio.sleep(0.001)
+    tasks[0].cancel()
+    model.gate.set()
+    assert [(await task).text for task in tasks[1:]] == ["ok", "ok"]
+    assert len(model.asked) == 2
+    await cached.close()
+
+
+async def test_a_failure_is_shared_but_not_kept(path):
+    model = Scripted(ModelError("down"), "up")
+    cached = Cached(model, path)
+    both = await asyncio.gather(*[cached.complete(ask()) for _ in range(2)], return_exceptions=True)
+    assert [type(outcome) for outcome in both] == [ModelError, ModelError]
+    assert (await cached.complete(ask())).text == "up"
+    await cached.close()
+
+
+@pytest.mark.parametrize("damage", ["text", "sqlite", "newer", "folder", "torn"])
+async def test_a_foreign_or_damaged_file_is_one_clear_error(tmp_path, damage):
+    path = tmp_path / "file"
+    if damage == "text":
+        path.write_text("dear diary, " * 200)
+    elif damage == "folder":
+        path.mkdir()
+    elif damage == "sqlite":
+        with sqlite3.connect(path) as database:
+            database.execute("CREATE TABLE people (name)")
+        database.close()
+    else:
+        cached = Cached(Scripted("x" * 50_000), path)
+        await cached.complete(ask())
+        await cached.close()
+        if damage == "torn":
+            content = path.read_bytes()
+            path.write_bytes(content[:100] + b"\xff" * (len(content) - 100))
+        else:
+            with sqlite3.connect(path) as database:
+                database.execute("PRAGMA user_version = 99")
+            database.close()
+    before = path.read_bytes() if path.is_file() else None
+    cached = Cached(Scripted(), path)
+    with pytest.raises(InputError, match=str(path)):
+        await cached.complete(ask())
+    await cached.close()
+    assert before is None or path.read_bytes() == before
+
+
+@pytest.mark.parametrize("trouble", ["PRAGMA max_page_count = 1", "PRAGMA query_only = 1"])
+async def test_a_completion_that_cannot_be_stored_is_not_lost(path, caplog, trouble):
+    model = Scripted("x" * 100_000)
+    cached = Cached(model, path)
+    cached.open()
+    cached._database.execute(trouble)
+    with caplog.at_level(logging.WARNING):
+        texts = [(await cached.complete(ask(str(number)))).text for number in range(3)]
+    assert texts == ["x" * 100_000] * 3
+    assert len(caplog.records) == 1
+    assert "going on without" in caplog.text
+    await cached.close()
+
+
+async def test_a_damaged_row_is_asked_anew(path):
+    cached = Cached(Scripted("one", "two"), path)
+    await cached.complete(ask())
+    cached._database.execute("UPDATE completions SET completion = '{\"text\": 3'")
+    assert (await cached.complete(ask())).text == "two"
+    assert (await cached.complete(ask())).text == "two"
+    await cached.close()
+
+
+CHILD = """
+import asyncio, sys
+from dialore.llm.cache import Cached
+from tests.llm.models import Scripted, ask
+
+async def main(path, first, count, endless):
+    cached = Cached(Scripted("kept"), path)
+    for number in range(first, first + count):
+        await cached.complete(ask(str(number)))
+        sys.stdout.write(f"{number}\\n")
+        sys.stdout.flush()
+    if endless:
+        await asyncio.sleep(60)
+
+asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "endless"))
+"""
+
+
+def child(path, first, count, end) -> subprocess.Popen[str]:
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(path), str(first), str(count), end],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+
+
+async def test_it_survives_kill_9_and_several_processes(path):
+    doomed = child(path, 0, 10_000, "endless")
+    others = [child(path, 20_000 + 100 * number, 100, "end") for number in range(2)]
+    for _ in range(50):
+        last = int(doomed.stdout.readline())
+    doomed.send_signal(signal.SIGKILL)
+    doomed.communicate()
+    for other in others:
+        other.communicate(timeout=30)
+        assert other.returncode == 0
+    model = Scripted("anew")
+    cached = Cached(model, path)
+    for number in [*range(last + 1), *range(20_000, 20_200)]:
+        assert (await cached.complete(ask(str(number)))).text == "kept"
+    await cached.close()
