@@ -57,9 +57,13 @@ class StaticEmbedder:
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (len(texts), dimension) unit rows; zero for a text in which no token is known."""
+        return normalise(self.sums(texts))
+
+    def sums(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Return (len(texts), dimension) unnormalised sums: those of a text's parts add up to the text's."""
         sums = np.zeros((len(texts), self.dimension), dtype=np.int64)
         _add_sums(self._english, texts, sums)
-        return normalise(sums)
+        return sums
 
 
 def _add_sums(table: TokenTable, texts: Sequence[str], sums: NDArray[np.int64]) -> None:
