@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from dialore import llm
+from dialore.errors import InputError, ModelError
+from dialore.llm.cache import Cached
+from dialore.llm.connection import find
+from dialore.llm.endpoint import Endpoint
+from tests.llm.models import ask
+
+NOWHERE = "http://127.0.0.1:1/v1"
+
+
+def connect(*args, ollama=NOWHERE, **settings):
+    return llm.connect(*args, ollama=ollama, **settings)
+
+
+def test_nothing_set_and_nothing_found():
+    assert connect() is None
+
+
+def test_arguments_win_then_our_names_then_openai(monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://theirs/v1")
+    monkeypatch.setenv("OPENAI_MODEL", "theirs")
+    monkeypatch.setenv("OPENAI_API_KEY", "their-key")
+    found = find(None, None, None)
+    assert (found.model, found.base_url, found.api_key) == ("theirs", "http://theirs/v1", "their-key")
+    monkeypatch.setenv("DIALORE_BASE_URL", "http://ours/v1")
+    monkeypatch.setenv("DIALORE_MODEL", "ours")
+    monkeypatch.setenv("DIALORE_API_KEY", "our-key")
+    found = find(None, None, None)
+    assert (found.model, found.base_url, found.api_key) == ("ours", "http://ours/v1", "our-key")
+    found = find("flag", "http://flag/v1", "flag-key")
+    assert (found.model, found.base_url, found.api_key) == ("flag", "http://flag/v1", "flag-key")
+    assert "key" not in repr(found).replace("api_key", "")
+
+
+def test_openai_key_goes_to_openai_only(monkeypatch, caplog):
+    monkeypatch.setenv("OPENAI_API_KEY", "their-key")
+    assert find("m", None, None).base_url == "https://api.openai.com/v1"
+    assert find("m", "https://api.openai.com/v1", None).api_key == "their-key"
+    with caplog.at_level(logging.INFO):
+        assert find("m", "http://elsewhere/v1", None).api_key is None
+    assert "DIALORE_API_KEY" in caplog.text
+    assert "their-key" not in caplog.text
+
+
+async def test_a_connected_model_answers(faulty_server, tmp_path):
+    model = connect("served-model", faulty_server.url, "a-key-1234")
+    assert isinstance(model, Endpoint)
+    assert (await model.complete(ask())).text == "hello"
+    assert faulty_server.calls[0].headers["Authorization"] == "Bearer a-key-1234"
+    assert "a-key-1234" not in repr(model)
+    await model.close()
+    cached = connect("served-model", faulty_server.url, cache=tmp_path / "cache")
+    assert isinstance(cached, Cached)
+    assert [(await cached.complete(ask())).usage.cached for _ in range(2)] == [0, 1]
+    await cached.close()
+
+
+def test_the_only_model_is_taken(faulty_server):
+    faulty_server.models = ["just-this"]
+    assert connect(base_url=faulty_server.url, api_key="a-key-1234").name == "just-this"
+    assert faulty_server.requests[0].headers["Authorization"] == "Bearer a-key-1234"
+
+
+def test_several_models_are_named(faulty_server):
+    faulty_server.models = ["one", "two"]
+    with pytest.raises(InputError, match=r"which model to use .*one, two"):
+        connect(base_url=faulty_server.url)
+
+
+def test_no_list_of_models(faulty_server):
+    faulty_server.models = None
+    with pytest.raises(ModelError, match="404"):
+        connect(base_url=faulty_server.url)
+    with pytest.raises(InputError, match="which model"):
+        connect(base_url=NOWHERE)
+
+
+def test_ollama_is_found(faulty_server):
+    faulty_server.models = ["llama3:latest", "qwen:7b"]
+    assert connect(ollama=faulty_server.url).name == "llama3:latest"
+    assert connect("llama3", ollama=faulty_server.url).name == "llama3:latest"
+    with pytest.raises(InputError, match="did you mean qwen:7b"):
+        connect("qwen:9b", ollama=faulty_server.url)
+    with pytest.raises(InputError, match="no endpoint is known for the model 'm'"):
+        connect("m")
+
+
+@pytest.mark.parametrize("url", ["localhost:11434", "ftp://x", "http://"])
+def test_bad_address(url):
+    with pytest.raises(InputError, match="not an endpoint's address"):
+        connect("m", url)
+    with pytest.raises(InputError, match="not an endpoint's address"):
+        connect(None, url)
+
+
+def test_bad_cache(tmp_path):
+    (tmp_path / "diary").write_text("dear diary " * 100)
+    with pytest.raises(InputError, match="not a cache"):
+        connect("m", "http://h/v1", cache=tmp_path / "diary")
+
+
+def test_a_local_model_is_named_by_its_prefix():
+    assert connect("hf:some/model").name == "some/model"
+
+
+def test_public_names_load_lazily():
+    assert all(getattr(llm, name) is not None for name in llm.__all__)
+    with pytest.raises(AttributeError):
+        llm.nothing  # noqa: B018
+    code = "import sys, dialore.llm as llm; assert not {'aiohttp', 'pydantic', 'sqlite3', 'torch'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
