@@ -20,8 +20,15 @@ LANGUAGE_NAMES: dict[Language, str] = {"en": "English", "zh": "Chinese"}
 _CJK = re.compile(r"[㐀-䶿一-鿿]")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*", re.UNICODE)
 _ZH_PIECE = re.compile(r"[㐀-䶿一-鿿]+|[^\W_㐀-䶿一-鿿]+(?:['’][^\W_㐀-䶿一-鿿]+)*")
-# English clitics that the lemmatiser does not know as words of their own.
-_CLITIC = re.compile(r"(n't|'s|'re|'ve|'ll|'d|'m)$")
+# English clitics that the lemmatiser does not know as words of their own, and the stems that they leave behind.
+_CLITIC = re.compile(r"(?:n't|'s|'re|'ve|'ll|'d|'m)+$")
+_IRREGULAR = {"ca": "can", "wo": "will", "sha": "shall", "ai": "is"}
+# Where one sentence ends and words beside each other no longer belong together; "Dr. Who" and "J. K. Rowling" do.
+_SENTENCE_END = re.compile(
+    r"(?:[!?;…]|(?<!\bmr)(?<!\bms)(?<!\bmrs)(?<!\bdr)(?<!\bst)(?<!\bvs)(?<!\bjr)(?<!\bsr)(?<!\b[a-z])\.)[\"'”’)]*\s"
+    r"|[\n。！？；，、：]",
+    re.IGNORECASE,
+)
 
 
 def check_language(name: str) -> Language:
@@ -68,11 +75,23 @@ def words(text: str, language: Language) -> list[str]:
     """The words of a text in order, lower-cased, punctuation dropped; Chinese is segmented by jieba."""
     folded = normalise(text)
     if language == "en":
-        return [word for match in _WORD.findall(folded) if (word := _CLITIC.sub("", match))]
+        return [word for match in _WORD.findall(folded) if (word := _without_clitics(match))]
     found: list[str] = []
     for piece in _ZH_PIECE.findall(folded):
         found.extend(_segmenter().lcut(piece) if is_chinese(piece) else [piece])
     return found
+
+
+def _without_clitics(word: str) -> str:
+    if "'" not in word:
+        return word
+    bare = _CLITIC.sub("", word)
+    return _IRREGULAR.get(bare, bare) if word.startswith("n't", len(bare)) else bare
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, blank ones dropped; Chinese is cut at commas too, as its words are joined unspaced."""
+    return [sentence for sentence in _SENTENCE_END.split(text) if sentence.strip()]
 
 
 @functools.lru_cache(maxsize=65536)
@@ -136,8 +155,9 @@ def _contains(sequence: Sequence[str], part: Sequence[str]) -> bool:
 def is_mentioned(phrase: str, texts: Iterable[str], language: Language) -> bool:
     """Whether a phrase is said in any of the texts, inflection and function words aside.
 
-    A phrase is mentioned where its lemmas stand in a row in one text, or where its content lemmas do once stop words
-    are dropped from both: "a couple days" mentions "couple of days"; "a London trip" does not mention "trip to London".
+    A phrase is mentioned where its lemmas stand in a row in one sentence, or where its content lemmas do once stop
+    words are dropped from both: "a couple days" mentions "couple of days"; "a London trip" does not mention "trip to
+    London".
     Chinese is compared by characters, so that segmentation cannot hide a mention.
     """
     folded = normalise(phrase).strip(" .,!?;:。，！？；：、\"'")
@@ -147,9 +167,9 @@ def is_mentioned(phrase: str, texts: Iterable[str], language: Language) -> bool:
         squeezed = folded.replace(" ", "")
         return any(squeezed in normalise(text).replace(" ", "") for text in texts)
     wanted, wanted_content = lemmas(folded, language), content_lemmas(folded, language)
-    for text in texts:
-        if wanted and _contains(lemmas(text, language), wanted):
+    for sentence in (sentence for text in texts for sentence in sentences(text)):
+        if wanted and _contains(lemmas(sentence, language), wanted):
             return True
-        if wanted_content and _contains(content_lemmas(text, language), wanted_content):
+        if wanted_content and _contains(content_lemmas(sentence, language), wanted_content):
             return True
     return False

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from array import array
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import lmdb
@@ -17,6 +15,8 @@ from dialore.errors import GraphError
 from dialore.sources.graph.layout import (
     EDGE,
     INTEGER_TABLES,
+    MAX_PROVENANCES,
+    MAX_RELATIONS,
     TABLES,
     GraphMeta,
     id_key,
@@ -25,10 +25,11 @@ from dialore.sources.graph.layout import (
     text_key,
 )
 from dialore.sources.graph.relations import connecting_words
+from dialore.sources.graph.swap import replacing, writing
 from dialore.text import is_chinese, normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -87,19 +88,23 @@ class _Collector:
         self.weights = array("f")
 
     def concept(self, name: str) -> int:
-        form = normalise(name)
-        number = self.number_of.get(form)
+        number = self.number_of.get(name)  # most names are in normal form already
         if number is None:
-            number = self.number_of[form] = len(self.names)
-            self.names.append(name)
+            form = normalise(name)
+            if not form:
+                raise GraphError(f"a fact's concept is blank: {name!r}", mend="name the head and tail of every fact")
+            number = self.number_of.get(form)
+            if number is None:
+                number = self.number_of[form] = len(self.names)
+                self.names.append(name)
         return number
 
     def add(self, fact: Fact) -> None:
         columns = self.columns
         columns["head"].append(self.concept(fact.head))
-        columns["relation"].append(self.relations.setdefault(fact.relation, len(self.relations)))
+        columns["relation"].append(_number(self.relations, fact.relation, "relations", MAX_RELATIONS))
         columns["tail"].append(self.concept(fact.tail))
-        columns["provenance"].append(self.provenances.setdefault(fact.provenance, len(self.provenances)))
+        columns["provenance"].append(_number(self.provenances, fact.provenance, "provenances", MAX_PROVENANCES))
         self.weights.append(fact.weight)
 
     def merged(self) -> tuple[dict[str, NDArray[Any]], int]:
@@ -125,6 +130,13 @@ class _Collector:
         return columns, len(head) - len(kept)
 
 
+def _number(numbers: dict[str, int], name: str, kind: str, limit: int) -> int:
+    number = numbers.setdefault(name, len(numbers))
+    if number >= limit:
+        raise GraphError(f"the facts have more than {limit:,} {kind}", mend="is it the right file, and its columns?")
+    return number
+
+
 def build_graph(
     facts: Iterable[Fact],
     target: Path,
@@ -145,6 +157,18 @@ def build_graph(
     Raises:
         GraphError: no facts, a file that cannot be written, a full disk; or as the facts' reader raises.
     """
+    with replacing(target) as temporary:
+        return _build(facts, temporary, target, name, embedder, on_step or (lambda _name, _done, _total: None))
+
+
+def _build(
+    facts: Iterable[Fact],
+    temporary: Path,
+    target: Path,
+    name: str,
+    embedder: LinearEmbedder,
+    step: Callable[[str, int, int], None],
+) -> BuildReport:
     begun = time.monotonic()
     collector = _Collector()
     for fact in facts:
@@ -152,7 +176,6 @@ def build_graph(
     if not collector.names:
         raise GraphError("no facts to build a graph from", mend="check the file and --language")
     columns, merged = collector.merged()
-    step = on_step or (lambda _name, _done, _total: None)
     meta = GraphMeta(
         name=name,
         languages=sorted({"zh" if is_chinese(concept) else "en" for concept in collector.names}),
@@ -168,7 +191,7 @@ def build_graph(
     vectors, scales = _concept_vectors(collector.names, embedder, step)
     relation_vectors = _relation_vectors(meta, embedder)
     norms = _norms(columns, vectors, scales, relation_vectors)
-    with _replacing(target) as temporary:
+    with writing(target):
         _write(temporary, meta, collector, columns, norms, (vectors, scales, relation_vectors), step)
     counts = np.bincount(columns["relation"].astype(np.intp), minlength=len(meta.relations))
     return BuildReport(
@@ -178,7 +201,7 @@ def build_graph(
         relations={meta.relations[place]: int(counts[place]) for place in np.argsort(-counts, kind="stable")},
         merged=merged,
         seconds=time.monotonic() - begun,
-        bytes=target.stat().st_size,
+        bytes=temporary.stat().st_size,
     )
 
 
@@ -226,39 +249,6 @@ def _norms(
         total += relation_vectors[columns["relation"][part]]
         norms[part] = np.linalg.norm(total, axis=1)
     return np.maximum(norms, 1e-6)
-
-
-@contextmanager
-def _replacing(target: Path) -> Iterator[Path]:
-    """A temporary file beside the target that takes its place if the body ends well, and is removed if not."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(target)
-        yield temporary
-        os.replace(temporary, target)  # noqa: PTH105 - atomic on purpose
-    except (OSError, lmdb.Error) as error:
-        raise GraphError(f"cannot write {target}: {error}", mend="is the disk full or the folder read-only?") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _remove_leftovers(target: Path) -> None:
-    """Remove what builds that were killed left behind; a build that still runs keeps its file."""
-    for path in target.parent.glob(f".{target.name}.*.tmp"):
-        owner = path.name.split(".")[-2]
-        if owner.isdigit() and not _is_running(int(owner)):
-            path.unlink(missing_ok=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _write(

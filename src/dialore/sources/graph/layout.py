@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 FORMAT = 1
 TABLES = (b"meta", b"names", b"ids", b"keys", b"out", b"in")
 INTEGER_TABLES = frozenset({b"names", b"out", b"in"})
+MAX_RELATIONS = 4096
+"""Relations of a graph: 12 bits of the number that tells facts apart."""
+MAX_PROVENANCES = 65536
+"""Provenances of a graph: the 16 bits that a record has for them."""
 MAX_KEY = 500
 """LMDB's keys end at 511 bytes; longer ones are hashed."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dialore.sources.graph.layout import phrase_tokens, stem_key
-from dialore.text import content_lemmas, is_stop_word, lemma, normalise, words
+from dialore.text import content_lemmas, is_stop_word, lemma, normalise, sentences, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -86,8 +86,8 @@ class Linker:
         """Every concept that the texts mention, longest first at each place, in order of mention, each once."""
         found: dict[int, Link] = {}
         separator = "" if language == "zh" else " "
-        for text in texts:
-            tokens = phrase_tokens(text, language)
+        for sentence in (sentence for text in texts for sentence in sentences(text)):
+            tokens = phrase_tokens(sentence, language)
             for span in self._longest(tokens, language):
                 name = self._store.concept(span.concept)
                 phrase = separator.join(tokens[span.start : span.end])

@@ -6,9 +6,11 @@ import csv
 import gzip
 import io
 import json
+import math
+import re
 import zlib
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dialore.errors import GraphError, InputError
 from dialore.knowledge import Fact
@@ -60,6 +62,8 @@ def guess_format(path: Path) -> FileFormat:
         return "jsonl"
     with _open(path, None) as lines:
         first = next(lines, (0, ""))[1]
+    if not first:
+        raise GraphError(f"{path} is empty", mend="head TAB relation TAB tail, one a line")
     if first.startswith("/a/["):
         return "conceptnet"
     if first.startswith("{"):
@@ -113,7 +117,7 @@ def _concept(text: str) -> str:
 def _tsv(lines: Iterator[tuple[int, str]], path: Path) -> Iterator[Fact]:
     """`head relation tail [weight]` or `relation head tail [weight]`; commas where the file is a CSV."""
     buffered: list[tuple[int, list[str]]] = []
-    rows = _rows(lines, comma=path.name.removesuffix(".gz").endswith(".csv"))
+    rows = _rows(lines, path)
     for row in rows:
         buffered.append(row)
         if len(buffered) == 200:
@@ -124,17 +128,24 @@ def _tsv(lines: Iterator[tuple[int, str]], path: Path) -> Iterator[Fact]:
             raise GraphError(
                 f"{path}, line {number}: {len(cells)} columns, expected 3 or 4", mend="head TAB relation TAB tail"
             )
-        if cells[columns[1]] in {"rel", "relation"}:  # a header
+        if number == buffered[0][0] and cells[columns[1]].lower() in _HEADERS:
             continue
-        weight = _weight(cells[3], path, number) if columns == (0, 1, 2) and len(cells) == 4 else 1.0
+        weight = _weight(cells[3], path, number) if max(columns) == 2 and len(cells) == 4 else 1.0
         fact = _fact(cells[columns[0]], cells[columns[1]], cells[columns[2]], weight, path.name)
         if fact is not None:
             yield fact
 
 
-def _rows(lines: Iterator[tuple[int, str]], *, comma: bool) -> Iterator[tuple[int, list[str]]]:
+_HEADERS = frozenset({"rel", "relation", "predicate"})
+
+
+def _rows(lines: Iterator[tuple[int, str]], path: Path) -> Iterator[tuple[int, list[str]]]:
+    comma = path.name.removesuffix(".gz").endswith(".csv")
     for number, line in lines:
-        yield number, next(csv.reader([line])) if comma else line.split("\t")
+        try:
+            yield number, next(csv.reader([line])) if comma else line.split("\t")
+        except csv.Error as error:
+            raise GraphError(f"{path}, line {number}: {error}", mend="is it a CSV file?") from error
 
 
 def _chain(
@@ -147,7 +158,7 @@ def _chain(
 def _columns(sample: Iterable[tuple[int, list[str]]], path: Path) -> tuple[int, int, int]:
     """Which columns hold head, relation and tail: the relation's is the one with known relation names.
 
-    Where no column has any, the one with the fewest different values is taken, if it has far fewer.
+    Where no column has enough, it is the second, or the first where that one has far fewer different values.
     """
     rows = [cells for _, cells in sample]
     if not rows:
@@ -160,17 +171,22 @@ def _columns(sample: Iterable[tuple[int, list[str]]], path: Path) -> tuple[int, 
     if max(hits) * 2 >= len(rows):
         place = hits.index(max(hits))
     else:
-        kinds = [len({cells[column] for cells in rows}) for column in range(min(width, 3))]
-        place = kinds.index(min(kinds))
+        first, second = (len({cells[column] for cells in rows}) for column in (0, 1))
+        place = 0 if len(rows) >= 20 and first * 4 < second else 1
+    if place == width - 1:
+        raise GraphError(f"{path}: the relation is in the last column", mend="head TAB relation TAB tail")
     # The relation first is ConceptNet 4's habit; anywhere else, the head stands before it and the tail after it.
     return (1, 0, 2) if place == 0 else (place - 1, place, place + 1)
 
 
-def _weight(text: str, path: Path, number: int) -> float:
+def _weight(value: object, path: Path, number: int) -> float:
     try:
-        return float(text)
-    except ValueError as error:
-        raise GraphError(f"{path}, line {number}: weight {text!r} is not a number") from error
+        weight = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        weight = math.nan
+    if not math.isfinite(weight):
+        raise GraphError(f"{path}, line {number}: weight {value!r} is not a number", mend="e.g. 1.0")
+    return weight
 
 
 def _jsonl(lines: Iterator[tuple[int, str]], path: Path) -> Iterator[Fact]:
@@ -178,19 +194,27 @@ def _jsonl(lines: Iterator[tuple[int, str]], path: Path) -> Iterator[Fact]:
     for number, line in lines:
         try:
             data = json.loads(line)
-            head, name, tail = data["head"], data["relation"], data["tail"]
-            weight = float(data.get("weight", 1.0))
-        except KeyError as error:
-            raise GraphError(f"{path}, line {number}: field {error.args[0]} is missing", mend=_JSONL_SHAPE) from error
-        except (ValueError, TypeError, AttributeError) as error:
-            raise GraphError(f"{path}, line {number}: {error}", mend=_JSONL_SHAPE) from error
-        if not all(isinstance(part, str) for part in (head, name, tail)):
-            raise GraphError(f"{path}, line {number}: head, relation and tail must be text", mend=_JSONL_SHAPE)
+        except ValueError as error:
+            raise GraphError(f"{path}, line {number}: not valid JSON: {error}", mend=_JSONL_SHAPE) from error
+        if not isinstance(data, dict):
+            raise GraphError(f"{path}, line {number}: not a JSON object", mend=_JSONL_SHAPE)
+        head, name, tail = (_text_field(data, field, path, number) for field in ("head", "relation", "tail"))
+        weight = _weight(data.get("weight", 1.0), path, number)
         fact = _fact(head, name, tail, weight, str(data.get("provenance") or path.name))
         if fact is not None:
             yield fact
 
 
+def _text_field(data: dict[str, Any], field: str, path: Path, number: int) -> str:
+    if field not in data:
+        raise GraphError(f"{path}, line {number}: field {field} is missing", mend=_JSONL_SHAPE)
+    value = data[field]
+    if not isinstance(value, str) or _LONE_SURROGATE.search(value):
+        raise GraphError(f"{path}, line {number}: field {field} must be text", mend=_JSONL_SHAPE)
+    return value
+
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half of an escaped pair: no text, and nothing can write it
 _JSONL_SHAPE = '{"head": "sushi", "relation": "MadeOf", "tail": "rice", "weight": 1.0}'
 
 
@@ -212,9 +236,11 @@ def _conceptnet(lines: Iterator[tuple[int, str]], path: Path, languages: Sequenc
             continue
         try:
             data = json.loads(metadata)
-            weight = float(data.get("weight", 1.0))
-        except (ValueError, TypeError, AttributeError) as error:
+        except ValueError as error:
             raise GraphError(f"{path}, line {number}: metadata is not JSON: {error}") from error
+        if not isinstance(data, dict):
+            raise GraphError(f"{path}, line {number}: metadata is not a JSON object")
+        weight = _weight(data.get("weight", 1.0), path, number)
         fact = _fact(start.split("/")[3], name, end.split("/")[3], weight, str(data.get("dataset", "")))
         if fact is not None:
             yield fact

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _REBUILD = "build it again with `dialore graph build`"
+_opened = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,15 @@ class Edges:
         return self.take(first)
 
 
+def _spelling(path: Path) -> str:
+    """Another spelling of the same path at each call: lmdb opens a path once a process, whatever lies there now.
+
+    A service that opens the rebuilt graph beside the old one, or two methods with a graph each, would be refused.
+    """
+    bits = f"{next(_opened):b}"
+    return f"{path.parent}{os.sep}{''.join('.' + os.sep if bit == '1' else os.sep for bit in bits)}{path.name}"
+
+
 def _columns(parts: Sequence[tuple[int, NDArray[np.void], bool]]) -> Edges:
     """Edges from the records of several concepts; `outgoing` tells which end the concept is."""
     records = np.concatenate([part for _, part, _ in parts]) if parts else np.empty(0, EDGE)
@@ -91,11 +102,13 @@ class GraphStore:
         if not path.is_file():
             raise GraphError(f"no such graph: {path}", mend="build one with `dialore graph build`")
         try:
+            # A graph file never changes once it is in place, so no reader needs a lock file beside it; one that an
+            # older graph's readers hold would even name the wrong snapshot of a newer graph.
             self._env = lmdb.open(
-                str(path),
+                _spelling(path.absolute()),
                 subdir=False,
                 readonly=True,
-                lock=os.access(path.parent, os.W_OK),
+                lock=False,
                 max_dbs=len(TABLES),
                 readahead=False,
                 create=False,
@@ -189,7 +202,7 @@ class GraphStore:
             head=self.concept(int(edges.head[row])),
             relation=self.meta.relations[int(edges.relation[row])],
             tail=self.concept(int(edges.tail[row])),
-            weight=float(edges.weight[row]),
+            weight=float(str(edges.weight[row])),  # the shortest decimal of a float32: 2.828, not 2.8280000686645508
             provenance=self.meta.provenances[int(edges.provenance[row])],
             graph=self.meta.name,
         )

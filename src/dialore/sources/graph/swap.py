@@ -1,0 +1,69 @@
+"""Putting a file in place only when it is whole, whatever ends the process that writes it."""
+
+from __future__ import annotations
+
+import glob
+import os
+import secrets
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import lmdb
+
+from dialore.errors import GraphError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def writing(target: Path) -> Iterator[None]:
+    """Failures to write, as GraphErrors; apart from the reading of facts, which has reasons of its own."""
+    try:
+        yield
+    except (OSError, lmdb.Error) as error:
+        raise GraphError(f"cannot write {target}: {error}", mend="is the disk full or the folder read-only?") from error
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """A temporary file beside the target that takes its place if the body ends well, and is removed if not.
+
+    It is made first, so that a folder that cannot be written is known before the facts are read, and locked, so that
+    other builds know it for one that is still being written.
+    """
+    with writing(target):
+        if target.is_dir():
+            raise GraphError(f"cannot write {target}: it is a folder", mend="name a file")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(target)
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+        file = temporary.open("xb")
+    try:
+        with file:
+            with writing(target):
+                _lock(file.fileno())
+            yield temporary
+            with writing(target):
+                os.replace(temporary, target)  # noqa: PTH105 - atomic on purpose
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove what builds that were killed left behind; a build that still runs keeps its file."""
+    for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        # Where there are no locks, the system refuses to remove a file that is open.
+        with suppress(OSError), path.open("rb") as file:
+            _lock(file.fileno())
+            path.unlink()
+
+
+def _lock(handle: int) -> None:
+    """Lock an open file until it is closed or its process ends; raises OSError where another has."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system
+        return
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
