@@ -14,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from dialore.llm.faults import clean_key, endpoint_url, join_url, shown_url, sta
 from dialore.retrieval.embedding import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from email.message import Message
     from typing import IO
 
@@ -129,7 +129,9 @@ class EndpointEmbedder:
                 return answer
         except urllib.error.HTTPError as error:
             with error:
-                raise status_error(error.code, error.headers, error.read(), url=self._url, key=self._key) from None
+                raise status_error(
+                    error.code, cast("Mapping[str, str]", error.headers), error.read(), url=self._url, key=self._key
+                ) from None
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
 
