@@ -1,0 +1,223 @@
+"""A local model: a tiny random one, made on the spot."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+
+import pytest
+
+from dialore.errors import InputError, MissingExtraError, ModelError
+from dialore.llm.generation import TextStream, cut_at, prompt_text, room_for
+from dialore.llm.local import LocalModel
+from dialore.llm.model import Message, Request, Sampling
+
+HAVE = importlib.util.find_spec("torch") is not None and importlib.util.find_spec("transformers") is not None
+needs_torch = pytest.mark.skipif(
+    not HAVE, reason="torch and transformers are not installed: pip install 'dialore[local]'"
+)
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+WORDS = "green tea is warm and the river runs to the sea while people talk about books"
+TEMPLATE = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    path = tmp_path_factory.mktemp("tiny")
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=320, special_tokens=["</s>"], initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator([WORDS] * 20, trainer)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")
+    fast.save_pretrained(path)
+    torch.manual_seed(1)
+    config = LlamaConfig(
+        vocab_size=len(fast),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=160,
+        eos_token_id=fast.eos_token_id,
+        bos_token_id=None,
+    )
+    LlamaForCausalLM(config).save_pretrained(path)
+    return path
+
+
+@pytest.fixture
+async def model(folder):
+    made = LocalModel(str(folder), device="cpu", dtype="float32")
+    yield made
+    await made.close()
+
+
+def ask(text="green tea", **sampling) -> Request:
+    return Request(
+        messages=(Message(role="user", content=text),), sampling=Sampling(**{"max_tokens": 12, "seed": 5, **sampling})
+    )
+
+
+@needs_torch
+async def test_it_answers_with_exact_usage(model, folder):
+    from transformers import AutoTokenizer
+
+    completion = await model.complete(ask())
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert completion.text.strip()
+    assert completion.usage.prompt_tokens == len(tokenizer("User: green tea\nAssistant:")["input_ids"])
+    assert completion.usage.calls == 1
+    assert not completion.estimated
+    assert completion.seconds > 0
+    if completion.finish_reason == "length":
+        assert completion.usage.completion_tokens == 12
+
+
+@needs_torch
+async def test_seeds_and_temperature(model):
+    same = [(await model.complete(ask(seed=3))).text for _ in range(2)]
+    other = (await model.complete(ask(seed=4))).text
+    greedy = [(await model.complete(ask(temperature=0, seed=seed))).text for seed in (1, 2)]
+    assert same[0] == same[1] != other
+    assert greedy[0] == greedy[1]
+
+
+@needs_torch
+async def test_streamed_pieces_join_to_the_text(model):
+    pieces: list[str] = []
+    streamed = await model.complete(ask(), pieces.append)
+    assert "".join(pieces) == streamed.text == (await model.complete(ask())).text
+    assert len(pieces) > 1
+
+
+@needs_torch
+async def test_stop_strings_cut_text_and_stream(model):
+    whole = (await model.complete(ask(max_tokens=40))).text
+    stop = whole[8:10]
+    pieces: list[str] = []
+    stopped = await model.complete(ask(max_tokens=40, stop=(stop,)), pieces.append)
+    assert stopped.text == whole[: whole.find(stop)] == "".join(pieces)
+    assert stopped.finish_reason == "stop"
+    assert stopped.usage.completion_tokens < 40
+
+
+@needs_torch
+async def test_requests_that_wait_are_batched(model):
+    requests = [ask(text, seed=None, temperature=0) for text in ("green", "the river runs", "books and books and tea")]
+    alone = [await model.complete(request) for request in requests]
+    together = await asyncio.gather(*[model.complete(request) for request in requests])
+    assert [completion.text for completion in together] == [completion.text for completion in alone]
+    assert [completion.usage for completion in together] == [completion.usage for completion in alone]
+    assert len({completion.seconds for completion in together}) == 1
+
+
+@needs_torch
+async def test_what_on_text_raises_comes_out(model):
+    def fail(_: str) -> None:
+        raise LookupError("enough")
+
+    with pytest.raises(LookupError):
+        await model.complete(ask(), fail)
+    assert (await model.complete(ask())).text
+
+
+@needs_torch
+async def test_a_cancelled_call_stops_early(model):
+    await model.complete(ask())
+    task = asyncio.create_task(model.complete(ask(max_tokens=100)))
+    await asyncio.sleep(0.02)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await model.complete(ask())).text
+
+
+@needs_torch
+async def test_a_prompt_that_is_too_long(model):
+    with pytest.raises(ModelError, match="takes 160 in all"):
+        await model.complete(ask("tea " * 400))
+
+
+@needs_torch
+async def test_a_chat_template_is_used(model):
+    tokenizer, _ = model._load()
+    tokenizer.chat_template = TEMPLATE
+    assert prompt_text(tokenizer, ask("x")) == "<user>x\n<assistant>"
+    assert (await model.complete(ask())).usage.prompt_tokens == len(
+        tokenizer("<user>green tea\n<assistant>")["input_ids"]
+    )
+
+
+@needs_torch
+@pytest.mark.parametrize("settings", [{}, {"dtype": "float3"}, {"device": "toaster"}])
+async def test_a_model_that_cannot_be_loaded(folder, tmp_path, settings):
+    name = str(folder) if settings else str(tmp_path / "none")
+    with pytest.raises(InputError, match="cannot load the model"):
+        await LocalModel(name, **settings).complete(ask())
+
+
+async def test_without_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtraError, match=r"dialore\[local\]"):
+        await LocalModel("some/model").complete(ask())
+
+
+def test_room():
+    assert room_for(None, 10, 20) == 20
+    assert room_for(25, 10, 20) == 15
+    with pytest.raises(ModelError, match="10 tokens"):
+        room_for(10, 10, 1)
+
+
+def test_cut():
+    assert cut_at("one two END", ("END", "two")) == 4
+    assert cut_at("one", ("x",)) is None
+
+
+class Letters:
+    """A tokenizer whose tokens are code points."""
+
+    def decode(self, tokens, **_):
+        return "".join(map(chr, tokens))
+
+
+class Tokens(list):
+    def reshape(self, _):
+        return self
+
+    def tolist(self):
+        return list(self)
+
+
+@pytest.mark.parametrize(
+    ("text", "stop", "passed"),
+    [
+        ("hello there", (), "hello there"),
+        ("hello there", ("the",), "hello "),
+        ("<think>no</think>yes END", ("END",), "yes "),
+        ("almost EN", ("END",), "almost EN"),
+    ],
+)
+async def test_stream_holds_back_stops_and_thoughts(text, stop, passed):
+    pieces: list[str] = []
+    stream = TextStream(Letters(), asyncio.get_running_loop(), pieces.append, stop)
+    stream.put(Tokens([1, 2]))
+    for letter in text:
+        stream.put(Tokens([ord(letter)]))
+    stream.end()
+    await asyncio.sleep(0)
+    assert "".join(pieces) == passed
