@@ -27,17 +27,17 @@ class AdaptiveLimiter:
 
     Args:
         maximum: the most calls at once.
-        start: the limit to start with.
+        start: the limit to start with; half the maximum unless given.
 
     Raises:
         InputError: the maximum is below 1.
     """
 
-    def __init__(self, maximum: int = 64, start: int = 16) -> None:
+    def __init__(self, maximum: int = 64, start: int | None = None) -> None:
         if maximum < 1:
             raise InputError(f"concurrency must be at least 1, not {maximum}")
         self.maximum = maximum
-        self._limit = float(max(1, min(start, maximum)))
+        self._limit = float(max(1, min(start or -(-maximum // 2), maximum)))
         self._slow_start = True
         self._round = 0
         self._running = 0
