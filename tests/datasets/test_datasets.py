@@ -1,0 +1,107 @@
+"""Data sets on their real files where they may be had, and how histories are cut out of whole dialogues."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from dialore.datasets.base import cut_dialogues
+from dialore.datasets.dailydialog import untokenise
+from dialore.datasets.registry import data_set, data_set_names
+from dialore.dialogue import Dialogue
+from dialore.errors import InputError, UnknownNameError
+from tests.data_folder import real_file
+
+# Dialogues of the published files.
+COUNTS = {
+    "dailydialog": ("dailydialog/valid.json.gz", 1000),
+    "xdailydialog-en": ("xdailydialog/en_dev.txt.gz", 995),
+    "xdailydialog-zh": ("xdailydialog/zh_dev.txt.gz", 995),
+}
+
+
+@pytest.mark.parametrize("name", data_set_names())
+def test_the_real_file_is_read_whole(name):
+    file, count = COUNTS[name]
+    reader = data_set(name)
+    dialogues = list(reader.read(real_file(file)))
+    assert len(dialogues) == count
+    assert len({dialogue.id for dialogue in dialogues}) == count
+    assert all(dialogue.language == reader.language for dialogue in dialogues)
+    assert all(turn.text and "__eou__" not in turn.text for dialogue in dialogues for turn in dialogue.turns)
+
+
+def test_dailydialog_in_its_published_form(tmp_path):
+    path = tmp_path / "valid.json.gz"
+    pairs = [["That 's a nice hat , isn 't it ?", "It is ."], ["Thanks !", ""]]
+    path.write_bytes(gzip.compress(json.dumps([{"meta": [], "dialogue": pairs}]).encode()))
+    (dialogue,) = data_set("dailydialog").read(path)
+    assert dialogue.texts == ("That's a nice hat, isn't it?", "It is.", "Thanks!")
+    assert [turn.speaker for turn in dialogue.turns] == ["A", "B", "A"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"),
+    [
+        ("dailydialog", "{", "not valid JSON"),
+        ("dailydialog", "{}", "not a list"),
+        ("dailydialog", '[{"dialogue": [["a", "b"]]}, {"turns": []}]', "entry 2"),
+        ("xdailydialog-en", "Hi __eou__\t1\nno end of utterance\t1", "line 2"),
+    ],
+)
+def test_another_form_is_one_clear_error(tmp_path, name, text, wanted):
+    path = tmp_path / "file.txt"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=wanted):
+        list(data_set(name).read(path))
+
+
+def test_an_unknown_data_set_names_the_nearest():
+    with pytest.raises(UnknownNameError, match="did you mean dailydialog"):
+        data_set("dailydialogue")
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("I don ' t know .", "I don't know."),
+        ("He 's 5 years old ( I think ) .", "He's 5 years old (I think)."),
+        ("$ 5 , please", "$5, please"),
+        ("我不知道。", "我不知道。"),
+    ],
+)
+def test_tokenised_text_is_joined(text, wanted):
+    assert untokenise(text) == wanted
+
+
+WHOLE = [Dialogue(id=f"d{number}", turns=["a", "b", "c", "d"][: number + 1]) for number in range(4)]
+
+
+def test_the_last_turn_becomes_the_reference():
+    histories = cut_dialogues(WHOLE)
+    assert [(history.id, history.texts, history.reference) for history in histories] == [
+        ("d1", ("a",), "b"),
+        ("d2", ("a", "b"), "c"),
+        ("d3", ("a", "b", "c"), "d"),
+    ]
+
+
+def test_every_turn_but_the_first_may_be_a_reference():
+    histories = cut_dialogues(WHOLE, cut="all")
+    assert [history.id for history in histories] == ["d1@1", "d2@1", "d2@2", "d3@1", "d3@2", "d3@3"]
+    assert histories[-2].reference == "c"
+
+
+def test_samples_are_drawn_by_seed_and_kept_in_order():
+    first = [history.id for history in cut_dialogues(WHOLE, cut="all", limit=3, seed=5)]
+    assert first == [history.id for history in cut_dialogues(WHOLE, cut="all", limit=3, seed=5)]
+    assert first == sorted(first)
+    draws = {tuple(h.id for h in cut_dialogues(WHOLE, cut="random", limit=2, seed=seed)) for seed in range(20)}
+    assert len(draws) > 3
+
+
+def test_a_limit_of_nothing_is_refused():
+    with pytest.raises(InputError, match="at least 1"):
+        cut_dialogues(WHOLE, limit=0)

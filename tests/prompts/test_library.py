@@ -1,0 +1,156 @@
+"""Prompt files: both languages, strict variables, overrides, hashes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dialore.dialogue import Dialogue
+from dialore.errors import InputError, UnknownNameError
+from dialore.knowledge import Fact, Knowledge
+from dialore.llm.model import Sampling
+from dialore.methods import outputs
+from dialore.prompts.history import render_history
+from dialore.prompts.library import PromptLibrary
+from dialore.response import Demands
+from dialore.text import is_chinese
+
+PROMPTS = list(PromptLibrary())
+FACT = Knowledge.of_fact(Fact("honey", "UsedFor", "sore throat"), "honey is used for sore throat", 0.5)
+VARIABLES = {
+    "history": "Me: HISTORY-TEXT",
+    "last_turn": "LAST-TURN",
+    "thoughts": True,
+    "facts": [FACT],
+    "limit": 20,
+    "demands": Demands(
+        explicit=["Q-EXPLICIT"],
+        implicit=["Q-IMPLICIT"],
+        maintained=["T-MAINTAINED"],
+        extended=["T-EXTENDED"],
+        thoughts={kind: f"THOUGHT-{kind}" for kind in ("explicit", "implicit", "maintained", "extended")},
+    ).model_dump(),
+}
+NEEDED = {
+    "query-production": ["HISTORY-TEXT", "LAST-TURN"],
+    "topic-planning": ["HISTORY-TEXT", "LAST-TURN"],
+    "cross-revision": [
+        "HISTORY-TEXT",
+        "LAST-TURN",
+        "Q-EXPLICIT",
+        "T-EXTENDED",
+        "THOUGHT-implicit",
+        "THOUGHT-maintained",
+    ],
+    "fact-selection": ["HISTORY-TEXT", "LAST-TURN", "[1] (honey, UsedFor, sore throat)", "20"],
+}
+NEEDED_TO_WRITE = {
+    "vanilla": ["HISTORY-TEXT", "LAST-TURN"],
+    "t-rag": ["HISTORY-TEXT", "LAST-TURN", "(honey, UsedFor, sore throat)"],
+    "dcrag": ["HISTORY-TEXT", "LAST-TURN", "(honey, UsedFor, sore throat)", "Q-IMPLICIT", "THOUGHT-extended"],
+}
+
+
+def test_every_prompt_is_there_in_both_languages():
+    names = {(prompt.name, prompt.language) for prompt in PROMPTS}
+    assert {name for name, language in names if language == "en"} == {
+        name for name, language in names if language == "zh"
+    }
+    assert len(names) >= 14
+
+
+@pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: f"{prompt.name}.{prompt.language}")
+def test_a_prompt_holds_what_its_stage_needs(prompt):
+    whole = "\n".join(message.content for message in prompt.render(VARIABLES).messages)
+    method, stage = prompt.name.split("/")
+    for wanted in NEEDED.get(stage) or NEEDED_TO_WRITE[method]:
+        assert wanted in whole
+    assert is_chinese(whole) == (prompt.language == "zh")
+    assert "{{" not in whole
+    assert "\n\n\n" not in whole
+
+
+@pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: f"{prompt.name}.{prompt.language}")
+def test_what_never_changes_comes_first(prompt):
+    changed = {**VARIABLES, "history": "another", "last_turn": "one", "facts": [], "limit": 20}
+    first, second = prompt.render(VARIABLES).messages, prompt.render(changed).messages
+    assert first[0] == second[0]
+    assert first[0].role == "system"
+    assert first[1] != second[1]
+
+
+@pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: f"{prompt.name}.{prompt.language}")
+def test_its_output_is_a_shape_that_the_methods_have(prompt):
+    for name in prompt.front.output.split(" | "):
+        assert name == "text" or hasattr(outputs, name)
+    assert prompt.front.sampling.temperature == 0.7  # DCRAG, Appendix A.1.2
+
+
+@pytest.mark.parametrize(("thoughts", "shape"), [(True, "Thought"), (False, "")])
+@pytest.mark.parametrize("stage", ["query-production", "topic-planning", "cross-revision"])
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_json_asked_for_has_the_fields_of_the_shape(thoughts, shape, stage, language):
+    names = {"query-production": "Queries", "topic-planning": "Topics", "cross-revision": "Revision"}
+    model = getattr(outputs, shape + names[stage])
+    prompt = PromptLibrary().get(f"dcrag/{stage}", language)
+    system = prompt.render({**VARIABLES, "thoughts": thoughts}).messages[0].content
+    asked = re.findall(r'"(\w+)":', system.splitlines()[-1])
+    assert asked == list(model.model_fields)
+
+
+def test_a_missing_variable_fails_before_any_call():
+    prompt = PromptLibrary().get("dcrag/fact-selection", "en")
+    with pytest.raises(InputError, match=r"limit.*it is given: facts, history, last_turn"):
+        prompt.render({"history": "x", "last_turn": "y", "facts": []})
+
+
+def test_a_folder_overrides_one_prompt_and_leaves_the_rest(tmp_path):
+    (tmp_path / "vanilla").mkdir()
+    text = "---\nversion: 7\noutput: text\nsampling: {temperature: 0}\n---\n<!-- user -->\nSay hi to {{ last_turn }}\n"
+    (tmp_path / "vanilla" / "response-generation.en.md").write_text(text, encoding="utf-8")
+    library = PromptLibrary(tmp_path)
+    rendered = library.get("vanilla/response-generation", "en").render(VARIABLES)
+    assert [message.content for message in rendered.messages] == ["Say hi to LAST-TURN"]
+    assert rendered.sampling == Sampling(temperature=0)
+    assert rendered.reference.startswith("vanilla/response-generation.en v7 ")
+    assert rendered.reference != PromptLibrary().get("vanilla/response-generation", "en").reference
+    assert library.get("dcrag/topic-planning", "zh").text == PromptLibrary().get("dcrag/topic-planning", "zh").text
+    assert len(list(library)) == len(PROMPTS)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("no front matter", "no front matter"),
+        ("---\nversion: one\noutput: text\n---\n<!-- user -->\nx\n", "version"),
+        ("---\nversion: 1\noutput: text\n---\nx\n", "no message"),
+        ("---\nversion: 1\noutput: text\n---\n<!-- user -->\n{% if %}\n", "prompt"),
+        ("---\nversion: 1\noutput: text\ntemprature: 2\n---\n<!-- user -->\nx\n", "temprature"),
+    ],
+)
+def test_a_malformed_prompt_is_one_clear_error(tmp_path, text, wanted):
+    (tmp_path / "vanilla").mkdir()
+    (tmp_path / "vanilla" / "response-generation.en.md").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=wanted) as caught:
+        PromptLibrary(tmp_path).get("vanilla/response-generation", "en").render(VARIABLES)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["dcrag/query-produktion", "../secrets", "dcrag"])
+def test_an_unknown_prompt_is_refused(name):
+    with pytest.raises(UnknownNameError, match="unknown prompt"):
+        PromptLibrary().get(name, "en")
+
+
+def test_the_last_speaker_is_me_and_the_other_is_friend():
+    turns = [
+        {"speaker": "Ann", "text": "Hi"},
+        {"speaker": "Bob", "text": "Hey\nyou"},
+        {"speaker": "Ann", "text": "Bye"},
+    ]
+    assert render_history(Dialogue(id="1", turns=turns)) == "Me: Hi\nFriend: Hey you\nMe: Bye"
+    chinese = [{"speaker": "甲", "text": "你好"}, {"speaker": "乙", "text": "早上好"}]
+    assert render_history(Dialogue(id="2", turns=chinese)) == "朋友：你好\n我：早上好"
+    three = [*turns[:2], {"speaker": "Cy", "text": "Me too"}]
+    assert render_history(Dialogue(id="3", turns=three)) == "Ann: Hi\nFriend: Hey you\nMe: Me too"
