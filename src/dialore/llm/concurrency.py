@@ -27,7 +27,7 @@ class AdaptiveLimiter:
 
     Args:
         maximum: the most calls at once.
-        start: the limit to start with; half the maximum unless given.
+        start: the limit to start with; the maximum unless given, so that a short run need not climb.
 
     Raises:
         InputError: the maximum is below 1.
@@ -37,7 +37,7 @@ class AdaptiveLimiter:
         if maximum < 1:
             raise InputError(f"concurrency must be at least 1, not {maximum}")
         self.maximum = maximum
-        self._limit = float(max(1, min(start or -(-maximum // 2), maximum)))
+        self._limit = float(max(1, min(start or maximum, maximum)))
         self._slow_start = True
         self._round = 0
         self._running = 0
