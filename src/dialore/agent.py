@@ -90,6 +90,8 @@ class Agent:
             InputError: an unknown name, a missing graph, an option that does not fit.
         """
         needs_graph = "graph" in method_class(method).needs or model is None
+        if model is None:
+            check_lexical(method)
         opened = open_graph(graph) if needs_graph else None
         made = create_method(method, {"graph": opened}, options)
         return cls(made, create_responder(method, model, opened, prompts), [model, opened])
@@ -238,12 +240,20 @@ def create_responder(
         from dialore.methods.lexical import LexicalResponder
         from dialore.retrieval.embedding import load_embedder
 
-        if method not in LexicalResponder.methods:
-            can = ", ".join(LexicalResponder.methods)
-            mend = f"set --base-url and --model, or take one of {can}"
-            raise InputError(f"method {method} needs a language model", mend=mend)
+        check_lexical(method)
         return LexicalResponder(graph, graph.embedder if graph is not None else load_embedder())
     from dialore.methods.model_responder import ModelResponder
     from dialore.prompts.library import PromptLibrary
 
     return ModelResponder(model, PromptLibrary(prompts))
+
+
+def check_lexical(method: str) -> None:
+    """Check that the lexical responder can do a method; raises InputError saying how to give a model."""
+    from dialore.methods.lexical import LexicalResponder
+
+    if method not in LexicalResponder.methods:
+        can = ", ".join(LexicalResponder.methods)
+        raise InputError(
+            f"method {method} needs a language model", mend=f"set --base-url and --model, or take one of {can}"
+        )

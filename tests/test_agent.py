@@ -1,0 +1,131 @@
+"""The agent against a real endpoint that misbehaves: what fails is recorded, and nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from dialore.agent import Agent
+from dialore.dialogue import Dialogue
+from dialore.errors import InputError, ModelError
+from tests.methods.conftest import ScriptedModel, small_graph  # noqa: F401 - a fixture
+
+DIALOGUES = [
+    Dialogue(id=f"d{number}", turns=["Hi!", "Hello.", f"I have a sore throat, {number}."]) for number in range(6)
+]
+
+
+@pytest.fixture
+def model():
+    return ScriptedModel()
+
+
+def agent_of(model, graph, method="dcrag", **options):
+    return Agent.create(method, model=model, graph=graph, options=options)
+
+
+async def test_a_response_carries_its_grounds_and_trace(model, small_graph):  # noqa: F811
+    response = await agent_of(model, small_graph).respond(DIALOGUES[0])
+    assert (response.status, response.method, response.by) == ("ok", "dcrag", "scripted")
+    assert response.text == "Try honey for that sore throat!"
+    assert [item.triple for item in response.knowledge if item.used] == ["(honey, UsedFor, sore throat)"]
+    assert response.usage.calls == 6
+    assert response.usage.prompt_tokens == 60
+    asked = [traced for traced in response.trace if traced.by == "scripted"]
+    assert len(asked) == 6
+    assert all(traced.prompt and traced.messages and traced.completion for traced in asked)
+    starts = [traced.started for traced in response.trace]
+    assert starts == sorted(starts)
+    assert response.seconds >= max(traced.started + traced.seconds for traced in response.trace) - 1e-3
+
+
+async def test_grounding_stops_before_the_response(model, small_graph):  # noqa: F811
+    grounding = await agent_of(model, small_graph).ground(DIALOGUES[0])
+    assert "response-generation" not in model.stages
+    assert grounding.usage.calls == 5
+    assert grounding.knowledge
+    assert grounding.demands.queries
+
+
+async def test_streaming_gives_pieces_and_then_the_response(model, small_graph):  # noqa: F811
+    items = [item async for item in agent_of(model, small_graph).stream(DIALOGUES[0])]
+    assert items[:-1] == ["Friend: Try honey for that sore throat!"]
+    assert items[-1].text == "Try honey for that sore throat!"
+
+
+async def test_a_failed_dialogue_is_recorded_with_its_partial_trace(model, small_graph):  # noqa: F811
+    model.answers["cross-revision"] = ModelError("the endpoint answered 500", mend="try again later", retryable=True)
+    response = await agent_of(model, small_graph).respond(DIALOGUES[0])
+    assert response.status == "failed"
+    assert response.text == ""
+    assert response.error == "stage cross-revision of dialogue d0: the endpoint answered 500 (try again later)"
+    assert {traced.stage: traced.outcome for traced in response.trace}["cross-revision"] == "failed"
+    assert {traced.stage for traced in response.trace} >= {"query-production", "topic-planning"}
+
+
+async def test_an_empty_response_is_a_failure_and_no_empty_string(model, small_graph):  # noqa: F811
+    model.answers["response-generation"] = "Friend:"
+    response = await agent_of(model, small_graph).respond(DIALOGUES[0])
+    assert response.status == "failed"
+    assert "empty" in response.error
+
+
+async def test_one_failure_of_a_batch_loses_nothing(small_graph):  # noqa: F811
+    class FailsOnce(ScriptedModel):
+        async def complete(self, request, on_text=None):
+            if request.label.startswith("d3/"):
+                raise ModelError("no luck")
+            return await super().complete(request, on_text)
+
+    agent = agent_of(FailsOnce(), small_graph, "vanilla")
+    responses = {response.id: response async for response in agent.respond_all(DIALOGUES, at_once=2)}
+    assert set(responses) == {dialogue.id for dialogue in DIALOGUES}
+    assert [name for name, response in responses.items() if response.status == "failed"] == ["d3"]
+
+
+async def test_a_wrong_key_stops_a_batch_at_once(small_graph):  # noqa: F811
+    class Refuses(ScriptedModel):
+        async def complete(self, request, on_text=None):
+            self.asked.append(request)
+            raise ModelError("the endpoint refuses the key", mend="set DIALORE_API_KEY", configuration=True)
+
+    model = Refuses()
+    with pytest.raises(ModelError, match="refuses the key"):
+        [response async for response in agent_of(model, small_graph, "vanilla").respond_all(DIALOGUES, at_once=2)]
+    assert len(model.asked) <= 2
+
+
+async def test_whole_dialogues_run_at_once_up_to_the_limit(model, small_graph):  # noqa: F811
+    agent = agent_of(model, small_graph, "vanilla")
+    under_way = []
+    original = agent.method.respond
+
+    async def counted(dialogue, stage):
+        under_way.append(dialogue.id)
+        assert len(under_way) <= 3
+        try:
+            return await original(dialogue, stage)
+        finally:
+            under_way.remove(dialogue.id)
+
+    agent.method = type("Counted", (), {"name": "vanilla", "respond": staticmethod(counted)})()
+    assert len([response async for response in agent.respond_all(DIALOGUES, at_once=3)]) == len(DIALOGUES)
+
+
+def test_no_model_means_the_lexical_responder_where_it_can():
+    with pytest.raises(InputError, match="qp-rag needs a language model"):
+        Agent.create("qp-rag")
+
+
+def test_a_missing_prompt_folder_is_refused(model, small_graph, tmp_path):  # noqa: F811
+    with pytest.raises(InputError, match="no such prompt folder"):
+        Agent.create("dcrag", model=model, graph=small_graph, prompts=tmp_path / "none")
+
+
+def test_importing_dialore_loads_nothing_heavy():
+    import subprocess
+    import sys
+
+    heavy = {"numpy", "pydantic", "openai", "aiohttp", "lmdb", "jinja2", "jieba", "simplemma", "torch", "typer"}
+    code = f"import sys, dialore; print(sorted({heavy!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
