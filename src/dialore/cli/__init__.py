@@ -1,0 +1,71 @@
+"""The `dialore` command: thin, one file a verb group. Everything it does can be done from Python too."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["main"]
+
+_INTERRUPTED = 130
+_BROKEN_PIPE = 141
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and leave with its exit code: 0 done, 1 some of a batch failed, 2 bad input or usage.
+
+    Args:
+        arguments: what stands after `dialore`; those of this process where None.
+    """
+    logging.basicConfig(level=logging.WARNING, format="dialore: %(message)s")
+    code = _run(arguments)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _hang_up()
+    sys.exit(code)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    import typer
+
+    from dialore.cli.app import app
+    from dialore.cli.output import say_error
+    from dialore.errors import DialoreError
+
+    # Typer brings a click of its own, whose errors have no public name.
+    usage_error: type[Exception] = typer.BadParameter.__mro__[2]
+    try:
+        code = app(list(arguments) if arguments is not None else None, prog_name="dialore", standalone_mode=False)
+    except DialoreError as error:
+        say_error(str(error))
+        return 2
+    except usage_error as error:
+        if not str(error):  # a verb group without a verb: typer has shown its help
+            return 2
+        say_error(_usage(error))
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        return _INTERRUPTED
+    except BrokenPipeError:
+        return _hang_up()
+    return code if isinstance(code, int) else 0
+
+
+def _usage(error: Exception) -> str:
+    """A usage error in one line, with where to read on."""
+    wording: str = error.format_message() if hasattr(error, "format_message") else str(error)
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "dialore"
+    return f"{' '.join(wording.split())} (see `{command} --help`)"
+
+
+def _hang_up() -> int:
+    """Nobody reads any more: leave quietly, and keep the interpreter from flushing into the closed pipe."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return _BROKEN_PIPE

@@ -1,0 +1,62 @@
+"""The command tree."""
+
+# No deferred annotations here: typer reads them.
+import logging
+from typing import Annotated
+
+import typer
+
+from dialore import __version__
+from dialore.cli import chat, data, demo, graph, methods, prompts, respond
+from dialore.cli.bench import command as bench
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 120},
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dialore {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say on standard error what goes on.")] = False,
+) -> None:
+    """Knowledge-grounded dialogue with large language models.
+
+    Find what a response needs to know, get it from a commonsense graph,
+    and write a response whose grounds can be seen.
+
+    [bold]Start here[/bold]
+    dialore demo              six dialogues, four methods, nothing to set up
+    dialore chat              talk; /why shows the grounds
+    dialore respond talk.json --trace trace.jsonl
+    echo '{"turns": ["My throat hurts."]}' | dialore respond -
+
+    [bold]Go live[/bold]
+    export DIALORE_BASE_URL=http://localhost:11434/v1 DIALORE_MODEL=llama3.1
+
+    Without an endpoint the lexical responder answers: plain, needs nothing.
+    """
+    if verbose:
+        logging.getLogger("dialore").setLevel(logging.INFO)
+
+
+app.command("respond")(respond.respond)
+app.command("ground")(respond.ground)
+app.command("chat")(chat.chat)
+app.command("demo")(demo.demo)
+app.command("methods")(methods.methods)
+app.add_typer(graph.app, name="graph")
+app.add_typer(prompts.app, name="prompts")
+app.add_typer(data.app, name="data")
+app.add_typer(bench.app, name="bench")

@@ -1,0 +1,10 @@
+"""stub."""
+
+import typer
+
+app = typer.Typer()
+
+
+@app.callback()
+def x() -> None:
+    """S."""

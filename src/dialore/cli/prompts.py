@@ -1,0 +1,99 @@
+"""`dialore prompts`: the prompts as files, to read and to change."""
+
+# No deferred annotations here: typer reads them.
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dialore.cli.options import Json
+from dialore.cli.output import console, note, print_json, table
+
+if TYPE_CHECKING:
+    from dialore.prompts.library import Prompt
+
+app = typer.Typer(no_args_is_help=True, help="Show and export the prompts.")
+_Folder = Annotated[Path | None, typer.Option("--prompts", metavar="FOLDER", help="Prompts that override ours.")]
+_Language = Annotated[str | None, typer.Option("--language", "-l", metavar="en|zh", help="Only this language.")]
+
+
+@app.command("list")
+def list_prompts(language: _Language = None, prompts: _Folder = None, json: Json = False) -> None:
+    """List every prompt with its version and hash.
+
+    [bold]Example[/bold]
+    dialore prompts list --language zh
+    """
+    from dialore.prompts.library import PromptLibrary
+    from dialore.text import check_language
+
+    wanted = check_language(language) if language else None
+    found = [prompt for prompt in PromptLibrary(prompts) if wanted in {None, prompt.language}]
+    if json:
+        print_json([_described(prompt) for prompt in found])
+        return
+    rows = table("!prompt", "language", ">version", "hash", "output")
+    for prompt in found:
+        rows.add_row(prompt.name, prompt.language, str(prompt.front.version), prompt.hash, prompt.front.output)
+    console().print(rows)
+
+
+@app.command("show")
+def show_prompt(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="METHOD/STAGE, e.g. dcrag/query-production.")],
+    language: Annotated[str, typer.Option("--language", "-l", metavar="en|zh", help="In which language.")] = "en",
+    prompts: _Folder = None,
+    json: Json = False,
+) -> None:
+    """Print a prompt file as it is.
+
+    [bold]Example[/bold]
+    dialore prompts show dcrag/topic-planning --language zh
+    """
+    from dialore.prompts.library import PromptLibrary
+    from dialore.text import check_language
+
+    prompt = PromptLibrary(prompts).get(name, check_language(language))
+    if json:
+        print_json({**_described(prompt), "text": prompt.text})
+    else:
+        typer.echo(prompt.text.rstrip("\n"))
+
+
+@app.command("export")
+def export_prompts(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where they go; made if it is not there.")],
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+    json: Json = False,
+) -> None:
+    """Write the prompts into a folder, to be changed and given back with --prompts.
+
+    [bold]Examples[/bold]
+    dialore prompts export my-prompts
+    dialore respond talk.json --prompts my-prompts
+    """
+    from dialore.cli.output import write_whole
+    from dialore.errors import InputError
+    from dialore.prompts.library import PromptLibrary
+
+    library = PromptLibrary()
+    targets = {folder / f"{prompt.name}.{prompt.language}.md": prompt.text for prompt in library}
+    there = [path for path in targets if path.exists()]
+    if there and not force:
+        raise InputError(f"{there[0]} is already there (and {len(there) - 1} more)", mend="--force overwrites")
+    for path, text in targets.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot make {path.parent}: {error.strerror}", mend="name another folder") from error
+        write_whole(path, text)
+    if json:
+        print_json({"folder": str(folder), "prompts": [str(path) for path in targets]})
+    else:
+        note(f"{len(targets)} prompts written to {folder}; use them with --prompts {folder}")
+
+
+def _described(prompt: "Prompt") -> dict[str, object]:
+    front = prompt.front
+    described = {"name": prompt.name, "language": prompt.language, "version": front.version, "hash": prompt.hash}
+    return {**described, "output": front.output, "sampling": front.sampling.model_dump(exclude_none=True)}
