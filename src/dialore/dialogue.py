@@ -47,7 +47,7 @@ class Dialogue(BaseModel):
         extra: every other key of the file.
     """
 
-    id: str
+    id: str = Field(min_length=1)
     turns: tuple[Utterance, ...] = Field(min_length=1)
     language: Language
     topic: str | None = None
@@ -127,10 +127,24 @@ def dialogue_from(data: object, *, place: str, default_id: str) -> Dialogue:
     """
     if not isinstance(data, dict):
         raise InputError(f"{place}: expected a dialogue object, found {_json_type(data)}", mend=_SHAPE)
+    if broken := _broken_text(data):
+        raise InputError(f"{place}: field {broken}: half of a surrogate pair is no text", mend="write it as UTF-8")
     try:
         return Dialogue.model_validate({"id": default_id, **data})
     except ValidationError as error:
         raise InputError(f"{place}: {describe(error)}", mend=_SHAPE) from error
+
+
+def _broken_text(data: object) -> str:
+    """The path of the first text that cannot be written as UTF-8; JSON's escapes can spell such text."""
+    if isinstance(data, str):
+        return "" if data.isascii() or not any("\ud800" <= character <= "\udfff" for character in data) else "."
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list | tuple) else ()
+    for key, value in items:
+        if rest := _broken_text(value) or _broken_text(key):
+            step = f"[{key}]" if isinstance(key, int) else str(key).encode("ascii", "backslashreplace").decode()
+            return step + (rest if rest.startswith("[") else f".{rest}" if rest != "." else "")
+    return ""
 
 
 _SHAPE = 'a dialogue is {"id": ..., "turns": [{"speaker": "user", "text": "..."}, ...]}'
@@ -163,7 +177,7 @@ def parse_dialogues(text: str, *, name: str) -> Iterator[Dialogue | InputError]:
     if not text.strip():
         raise InputError(f"{name}: the file is empty", mend=_SHAPE)
     stem = name.rsplit("/", 1)[-1].split(".", maxsplit=1)[0] or "dialogue"
-    whole = _whole_document(text)
+    whole = _whole_document(text, name)
     if whole is not None:
         entries = whole if isinstance(whole, list) else [whole]
         places = [
@@ -176,26 +190,38 @@ def parse_dialogues(text: str, *, name: str) -> Iterator[Dialogue | InputError]:
     yield from _check(_lines(text, name), stem)
 
 
-def _whole_document(text: str) -> Any:  # noqa: ANN401 - decoded JSON has any type
-    """The text as one JSON document, or None where it is JSONL (or broken)."""
+def _whole_document(text: str, name: str) -> Any:  # noqa: ANN401 - decoded JSON has any type
+    """The text as one JSON document, or None where it is JSONL."""
     try:
         return json.loads(text)
-    except ValueError:
-        return None
+    except (ValueError, RecursionError) as error:
+        if ".jsonl" in name or _is_json(text.lstrip().split("\n", maxsplit=1)[0]):
+            return None
+        place = f"{name}, line {error.lineno}" if isinstance(error, json.JSONDecodeError) else name
+        raise InputError(f"{place}: not valid JSON: {error}", mend=_FORMS) from error
+
+
+_FORMS = "one JSON object a line, or one JSON document"
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _lines(text: str, name: str) -> Iterator[tuple[object, str]]:
-    for number, line in enumerate(text.splitlines(), start=1):
+    # Not splitlines: JSON may hold other line separators, such as U+2028, as they are.
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         place = f"{name}, line {number}"
         try:
             yield json.loads(line), place
-        except ValueError as error:
-            yield (
-                InputError(f"{place}: not valid JSON: {error}", mend="one JSON object a line, or one JSON document"),
-                place,
-            )
+        except (ValueError, RecursionError) as error:
+            yield InputError(f"{place}: not valid JSON: {error}", mend=_FORMS), place
 
 
 def _check(entries: Iterable[tuple[object, str]], stem: str) -> Iterator[Dialogue | InputError]:

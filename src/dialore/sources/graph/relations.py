@@ -129,4 +129,5 @@ def connecting_words(name: str, language: Language) -> str:
 
 def verbalise(fact: Fact, language: Language) -> str:
     """A fact in words, e.g. "sushi is made of rice"."""
-    return relation(fact.relation).wording(language).replace("{head}", fact.head).replace("{tail}", fact.tail)
+    before, _, after = relation(fact.relation).wording(language).partition("{tail}")
+    return before.replace("{head}", fact.head) + fact.tail + after.replace("{head}", fact.head)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
@@ -14,7 +12,8 @@ from pydantic import ValidationError
 
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
-from dialore.sources.graph.layout import EDGE, FORMAT, TABLES, GraphMeta, id_key, text_key
+from dialore.sources.graph.layout import EDGE, FORMAT, GraphMeta, id_key, text_key
+from dialore.sources.graph.mapped import REBUILD, close_file, open_file
 from dialore.text import normalise
 
 if TYPE_CHECKING:
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from numpy.typing import NDArray
-
-_REBUILD = "build it again with `dialore graph build`"
-_opened = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +57,6 @@ class Edges:
         return self.take(first)
 
 
-def _spelling(path: Path) -> str:
-    """Another spelling of the same path at each call: lmdb opens a path once a process, whatever lies there now.
-
-    A service that opens the rebuilt graph beside the old one, or two methods with a graph each, would be refused.
-    """
-    bits = f"{next(_opened):b}"
-    return f"{path.parent}{os.sep}{''.join('.' + os.sep if bit == '1' else os.sep for bit in bits)}{path.name}"
-
-
 def _columns(parts: Sequence[tuple[int, NDArray[np.void], bool]]) -> Edges:
     """Edges from the records of several concepts; `outgoing` tells which end the concept is."""
     records = np.concatenate([part for _, part, _ in parts]) if parts else np.empty(0, EDGE)
@@ -99,57 +86,43 @@ class GraphStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if not path.is_file():
-            raise GraphError(f"no such graph: {path}", mend="build one with `dialore graph build`")
+        self._file = open_file(path)
+        self._transaction = self._file.env.begin(buffers=True)
+        self._closed = False
         try:
-            # A graph file never changes once it is in place, so no reader needs a lock file beside it; one that an
-            # older graph's readers hold would even name the wrong snapshot of a newer graph.
-            self._env = lmdb.open(
-                _spelling(path.absolute()),
-                subdir=False,
-                readonly=True,
-                lock=False,
-                max_dbs=len(TABLES),
-                readahead=False,
-                create=False,
-            )
-        except lmdb.Error as error:
-            raise GraphError(f"{path} is not a graph or is damaged: {error}", mend=_REBUILD) from error
-        try:
-            self._check_length()
-            self._tables = {table: self._env.open_db(table, create=False) for table in TABLES}
-            self._transaction = self._env.begin(buffers=True)
             self.meta = self._read_meta()
-        except (lmdb.Error, ValidationError, GraphError) as error:
-            self._env.close()
-            if isinstance(error, GraphError):
-                raise
-            raise GraphError(f"{path} is not a graph or is damaged", mend=_REBUILD) from error
-
-    def _check_length(self) -> None:
-        # A memory map of a file that is cut short would end the process at the first missing page.
-        needed = (self._env.info()["last_pgno"] + 1) * self._env.stat()["psize"]
-        have = self.path.stat().st_size
-        if have < needed:
-            raise GraphError(f"{self.path} is cut short: {have} of {needed} bytes", mend="copy it again or rebuild it")
+        except (lmdb.Error, ValidationError) as error:
+            self.close()
+            raise GraphError(f"{path} is not a graph or is damaged", mend=REBUILD) from error
+        except GraphError:
+            self.close()
+            raise
 
     def _read_meta(self) -> GraphMeta:
         raw = self._get(b"meta", b"meta")
         if raw is None:
-            raise GraphError(f"{self.path} is not a finished graph", mend=_REBUILD)
+            raise GraphError(f"{self.path} is not a finished graph", mend=REBUILD)
         meta = GraphMeta.model_validate_json(bytes(raw))
         if meta.format != FORMAT:
-            raise GraphError(f"{self.path} has layout {meta.format}; this version reads {FORMAT}", mend=_REBUILD)
+            raise GraphError(f"{self.path} has layout {meta.format}; this version reads {FORMAT}", mend=REBUILD)
         return meta
 
     def _get(self, table: bytes, key: bytes) -> memoryview | None:
-        found: memoryview | None = self._transaction.get(key, db=self._tables[table])
+        if self._closed:
+            raise GraphError(f"the graph {self.path} is closed", mend="open it again")
+        found: memoryview | None = self._transaction.get(key, db=self._file.tables[table])
         return found
 
     def close(self) -> None:
-        """Unmap the file."""
+        """Let go of the file; a second time does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        # Arrays over memory that is no longer mapped would end the process when read.
+        for view in ("_vectors", "_scales"):
+            self.__dict__.pop(view, None)
         self._transaction.abort()
-        self._env.close()
+        close_file(self._file)
 
     def __enter__(self) -> Self:
         """The store itself."""
@@ -177,7 +150,7 @@ class GraphStore:
         """A concept as it is written; raises GraphError for an id that the graph does not have."""
         raw = self._get(b"names", id_key(number))
         if raw is None:
-            raise GraphError(f"{self.path} has no concept {number}", mend=_REBUILD)
+            raise GraphError(f"{self.path} has no concept {number}", mend=REBUILD)
         return bytes(raw).decode()
 
     def degree(self, number: int) -> int:
@@ -229,7 +202,7 @@ class GraphStore:
     def relation_vectors(self) -> NDArray[np.float32]:
         """(relations, dimension): the unnormalised sum of each relation's words."""
         raw = self._get(b"meta", b"relations") or b""
-        return np.frombuffer(raw, np.float32).reshape(-1, max(1, self.meta.dimension))
+        return np.frombuffer(raw, np.float32).reshape(-1, max(1, self.meta.dimension)).copy()
 
     def concept_products(self, concepts: NDArray[np.uint32], query: NDArray[np.float32]) -> NDArray[np.float32]:
         """(n,): the dot product of each concept's unnormalised vector with the query (dimension,)."""
