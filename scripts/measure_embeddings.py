@@ -95,7 +95,7 @@ def main() -> None:
         print(json.dumps(rows, indent=1))
         return
     print(
-        "| embedder | language | choice | pool (MRR) | facts/s | one text, us | load, ms |\n|---|---|---|---|---|---|---|"
+        "| embedder | language | choice | pool (MRR) | facts/s | us a text | load ms |\n|---|---|---|---|---|---|---|"
     )
     for row in rows:
         for language in LANGUAGES:

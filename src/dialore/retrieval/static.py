@@ -4,6 +4,10 @@ The English token vectors are distilled from all-MiniLM-L6-v2 in the way of mode
 (https://github.com/MinishLab/model2vec); `scripts/distill_static_embedding.py` makes them. model2vec itself is not
 needed: reading two arrays and adding rows is less code than adapting to it, and its float sums are not exact.
 
+Chinese lives in the same space: a word's vector is the mean of the English vectors of its glosses in CC-CEDICT
+(`scripts/build_chinese_words.py`), so that a Chinese history also ranks English facts. The script of each piece of a
+text decides how the piece is read; a text may mix both.
+
 **Exactness.** Token vectors are int8 and token weights integers, so a text's sum is an integer sum: it has no rounding
 and no order. Only the last step is in floating point, an integer's square root and one division a component, both of
 which IEEE 754 fixes to the bit. A text's vector is therefore the same on every machine and in every batch.
@@ -21,7 +25,7 @@ import numpy as np
 
 from dialore.errors import InputError
 from dialore.retrieval.exact import normalise
-from dialore.retrieval.tokens import TokenTable, WordPieceTable
+from dialore.retrieval.tokens import HAN, ChineseWords, EnglishTokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,23 +56,29 @@ class StaticEmbedder:
             ) from error
 
     @cached_property
-    def _english(self) -> TokenTable:
-        return WordPieceTable.load(self._folder)
+    def _english(self) -> EnglishTokens:
+        return EnglishTokens.load(self._folder)
+
+    @cached_property
+    def _chinese(self) -> ChineseWords | None:
+        return ChineseWords.load(self._folder) if (self._folder / "chinese.npz").exists() else None
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return (len(texts), dimension) unit rows; zero for a text in which no token is known."""
+        """Return (len(texts), dimension) unit rows; zero for a text in which nothing is known."""
         return normalise(self.sums(texts))
 
     def sums(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Return (len(texts), dimension) unnormalised sums: those of a text's parts add up to the text's."""
+        """Return (len(texts), dimension) unnormalised sums: those of a text's parts add up to the text's.
+
+        A graph's facts are ranked by such parts, so keep this beside `encode`.
+        """
+        vectors = self._english.vectors
         sums = np.zeros((len(texts), self.dimension), dtype=np.int64)
-        _add_sums(self._english, texts, sums)
+        runs = [HAN.findall(text) for text in texts]
+        latin = [HAN.sub(" ", text) if found else text for text, found in zip(texts, runs, strict=True)]
+        for row, english in enumerate(self._english.terms(latin)):
+            chinese = self._chinese.terms(runs[row]) if runs[row] and self._chinese else ()
+            for tokens, weights in (english, *chinese):
+                # numpy multiplies integer matrices itself, without BLAS: exact, and quick at these sizes.
+                sums[row] += weights @ vectors[tokens].astype(np.int64)
         return sums
-
-
-def _add_sums(table: TokenTable, texts: Sequence[str], sums: NDArray[np.int64]) -> None:
-    """Add to each row of sums the weighted token vectors of its text."""
-    for row, tokens in enumerate(table.tokens(texts)):
-        if tokens:
-            # numpy multiplies integer matrices itself, without BLAS: exact, and quick at these sizes.
-            sums[row] += table.weights[tokens] @ table.vectors[table.rows[tokens]].astype(np.int64)

@@ -1,36 +1,29 @@
-"""Token tables of the static embedding: how a text is cut, and each token's int8 vector and integer weight."""
+"""How the static embedding takes a text apart: English WordPiece tokens, Chinese words as lists of English tokens."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from jieba import Tokenizer as Jieba
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
+
+    Terms = tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]]]
 
 HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
 """A run of Chinese characters."""
 
-
-class TokenTable(Protocol):
-    """A vocabulary: `vectors[rows[token]] * weights[token]` is a token's share of a text's integer sum."""
-
-    vectors: NDArray[np.int8]
-    weights: NDArray[np.int32]
-    rows: NDArray[np.integer]
-
-    def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return each text's token ids."""
-        ...
+_UNKNOWN = "[UNK]"
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -47,27 +40,116 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 @dataclass
-class WordPieceTable:
-    """English (and any Latin script): WordPiece tokens; Chinese characters and unknown pieces are left out."""
+class EnglishTokens:
+    """English (and any Latin script): WordPiece tokens, each with an int8 vector and an integer weight.
+
+    Attributes:
+        tokenizer: cuts text into tokens.
+        unknown: the token that stands for what the vocabulary lacks; it has no share in a text.
+        vectors: int8, (tokens, d).
+        weights: integer, (tokens,).
+    """
 
     tokenizer: Tokenizer
     unknown: int
     vectors: NDArray[np.int8]
-    weights: NDArray[np.int32]
-    rows: NDArray[np.integer]
+    weights: NDArray[np.int64]
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read `english.npz` and `english.tokenizer.json`."""
+        """Read `english.npz` and `english.tokenizer.json`.
+
+        Raises:
+            InputError: a file is missing or damaged.
+        """
         from tokenizers import Tokenizer
 
         arrays = read_arrays(folder / "english.npz")
-        tokenizer = Tokenizer.from_file(str(folder / "english.tokenizer.json"))
-        rows = arrays.get("rows", np.arange(len(arrays["weights"])))
-        return cls(tokenizer, tokenizer.token_to_id("[UNK]") or 0, arrays["vectors"], arrays["weights"], rows)
+        vectors = arrays["vectors"][arrays["rows"]] if "rows" in arrays else arrays["vectors"]
+        try:
+            tokenizer = Tokenizer.from_str((folder / "english.tokenizer.json").read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InputError(f"{folder} lacks english.tokenizer.json", mend="reinstall dialore") from error
+        unknown = tokenizer.token_to_id(_UNKNOWN)
+        return cls(tokenizer, -1 if unknown is None else unknown, vectors, arrays["weights"].astype(np.int64))
 
-    def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return each text's known WordPiece ids."""
-        latin = [HAN.sub(" ", text) for text in texts]
-        encodings = self.tokenizer.encode_batch_fast(latin, add_special_tokens=False)
-        return [[token for token in encoding.ids if token != self.unknown] for encoding in encodings]
+    def terms(self, texts: Sequence[str]) -> Iterator[Terms]:
+        """Yield each text's tokens and their weights."""
+        for encoding in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False):
+            ids = np.array([token for token in encoding.ids if token != self.unknown], dtype=np.int64)
+            yield ids, self.weights[ids]
+
+
+@dataclass
+class ChineseWords:
+    """Chinese: dictionary words, each a list of English tokens with weights of its own.
+
+    Attributes:
+        words: each word's place in `ends`; single characters stand in for longer words that are not there.
+        counts: each word's frequency, by which text is cut.
+        ends: where each word's tokens end; they begin where the word before ends.
+        tokens: English tokens of all words, one word after the other.
+        weights: their integer weights.
+        simplify: for `str.translate`, from traditional to simplified characters.
+    """
+
+    words: dict[str, int]
+    counts: NDArray[np.integer[Any]]
+    ends: NDArray[np.integer[Any]]
+    tokens: NDArray[np.int64]
+    weights: NDArray[np.int64]
+    simplify: dict[int, int]
+    _jieba: Jieba = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._jieba = _cutter(self.words, self.counts.tolist())
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read `chinese.npz`.
+
+        Raises:
+            InputError: the file is missing or damaged.
+        """
+        arrays = read_arrays(folder / "chinese.npz")
+        words = arrays["words"].tobytes().decode().split("\n")
+        traditional, simplified = (arrays[name].tobytes().decode() for name in ("traditional", "simplified"))
+        return cls(
+            {word: place for place, word in enumerate(words)},
+            arrays["counts"],
+            arrays["ends"],
+            arrays["tokens"].astype(np.int64),
+            arrays["weights"].astype(np.int64),
+            str.maketrans(traditional, simplified),
+        )
+
+    def cut(self, run: str) -> list[str]:
+        """Cut a run of Chinese characters into the words that are most likely together."""
+        return list(self._jieba.cut(run.translate(self.simplify), HMM=False))
+
+    def terms(self, runs: Iterable[str]) -> Iterator[Terms]:
+        """Yield, for each word of the runs that is known, its English tokens and their weights."""
+        for run in runs:
+            for word in self.cut(run):
+                place = self.words.get(word)
+                if place is not None:
+                    begin, end = int(self.ends[place - 1]) if place else 0, int(self.ends[place])
+                    yield self.tokens[begin:end], self.weights[begin:end]
+
+
+def _cutter(words: Iterable[str], counts: Sequence[int]) -> Jieba:
+    """Return jieba over our own words.
+
+    Given its dictionary here, it reads and caches none: nothing is written to the temporary folder, loading is quick,
+    and words that a user adds to jieba change no vector.
+    """
+    import jieba
+
+    frequencies: dict[str, int] = {}
+    for word, count in zip(words, counts, strict=True):
+        frequencies[word] = count
+        for end in range(1, len(word)):
+            frequencies.setdefault(word[:end], 0)
+    cutter = jieba.Tokenizer()
+    cutter.FREQ, cutter.total, cutter.initialized = frequencies, sum(counts), True
+    return cutter
