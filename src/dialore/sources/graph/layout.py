@@ -7,7 +7,7 @@
 | `meta` | `vectors`, `scales` | int8 (concepts, dimension) and float32 (concepts,): each concept's unnormalised sum |
 | `names` | concept id | the concept as it is written |
 | `ids` | normal form | id of the concept with that normal form |
-| `keys` | stems of the content words | ids of the concepts with those stems |
+| `keys` | stems of the content lemmas | ids of the concepts with those stems |
 | `out`, `in` | concept id | the concept's facts as head, as tail: records of EDGE, the heaviest first |
 
 Vectors of a static embedding are linear, so a fact's vector is the sum of its parts' and its length is kept with it.
@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import BaseModel
 
-from dialore.text import content_words, stem, words
+from dialore.text import content_words, lemma, stem, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dialore.text import Language
 
-FORMAT = 1
+FORMAT = 2
 TABLES = (b"meta", b"names", b"ids", b"keys", b"out", b"in")
 INTEGER_TABLES = frozenset({b"names", b"out", b"in"})
 MAX_RELATIONS = 4096
@@ -85,8 +85,11 @@ def text_key(text: str) -> bytes:
 
 
 def stem_key(tokens: Sequence[str], language: Language) -> str:
-    """What a phrase's content words have in common whatever their inflection."""
-    return "".join(tokens) if language == "zh" else " ".join(stem(token) for token in tokens)
+    """What a phrase's content words have in common whatever their inflection: the stems of their lemmas.
+
+    Lemmas join "ate" and "eat", stems "wedding" and "wed".
+    """
+    return "".join(tokens) if language == "zh" else " ".join(stem(lemma(token, "en")) for token in tokens)
 
 
 def phrase_tokens(phrase: str, language: Language) -> list[str]:
