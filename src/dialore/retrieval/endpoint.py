@@ -96,7 +96,7 @@ class EndpointEmbedder:
         batches = [self._request([texts[at] for at in filled[start : start + self._batch_size]]) for start in starts]
         if batches:
             self.__dict__.setdefault("dimension", batches[0].shape[1])
-        vectors = np.zeros((len(texts), self.dimension if batches or texts else 0), dtype=np.float32)
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         for start, batch in zip(starts, batches, strict=True):
             if batch.shape[1] != self.dimension:
                 raise self._malformed(f"vectors of {batch.shape[1]} components after {self.dimension}")
@@ -144,6 +144,10 @@ class EndpointEmbedder:
         if isinstance(cause, TimeoutError):
             return ModelError(
                 f"{self._where} did not answer in {self._timeout:g} s", mend="raise the time-out", retryable=True
+            )
+        if isinstance(cause, (ConnectionError, http.client.HTTPException)):
+            return ModelError(
+                f"{self._where} broke the connection before its answer was whole", mend="try again", retryable=True
             )
         return ModelError(f"cannot reach {self._where}: {cause}", mend="check the address and the network")
 

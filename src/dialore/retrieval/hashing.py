@@ -50,7 +50,7 @@ class HashingEmbedder:
 @lru_cache(maxsize=1 << 16)
 def _code(gram: str) -> int:
     # CRC-32 rather than hash(): the same in every process and on every machine.
-    return zlib.crc32(gram.encode())
+    return zlib.crc32(gram.encode("utf-8", "surrogatepass"))
 
 
 def _grams(text: str) -> Iterator[str]:

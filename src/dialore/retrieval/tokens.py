@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
 """A run of Chinese characters."""
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 _UNKNOWN = "[UNK]"
 
@@ -33,9 +35,9 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         InputError: it is missing or damaged.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return dict(archive.items())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, BadZipFile) as error:
         raise InputError(f"{path} is not a data file of the static embedding", mend="reinstall dialore") from error
 
 
@@ -75,7 +77,8 @@ class EnglishTokens:
 
     def terms(self, texts: Sequence[str]) -> Iterator[Terms]:
         """Yield each text's tokens and their weights."""
-        for encoding in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False):
+        whole = [_SURROGATES.sub("", text) for text in texts]
+        for encoding in self.tokenizer.encode_batch_fast(whole, add_special_tokens=False):
             ids = np.array([token for token in encoding.ids if token != self.unknown], dtype=np.int64)
             yield ids, self.weights[ids]
 

@@ -1,0 +1,96 @@
+"""Record the demo: every method on every bundled dialogue against an endpoint, into recordings.jsonl.
+
+    python scripts/record_demo.py --base-url http://127.0.0.1:8000/v1 --model my-model
+
+Lines are keyed by dialogue, method and stage and sorted by that key, so that recording anew gives a readable diff. The
+file is replaced only when every response came out well. Answers are cached, so that a broken-off recording goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dialore.cli.demo_work import METHODS, demo_folder
+from dialore.cli.options import KnowledgeSettings
+from dialore.cli.output import write_whole
+from dialore.cli.wiring import open_agents
+from dialore.dialogue import read_dialogues
+from dialore.errors import DialoreError
+from dialore.llm.connection import connect
+from dialore.llm.recording import Recorder, Replay
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dialore.dialogue import Dialogue
+    from dialore.llm.model import LanguageModel
+    from dialore.llm.recording import Recorded
+    from dialore.response import Response
+
+MADE_BY = "a capable instruction-tuned model"
+
+
+async def answer(model: LanguageModel, dialogues: Sequence[Dialogue]) -> list[Response]:
+    """Every response, all asked for at once; closes the model."""
+    async with open_agents(METHODS, model, KnowledgeSettings()) as agents:
+        return await asyncio.gather(*(agent.respond(dialogue) for dialogue in dialogues for agent in agents))
+
+
+def as_published(line: Recorded, made_by: str) -> str:
+    """A line without what was particular to the recording: the model's local name, cache hits, retries."""
+    usage = line.usage.model_copy(update={"cached": 0, "retries": 0}) if line.usage else None
+    return line.model_copy(update={"model": made_by, "made_by": made_by, "usage": usage}).line()
+
+
+def record(arguments: argparse.Namespace) -> int:
+    """Record and replace the file; gives the exit code."""
+    dialogues = read_dialogues(demo_folder() / "dialogues.jsonl")
+    chosen = [dialogue for dialogue in dialogues if arguments.only in {None, dialogue.id}]
+    model = connect(
+        arguments.model, arguments.base_url, timeout=arguments.timeout, cache=arguments.cache, concurrency=64
+    )
+    if model is None:
+        print("no endpoint: give --base-url", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory() as folder:
+        fresh = Path(folder) / "fresh.jsonl"
+        responses = asyncio.run(answer(Recorder(model, fresh), chosen))
+        for response in responses:
+            print(f"{response.id} {response.method}: {response.text or response.error}")
+        if any(response.status == "failed" for response in responses):
+            print("some responses failed: nothing was written", file=sys.stderr)
+            return 1
+        lines = {line.label: as_published(line, arguments.made_by) for line in Replay(fresh).lines}
+    redone = {dialogue.id for dialogue in chosen}
+    known = {dialogue.id for dialogue in dialogues}
+    if arguments.out.is_file():
+        old = {line.label: line.line() for line in Replay(arguments.out).lines}
+        lines |= {label: text for label, text in old.items() if label.split("/")[0] in known - redone}
+    write_whole(arguments.out, "".join(lines[label] for label in sorted(lines)))
+    print(f"{len(lines)} calls: {arguments.out}")
+    return 0
+
+
+def main() -> None:
+    """Read the arguments and record."""
+    parser = argparse.ArgumentParser(description="Record the demo against an endpoint.")
+    parser.add_argument("--base-url", required=True)
+    parser.add_argument("--model")
+    parser.add_argument("--made-by", default=MADE_BY, help="who answers, as the demo will say")
+    parser.add_argument("--only", help="one dialogue's id; the other dialogues' lines are kept")
+    parser.add_argument("--timeout", type=float, default=3600.0, help="seconds for one answer")
+    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "dialore-record-demo.sqlite")
+    parser.add_argument("--out", type=Path, default=demo_folder() / "recordings.jsonl")
+    try:
+        sys.exit(record(parser.parse_args()))
+    except DialoreError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

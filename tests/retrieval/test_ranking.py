@@ -1,0 +1,93 @@
+"""Exact ranking: right, deterministic, and the int8 form close to it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dialore.errors import InputError
+from dialore.retrieval import quantise, rank, rank_quantised
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    rows = np.random.default_rng(0).normal(size=(5000, 64)).astype(np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def test_the_best_come_first(vectors):
+    indices, scores = rank(vectors[7], vectors, 50)
+    expected = np.argsort(-(vectors.astype(np.float64) @ vectors[7].astype(np.float64)), kind="stable")[:50]
+    assert indices[0] == 7
+    assert scores[0] == 1
+    assert set(indices) == set(expected)
+    assert (np.diff(scores) <= 0).all()
+    assert (indices.dtype, scores.dtype) == (np.int64, np.float32)
+
+
+def test_scores_have_four_decimals(vectors):
+    _, scores = rank(vectors[0], vectors, 20)
+    assert np.array_equal(scores, np.round(scores, 4))
+
+
+def test_ties_fall_by_index_also_at_the_edge():
+    vectors = np.tile(np.array([[1, 0]], dtype=np.float32), (9, 1))
+    vectors[4] = [0, 1]
+    indices, _ = rank(np.array([1, 0], dtype=np.float32), vectors, 6)
+    assert indices.tolist() == [0, 1, 2, 3, 5, 6]
+
+
+def test_differences_below_rounding_are_ties():
+    query = np.array([1, 0], dtype=np.float32)
+    vectors = np.array([[0.70001, 0], [0.70003, 0], [0.6, 0]], dtype=np.float32)
+    assert rank(query, vectors, 2)[0].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("keys", [["d", "c", "b", "a"], np.array([4, 3, 2, 1])])
+def test_ties_fall_by_key(keys):
+    vectors = np.ones((4, 1), dtype=np.float32)
+    assert rank(np.ones(1, dtype=np.float32), vectors, 2, keys=keys)[0].tolist() == [3, 2]
+
+
+def test_order_of_rows_does_not_matter_under_keys(vectors):
+    rows = np.concatenate([vectors[:100], vectors[:100]])
+    keys = np.array([f"{number:03}" for number in range(200)])
+    order = np.random.default_rng(1).permutation(200)
+    first = keys[rank(vectors[3], rows, 30, keys=keys)[0]]
+    second = keys[order][rank(vectors[3], rows[order], 30, keys=keys[order])[0]]
+    assert first.tolist() == second.tolist()
+
+
+def test_more_wanted_than_there_are(vectors):
+    assert len(rank(vectors[0], vectors[:3], 10)[0]) == 3
+    assert len(rank(vectors[0], vectors[:0], 10)[0]) == 0
+    assert len(rank(vectors[0], vectors, 0)[0]) == 0
+
+
+def test_int8_is_close_to_float(vectors):
+    indices, scores = rank(vectors[9], vectors, 50)
+    near, near_scores = rank_quantised(vectors[9], quantise(vectors), 50)
+    assert near[0] == 9
+    assert len(set(indices) & set(near)) >= 45
+    assert np.abs(scores - near_scores).max() < 0.01
+
+
+def test_zero_rows_survive_quantising():
+    quantised = quantise(np.array([[0, 0], [0.6, -0.8]], dtype=np.float32))
+    assert not quantised.vectors[0].any()
+    assert np.allclose(quantised.vectors[1] * quantised.scales[1], [0.6, -0.8], atol=0.005)
+    assert len(quantised) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"query": np.ones(3, dtype=np.float32)}, "does not fit"),
+        ({"top": -1}, "negative"),
+        ({"keys": ["a"]}, "keys"),
+    ],
+)
+def test_what_does_not_fit_is_refused(settings, message):
+    defaults = {"query": np.ones(2, dtype=np.float32), "vectors": np.ones((2, 2), dtype=np.float32), "top": 1}
+    with pytest.raises(InputError, match=message):
+        rank(**{**defaults, **settings})
