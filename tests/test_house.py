@@ -22,8 +22,8 @@ FLOORS = {
     "experiments": 6,
     "server": 7,
     "cli": 8,
-    "__main__": 8,
-    "__init__": 9,
+    "__main__": 9,
+    "__init__": 10,
 }
 GROUND = {"dialogue", "knowledge", "response", "text", "errors", "_lazy", "llm", "data"}
 
