@@ -87,7 +87,8 @@ def cost(usage: Usage, seconds: float) -> str:
         calls += f" ({usage.cached} cached)"
     tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
     retried = f", {usage.retries} retries" if usage.retries else ""
-    return f"{calls}, {tokens}{retried}, {seconds:.1f} s" if usage.calls else f"no model call, {seconds:.2f} s"
+    time = f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
+    return f"{calls}, {tokens}{retried}, {time}" if usage.calls else f"no model call, {time}"
 
 
 def summary(result: Response | Grounding) -> str:

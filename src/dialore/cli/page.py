@@ -1,0 +1,194 @@
+"""The HTML page: one file with everything in it, that shows dialogues, responses, their knowledge and their traces."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+from markupsafe import Markup, escape
+
+from dialore import __version__
+from dialore.cli.figures import cost, figures_of
+from dialore.cli.output import write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dialore.dialogue import Dialogue
+    from dialore.knowledge import Knowledge
+    from dialore.response import Response, StageTrace
+
+_TICKS = 4
+_DEMANDS = (
+    ("explicit", "Queries said", "entities that the history mentions"),
+    ("implicit", "Queries inferred", "entities that lie behind it"),
+    ("maintained", "Topics kept", "of the history, to stay with"),
+    ("extended", "Topics to bring up", "new ones, for the next turn"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A dialogue and what the methods answered."""
+
+    dialogue: Dialogue
+    responses: Sequence[Response]
+
+
+def write_page(
+    path: Path, conversations: Sequence[Conversation], *, title: str, made: str = "", pace: str = ""
+) -> None:
+    """Write the page.
+
+    Args:
+        path: the file; it is there whole or not at all.
+        conversations: what it shows.
+        title: its title.
+        made: one sentence on how the responses came about.
+        pace: what the time axis of traces means, where it is not plain time.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    write_whole(path, render_page(conversations, title=title, made=made, pace=pace))
+
+
+def render_page(conversations: Sequence[Conversation], *, title: str, made: str = "", pace: str = "") -> str:
+    """The page as text; see `write_page`."""
+    folder = resources.files("dialore") / "data" / "demo"
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
+    return template.render(
+        title=title,
+        made=made,
+        pace=pace,
+        version=__version__,
+        demand_kinds=_DEMANDS,
+        style=Markup((folder / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own files, not input
+        script=Markup((folder / "page.js").read_text(encoding="utf-8")),  # noqa: S704
+        conversations=[_conversation(each, number) for number, each in enumerate(conversations, start=1)],
+    )
+
+
+def _conversation(conversation: Conversation, number: int) -> dict[str, Any]:
+    dialogue = conversation.dialogue
+    return {
+        "anchor": f"d{number}",
+        "first": number == 1,
+        "id": dialogue.id,
+        "name": dialogue.topic or dialogue.id,
+        "language": dialogue.language,
+        "turns": [
+            {"text": t.text, "speaker": t.speaker, "mine": t.speaker == dialogue.last.speaker} for t in dialogue.turns
+        ],
+        "responses": [
+            _response(response, f"d{number}r{place}") for place, response in enumerate(conversation.responses, start=1)
+        ],
+    }
+
+
+def _response(response: Response, anchor: str) -> dict[str, Any]:
+    used = [item for item in response.knowledge if item.used]
+    calls = [stage for stage in response.trace if stage.usage.calls]
+    return {
+        "anchor": anchor,
+        "method": response.method,
+        "by": response.by,
+        "failed": response.status == "failed",
+        "error": response.error,
+        "text": _marked(response.text, used),
+        "used": [_chip(item) for item in used],
+        "unused": [_chip(item) for item in response.knowledge if not item.used],
+        "demands": response.demands,
+        "cost": cost(response.usage, response.seconds),
+        "figures": figures_of(response.trace).words(),
+        "calls": len(calls),
+        "steps": longest_chain(calls),
+        "differs": any(stage.differs for stage in response.trace),
+        "ticks": _ticks(response.seconds),
+        "stages": [_stage(stage, response.seconds) for stage in response.trace],
+    }
+
+
+def _chip(item: Knowledge) -> dict[str, Any]:
+    where = item.detail.get("provenance") or item.detail.get("graph") or item.source
+    return {
+        "text": item.text,
+        "set": item.set,
+        "used": item.used,
+        "hint": f"{item.triple} · {item.score:.3f} · {where}",
+    }
+
+
+def _marked(text: str, used: Sequence[Knowledge]) -> Markup:
+    """The response with the words marked that it took from its knowledge, as far as they stand there literally."""
+    ends = {str(item.detail[end]) for item in used if item.kind == "fact" for end in ("head", "tail")}
+    found = sorted((re.escape(end) for end in ends if end.strip()), key=len, reverse=True)
+    if not found:
+        return escape(text)
+    # A word boundary where the phrase begins or ends with a letter; Chinese has none.
+    pattern = re.compile(rf"(?<![a-zA-Z])(?:{'|'.join(found)})(?![a-zA-Z])", re.IGNORECASE)
+    marked, end = Markup(""), 0
+    for match in pattern.finditer(text):
+        marked += escape(text[end : match.start()]) + Markup("<mark>{}</mark>").format(match[0])
+        end = match.end()
+    return marked + escape(text[end:])
+
+
+def _stage(stage: StageTrace, whole: float) -> dict[str, Any]:
+    span = whole or 1.0
+    return {
+        "name": stage.stage,
+        "kind": "model" if stage.messages or stage.usage.calls else "retrieval" if stage.by == "dialore" else "other",
+        "by": stage.by,
+        "outcome": stage.outcome,
+        "left": f"{min(100.0, 100 * stage.started / span):.2f}",
+        "width": f"{min(100.0, 100 * stage.seconds / span):.2f}",
+        "time": _milliseconds(stage.seconds),
+        "began": _milliseconds(stage.started),
+        "tokens": stage.usage.prompt_tokens + stage.usage.completion_tokens,
+        "prompt": stage.prompt,
+        "messages": stage.messages,
+        "completion": _pretty(stage.completion),
+        "output": _pretty(json.dumps(stage.output, ensure_ascii=False)) if stage.output else "",
+        "notes": [*stage.notes, *([stage.error] if stage.error else [])],
+        "differs": stage.differs,
+    }
+
+
+def _pretty(text: str) -> str:
+    """JSON with line breaks; any other text as it is."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    if not isinstance(value, dict):
+        return text
+    lines = (
+        f"  {json.dumps(name, ensure_ascii=False)}: {json.dumps(v, ensure_ascii=False)}" for name, v in value.items()
+    )
+    return "{\n" + ",\n".join(lines) + "\n}" if value else "{}"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 10 else f"{seconds * 1000:,.0f} ms" if seconds >= 0.001 else "<1 ms"
+
+
+def _ticks(whole: float) -> list[str]:
+    return ["0", *(_milliseconds(whole * place / _TICKS) for place in range(1, _TICKS + 1))]
+
+
+def longest_chain(stages: Sequence[StageTrace]) -> int:
+    """How many stages stand one after the other at most: the sequential steps, whatever their speed."""
+    steps, end = 0, 0.0
+    for stage in sorted(stages, key=lambda each: each.started + each.seconds):
+        if stage.started >= end:
+            steps, end = steps + 1, stage.started + stage.seconds
+    return steps
