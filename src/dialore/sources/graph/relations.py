@@ -77,7 +77,7 @@ _KNOWN = (
     Relation("Antonym", "{head} is the opposite of {tail}", "{head}和{tail}相反", symmetric=True),
     Relation("DistinctFrom", "{head} is different from {tail}", "{head}不同于{tail}", symmetric=True),
     Relation("SimilarTo", "{head} is similar to {tail}", "{head}和{tail}相似", symmetric=True),
-    Relation("HasContext", "{head} is a term of {tail}", "{head}是{tail}用语"),
+    Relation("HasContext", "{head} goes with {tail}", "{head}常和{tail}有关"),
     Relation("Entails", "{head} entails {tail}", "{head}意味着{tail}"),
     Relation("DerivedFrom", "{head} is derived from {tail}", "{head}来自{tail}", informative=False),
     Relation(
