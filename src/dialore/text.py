@@ -53,8 +53,9 @@ def is_chinese(text: str) -> bool:
 
 def normalise(text: str) -> str:
     """Compatibility-normalised, lower-case text with straight apostrophes, single spaces and no underscores."""
-    folded = unicodedata.normalize("NFKC", text).lower().replace("’", "'").replace("_", " ")
-    return " ".join(folded.split())
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text).replace("’", "'")
+    return " ".join(text.lower().replace("_", " ").split())
 
 
 @functools.lru_cache(maxsize=1)

@@ -98,20 +98,19 @@ class Graph:
         links = {phrase: self.linker.link(phrase, language) for phrase in (*demands.queries, *demands.topics)}
         query_links = best_links(links[phrase] for phrase in demands.queries)
         topic_links = best_links(links[phrase] for phrase in demands.topics)
-        queries = np.array([link.concept for link in query_links], np.uint32)
-        topics = np.array([link.concept for link in topic_links], np.uint32)
-        edges = self.store.edges_of(np.union1d(queries, topics).tolist())
-        foreseen = (np.isin(edges.head, queries) & np.isin(edges.tail, topics)) | (
-            np.isin(edges.head, topics) & np.isin(edges.tail, queries)
-        )
-        history = self._encode_history(dialogue)
+        queries = [link.concept for link in query_links]
+        topics = [link.concept for link in topic_links]
+        edges = self.store.edges_of([*queries, *topics])
+        between = edges.between(queries, topics)
+        foreseen, unforeseen = np.flatnonzero(between), np.flatnonzero(~between)
+        scores = self._scores(edges, dialogue)
         return Retrieval(
-            foreseen=self._rank(edges.take(foreseen), history, dialogue, top, "foreseen"),
-            unforeseen=self._rank(edges.take(~foreseen), history, dialogue, top, "unforeseen"),
+            foreseen=self._best(edges, scores, foreseen, dialogue, top, "foreseen"),
+            unforeseen=self._best(edges, scores, unforeseen, dialogue, top, "unforeseen"),
             links=best_links([query_links, topic_links]),
             unlinked=[phrase for phrase, found in links.items() if not found],
-            foreseen_found=int(foreseen.sum()),
-            unforeseen_found=int((~foreseen).sum()),
+            foreseen_found=len(foreseen),
+            unforeseen_found=len(unforeseen),
         )
 
     def retrieve_queries(self, links: Sequence[Link], dialogue: Dialogue, top: int = 20) -> tuple[list[Knowledge], int]:
@@ -120,8 +119,9 @@ class Graph:
         Returns:
             The best facts, and how many there were before the cut.
         """
-        edges = self.store.edges_of(sorted({link.concept for link in links}))
-        return self._rank(edges, self._encode_history(dialogue), dialogue, top, ""), len(edges)
+        edges = self.store.edges_of(link.concept for link in links)
+        rows = np.arange(len(edges))
+        return self._best(edges, self._scores(edges, dialogue), rows, dialogue, top, ""), len(edges)
 
     def link(self, phrases: Sequence[str], dialogue: Dialogue) -> list[Link]:
         """The concepts that phrases name, each once, by its best link."""
@@ -141,44 +141,44 @@ class Graph:
 
     # --- ranking
 
-    def _encode_history(self, dialogue: Dialogue) -> NDArray[np.float32]:
-        encoded: NDArray[np.float32] = self.embedder.encode([dialogue.history])[0]
-        return encoded
-
-    def _rank(
+    def _best(
         self,
         edges: Edges,
-        history: NDArray[np.float32],
+        scores: NDArray[np.float32],
+        rows: NDArray[np.intp],
         dialogue: Dialogue,
         top: int,
         set_name: Literal["", "foreseen", "unforeseen"],
     ) -> list[Knowledge]:
+        found = []
+        for row in edges.best(scores, rows, top):
+            fact = self.store.fact(edges, row)
+            text = verbalise(fact, dialogue.language)
+            found.append(Knowledge.of_fact(fact, text, round(float(scores[row]), _DIGITS), set_name))
+        return found
+
+    def _scores(self, edges: Edges, dialogue: Dialogue) -> NDArray[np.float32]:
+        """Each fact's cosine with the history."""
         if not len(edges):
-            return []
-        scores = np.round(self._cosines(edges, history, dialogue), _DIGITS) + 0.0
-        # Rows lie in order of head, relation and tail, so a stable sort settles ties the same way everywhere.
-        order = np.argsort(-scores, kind="stable")[:top]
-        chosen = [(self.store.fact(edges, int(row)), float(scores[row])) for row in order]
-        return [
-            Knowledge.of_fact(fact, verbalise(fact, dialogue.language), round(score, _DIGITS), set_name)
-            for fact, score in chosen
-        ]
+            return np.empty(0, np.float32)
+        history = self.embedder.encode([dialogue.history])[0]
+        own = self.store.meta.embedder_fingerprint == self.embedder.fingerprint
+        cosines = self._cosines(edges, history) if own else self._encode_facts(edges, dialogue) @ history
+        return np.round(cosines, _DIGITS) + np.float32(0)  # no negative zeros
 
-    def _cosines(self, edges: Edges, history: NDArray[np.float32], dialogue: Dialogue) -> NDArray[np.float32]:
-        meta = self.store.meta
-        if meta.embedder_fingerprint == self.embedder.fingerprint:
-            concepts, place = np.unique(np.concatenate([edges.head, edges.tail]), return_inverse=True)
-            products = self.store.concept_products(concepts, history)[place]
-            relations = self.store.relation_vectors @ history
-            count = len(edges)
-            total: NDArray[np.float32] = products[:count] + products[count:] + relations[edges.relation]
-            return total / edges.norm
+    def _cosines(self, edges: Edges, history: NDArray[np.float32]) -> NDArray[np.float32]:
+        """From the graph's own vectors: a fact's is the sum of its parts'."""
+        asked = np.append(self.store.concept_products(edges.asked, history), np.float32(0))
+        total: NDArray[np.float32] = (self.store.relation_vectors @ history)[edges.relation]
+        for ends, places in ((edges.head, edges.head_place), (edges.tail, edges.tail_place)):
+            total += asked[places]
+            others = np.flatnonzero(places < 0)
+            total[others] += self.store.concept_products(ends[others], history)
+        return total / edges.norm
+
+    def _encode_facts(self, edges: Edges, dialogue: Dialogue) -> NDArray[np.float32]:
+        """(facts, dimension): encode the facts' wordings, remembering the latest."""
         texts = [verbalise(self.store.fact(edges, row), dialogue.language) for row in range(len(edges))]
-        cosines: NDArray[np.float32] = self._encode(texts) @ history
-        return cosines
-
-    def _encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Encode facts' wordings, remembering the latest."""
         missing = [text for text in dict.fromkeys(texts) if text not in self._encoded]
         if missing:
             self._encoded.update(zip(missing, self.embedder.encode(missing), strict=True))

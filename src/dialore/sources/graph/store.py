@@ -17,18 +17,23 @@ from dialore.sources.graph.mapped import REBUILD, close_file, open_file
 from dialore.text import normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
 
     from numpy.typing import NDArray
+
+_CHUNK = 1024
+"""Concepts whose vectors are multiplied at once: few enough to stay in a processor's cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edges:
     """Facts as columns, one row a fact; concepts and relations by number.
 
-    `norm` is the length of the fact's vector: the sum of its head's, relation's and tail's.
+    `norm` is the length of the fact's vector: the sum of its head's, relation's and tail's. `asked` holds the concepts
+    whose facts these are, in ascending order; `head_place` and `tail_place` are each end's place in it, -1 for an end
+    that was not asked for. Each row has one that was.
     """
 
     head: NDArray[np.uint32]
@@ -37,41 +42,40 @@ class Edges:
     weight: NDArray[np.float32]
     norm: NDArray[np.float32]
     provenance: NDArray[np.uint16]
+    head_place: NDArray[np.intp]
+    tail_place: NDArray[np.intp]
+    asked: NDArray[np.uint32]
 
     def __len__(self) -> int:
         """How many facts."""
         return len(self.head)
 
-    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Edges:
-        """Some of the rows, by number or mask."""
-        columns = (self.head, self.relation, self.tail, self.weight, self.norm, self.provenance)
-        return Edges(*(column[rows] for column in columns))  # type: ignore[arg-type]
+    def between(self, some: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
+        """Which facts have their head among some of the asked concepts and their tail among others, or the reverse."""
+        # The last entry is what the place -1 of an end that was not asked for finds.
+        one, other = (np.append(np.isin(self.asked, np.array(side, np.uint32)), False) for side in (some, others))
+        head, tail = self.head_place, self.tail_place
+        found: NDArray[np.bool_] = (one[head] & other[tail]) | (other[head] & one[tail])
+        return found
 
-    def distinct(self) -> Edges:
-        """Each fact once, in order of head, relation and tail."""
-        if not len(self):
-            return self
-        # 26 bits a concept and 12 a relation hold graphs of 67 million concepts.
-        key = (self.head.astype(np.uint64) << 38) | (self.relation.astype(np.uint64) << 26) | self.tail
-        _, first = np.unique(key, return_index=True)
-        return self.take(first)
+    def best(self, scores: NDArray[np.float32], rows: NDArray[np.intp], top: int) -> list[int]:
+        """The best-scored of the rows, best first; equal ones in order of head, relation and tail."""
+        if top < len(rows):
+            of_rows = scores[rows]
+            least = np.partition(of_rows, len(rows) - top)[len(rows) - top] if top > 0 else np.inf
+            rows = rows[of_rows >= least]
+        order = np.lexsort((self.tail[rows], self.relation[rows], self.head[rows], -scores[rows]))
+        chosen: list[int] = rows[order[:top]].tolist()
+        return chosen
 
 
-def _columns(parts: Sequence[tuple[int, NDArray[np.void], bool]]) -> Edges:
-    """Edges from the records of several concepts; `outgoing` tells which end the concept is."""
-    records = np.concatenate([part for _, part, _ in parts]) if parts else np.empty(0, EDGE)
-    sizes = [len(part) for _, part, _ in parts]
-    own = np.repeat(np.array([number for number, _, _ in parts], np.uint32), sizes)
-    outgoing = np.repeat(np.array([side for _, _, side in parts], bool), sizes)
-    other = records["other"]
-    return Edges(
-        head=np.where(outgoing, own, other),
-        relation=records["relation"],
-        tail=np.where(outgoing, other, own),
-        weight=records["weight"],
-        norm=records["norm"],
-        provenance=records["provenance"],
-    )
+def _places(asked: NDArray[np.uint32], ends: NDArray[np.uint32]) -> NDArray[np.intp]:
+    """Each end's place among the concepts asked for, -1 where it is none of them."""
+    if not len(asked):
+        return np.full(len(ends), -1)
+    places = np.minimum(np.searchsorted(asked, ends), len(asked) - 1)
+    places[asked[places] != ends] = -1
+    return places
 
 
 class GraphStore:
@@ -155,19 +159,41 @@ class GraphStore:
 
     def degree(self, number: int) -> int:
         """How many facts a concept has, as head or tail."""
-        return len(self._records(b"out", number)) + len(self._records(b"in", number))
+        key = id_key(number)
+        return sum(len(self._get(table, key) or b"") for table in (b"out", b"in")) // EDGE.itemsize
 
     # --- facts
 
-    def _records(self, table: bytes, number: int) -> NDArray[np.void]:
-        raw = self._get(table, id_key(number))
-        return np.empty(0, EDGE) if raw is None else np.frombuffer(raw, EDGE)
+    def _records(self, table: bytes, concepts: NDArray[np.uint32]) -> tuple[NDArray[np.void], NDArray[np.intp]]:
+        """The records of several concepts in a row, and the place among the concepts that each belongs to."""
+        raw = [self._get(table, id_key(number)) or b"" for number in concepts.tolist()]
+        places = np.repeat(np.arange(len(raw)), [len(part) // EDGE.itemsize for part in raw])
+        return np.frombuffer(b"".join(raw), EDGE), places
 
-    def edges_of(self, concepts: Sequence[int]) -> Edges:
+    def edges_of(self, concepts: Iterable[int]) -> Edges:
         """The facts with one of the concepts as head or tail, each once."""
-        parts = [(number, self._records(b"out", number), True) for number in concepts]
-        parts += [(number, self._records(b"in", number), False) for number in concepts]
-        return _columns(parts).distinct()
+        asked = np.array(sorted(set(concepts)), np.uint32)
+        outgoing, heads = self._records(b"out", asked)
+        incoming, tails = self._records(b"in", asked)
+        # Facts between two of the concepts are among both: they are taken as the head's.
+        new = _places(asked, incoming["other"]) < 0
+        incoming, tails = incoming[new], tails[new]
+        other, relation, weight, norm, provenance = (
+            np.concatenate([outgoing[name], incoming[name]])
+            for name in ("other", "relation", "weight", "norm", "provenance")
+        )
+        middle = len(outgoing)
+        return Edges(
+            head=np.concatenate([asked[heads], other[middle:]]),
+            relation=relation,
+            tail=np.concatenate([other[:middle], asked[tails]]),
+            weight=weight,
+            norm=norm,
+            provenance=provenance,
+            head_place=np.concatenate([heads, np.full(len(tails), -1)]),
+            tail_place=np.concatenate([_places(asked, other[:middle]), tails]),
+            asked=asked,
+        )
 
     def fact(self, edges: Edges, row: int) -> Fact:
         """One row as a fact."""
@@ -181,10 +207,10 @@ class GraphStore:
         )
 
     def facts(self) -> Iterator[Fact]:
-        """Every fact of the graph, by head."""
+        """Every fact of the graph, by head, the heaviest of each first."""
         for number in range(self.meta.concepts):
-            edges = _columns([(number, self._records(b"out", number), True)])
-            for row in range(len(edges)):
+            edges = self.edges_of([number])
+            for row in np.flatnonzero(edges.head_place == 0).tolist():
                 yield self.fact(edges, row)
 
     # --- vectors
@@ -206,5 +232,9 @@ class GraphStore:
 
     def concept_products(self, concepts: NDArray[np.uint32], query: NDArray[np.float32]) -> NDArray[np.float32]:
         """(n,): the dot product of each concept's unnormalised vector with the query (dimension,)."""
-        products: NDArray[np.float32] = (self._vectors[concepts].astype(np.float32) @ query) * self._scales[concepts]
+        products = np.empty(len(concepts), np.float32)
+        for start in range(0, len(concepts), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            products[part] = self._vectors[concepts[part]].astype(np.float32) @ query
+        products *= self._scales[concepts]
         return products
