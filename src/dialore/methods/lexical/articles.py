@@ -179,22 +179,21 @@ def _group(group: list[str], link: str, after_verb: str, *, alone: bool, yours: 
 def _article(nouns: list[str], link: str, *, alone: bool, after_verb: bool, yours: bool) -> str | None:
     """The article of a noun phrase: `a`, `an`, `the`, `your` or none; None where its last word is not known."""
     first, last = nouns[0].lower(), nouns[-1]
-    if nouns[0].endswith("'s") and nouns[0][0].islower() and last in word_class("count"):
-        return "an" if _AN.match(first) else "a"
-    if first in _DETERMINERS or first == "other" or first.endswith(("'s", "s'")):
+    counted = last in word_class("count")
+    indefinite = "an" if _AN.match(nouns[0]) and not _NOT_AN.match(nouns[0]) else "a"
+    if first in _DETERMINERS or first == "other":
         return "" if first not in {"a", "an", "other"} or is_plural_word(last) else None
     if link == "to" and is_verb(first) and (not after_verb or first not in word_class("count")):
         return "" if len(nouns) == 1 and first not in word_class("count") else None
-    known = last in word_class("count") or last in word_class("mass") or is_plural_word(last)
-    if len(nouns) == 1:
-        fixed = _fixed_article(last, link, yours=yours)
-        if fixed is not None:
-            return fixed
-    if first in _SUPERLATIVE and known:
+    if len(nouns) == 1 and (fixed := _fixed_article(last, link, yours=yours)) is not None:
+        return fixed
+    if first in _SUPERLATIVE and (counted or last in word_class("mass") or is_plural_word(last)):
         return "the"
-    if last in word_class("count"):
-        return "an" if _AN.match(nouns[0]) and not _NOT_AN.match(nouns[0]) else "a"
-    return "" if _stands_alone(last) or (not alone and is_adjectival(nouns)) else None
+    # "Mother's Day" and "parents' house" are whole, "friend's voice" is not.
+    owned = first.endswith("s'") or (first.endswith("'s") and not nouns[0][0].islower())
+    if counted and not owned:
+        return indefinite
+    return "" if owned or _stands_alone(last) or (not alone and is_adjectival(nouns)) else None
 
 
 def _fixed_article(noun: str, link: str, *, yours: bool) -> str | None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from pydantic import BaseModel
 
 from dialore.errors import InputError
-from dialore.methods.lexical import demands, selection
+from dialore.methods.lexical.demands import plan_topics, produce_queries, revise
 from dialore.methods.lexical.reading import Reading
 from dialore.methods.lexical.reply import reply
+from dialore.methods.lexical.selection import select
 from dialore.methods.lexical.tables import table
 from dialore.methods.stages import StageAnswer
 
@@ -94,22 +95,22 @@ class LexicalResponder:
 
 
 def _produce_queries(call: StageCall[Any], reading: Reading) -> _Work:
-    return _shaped(call, reading, demands.produce_queries(reading).model_dump()), []
+    return _shaped(call, reading, produce_queries(reading).model_dump()), []
 
 
 def _plan_topics(call: StageCall[Any], reading: Reading) -> _Work:
-    return _shaped(call, reading, demands.plan_topics(reading).model_dump()), []
+    return _shaped(call, reading, plan_topics(reading).model_dump()), []
 
 
 def _revise(call: StageCall[Any], reading: Reading) -> _Work:
     given = cast("dict[str, list[str]]", call.variables["demands"])
-    found = demands.revise(reading, given).model_dump()
+    found = revise(reading, given).model_dump()
     return _shaped(call, reading, found, thought="revised"), []
 
 
 def _select(call: StageCall[Any], reading: Reading) -> _Work:
     facts = cast("Sequence[Knowledge]", call.variables["facts"])
-    return {"selected": selection.select(reading, facts, cast("int", call.variables["limit"]))}, []
+    return {"selected": select(reading, facts, cast("int", call.variables["limit"]))}, []
 
 
 def _respond(call: StageCall[Any], reading: Reading) -> _Work:

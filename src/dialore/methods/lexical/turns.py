@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dialore.text import Language
 
 _SENTENCE = re.compile(r"[^.!?。！？…]+[.!?。！？…]*")
-_TITLE = re.compile(r"\b(mr|mrs|ms|dr|st|prof)\s?\.")
+_TITLE = re.compile(r"\b(mr|mrs|ms|dr|st|prof|[a-hj-z])\s?\.(?=\s?\w)")
 _QUESTION = re.compile(r"(?:[?？]|[吗呢么])[\s\"'”’.。!！]*$")
 
 
