@@ -8,34 +8,36 @@ import re
 from dialore.methods.lexical.tables import word_class
 
 
-def _words(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text as a set."""
     return frozenset(text.split())
 
 
-LINKS = _words(
+LINKS = word_set(
     "of in on at by for with about against between into through during before after above below to from up down out "
     "off over under around near without as than behind along across towards and or but named called like"
 )
 """Words between which noun phrases stand."""
-ADVERBS = _words(
+ADVERBS = word_set(
     "together again early late well alone outside outdoors inside indoors abroad away back home now soon later first "
     "often once twice hard fast slowly too very more less all aloud downstairs upstairs beforehand online everywhere "
     "overnight straight almost still yet ahead apart today tomorrow tonight up down out off in on over through "
     "around along by"
 )
-_DETERMINERS = _words(
+_DETERMINERS = word_set(
     "a an the your my our his her their its no some any every each this that these those all both few many much more "
     "less enough another two three four five six seven eight nine ten hundred thousand several lots plenty"
 )
-_SUPERLATIVE = _words("best worst most least first last next same only biggest highest oldest fastest")
-_BECOMING = _words("go going get getting feel feeling stay staying look looking")
-_MAKING = _words("make making keep keeping leave leaving find finding get getting")
-_PARTICLES = _words("up down out off over away back around along through in on")
-_ENDING = _words("up down out off over away back around along")
-_ENDING_IN = _words(
+_SUPERLATIVE = word_set("best worst most least first last next same only biggest highest oldest fastest")
+_BECOMING = word_set("go going get getting feel feeling stay staying look looking")
+_MAKING = word_set("make making keep keeping leave leaving find finding get getting")
+_PARTICLES = word_set("up down out off over away back around along through in on")
+_LEADING = _PARTICLES | {"once", "twice"}
+_ENDING = word_set("up down out off over away back around along")
+_ENDING_IN = word_set(
     "check come sleep log move hold carry go switch turn settle drop join pitch checking coming sleeping going"
 )
-_SHORT_PARTICIPLES = _words("used eased tied died dyed")
+_SHORT_PARTICIPLES = word_set("used eased tied died dyed")
 
 _AN = re.compile(r"^(?:[aeiou]|hour|honest|heir|honou?r)", re.IGNORECASE)
 _NOT_AN = re.compile(r"^(?:eu|u[bnrst][aeiou]|uni|one|once|ukulele|ewe)", re.IGNORECASE)
@@ -161,7 +163,7 @@ def _group(group: list[str], link: str, after_verb: str, *, alone: bool, yours: 
     start, end = 0, len(group)
     while end > start and (group[end - 1].lower() in ADVERBS or group[end - 1].endswith("ly")):
         end -= 1
-    while not alone and start < end and group[start].lower() in _PARTICLES:
+    while not alone and start < end and group[start].lower() in _LEADING:
         start += 1
     nouns = group[start:end]
     if not nouns:

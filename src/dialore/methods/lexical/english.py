@@ -23,6 +23,7 @@ from dialore.methods.lexical.articles import (
     is_plural_word,
     is_verb,
     with_objects,
+    word_set,
 )
 from dialore.methods.lexical.tables import word_class
 
@@ -36,76 +37,11 @@ others; adj: an adjective; done: a past participle."""
 _TOKEN = re.compile(r"^[A-Za-zÀ-ÿ0-9][A-Za-zÀ-ÿ0-9'’.&-]*$")
 _LONGEST = 7
 # Words of clauses and of persons: a concept with one of them is a sentence of its own.
-_OUT = frozenset(
-    [
-        "i",
-        "you",
-        "he",
-        "she",
-        "it",
-        "we",
-        "they",
-        "me",
-        "him",
-        "us",
-        "them",
-        "someone",
-        "somebody",
-        "something",
-        "anyone",
-        "anybody",
-        "anything",
-        "everyone",
-        "everybody",
-        "everything",
-        "one",
-        "one's",
-        "who",
-        "whom",
-        "whose",
-        "which",
-        "what",
-        "when",
-        "while",
-        "if",
-        "because",
-        "is",
-        "are",
-        "was",
-        "were",
-        "am",
-        "been",
-        "being",
-        "do",
-        "does",
-        "did",
-        "has",
-        "had",
-        "can",
-        "could",
-        "will",
-        "would",
-        "should",
-        "may",
-        "might",
-        "must",
-        "not",
-        "n't",
-        "cannot",
-        "don't",
-        "this",
-        "that",
-        "etc",
-        "yourself",
-        "myself",
-        "himself",
-        "herself",
-        "oneself",
-        "my",
-        "our",
-        "just",
-        "until",
-    ]
+_OUT = word_set(
+    "i you he she it we they me him us them someone somebody something anyone anybody anything everyone everybody "
+    "everything one one's who whom whose which what when while if because is are was were am been being do does did "
+    "has had can could will would should may might must not n't cannot don't this that etc yourself myself himself "
+    "herself oneself my our his her just until then thing things person persons"
 )
 _KIND_OF = re.compile(r"\b(?:kind|sort|type)s? of\b")
 _DEGREES = frozenset(("very", "quite", "rather", "too", "really", "fairly"))

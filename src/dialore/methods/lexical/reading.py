@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -73,6 +73,11 @@ class Neighbour:
     outward: bool
 
 
+@lru_cache(maxsize=65536)
+def _stems(concept: str) -> frozenset[str]:
+    return frozenset(stem(word) for word in content_words(concept, "en") or words(concept, "en"))
+
+
 class Said:
     """Which concepts a text says, inflection and function words aside."""
 
@@ -86,14 +91,14 @@ class Said:
         text = str(concept)
         if self._language == "zh":
             return normalise(text).replace(" ", "") in self._folded
-        wanted = content_words(text, "en") or words(text, "en")
-        return bool(wanted) and all(stem(word) in self._stems for word in wanted)
+        wanted = _stems(text)
+        return bool(wanted) and wanted <= self._stems
 
     def shares(self, concept: str) -> bool:
         """Whether any content word of the concept is said, in Chinese any two characters in a row."""
         if self._language == "zh":
             return any(concept[place : place + 2] in self._folded for place in range(max(1, len(concept) - 1)))
-        return any(stem(word) in self._stems for word in content_words(concept, "en"))
+        return not _stems(concept).isdisjoint(self._stems)
 
 
 class Reading:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -70,6 +71,7 @@ def word_topic(topic: str, language: Language) -> str | None:
     return None if worded is None or worded.startswith("being ") else worded
 
 
+@functools.lru_cache(maxsize=65536)
 def _is_sayable(head: str, tail: str, language: Language) -> bool:
     """Whether two concepts make a sentence of this language that says something and that anybody may hear."""
     if is_chinese(head + tail) != (language == "zh"):
