@@ -76,6 +76,8 @@ def words(text: str, language: Language) -> list[str]:
     """The words of a text in order, lower-cased, punctuation dropped; Chinese is segmented by jieba."""
     folded = normalise(text)
     if language == "en":
+        if "'" not in folded:
+            return _WORD.findall(folded)
         return [word for match in _WORD.findall(folded) if (word := _without_clitics(match))]
     found: list[str] = []
     for piece in _ZH_PIECE.findall(folded):
@@ -84,8 +86,6 @@ def words(text: str, language: Language) -> list[str]:
 
 
 def _without_clitics(word: str) -> str:
-    if "'" not in word:
-        return word
     bare = _CLITIC.sub("", word)
     return _IRREGULAR.get(bare, bare) if word.startswith("n't", len(bare)) else bare
 
@@ -110,7 +110,7 @@ def lemmas(text: str, language: Language) -> list[str]:
     return [lemma(word, language) for word in words(text, language)]
 
 
-@functools.lru_cache(maxsize=65536)
+@functools.lru_cache(maxsize=1 << 18)
 def stem(word: str) -> str:
     """The Snowball stem of an English word; joins forms that lemmas keep apart ("wedding", "wed")."""
     if not word.isascii() or not word.isalpha():
@@ -139,7 +139,8 @@ def is_stop_word(word: str, language: Language) -> bool:
 
 def content_words(text: str, language: Language) -> list[str]:
     """The words of a text that are no stop words, in order."""
-    return [word for word in words(text, language) if not is_stop_word(word, language)]
+    stop, shortest = stop_words(language), 1 if language == "zh" else 2
+    return [word for word in words(text, language) if len(word) >= shortest and word not in stop]
 
 
 def content_lemmas(text: str, language: Language) -> list[str]:

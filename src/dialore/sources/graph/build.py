@@ -219,10 +219,11 @@ def _concept_vectors(
     vectors = np.empty((len(names), embedder.dimension), np.int8)
     scales = np.empty(len(names), np.float32)
     for start in range(0, len(names), _BATCH):
-        sums = embedder.sums(names[start : start + _BATCH]).astype(np.float64)
-        peaks = np.maximum(np.abs(sums).max(axis=1), 1.0)
-        scale = (peaks / 127).astype(np.float32)
-        vectors[start : start + _BATCH] = np.rint(sums / scale[:, None])
+        sums = embedder.sums(names[start : start + _BATCH]).astype(np.float32)
+        peaks = np.maximum(np.maximum(sums.max(axis=1), -sums.min(axis=1)), 1.0)
+        scale = peaks / np.float32(127)
+        sums /= scale[:, None]
+        vectors[start : start + _BATCH] = np.rint(sums, out=sums)
         scales[start : start + _BATCH] = scale
         step("embedding concepts", min(start + _BATCH, len(names)), len(names))
     return vectors, scales

@@ -15,6 +15,7 @@ Vectors of a static embedding are linear, so a fact's vector is the sum of its p
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import struct
 from typing import TYPE_CHECKING, Literal
@@ -89,7 +90,12 @@ def stem_key(tokens: Sequence[str], language: Language) -> str:
 
     Lemmas join "ate" and "eat", stems "wedding" and "wed".
     """
-    return "".join(tokens) if language == "zh" else " ".join(stem(lemma(token, "en")) for token in tokens)
+    return "".join(tokens) if language == "zh" else " ".join(map(_root, tokens))
+
+
+@functools.lru_cache(maxsize=1 << 18)
+def _root(word: str) -> str:
+    return stem(lemma(word, "en"))
 
 
 def phrase_tokens(phrase: str, language: Language) -> list[str]:

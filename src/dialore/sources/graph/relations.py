@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -107,6 +108,7 @@ _FOLDED: dict[str, str] = {name.lower(): name for name in RELATIONS}
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
+@functools.lru_cache(maxsize=4096)
 def canonical(name: str) -> str:
     """The relation's usual spelling (`isa`, `/r/IsA` and `is_a` become `IsA`); an unknown one is kept as it is."""
     bare = name.strip().removeprefix("/r/")
