@@ -149,9 +149,23 @@ def content_lemmas(text: str, language: Language) -> list[str]:
     return [item for item in found if not is_stop_word(item, language)]
 
 
-def _contains(sequence: Sequence[str], part: Sequence[str]) -> bool:
-    size = len(part)
-    return any(list(sequence[start : start + size]) == list(part) for start in range(len(sequence) - size + 1))
+@functools.lru_cache(maxsize=4096)
+def _rows(text: str, language: Language) -> tuple[tuple[str, str], ...]:
+    """Each sentence's lemmas and content lemmas, between spaces, so that a row of words is found as a substring.
+
+    Remembered, for a dialogue's turns are asked again for each of its entities and facts.
+    """
+    return tuple((_row(lemmas(part, language)), _row(content_lemmas(part, language))) for part in sentences(text))
+
+
+def _row(found: Sequence[str]) -> str:
+    return f" {' '.join(found)} " if found else ""
+
+
+@functools.lru_cache(maxsize=4096)
+def content_stems(text: str, language: Language) -> frozenset[str]:
+    """The stems of a text's content lemmas."""
+    return frozenset(stem(word) for word in content_lemmas(text, language))
 
 
 def is_mentioned(phrase: str, texts: Iterable[str], language: Language) -> bool:
@@ -168,10 +182,6 @@ def is_mentioned(phrase: str, texts: Iterable[str], language: Language) -> bool:
     if is_chinese(folded):
         squeezed = folded.replace(" ", "")
         return any(squeezed in normalise(text).replace(" ", "") for text in texts)
-    wanted, wanted_content = lemmas(folded, language), content_lemmas(folded, language)
-    for sentence in (sentence for text in texts for sentence in sentences(text)):
-        if wanted and _contains(lemmas(sentence, language), wanted):
-            return True
-        if wanted_content and _contains(content_lemmas(sentence, language), wanted_content):
-            return True
-    return False
+    wanted, wanted_content = _row(lemmas(folded, language)), _row(content_lemmas(folded, language))
+    rows = (row for text in texts for row in _rows(text, language))
+    return any((wanted and wanted in row) or (wanted_content and wanted_content in content) for row, content in rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dialore.text import content_lemmas, is_chinese, is_mentioned, normalise, stem
+from dialore.text import content_lemmas, content_stems, is_chinese, is_mentioned, normalise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,9 +25,8 @@ def mark_used(knowledge: Sequence[Knowledge], text: str, history: Sequence[str],
 
 def _is_used(item: Knowledge, text: str, history: Sequence[str], language: Language) -> bool:
     if item.kind != "fact":
-        wanted = {stem(word) for word in content_lemmas(item.text, language)}
-        said = {stem(word) for word in content_lemmas(text, language)}
-        return bool(wanted) and 2 * len(wanted & said) >= len(wanted)
+        wanted = content_stems(item.text, language)
+        return bool(wanted) and 2 * len(wanted & content_stems(text, language)) >= len(wanted)
     ends = (item.detail["head"], item.detail["tail"])
     in_text = [_says(text, end, language) for end in ends]
     before = [any(_says(turn, end, language) for turn in history) for end in ends]
@@ -40,9 +39,8 @@ def _says(text: str, concept: str, language: Language) -> bool:
     if is_mentioned(concept, [text], language):
         return True
     if language == "zh" or is_chinese(concept):
-        wanted = content_lemmas(concept, "zh")
+        parts = content_lemmas(concept, "zh")
         squeezed = normalise(text).replace(" ", "")
-        return bool(wanted) and all(word in squeezed for word in wanted)
-    wanted = [stem(word) for word in content_lemmas(concept, language)]
-    said = {stem(word) for word in content_lemmas(text, language)}
-    return bool(wanted) and all(word in said for word in wanted)
+        return bool(parts) and all(word in squeezed for word in parts)
+    wanted = content_stems(concept, language)
+    return bool(wanted) and wanted <= content_stems(text, language)
