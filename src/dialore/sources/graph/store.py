@@ -238,3 +238,18 @@ class GraphStore:
             products[part] = self._vectors[concepts[part]].astype(np.float32) @ query
         products *= self._scales[concepts]
         return products
+
+    def cosines(self, edges: Edges, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(n,): each fact's cosine with a query of unit length (dimension,), from the graph's own vectors.
+
+        A fact's vector is the sum of its parts', so each asked concept is multiplied once, whatever its facts.
+        """
+        if not len(edges):
+            return np.empty(0, np.float32)
+        asked = np.append(self.concept_products(edges.asked, query), np.float32(0))
+        total: NDArray[np.float32] = (self.relation_vectors @ query)[edges.relation]
+        for ends, places in ((edges.head, edges.head_place), (edges.tail, edges.tail_place)):
+            total += asked[places]
+            others = np.flatnonzero(places < 0)
+            total[others] += self.concept_products(ends[others], query)
+        return total / edges.norm
