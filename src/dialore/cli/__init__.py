@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _INTERRUPTED = 130
-_BROKEN_PIPE = 141
+_BROKEN_PIPE = 1  # what typer exits with where it notices first
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

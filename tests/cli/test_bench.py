@@ -1,0 +1,91 @@
+"""`dialore bench pipeline` and the endpoint it brings."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+
+import pytest
+
+from dialore.agent import open_graph
+from dialore.cli.bench.dialogues import made_up
+from dialore.cli.bench.endpoint import answer
+from dialore.cli.bench.measures import cacheable_share, percentile
+from dialore.llm.structured import output_schema
+from dialore.llm.wire import Dialect
+from dialore.methods.outputs import SelectedFacts, ThoughtRevision
+from dialore.response import Response, StageTrace
+
+
+def asked(model, content):
+    from dialore.llm.model import Message, Request
+
+    request = Request(messages=(Message(role="user", content=content),), output_schema=output_schema(model))
+    return Dialect().body("wait-0", request, stream=False)
+
+
+def test_the_endpoint_answers_in_the_wanted_form():
+    revision = ThoughtRevision.model_validate_json(answer(asked(ThoughtRevision, "Me: honey helps my throat")))
+    assert "honey" in revision.explicit
+    facts = answer(asked(SelectedFacts, "Facts found:\n[1] (a, IsA, b)\n[2] (c, IsA, d)"))
+    assert SelectedFacts.model_validate_json(facts).selected == [1, 2]
+
+
+def test_the_endpoint_waits_as_its_models_name_says(url):
+    import time
+
+    body = {"model": "wait-120", "messages": [{"role": "user", "content": "Me: hello"}]}
+    sent = urllib.request.Request(f"{url}/chat/completions", json.dumps(body).encode())
+    begun = time.perf_counter()
+    with urllib.request.urlopen(sent) as response:
+        assert json.load(response)["choices"][0]["message"]["content"]
+    assert time.perf_counter() - begun >= 0.12
+
+
+def test_the_cacheable_share_is_that_of_common_prefixes():
+    def response(*prompts):
+        messages = [[{"role": "user", "content": prompt}] for prompt in prompts]
+        return Response(id="x", method="m", trace=[StageTrace(stage="s", messages=each) for each in messages])
+
+    one = "user\n" + "a" * 95
+    assert cacheable_share([response("a" * 95)]) == 0
+    assert cacheable_share([response("a" * 95, "a" * 95)]) == pytest.approx(0.5)
+    shared = cacheable_share([response("a" * 95), response("a" * 45 + "b" * 50)])
+    assert shared == pytest.approx(50 / (2 * len(one)))
+
+
+def test_percentiles():
+    assert percentile([3.0], 95) == 3.0
+    assert percentile([float(value) for value in range(101)], 95) == pytest.approx(95)
+
+
+def test_made_up_dialogues_hit_the_graph_and_stay_the_same():
+    graph = open_graph(None)
+    try:
+        dialogues = made_up(graph, 5)
+        assert dialogues == made_up(graph, 5)
+        assert len({dialogue.history for dialogue in dialogues}) == 5
+        assert all(len(graph.mentions(dialogue)) >= 2 for dialogue in dialogues)
+    finally:
+        graph.close()
+
+
+def test_the_pipeline(call):
+    settings = ("bench", "pipeline", "--dialogues", 3, "--latency", 60, "--batch", 4, "--batch-latency", 20)
+    figures = json.loads(call(*settings, "--connections", 4, "--json").out)
+    assert figures["calls_per_response"] == 6
+    assert figures["sequential_steps"] == 4
+    assert figures["wall_over_latency"] >= 4
+    assert figures["batch"]["calls"] >= 20
+    assert 0 < figures["batch"]["over_ideal"] <= 1
+    assert 0 < figures["cacheable_prefix_share"] < 1
+    assert figures["cpu_per_call_ms"]["median"] > 0
+    assert figures["peak_memory_mb"] > 10
+
+
+def test_the_pipeline_in_words(call):
+    done = call("bench", "pipeline", "-M", "t-rag", "--dialogues", 1, "--latency", 0, "--batch", 0)
+    assert done.code == 0
+    for words in ("our CPU a model call", "sequential steps", "prompt in a cacheable prefix", "peak memory"):
+        assert words in done.out
+    assert "did you mean t-rag" in call("bench", "pipeline", "-M", "trag").complaint

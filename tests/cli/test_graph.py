@@ -1,0 +1,98 @@
+"""`dialore graph`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+FACTS = "sushi\tMadeOf\trice\t2\nsushi\tAtLocation\tJapan\t1\nrice\tIsA\tgrain\t1\nsushi\tMadeOf\trice\t1\n"
+
+
+@pytest.fixture
+def facts(tmp_path):
+    path = tmp_path / "facts.tsv"
+    path.write_text(FACTS, "utf-8")
+    return path
+
+
+@pytest.fixture
+def graph(call, facts, tmp_path):
+    assert call("graph", "build", facts, "--out", tmp_path / "my.graph").code == 0
+    return tmp_path / "my.graph"
+
+
+def test_build_says_what_it_did(call, facts, tmp_path):
+    done = call("graph", "build", facts, "--out", tmp_path / "g", "--name", "food", "--json")
+    report = done.lines[0]
+    assert (report["facts"], report["concepts"], report["merged"]) == (3, 4, 1)
+    assert report["relations"] == {"MadeOf": 1, "AtLocation": 1, "IsA": 1} or sum(report["relations"].values()) == 3
+    assert json.loads(call("graph", "stats", tmp_path / "g", "--json").out)["name"] == "food"
+
+
+def test_a_malformed_line_leaves_the_old_graph_in_place(call, facts, graph, tmp_path):
+    before = graph.read_bytes()
+    facts.write_text(FACTS + "a line without tabs\n", "utf-8")
+    complaint = call("graph", "build", facts, "--out", graph).complaint
+    assert "line 5" in complaint
+    assert graph.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".tmp")] == []
+
+
+def test_wrong_names_of_build(call, facts, graph, tmp_path):
+    assert "did you mean tsv" in call("graph", "build", facts, "--out", graph, "--format", "tvs").complaint
+    assert "unknown language: 'fr'" in call("graph", "build", facts, "--out", graph, "-l", "fr").complaint
+    assert "no such file" in call("graph", "build", tmp_path / "none.tsv", "--out", graph, "--format", "tsv").complaint
+
+
+def test_a_slip_of_the_pen_overwrites_no_data(call, facts, tmp_path):
+    letter = tmp_path / "letter.txt"
+    letter.write_text("dear", "utf-8")
+    assert "is not a graph" in call("graph", "build", facts, "--out", letter).complaint
+    assert letter.read_text("utf-8") == "dear"
+    assert "is one of the files" in call("graph", "build", facts, "--out", facts).complaint
+    assert "is a folder" in call("graph", "build", facts, "--out", tmp_path).complaint
+    assert call("graph", "build", facts, "--out", letter, "--force").code == 0
+
+
+def test_stats(call, graph):
+    data = json.loads(call("graph", "stats", graph, "--json").out)
+    assert (data["facts"], data["concepts"]) == (3, 4)
+    assert data["relations"] == {"MadeOf": 1, "AtLocation": 1, "IsA": 1}
+    assert data["best_connected"]["sushi"] == 2
+    assert "3 facts, 4 concepts" in call("graph", "stats", "--graph", graph).out
+    assert "starter" in call("graph", "stats").out
+
+
+def test_show(call, graph):
+    done = call("graph", "show", "rice", "-g", graph, "--json")
+    assert {(fact["head"], fact["relation"], fact["tail"]) for fact in done.lines[0]} == {
+        ("sushi", "MadeOf", "rice"),
+        ("rice", "IsA", "grain"),
+    }
+    assert done.lines[0][0]["weight"] == 2
+    assert "MadeOf" in call("graph", "show", "sushi", "-g", graph).out
+    assert "did you mean Japan" in call("graph", "show", "Japam", "-g", graph).complaint
+
+
+def test_retrieve_tells_foreseen_from_unforeseen(call, graph):
+    settings = ("graph", "retrieve", "-g", graph, "-q", "sushi", "-t", "rice", "-t", "wasabi")
+    data = json.loads(call(*settings, "--json").out)
+    assert [fact["text"] for fact in data["foreseen"]] == ["sushi is made of rice"]
+    assert data["unforeseen_found"] == 2
+    assert data["unlinked"] == ["wasabi"]
+    words = call(*settings).out
+    assert "foreseen: 1 facts" in words
+    assert "no concept" in words
+    assert "nothing to look for" in call("graph", "retrieve", "-g", graph).complaint
+    assert "unknown language" in call(*settings, "-l", "fr").complaint
+
+
+@pytest.mark.parametrize("command", [("stats",), ("show", "rice"), ("retrieve", "-q", "rice")])
+def test_a_graph_that_is_none(call, graph, tmp_path, command):
+    cut = tmp_path / "cut.graph"
+    cut.write_bytes(graph.read_bytes()[: graph.stat().st_size // 2])
+    assert "cut short" in call("graph", *command, "--graph", cut).complaint
+    cut.write_text("not a graph at all", "utf-8")
+    assert "not a graph" in call("graph", *command, "--graph", cut).complaint
+    assert "no such graph" in call("graph", *command, "--graph", tmp_path / "none").complaint

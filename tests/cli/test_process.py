@@ -1,0 +1,113 @@
+"""The command as a process: exit codes, signals, pipes, and what is imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import dialore
+
+DIALORE = [sys.executable, "-m", "dialore"]
+
+
+def run(*arguments, **rest):
+    return subprocess.run(
+        [*DIALORE, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False, **rest
+    )
+
+
+def test_version_and_help():
+    assert run("--version").stdout == f"dialore {dialore.__version__}\n"
+    shown = run("--help")
+    assert shown.returncode == 0
+    for verb in ("respond", "ground", "chat", "demo", "methods", "graph", "prompts", "data", "bench"):
+        assert verb in shown.stdout
+    assert "install-completion" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    "verb",
+    ["respond", "ground", "chat", "methods", "graph build", "graph retrieve", "data convert", "bench pipeline"],
+)
+def test_help_teaches_by_example(verb):
+    shown = run(*verb.split(), "--help", env={**os.environ, "COLUMNS": "100"})
+    assert shown.returncode == 0
+    assert "Example" in shown.stdout
+    assert f"dialore {verb}" in shown.stdout
+
+
+def test_help_imports_nothing_heavy():
+    code = "import sys; from dialore.cli.app import app; print([m for m in sys.modules])"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    for heavy in ("numpy", "pydantic", "aiohttp", "openai", "jieba", "lmdb", "asyncio", "jinja2"):
+        assert f"'{heavy}'" not in loaded, heavy
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["respnd"], "Did you mean 'respond'"),
+        (["respond"], "Missing argument"),
+        (["respond", "x.json", "--metod", "dcrag"], "--method"),
+        (["respond", "nowhere.json"], "no such file: nowhere.json (check the path)"),
+        (["graph", "show", "tea", "--graph", "none.graph"], "no such graph"),
+        (["bench", "pipeline", "--dialogues", "0"], "--dialogues"),
+    ],
+)
+def test_bad_usage_is_one_line(arguments, words, tmp_path):
+    done = run(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("dialore: error: ")
+    assert words in done.stderr
+
+
+def test_a_verb_group_without_a_verb_shows_its_help():
+    done = run("graph")
+    assert done.returncode == 2
+    assert "retrieve" in done.stdout + done.stderr
+    assert "dialore: error" not in done.stderr
+
+
+def test_a_reader_that_hangs_up_is_no_error(tmp_path):
+    path = tmp_path / "whole.json"
+    path.write_text(json.dumps([{"dialogue": [["Hello there .", "Hi ."]]}] * 20_000), "utf-8")
+    command = [*DIALORE, "data", "convert", "dailydialog", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline().startswith("{")
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(timeout=30) == 1
+
+
+def test_an_interrupt_is_quiet(tmp_path, faulty_server):
+    from tests.llm.server import hang
+
+    faulty_server.always = hang()
+    path = tmp_path / "one.json"
+    path.write_text('{"turns": ["Hello."]}', "utf-8")
+    command = [*DIALORE, "respond", str(path), "-M", "vanilla", "-u", faulty_server.url, "--no-cache"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        limit = time.monotonic() + 20
+        while not faulty_server.calls and time.monotonic() < limit:
+            time.sleep(0.05)
+        assert faulty_server.calls
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert out == ""
+    assert "Traceback" not in err
+
+
+def test_a_talk_over_a_pipe(url, tmp_path):
+    done = run("chat", "-u", url, "-M", "vanilla", input="Hello, I feel tired.\n/quit\n", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert "What would you like to do" in done.stdout
