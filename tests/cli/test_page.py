@@ -90,6 +90,7 @@ def test_it_asks_the_network_for_nothing():
 def test_what_the_response_took_is_marked():
     assert "<mark>British Museum</mark>" in page()
     assert "<mark>" not in page(text="The british museums are closed.")
+    assert "<mark>" not in page(text="Hello!", knowledge=[knowledge("hello", "goodbye", used=True)])
     assert 'class="chip foreseen used"' in page()
     assert 'class="chip unforeseen"' in page()
 

@@ -169,6 +169,17 @@ def test_parse_failures_are_counted(call, tmp_path, faulty_server):
     assert "0 parse failures" not in done.out
 
 
+def test_files_that_cannot_be_written_are_found_before_anything_is_asked(call, talks, faulty_server, tmp_path):
+    settings = ("respond", talks, "-u", faulty_server.url)
+    assert "make its folder first" in call(*settings, "--out", tmp_path / "none" / "out.jsonl").complaint
+    assert "it is a folder" in call(*settings, "--html", tmp_path).complaint
+    before = talks.read_text("utf-8")
+    assert "is named twice" in call(*settings, "--out", talks).complaint
+    assert "is named twice" in call(*settings, "--out", tmp_path / "a", "--trace", tmp_path / "a").complaint
+    assert talks.read_text("utf-8") == before
+    assert faulty_server.requests == []
+
+
 def test_the_page_of_a_run(call, talks, url, tmp_path):
     page = tmp_path / "page.html"
     done = call("respond", talks, "-u", url, "--html", page, "-M", "t-rag")

@@ -6,13 +6,14 @@ import asyncio
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from dialore.agent import Grounding
 from dialore.cli import report
-from dialore.cli.output import Lines, note, progress, say_error
+from dialore.cli.output import Lines, check_targets, note, progress, say_error
 from dialore.cli.reading import read_entries
 from dialore.cli.wiring import connect_model, in_order, open_agents
 from dialore.errors import InputError
@@ -20,7 +21,6 @@ from dialore.response import Response
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from dialore.agent import Agent
     from dialore.cli.options import KnowledgeSettings, ModelSettings
@@ -86,6 +86,7 @@ def answer_file(
         ModelError: likewise.
         typer.Exit: with 1 where some failed, with 2 where all did.
     """
+    check_targets(out, trace, html, task.record, source=None if task.file == "-" else Path(task.file))
     entries = read_entries(task.file)
     with ExitStack() as stack:
         lines = stack.enter_context(Lines(out))

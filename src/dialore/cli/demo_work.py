@@ -16,7 +16,7 @@ from rich.table import Table
 from dialore.cli import report
 from dialore.cli.figures import summary
 from dialore.cli.options import KnowledgeSettings
-from dialore.cli.output import console, note, progress, table
+from dialore.cli.output import check_targets, console, note, progress, table
 from dialore.cli.page import Conversation, write_page
 from dialore.cli.wiring import open_agents
 from dialore.dialogue import read_dialogues
@@ -73,6 +73,7 @@ class Paced:
 
 def run(html: Path | None, *, open_page: bool, json: bool) -> None:
     """Answer, show, write the page; leaves with 1 where a response failed."""
+    check_targets(html)
     recordings = demo_folder() / "recordings.jsonl"
     dialogues = read_dialogues(demo_folder() / "dialogues.jsonl")
     model: LanguageModel | None = None

@@ -110,6 +110,25 @@ class Lines:
             self._file.close()
 
 
+def check_targets(*targets: Path | None, source: Path | None = None) -> None:
+    """Check before anything is paid for that files can be written, apart from each other and from what is read.
+
+    Raises:
+        InputError: naming the file.
+    """
+    seen = {source.resolve()} if source is not None else set()
+    for path in targets:
+        if path is None:
+            continue
+        if path.is_dir() or not path.resolve().parent.is_dir():
+            raise InputError(
+                f"cannot write {path}", mend="it is a folder" if path.is_dir() else "make its folder first"
+            )
+        if path.resolve() in seen:
+            raise InputError(f"{path} is named twice", mend="give every file a name of its own")
+        seen.add(path.resolve())
+
+
 def write_whole(path: Path, text: str) -> None:
     """Write a file that is there whole or not at all; raises InputError where it cannot be written."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")

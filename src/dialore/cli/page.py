@@ -89,12 +89,13 @@ def _conversation(conversation: Conversation, number: int) -> dict[str, Any]:
             {"text": t.text, "speaker": t.speaker, "mine": t.speaker == dialogue.last.speaker} for t in dialogue.turns
         ],
         "responses": [
-            _response(response, f"d{number}r{place}") for place, response in enumerate(conversation.responses, start=1)
+            _response(response, dialogue, f"d{number}r{place}")
+            for place, response in enumerate(conversation.responses, start=1)
         ],
     }
 
 
-def _response(response: Response, anchor: str) -> dict[str, Any]:
+def _response(response: Response, dialogue: Dialogue, anchor: str) -> dict[str, Any]:
     used = [item for item in response.knowledge if item.used]
     calls = [stage for stage in response.trace if stage.usage.calls]
     return {
@@ -103,7 +104,7 @@ def _response(response: Response, anchor: str) -> dict[str, Any]:
         "by": response.by,
         "failed": response.status == "failed",
         "error": response.error,
-        "text": _marked(response.text, used),
+        "text": _marked(response.text, used, dialogue),
         "used": [_chip(item) for item in used],
         "unused": [_chip(item) for item in response.knowledge if not item.used],
         "demands": response.demands,
@@ -127,10 +128,12 @@ def _chip(item: Knowledge) -> dict[str, Any]:
     }
 
 
-def _marked(text: str, used: Sequence[Knowledge]) -> Markup:
-    """The response with the words marked that it took from its knowledge, as far as they stand there literally."""
+def _marked(text: str, used: Sequence[Knowledge], dialogue: Dialogue) -> Markup:
+    """The response with the words marked that its knowledge brought in, as far as they stand there literally."""
     ends = {str(item.detail[end]) for item in used if item.kind == "fact" for end in ("head", "tail")}
-    found = sorted((re.escape(end) for end in ends if end.strip()), key=len, reverse=True)
+    known = dialogue.history.lower()
+    new = (re.escape(end) for end in ends if end.strip() and end.lower() not in known)
+    found = sorted(new, key=len, reverse=True)
     if not found:
         return escape(text)
     # A word boundary where the phrase begins or ends with a letter; Chinese has none.
