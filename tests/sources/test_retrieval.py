@@ -134,6 +134,8 @@ def test_the_cut_through_a_tie_keeps_the_same_facts_as_the_whole_ranking(tmp_pat
     graph = graph_of(tmp_path, *lines)
     whole = graph.retrieve(Demands(explicit=["tea"]), HISTORY, top=1000)
     assert len(whole.unforeseen) == len(lines)
+    ranked = [(-item.score, graph.store.find(item.detail["head"])) for item in whole.unforeseen]
+    assert ranked == sorted(ranked)
     for top in range(1, len(lines), 5):
         assert graph.retrieve(Demands(explicit=["tea"]), HISTORY, top=top).unforeseen == whole.unforeseen[:top]
     graph.close()
