@@ -39,7 +39,7 @@ def test_vectors_are_the_same_to_the_bit_everywhere(static):
 
 def test_vectors_are_the_exact_integer_sums_rounded_once(static):
     english = static._english
-    tokens = english.tokenizer.encode(TEXTS[0], add_special_tokens=False).ids
+    tokens = english.pieces.ids(TEXTS[0])
     sums = [0] * static.dimension
     for token in tokens:
         weight = int(english.weights[token])
@@ -160,3 +160,11 @@ def test_a_folder_of_ones_own_loads_without_chinese(tmp_path):
     english, chinese = embedder.encode(["dog", "狗"])
     assert english.any()
     assert not chinese.any()
+
+
+def test_the_sums_of_the_parts_are_the_text_s(static):
+    texts = ["a dog needs a walk", "茶馆 and cafés", "", "Zoë's 饺子 dumplings, don't", "x\u3000y_z", "qwrtzx 龘"]
+    for text, parts, whole in zip(texts, static.parts(texts), static.sums(texts), strict=True):
+        assert np.array_equal(static.part_sums(parts).sum(axis=0), whole)
+        words = static.parts(text.split())
+        assert sorted(np.concatenate([*words, np.empty(0, np.int64)]).tolist()) == sorted(parts.tolist())

@@ -82,3 +82,33 @@ class StaticEmbedder:
                 # numpy multiplies integer matrices itself, without BLAS: exact, and quick at these sizes.
                 sums[row] += weights @ vectors[tokens].astype(np.int64)
         return sums
+
+    def parts(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
+        """Each text's parts by number: its English tokens, then its Chinese words.
+
+        The rows that `part_sums` has for them add up to the text's row of `sums`. White space parts nothing that
+        belongs together: the parts of a text are those of its words.
+        """
+        runs = [HAN.findall(text) for text in texts]
+        latin = [HAN.sub(" ", text) if found else text for text, found in zip(texts, runs, strict=True)]
+        first = len(self._english.vectors)
+        found: list[NDArray[np.int64]] = []
+        for row, (tokens, _) in enumerate(self._english.terms(latin)):
+            ids = tokens.astype(np.int64)
+            if runs[row] and self._chinese:
+                places = np.fromiter(self._chinese.places(runs[row]), np.int64)
+                ids = np.concatenate([ids, places + first])
+            found.append(ids)
+        return found
+
+    def part_sums(self, parts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return (len(parts), dimension): the unnormalised sum that each part brings."""
+        english = self._english
+        sums = np.zeros((len(parts), self.dimension), dtype=np.int64)
+        for row, part in enumerate(parts.tolist()):
+            if part < len(english.vectors):
+                sums[row] = english.weights[part] * english.vectors[part].astype(np.int64)
+            elif self._chinese:
+                tokens, weights = self._chinese.word(part - len(english.vectors))
+                sums[row] = weights @ english.vectors[tokens].astype(np.int64)
+        return sums

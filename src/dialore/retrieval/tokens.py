@@ -130,14 +130,22 @@ class ChineseWords:
         """Cut a run of Chinese characters into the words that are most likely together."""
         return list(self._jieba.cut(run.translate(self.simplify), HMM=False))
 
-    def terms(self, runs: Iterable[str]) -> Iterator[Terms]:
-        """Yield, for each word of the runs that is known, its English tokens and their weights."""
+    def places(self, runs: Iterable[str]) -> Iterator[int]:
+        """Yield the number of each word of the runs that is known."""
         for run in runs:
             for word in self.cut(run):
                 place = self.words.get(word)
                 if place is not None:
-                    begin, end = int(self.ends[place - 1]) if place else 0, int(self.ends[place])
-                    yield self.tokens[begin:end], self.weights[begin:end]
+                    yield place
+
+    def word(self, place: int) -> Terms:
+        """The English tokens and weights of the word of that number."""
+        begin, end = int(self.ends[place - 1]) if place else 0, int(self.ends[place])
+        return self.tokens[begin:end], self.weights[begin:end]
+
+    def terms(self, runs: Iterable[str]) -> Iterator[Terms]:
+        """Yield, for each word of the runs that is known, its English tokens and their weights."""
+        return (self.word(place) for place in self.places(runs))
 
 
 def _cutter(words: Iterable[str], counts: Sequence[int]) -> Jieba:
