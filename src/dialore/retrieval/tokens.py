@@ -10,6 +10,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from dialore.errors import InputError
+from dialore.retrieval.wordpiece import WordPiece
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -17,15 +18,11 @@ if TYPE_CHECKING:
 
     from jieba import Tokenizer as Jieba
     from numpy.typing import NDArray
-    from tokenizers import Tokenizer
 
     Terms = tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]]]
 
 HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
 """A run of Chinese characters."""
-_SURROGATES = re.compile("[\ud800-\udfff]")
-
-_UNKNOWN = "[UNK]"
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -46,14 +43,12 @@ class EnglishTokens:
     """English (and any Latin script): WordPiece tokens, each with an int8 vector and an integer weight.
 
     Attributes:
-        tokenizer: cuts text into tokens.
-        unknown: the token that stands for what the vocabulary lacks; it has no share in a text.
+        pieces: cuts text into tokens; what the vocabulary lacks has no share in a text.
         vectors: int8, (tokens, d).
         weights: integer, (tokens,).
     """
 
-    tokenizer: Tokenizer
-    unknown: int
+    pieces: WordPiece
     vectors: NDArray[np.int8]
     weights: NDArray[np.int64]
 
@@ -64,22 +59,15 @@ class EnglishTokens:
         Raises:
             InputError: a file is missing or damaged.
         """
-        from tokenizers import Tokenizer
-
         arrays = read_arrays(folder / "english.npz")
         vectors = arrays["vectors"][arrays["rows"]] if "rows" in arrays else arrays["vectors"]
-        try:
-            tokenizer = Tokenizer.from_str((folder / "english.tokenizer.json").read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InputError(f"{folder} lacks english.tokenizer.json", mend="reinstall dialore") from error
-        unknown = tokenizer.token_to_id(_UNKNOWN)
-        return cls(tokenizer, -1 if unknown is None else unknown, vectors, arrays["weights"].astype(np.int64))
+        pieces = WordPiece.load(folder / "english.tokenizer.json")
+        return cls(pieces, vectors, arrays["weights"].astype(np.int64))
 
     def terms(self, texts: Sequence[str]) -> Iterator[Terms]:
         """Yield each text's tokens and their weights."""
-        whole = [_SURROGATES.sub("", text) for text in texts]
-        for encoding in self.tokenizer.encode_batch_fast(whole, add_special_tokens=False):
-            ids = np.array([token for token in encoding.ids if token != self.unknown], dtype=np.int64)
+        for text in texts:
+            ids = np.array(self.pieces.ids(text), dtype=np.int64)
             yield ids, self.weights[ids]
 
 
