@@ -1,0 +1,208 @@
+"""What the stores that lie on a server have in common: one round trip a question, and what was heard is remembered."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+
+from dialore.errors import GraphError
+from dialore.knowledge import Fact
+from dialore.sources.graph.layout import MAX_KEY
+from dialore.sources.graph.store import Edges
+from dialore.text import normalise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from types import TracebackType
+
+    from numpy.typing import NDArray
+
+    from dialore.sources.graph.layout import GraphMeta
+
+_REMEMBERED = 200_000
+"""Names, forms and keys that a store keeps of each, about 20 MB: a linked dialogue asks for the same ones again."""
+_HEADS = 1000
+"""Concepts whose facts are asked for at once when all are read."""
+
+
+class FoundConcept(NamedTuple):
+    """A concept as a server knows it."""
+
+    id: int
+    name: str
+    degree: int
+
+
+class FoundFact(NamedTuple):
+    """A fact as a server sends it: its ends by id and name, its relation and provenance by number."""
+
+    head: int
+    relation: int
+    tail: int
+    weight: float
+    provenance: int
+    head_name: str
+    tail_name: str
+
+
+class RemoteStore(ABC):
+    """A graph on a server, without vectors. Many threads may read at once.
+
+    Args:
+        place: where it is, for people: no user, no password.
+        meta: what the graph says of itself.
+    """
+
+    def __init__(self, place: str, meta: GraphMeta) -> None:
+        self.place = place
+        self.meta = meta
+        self._concepts: dict[int, FoundConcept] = {}
+        self._ids: dict[str, int | None] = {}
+        self._keys: dict[str, list[int]] = {}
+        self._names: dict[int, str] = {}
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the connections; a second time does nothing."""
+
+    @abstractmethod
+    def _with_form(self, key: str) -> Sequence[FoundConcept]:
+        """The concept whose form has this key: one or none."""
+
+    @abstractmethod
+    def _with_stems(self, key: str) -> Sequence[FoundConcept]:
+        """The concepts whose stems have this key, by id."""
+
+    @abstractmethod
+    def _with_id(self, number: int) -> Sequence[FoundConcept]:
+        """The concept with this id: one or none."""
+
+    @abstractmethod
+    def _facts_of(self, concepts: list[int]) -> Sequence[FoundFact]:
+        """The facts with one of the concepts as head or tail, each once, in one round trip."""
+
+    def __enter__(self) -> Self:
+        """The store itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    # --- concepts
+
+    def _learn(self, found: Iterable[FoundConcept]) -> list[int]:
+        _make_room(self._concepts)
+        self._concepts.update((concept.id, concept) for concept in found)
+        return [concept.id for concept in found]
+
+    def find(self, name: str) -> int | None:
+        """The id of the concept with that normal form, or None."""
+        form = normalise(name)
+        if form not in self._ids:
+            found = self._learn(self._with_form(key_text(form)))
+            _make_room(self._ids)
+            self._ids[form] = found[0] if found else None
+        return self._ids.get(form)
+
+    def with_stems(self, key: str) -> list[int]:
+        """Ids of the concepts whose content words have these stems (see `layout.stem_key`)."""
+        known = self._keys.get(key)
+        if known is None:
+            known = self._learn(self._with_stems(key_text(key))) if key else []
+            _make_room(self._keys)
+            self._keys[key] = known
+        return list(known)
+
+    def _known(self, number: int) -> FoundConcept:
+        known = self._concepts.get(number)
+        if known is None:
+            found = self._with_id(number)
+            if not found:
+                raise GraphError(f"{self.place} has no concept {number}", mend="load it again, or open it again")
+            self._learn(found)
+            known = found[0]
+        return known
+
+    def concept(self, number: int) -> str:
+        """A concept as it is written; raises GraphError for an id that the graph does not have."""
+        return self._names.get(number) or self._known(number).name
+
+    def degree(self, number: int) -> int:
+        """How many facts a concept has, as head or tail."""
+        return self._known(number).degree
+
+    # --- facts
+
+    def edges_of(self, concepts: Iterable[int]) -> Edges:
+        """The facts with one of the concepts as head or tail, each once, in one round trip.
+
+        Their concepts' names come with them and are remembered. There being no vectors, `norm` is 1 throughout.
+        """
+        asked = sorted(set(concepts))
+        rows = self._facts_of(asked) if asked else []
+        columns: Iterable[tuple[Any, ...]] = zip(*rows, strict=True) if rows else [()] * len(FoundFact._fields)
+        heads, relation, tails, weight, provenance, head_names, tail_names = columns
+        _make_room(self._names)
+        self._names.update(zip(heads, head_names, strict=True))
+        self._names.update(zip(tails, tail_names, strict=True))
+        numbers = np.array(asked, np.uint32)
+        head, tail = np.array(heads, np.uint32), np.array(tails, np.uint32)
+        return Edges(
+            head=head,
+            relation=np.array(relation, np.uint16),
+            tail=tail,
+            weight=np.array(weight, np.float32),
+            norm=np.ones(len(rows), np.float32),
+            provenance=np.array(provenance, np.uint16),
+            head_place=_places(numbers, head),
+            tail_place=_places(numbers, tail),
+            asked=numbers,
+        )
+
+    def fact(self, edges: Edges, row: int) -> Fact:
+        """One row as a fact."""
+        return Fact(
+            head=self.concept(int(edges.head[row])),
+            relation=self.meta.relations[int(edges.relation[row])],
+            tail=self.concept(int(edges.tail[row])),
+            weight=float(str(edges.weight[row])),  # the shortest decimal of a float32
+            provenance=self.meta.provenances[int(edges.provenance[row])],
+            graph=self.meta.name,
+        )
+
+    def facts(self) -> Iterator[Fact]:
+        """Every fact of the graph, by head, the heaviest of each first."""
+        for start in range(0, self.meta.concepts, _HEADS):
+            edges = self.edges_of(range(start, min(start + _HEADS, self.meta.concepts)))
+            order = np.lexsort((edges.tail, edges.relation, -edges.weight, edges.head))
+            for row in order[edges.head_place[order] >= 0].tolist():
+                yield self.fact(edges, row)
+
+
+def _places(asked: NDArray[np.uint32], ends: NDArray[np.uint32]) -> NDArray[np.intp]:
+    """Each end's place among the concepts asked for, -1 where it is none of them."""
+    if not len(asked):
+        return np.full(len(ends), -1)
+    places = np.minimum(np.searchsorted(asked, ends), len(asked) - 1)
+    places[asked[places] != ends] = -1
+    return places
+
+
+def _make_room(memory: dict[Any, Any]) -> None:
+    # Cleared before what is new comes in, so that the names of the facts just fetched are all there.
+    if len(memory) > _REMEMBERED:
+        memory.clear()
+
+
+def key_text(text: str) -> str:
+    """A text as a key that any server can index: hashed where it is long or has what a server's text cannot hold."""
+    encoded = text.encode()
+    if len(encoded) <= MAX_KEY and "\0" not in text:
+        return text
+    return "\x01" + hashlib.blake2b(encoded, digest_size=32).hexdigest()
