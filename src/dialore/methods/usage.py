@@ -29,6 +29,8 @@ def _is_used(item: Knowledge, text: str, history: Sequence[str], language: Langu
         return bool(wanted) and 2 * len(wanted & content_stems(text, language)) >= len(wanted)
     ends = (item.detail["head"], item.detail["tail"])
     in_text = [_says(text, end, language) for end in ends]
+    if not any(in_text):
+        return False
     before = [any(_says(turn, end, language) for turn in history) for end in ends]
     anchored = all(said or known for said, known in zip(in_text, before, strict=True))
     return anchored and any(said and not known for said, known in zip(in_text, before, strict=True))
