@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import re
 import types
 from typing import Annotated, Literal, Union, get_args, get_origin
@@ -97,6 +98,7 @@ def _fit_model(value: object, kind: type[BaseModel]) -> object:
     return fitted
 
 
+@functools.lru_cache(maxsize=256)
 def _names(kind: type[BaseModel]) -> dict[str, str]:
     """Plain form of each field's name and alias, to the key that validation wants."""
     names: dict[str, str] = {}
@@ -111,7 +113,12 @@ def _key(name: str, alias: str | None) -> str:
 
 
 def _plain(name: object) -> str:
-    return re.sub(r"[\W_]+", "", str(name)).casefold()
+    return _folded(str(name))
+
+
+@functools.lru_cache(maxsize=4096)
+def _folded(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name).casefold()
 
 
 def _fit_union(value: object, arms: tuple[object, ...]) -> object:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import logging
 import re
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Literal
 
 from dialore.llm.faults import error_detail
@@ -106,15 +107,19 @@ class Dialect:
 def _response_format(kind: str, schema: OutputSchema) -> dict[str, Any]:
     if kind == "json_object":
         return {"type": "json_object"}
-    definition, strict = _strict(schema.definition)
+    definition, strict = _strict(json.dumps(schema.definition))
     name = re.sub(r"[^A-Za-z0-9_-]", "_", schema.name)[:64] or "answer"
     return {"type": "json_schema", "json_schema": {"name": name, "schema": definition, "strict": strict}}
 
 
-def _strict(definition: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """The schema in the form that strict servers demand, and whether it has one (free-form mappings have none)."""
-    copy = deepcopy(definition)
-    return (copy, True) if _tighten(copy) else (definition, False)
+@functools.lru_cache(maxsize=64)
+def _strict(definition: str) -> tuple[dict[str, Any], bool]:
+    """The schema in the form that strict servers demand, and whether it has one (free-form mappings have none).
+
+    Takes it as JSON, so that it is worked out once a schema and not once a call. The result is shared: do not change it.
+    """
+    loose, tight = json.loads(definition), json.loads(definition)
+    return (tight, True) if _tighten(tight) else (loose, False)
 
 
 def _tighten(node: object) -> bool:
