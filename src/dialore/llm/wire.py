@@ -116,7 +116,7 @@ def _response_format(kind: str, schema: OutputSchema) -> dict[str, Any]:
 def _strict(definition: str) -> tuple[dict[str, Any], bool]:
     """The schema in the form that strict servers demand, and whether it has one (free-form mappings have none).
 
-    Takes it as JSON, so that it is worked out once a schema and not once a call. The result is shared: do not change it.
+    Takes it as JSON, to be worked out once a schema and not once a call. The result is shared: do not change it.
     """
     loose, tight = json.loads(definition), json.loads(definition)
     return (tight, True) if _tighten(tight) else (loose, False)
