@@ -1,16 +1,21 @@
-"""How a graph lies on disk: one LMDB file, read through memory maps.
+"""How a graph lies on disk: one LMDB file, read through memory maps, with the changes made since at its end.
 
 | table | key | value |
 |---|---|---|
 | `meta` | `meta` | JSON: format, name, languages, counts, relations, provenances, embedder |
 | `meta` | `relations` | float32 (relations, dimension): each relation's words as an unnormalised sum |
-| `meta` | `vectors`, `scales` | int8 (concepts, dimension) and float32 (concepts,): each concept's unnormalised sum |
+| `meta` | `parts`, `scales` | int8 (parts, dimension), float32 (parts,): sums of the parts that concepts are made of |
+| `meta` | `numbers` | uint32 (parts,): the parts' numbers in the embedder |
+| `meta` | `made`, `long`, `ends`, `rest` | which parts each concept is made of (see `vectors`) |
 | `names` | concept id | the concept as it is written |
 | `ids` | normal form | id of the concept with that normal form |
 | `keys` | stems of the content lemmas | ids of the concepts with those stems |
 | `out`, `in` | concept id | the concept's facts as head, as tail: records of EDGE, the heaviest first |
 
-Vectors of a static embedding are linear, so a fact's vector is the sum of its parts' and its length is kept with it.
+Vectors of a static embedding are linear: a concept's is the sum of its parts', a fact's that of its concepts' and its
+relation's, and a fact's length is kept with it. So a graph keeps the vectors of some ten thousand parts rather than of
+a million concepts, and a question is multiplied with each part once. What follows LMDB's last page is the journal of
+changes (see `journal`).
 """
 
 from __future__ import annotations
@@ -23,14 +28,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import BaseModel
 
-from dialore.text import content_words, lemma, stem, words
+from dialore.text import content_words, is_chinese, lemma, stem, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dialore.text import Language
 
-FORMAT = 2
+FORMAT = 3
 TABLES = (b"meta", b"names", b"ids", b"keys", b"out", b"in")
 INTEGER_TABLES = frozenset({b"names", b"out", b"in"})
 MAX_RELATIONS = 4096
@@ -41,6 +46,18 @@ MAX_KEY = 500
 """LMDB's keys end at 511 bytes; longer ones are hashed."""
 
 EDGE = np.dtype([("other", "<u4"), ("relation", "<u2"), ("provenance", "<u2"), ("weight", "<f4"), ("norm", "<f4")])
+"""A fact as one of its concepts keeps it."""
+CHANGE = np.dtype(
+    [
+        ("head", "<u4"),
+        ("tail", "<u4"),
+        ("relation", "<u2"),
+        ("provenance", "<u2"),
+        ("weight", "<f4"),
+        ("norm", "<f4"),
+    ]
+)
+"""A fact that a change has set; one of length 0 is deleted."""
 
 
 class GraphMeta(BaseModel):
@@ -50,14 +67,14 @@ class GraphMeta(BaseModel):
         format: version of the layout.
         name: the graph's name, carried by each of its facts.
         languages: languages of its concepts.
-        concepts: how many concepts.
+        concepts: how many concepts; those that lost their facts to changes keep their numbers.
         facts: how many facts, duplicates merged.
         relations: relation names by number.
         provenances: provenances by number.
         embedder: spec of the embedder that made the vectors; empty where there are none.
         embedder_fingerprint: its fingerprint.
         dimension: components of a vector.
-        fingerprint: hash of all facts and weights; runs keep it.
+        fingerprint: hash of all facts and weights, in whatever order; runs keep it.
     """
 
     kind: Literal["dialore graph"] = "dialore graph"
@@ -72,6 +89,12 @@ class GraphMeta(BaseModel):
     embedder_fingerprint: str = ""
     dimension: int = 0
     fingerprint: str = ""
+
+
+def concept_key(name: str) -> str:
+    """The stem key of a concept, by its own language; empty for one of punctuation alone."""
+    language: Language = "zh" if is_chinese(name) else "en"
+    return stem_key(phrase_tokens(name, language), language)
 
 
 def id_key(number: int) -> bytes:

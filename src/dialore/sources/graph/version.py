@@ -1,0 +1,291 @@
+"""A graph as it is at one moment: the file as it was built, and the changes up to a record of its journal."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import lmdb
+import numpy as np
+from pydantic import ValidationError
+
+from dialore.errors import GraphError
+from dialore.knowledge import Fact
+from dialore.sources.graph.edges import Edges, places_among
+from dialore.sources.graph.journal import Record, records
+from dialore.sources.graph.layout import EDGE, FORMAT, GraphMeta, id_key, text_key
+from dialore.sources.graph.mapped import REBUILD, MappedFile, close_file, open_file
+from dialore.sources.graph.overlay import Overlay
+from dialore.sources.graph.vectors import WIDTH, PartVectors
+from dialore.text import normalise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+class BuiltGraph:
+    """A graph file as it was built. It is unmapped when nothing refers to it any more.
+
+    Args:
+        path: the file.
+
+    Raises:
+        GraphError: no such file, not a graph, cut short, or of another version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file = open_file(path)
+        self._transaction = self.file.env.begin(buffers=True)
+        # What reads the file keeps this object, so memory that is still read is never unmapped.
+        self._release = weakref.finalize(self, _release, self._transaction, self.file)
+        try:
+            self.meta = self._read_meta()
+        except (lmdb.Error, ValidationError) as error:
+            self._release()
+            raise GraphError(f"{path} is not a graph or is damaged", mend=REBUILD) from error
+        except GraphError:
+            self._release()
+            raise
+
+    def _read_meta(self) -> GraphMeta:
+        raw = self.get(b"meta", b"meta")
+        if raw is None:
+            raise GraphError(f"{self.path} is not a finished graph", mend=REBUILD)
+        meta = GraphMeta.model_validate_json(bytes(raw))
+        if meta.format != FORMAT:
+            raise GraphError(f"{self.path} has layout {meta.format}; this version reads {FORMAT}", mend=REBUILD)
+        return meta
+
+    def get(self, table: bytes, key: bytes) -> memoryview | None:
+        """A value, in the file's own memory."""
+        found: memoryview | None = self._transaction.get(key, db=self.file.tables[table])
+        return found
+
+    def array(self, name: str, dtype: Any, width: int = 0) -> NDArray[Any]:  # noqa: ANN401 - whatever numpy takes
+        """An array of the table `meta`, in the file's own memory; rows of a width where one is given."""
+        raw = np.frombuffer(self.get(b"meta", name.encode()) or b"", dtype)
+        return raw.reshape(-1, width) if width else raw
+
+    @cached_property
+    def vectors(self) -> PartVectors:
+        """The concepts' vectors."""
+        made = self.array("made", np.uint8)
+        wide = np.uint32 if made.nbytes > self.meta.concepts * WIDTH * 2 else np.uint16
+        return PartVectors(
+            self.array("parts", np.int8, max(1, self.meta.dimension)),
+            self.array("scales", np.float32),
+            made.view(wide).reshape(-1, WIDTH),
+            self.array("long", np.uint32),
+            self.array("ends", np.uint32),
+            self.array("rest", wide),
+        )
+
+    @cached_property
+    def numbers(self) -> NDArray[np.uint32]:
+        """The embedder's numbers of the parts."""
+        return self.array("numbers", np.uint32)
+
+    @cached_property
+    def relation_vectors(self) -> NDArray[np.float32]:
+        """(relations, dimension): the unnormalised sum of each relation's words."""
+        return self.array("relations", np.float32, max(1, self.meta.dimension)).copy()
+
+
+def _release(transaction: lmdb.Transaction, file: MappedFile) -> None:
+    transaction.abort()
+    close_file(file)
+
+
+@dataclass(frozen=True)
+class GraphVersion:
+    """A graph at one moment. Nothing of it ever changes, so threads share it.
+
+    Attributes:
+        built: the file as it was built.
+        meta: what the graph says of itself.
+        end: where the journal was read up to.
+        overlay: the changes; None where there are none.
+        vectors: the concepts' vectors.
+        numbers: the embedder's numbers of the vectors' parts.
+        relation_vectors: (relations, dimension), unnormalised.
+    """
+
+    built: BuiltGraph
+    meta: GraphMeta
+    end: int
+    overlay: Overlay | None = None
+    changed: tuple[PartVectors, NDArray[np.uint32], NDArray[np.float32]] | None = None
+
+    @classmethod
+    def open(cls, path: Path) -> GraphVersion:
+        """The newest version of a graph file; raises GraphError as BuiltGraph does."""
+        built = BuiltGraph(path)
+        return cls(built, built.meta, built.file.end).latest()
+
+    @property
+    def vectors(self) -> PartVectors:
+        """The concepts' vectors."""
+        return self.changed[0] if self.changed else self.built.vectors
+
+    @property
+    def numbers(self) -> NDArray[np.uint32]:
+        """The embedder's numbers of the vectors' parts."""
+        return self.changed[1] if self.changed else self.built.numbers
+
+    @property
+    def relation_vectors(self) -> NDArray[np.float32]:
+        """(relations, dimension): the unnormalised sum of each relation's words."""
+        return self.changed[2] if self.changed else self.built.relation_vectors
+
+    # --- changes
+
+    def latest(self) -> GraphVersion:
+        """The newest version of the same file; itself where there is no newer one."""
+        version = self
+        for record, end in records(self.built.file.handle, self.end):
+            version = version._after(record, end)
+        return version
+
+    def _after(self, record: Record, end: int) -> GraphVersion:
+        meta = self.meta.model_copy(
+            update={
+                "facts": record.facts,
+                "concepts": self.meta.concepts + len(record.names),
+                "fingerprint": record.fingerprint,
+                "languages": record.languages,
+                "relations": [*self.meta.relations, *record.relations],
+                "provenances": [*self.meta.provenances, *record.provenances],
+            }
+        )
+        overlay = self.overlay or Overlay(self.built.meta.concepts)
+        return GraphVersion(self.built, meta, end, overlay.after(record), self._vectors_after(record))
+
+    def _vectors_after(self, record: Record) -> tuple[PartVectors, NDArray[np.uint32], NDArray[np.float32]] | None:
+        if not record.names and not record.relations:
+            return self.changed
+        arrays, width = record.arrays, max(1, self.meta.dimension)
+        made = np.split(arrays["made"], np.cumsum(arrays["counts"])[:-1]) if record.names else []
+        return (
+            self.vectors.extended(made, arrays["parts"].reshape(-1, width), arrays["scales"]),
+            np.concatenate([self.numbers, arrays["numbers"]]),
+            np.concatenate([self.relation_vectors, arrays["relations"].reshape(-1, width)]),
+        )
+
+    # --- concepts
+
+    def find(self, name: str) -> int | None:
+        """The id of the concept with that normal form, or None."""
+        form = normalise(name)
+        raw = self.built.get(b"ids", text_key(form))
+        if self.overlay is None:
+            return int.from_bytes(raw, "little") if raw is not None else None
+        found = int.from_bytes(raw, "little") if raw is not None else self.overlay.ids.get(form)
+        return found if found is not None and self._has_facts(found) else None
+
+    def with_stems(self, key: str) -> list[int]:
+        """Ids of the concepts whose content words have these stems, in ascending order."""
+        raw = self.built.get(b"keys", text_key(key))
+        found: list[int] = [] if raw is None else np.frombuffer(raw, "<u4").tolist()
+        if self.overlay is None:
+            return found
+        return [number for number in (*found, *self.overlay.keys.get(key, ())) if self._has_facts(number)]
+
+    def _has_facts(self, number: int) -> bool:
+        """Whether a concept has any fact: one that lost all to changes is as good as gone."""
+        sides = self.overlay.sides if self.overlay else {}
+        return ((b"out", number) not in sides and (b"in", number) not in sides) or self.degree(number) > 0
+
+    def any_concept(self, form: str) -> int | None:
+        """The id of the concept with that normal form, also of one that has no facts any more."""
+        raw = self.built.get(b"ids", text_key(form))
+        if raw is not None:
+            return int.from_bytes(raw, "little")
+        return self.overlay.ids.get(form) if self.overlay else None
+
+    def concept(self, number: int) -> str:
+        """A concept as it is written; raises GraphError for an id that the graph does not have."""
+        raw = self.built.get(b"names", id_key(number))
+        if raw is not None:
+            return str(raw, "utf-8")
+        if self.overlay and 0 <= number - self.overlay.first < len(self.overlay.names):
+            return self.overlay.names[number - self.overlay.first]
+        raise GraphError(f"{self.built.path} has no concept {number}", mend=REBUILD)
+
+    def degree(self, number: int) -> int:
+        """How many facts a concept has, as head or tail."""
+        return sum(len(self.side(table, number)) for table in (b"out", b"in")) // EDGE.itemsize
+
+    # --- facts
+
+    def side(self, table: bytes, number: int) -> memoryview | bytes:
+        """The records of a concept's facts as head (`out`) or as tail (`in`), the heaviest first."""
+        raw = self.built.get(table, id_key(number))
+        if self.overlay is not None and (table, number) in self.overlay.sides:
+            return self.overlay.records((table, number), np.frombuffer(raw or b"", EDGE)).tobytes()
+        return b"" if raw is None else raw
+
+    def _records(self, table: bytes, concepts: NDArray[np.uint32]) -> tuple[NDArray[np.void], NDArray[np.intp]]:
+        """The records of several concepts in a row, and the place among the concepts that each belongs to."""
+        raw = [self.side(table, number) for number in concepts.tolist()]
+        places = np.repeat(np.arange(len(raw)), [len(part) // EDGE.itemsize for part in raw])
+        return np.frombuffer(b"".join(raw), EDGE), places
+
+    def edges_of(self, concepts: Iterable[int]) -> Edges:
+        """The facts with one of the concepts as head or tail, each once."""
+        asked = np.array(sorted(set(concepts)), np.uint32)
+        outgoing, heads = self._records(b"out", asked)
+        incoming, tails = self._records(b"in", asked)
+        # Facts between two of the concepts are among both: they are taken as the head's.
+        new = places_among(asked, incoming["other"]) < 0
+        incoming, tails = incoming[new], tails[new]
+        other, relation, weight, norm, provenance = (
+            np.concatenate([outgoing[name], incoming[name]])
+            for name in ("other", "relation", "weight", "norm", "provenance")
+        )
+        middle = len(outgoing)
+        return Edges(
+            head=np.concatenate([asked[heads], other[middle:]]),
+            relation=relation,
+            tail=np.concatenate([other[:middle], asked[tails]]),
+            weight=weight,
+            norm=norm,
+            provenance=provenance,
+            head_place=np.concatenate([heads, np.full(len(tails), -1)]),
+            tail_place=np.concatenate([places_among(asked, other[:middle]), tails]),
+            asked=asked,
+            version=self,
+        )
+
+    def fact(self, edges: Edges, row: int) -> Fact:
+        """One row as a fact."""
+        return Fact(
+            head=self.concept(int(edges.head[row])),
+            relation=self.meta.relations[int(edges.relation[row])],
+            tail=self.concept(int(edges.tail[row])),
+            weight=float(str(edges.weight[row])),  # the shortest decimal of a float32: 2.828, not 2.8280000686645508
+            provenance=self.meta.provenances[int(edges.provenance[row])],
+            graph=self.meta.name,
+        )
+
+    def cosines(self, edges: Edges, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(n,): each fact's cosine with a query of unit length (dimension,)."""
+        if not len(edges):
+            return np.empty(0, np.float32)
+        heads, tails = np.flatnonzero(edges.head_place < 0), np.flatnonzero(edges.tail_place < 0)
+        ends = np.concatenate([edges.asked, edges.head[heads], edges.tail[tails]])
+        products = self.vectors.products(ends, query)
+        asked = np.append(products[: len(edges.asked)], np.float32(0))
+        others = products[len(edges.asked) :]
+        total: NDArray[np.float32] = (self.relation_vectors @ query)[edges.relation]
+        total += asked[edges.head_place]
+        total += asked[edges.tail_place]
+        total[heads] += others[: len(heads)]
+        total[tails] += others[len(heads) :]
+        total /= edges.norm
+        return total
