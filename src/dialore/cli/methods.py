@@ -11,9 +11,6 @@ import typer
 from dialore.cli.options import Json
 from dialore.cli.output import console, print_json, table
 
-# How often each of ours asks the model for a response; a method of another package may say it by an attribute `calls`.
-_CALLS = {"dcrag": "6 (4 in a row)", "qp-rag": "2", "t-rag": "1", "vanilla": "1"}
-
 
 def methods(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this one, with its options.")] = None,
@@ -45,9 +42,8 @@ def _describe(cls: Any) -> dict[str, Any]:  # noqa: ANN401 - a method's class
         {"name": field.name, "default": _default(field), "help": helps.get(field.name, "")}
         for field in method_options(cls).values()
     ]
-    calls = str(getattr(cls, "calls", _CALLS.get(cls.name, "")))
-    needs = {"name": cls.name, "paper": cls.paper, "summary": cls.summary, "needs": list(cls.needs)}
-    return {**needs, "calls": calls, "options": options}
+    said = {"name": cls.name, "paper": cls.paper, "summary": cls.summary, "needs": list(cls.needs), "calls": cls.calls}
+    return {**said, "options": options}
 
 
 def _default(field: "dataclasses.Field[Any]") -> object:

@@ -37,13 +37,15 @@ class Draft:
 class Method(Protocol):
     """One published system or baseline.
 
-    Class attributes say what it is for `dialore methods`; dataclass fields are its hyper-parameters and switches.
+    Class attributes say what it is for `dialore methods`: its name, paper, summary, the sources it needs, and how many
+    model calls it makes. Dataclass fields are its hyper-parameters and switches.
     """
 
     name: ClassVar[str]
     paper: ClassVar[str]
     summary: ClassVar[str]
     needs: ClassVar[tuple[str, ...]]
+    calls: ClassVar[str]
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
         """Find what the response needs to know, and stop there."""

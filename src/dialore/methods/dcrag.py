@@ -43,6 +43,7 @@ class Dcrag:
     paper: ClassVar[str] = "DCRAG (EMNLP 2024), Section 3"
     summary: ClassVar[str] = "queries and topics guide a search of the graph; the model selects facts and answers"
     needs: ClassVar[tuple[str, ...]] = ("graph",)
+    calls: ClassVar[str] = "6 (4 in a row)"
 
     graph: GraphSource
     top: int = 50

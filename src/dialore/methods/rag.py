@@ -33,6 +33,7 @@ class TRag:
     paper: ClassVar[str] = "DCRAG (EMNLP 2024), Section 4.1.2 and Table 13"
     summary: ClassVar[str] = "facts of every concept that the history mentions"
     needs: ClassVar[tuple[str, ...]] = ("graph",)
+    calls: ClassVar[str] = "1"
 
     graph: GraphSource
     top: int = 20
@@ -62,6 +63,7 @@ class QpRag:
     paper: ClassVar[str] = "DCRAG (EMNLP 2024), Section 4.1.2, Tables 13 and 14"
     summary: ClassVar[str] = "facts of the queries that the model makes"
     needs: ClassVar[tuple[str, ...]] = ("graph",)
+    calls: ClassVar[str] = "2"
 
     graph: GraphSource
     top: int = 20

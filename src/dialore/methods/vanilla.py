@@ -20,6 +20,7 @@ class Vanilla:
     paper: ClassVar[str] = "DCRAG (EMNLP 2024), Table 12"
     summary: ClassVar[str] = "the model answers from the dialogue history alone"
     needs: ClassVar[tuple[str, ...]] = ()
+    calls: ClassVar[str] = "1"
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
         """Nothing is looked up."""
