@@ -219,8 +219,13 @@ def main() -> None:
     if options.misses:
         for row in rows:
             if row["wrong"] or (row["linkable"] and not row["covered"]) or (row["has_best"] and not row["best"]):
-                marks = "".join(mark for mark, on in zip("WM-", (row["wrong"], not row["covered"], True), strict=True) if on)
-                found = ", ".join(f"{'' if ok else '!'}{n} ({h} {s})" for (n, h, s), ok in zip(row["links"], row["right"], strict=True))
+                marks = "".join(
+                    mark for mark, on in zip("WM-", (row["wrong"], not row["covered"], True), strict=True) if on
+                )
+                found = ", ".join(
+                    f"{'' if ok else '!'}{n} ({h} {s})"
+                    for (n, h, s), ok in zip(row["links"], row["right"], strict=True)
+                )
                 print(f"{marks:3} {row['kind']:9} {row['phrase']}: {found}")
 
 

@@ -132,6 +132,20 @@ def stop_words(language: Language) -> frozenset[str]:
     return frozenset(file.read_text(encoding="utf-8").split())
 
 
+@functools.lru_cache(maxsize=2)
+def light_words(language: Language) -> frozenset[str]:
+    """Content words that say little beside others ("way", "reason", 方法); a small list of our own."""
+    file = resources.files("dialore") / "data" / f"light_words.{language}.txt"
+    return frozenset(file.read_text(encoding="utf-8").split())
+
+
+@functools.lru_cache(maxsize=1)
+def measure_words() -> frozenset[str]:
+    """Chinese measure words: 个, 本, 杯."""
+    file = resources.files("dialore") / "data" / "measure_words.zh.txt"
+    return frozenset(file.read_text(encoding="utf-8").split())
+
+
 def is_stop_word(word: str, language: Language) -> bool:
     """Whether a lower-case word is a function word of the language."""
     return word in stop_words(language) or (len(word) == 1 and language == "en")
@@ -158,6 +172,11 @@ def _rows(text: str, language: Language) -> tuple[tuple[str, str], ...]:
     return tuple((_row(lemmas(part, language)), _row(content_lemmas(part, language))) for part in sentences(text))
 
 
+@functools.lru_cache(maxsize=16384)
+def _phrase_rows(phrase: str, language: Language) -> tuple[str, str]:
+    return _row(lemmas(phrase, language)), _row(content_lemmas(phrase, language))
+
+
 def _row(found: Sequence[str]) -> str:
     return f" {' '.join(found)} " if found else ""
 
@@ -182,6 +201,9 @@ def is_mentioned(phrase: str, texts: Iterable[str], language: Language) -> bool:
     if is_chinese(folded):
         squeezed = folded.replace(" ", "")
         return any(squeezed in normalise(text).replace(" ", "") for text in texts)
-    wanted, wanted_content = _row(lemmas(folded, language)), _row(content_lemmas(folded, language))
-    rows = (row for text in texts for row in _rows(text, language))
-    return any((wanted and wanted in row) or (wanted_content and wanted_content in content) for row, content in rows)
+    wanted, wanted_content = _phrase_rows(folded, language)
+    for text in texts:
+        for row, content in _rows(text, language):
+            if (wanted and wanted in row) or (wanted_content and wanted_content in content):
+                return True
+    return False

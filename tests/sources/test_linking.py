@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dialore.dialogue import Dialogue
-from dialore.sources.graph.linking import Link, best_links
-from tests.sources.graphs import graph_of
+from dialore.sources.graph.linking import Link, Linker, best_links
+from tests.sources.graphs import build, embedder, facts, graph_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 NAMES = [
     "London", "wed ring", "ring", "tire", "make bed", "bed", "day off", "bad day", "ice cream", "ice", "cream",
     "cup of tea", "tea", "green tea", "tea house", "house", "go to school", "school", "running", "eat", "couple of day",
-    "New York", "york", "to be", "kitchen table", "table", "can",
-    "饺子", "馅料", "烤鸭", "北京", "北京烤鸭", "不同", "看电影", "电影", "KTV", "爱", "人",
+    "New York", "york", "to be", "kitchen table", "table", "can", "get marry", "marry", "hungry", "t-shirt", "shirt",
+    "favorite color", "theatre", "organize party", "credit card", "card", "pick up", "kid", "visit place", "notebook",
+    "in old day", "have job interview", "way", "reason", "movie", "grandmother's house", "work out", "work at", "work",
+    "饺子", "馅料", "烤鸭", "北京", "北京烤鸭", "不同", "看电影", "电影", "KTV", "爱", "人", "洗澡", "书", "方法",
+    "开心", "头发", "没钱", "有钱",
 ]  # fmt: skip
 
 
@@ -49,12 +52,31 @@ def link(graph: Graph, phrase: str, language: str = "en") -> list[tuple[str, str
         ("tired", [("tire", "lemma")]),
         ("wedding ring", [("wed ring", "variant")]),
         ("runs", [("running", "lemma")]),
-        ("go up to London", [("London", "lemma")]),
+        ("go up to London", [("London", "contained")]),
         ("make bed", [("make bed", "exact")]),
         ("school in New York", [("school", "contained"), ("New York", "contained")]),
         ("a kitchen table with ice cream", [("kitchen table", "contained"), ("ice cream", "contained")]),
         ("green tea house", [("green tea", "contained"), ("house", "contained")]),
         ("purple table", [("table", "contained")]),
+        ("getting married", [("get marry", "lemma")]),
+        ("take a day off", [("day off", "contained")]),
+        ("in the old days", [("in old day", "lemma")]),
+        ("not hungry", [("hungry", "contained")]),
+        ("so hungry", [("hungry", "lemma")]),
+        ("T-shirts", [("t-shirt", "lemma")]),
+        ("credit-cards", [("credit card", "lemma")]),
+        ("New_York", [("New York", "exact")]),
+        ("my grandmother’s house", [("grandmother's house", "lemma")]),
+        ("favourite colours", [("favorite color", "lemma")]),
+        ("theater", [("theatre", "lemma")]),
+        ("organising a party", [("organize party", "lemma")]),
+        ("pick up the kids", [("pick up", "contained"), ("kid", "contained")]),
+        ("work out in London", [("work out", "contained"), ("London", "contained")]),
+        ("places to visit", [("visit place", "lemma")]),
+        ("note book", [("notebook", "variant")]),
+        ("job interview", [("have job interview", "lemma")]),
+        ("reasons behind movie choices", [("movie", "contained")]),
+        ("the reason", [("reason", "lemma")]),
     ],
 )
 def test_english(graph: Graph, phrase: str, expected: list[tuple[str, str]]) -> None:
@@ -74,6 +96,12 @@ def test_english(graph: Graph, phrase: str, expected: list[tuple[str, str]]) -> 
         ("day", "bad day"),
         ("days", "couple of day"),
         ("university", "school"),
+        ("shirt", "t-shirt"),
+        ("work", "work out"),
+        ("ice and cream", "ice cream"),
+        ("old", "in old day"),
+        ("没有钱", "有钱"),
+        ("饺子的方法", "方法"),
     ],
 )
 def test_a_phrase_has_no_link_to_a_part_of_its_match_or_to_more_than_it_says(
@@ -94,11 +122,21 @@ def test_nothing_is_found_for_nothing(graph: Graph, phrase: str, language: str) 
         ("饺子", [("饺子", "exact")]),
         ("北京 烤鸭", [("北京烤鸭", "lemma")]),
         ("北京烤鸭", [("北京烤鸭", "exact")]),
-        ("去看电影", [("电影", "lemma")]),
+        ("去看电影", [("看电影", "lemma")]),
+        ("看了一场电影", [("看电影", "lemma")]),
+        ("那部电影", [("电影", "lemma")]),
+        ("洗了个澡", [("洗澡", "lemma")]),
+        ("一本书", [("书", "lemma")]),
+        ("看電影", [("看电影", "variant")]),
+        ("她的頭髮", [("头发", "lemma")]),
+        ("不开心", [("开心", "contained")]),
+        ("没有钱", [("没钱", "lemma")]),
+        ("方法", [("方法", "exact")]),
+        ("去KTV吃饺子", [("KTV", "contained"), ("饺子", "contained")]),
         ("吃 ice creams", [("ice cream", "contained")]),
         ("beds", [("bed", "lemma")]),
         ("ktv", [("KTV", "exact")]),
-        ("不同种类的饺子馅料", [("不同", "contained"), ("饺子", "contained"), ("馅料", "contained")]),
+        ("不同种类的饺子馅料", [("饺子", "contained"), ("馅料", "contained")]),
         ("饺子馅料", [("饺子", "contained"), ("馅料", "contained")]),
         ("恋爱的人", []),
     ],
@@ -151,3 +189,36 @@ def test_a_concept_is_linked_once_by_its_best_link() -> None:
     assert best_links([[weak, other], [strong]]) == [strong, other]
     assert best_links([[strong], [weak]]) == [strong]
     assert best_links([]) == []
+
+
+def test_a_graph_in_traditional_characters(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, "餃子 | RelatedTo | 餡料", "頭髮 | RelatedTo | 理髮店", "聽音樂 | RelatedTo | 音樂")
+    assert link(graph, "饺子", "zh") == [("餃子", "variant")]
+    assert link(graph, "餃子", "zh") == [("餃子", "exact")]
+    assert link(graph, "在家听音乐的头发", "zh") == [("聽音樂", "contained"), ("頭髮", "contained")]
+    graph.close()
+
+
+def test_the_nearest_concept_is_the_last_resort_and_says_its_cosine(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, "咖啡 | RelatedTo | 提神", "喝咖啡 | Causes | 精神好", "下雨 | Causes | 路滑")
+    linker = Linker(graph.store, embedder(), nearest=True)
+    (found,) = linker.link("喝coffee", "zh")
+    assert (found.name, found.how) == ("喝咖啡", "nearest")
+    assert found.cosine is not None
+    assert 0.95 <= found.cosine <= 1.0001
+    assert 0 < found.score < 0.9
+    assert linker.link("咖啡", "zh")[0].how == "exact"
+    assert linker.link("怎么说呢", "zh") == linker.link("zeppelin", "en") == linker.link("嗯嗯", "zh") == []
+    assert Linker(graph.store, embedder(), nearest=False).link("喝coffee", "zh") == []
+    assert Linker(graph.store).link("喝coffee", "zh") == []
+    graph.close()
+
+
+def test_what_was_linked_is_forgotten_when_the_graph_changes(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, "tea | RelatedTo | cup")
+    assert link(graph, "green tea") == [("tea", "contained")]
+    build(tmp_path / "small.graph", facts("green tea | RelatedTo | cup", "cup | IsA | thing"))
+    assert link(graph, "green tea") == [("tea", "contained")]
+    assert graph.store.refresh()
+    assert link(graph, "green tea") == [("green tea", "exact")]
+    graph.close()
