@@ -75,6 +75,7 @@ class BoltServer:
 
 class _Connection(socketserver.StreamRequestHandler):
     owner: BoltServer
+    disable_nagle_algorithm = True
 
     def handle(self) -> None:
         self.owner.connections += 1

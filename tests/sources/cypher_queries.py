@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 Rows = list[list[Any]]
 
@@ -18,14 +19,14 @@ class Database:
 
     Attributes:
         graphs: the DialoreGraph nodes' graph and meta by name.
-        concepts: the DialoreConcept nodes' properties by graph and id.
-        facts: the FACT relationships: graph, head, relation, weight, provenance, tail.
+        concepts: the DialoreConcept nodes' properties by graph, then by id.
+        facts: the FACT relationships by graph: head, relation, weight, provenance, tail.
         schema: the names of its constraints and indexes.
     """
 
     graphs: dict[str, tuple[str, str]] = field(default_factory=dict)
-    concepts: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
-    facts: list[tuple[str, int, str, float, str, int]] = field(default_factory=list)
+    concepts: dict[str, dict[int, dict[str, Any]]] = field(default_factory=lambda: defaultdict(dict))
+    facts: dict[str, list[tuple[int, str, float, str, int]]] = field(default_factory=lambda: defaultdict(list))
     schema: set[str] = field(default_factory=set)
 
 
@@ -67,22 +68,28 @@ def meta(database: Database, name: str) -> Rows:
     return [list(database.graphs[name])] if name in database.graphs else []
 
 
-def _found(database: Database, graph: str, **wanted: object) -> Rows:
-    (name, value), *_ = wanted.items()
-    found = [
-        concept for (owner, _), concept in database.concepts.items() if owner == graph and concept.get(name) == value
-    ]
+def _rows(found: Iterable[dict[str, Any]]) -> Rows:
     return [[concept["id"], concept["name"], concept["degree"]] for concept in found]
 
 
-@query("MATCH (c:DialoreConcept {graph: $graph, id: $key}) RETURN c.id AS id, c.name AS name, c.degree AS degree")
-def by_id(database: Database, graph: str, key: int) -> Rows:
-    return _found(database, graph, id=key)
+def _found(database: Database, graph: str, name: str, value: str) -> Rows:
+    return _rows(concept for concept in database.concepts[graph].values() if concept.get(name) == value)
+
+
+@query(
+    """
+    UNWIND $key AS number
+    MATCH (c:DialoreConcept {graph: $graph, id: number})
+    RETURN c.id AS id, c.name AS name, c.degree AS degree
+    """
+)
+def by_ids(database: Database, graph: str, key: list[int]) -> Rows:
+    return _rows(database.concepts[graph][number] for number in key if number in database.concepts[graph])
 
 
 @query("MATCH (c:DialoreConcept {graph: $graph, form: $key}) RETURN c.id AS id, c.name AS name, c.degree AS degree")
 def by_form(database: Database, graph: str, key: str) -> Rows:
-    return _found(database, graph, form=key)
+    return _found(database, graph, "form", key)
 
 
 @query(
@@ -90,7 +97,7 @@ def by_form(database: Database, graph: str, key: str) -> Rows:
     RETURN c.id AS id, c.name AS name, c.degree AS degree ORDER BY id"""
 )
 def by_stems(database: Database, graph: str, key: str) -> Rows:
-    return sorted(_found(database, graph, stems=key))
+    return sorted(_found(database, graph, "stems", key))
 
 
 @query(
@@ -98,24 +105,25 @@ def by_stems(database: Database, graph: str, key: str) -> Rows:
     UNWIND $asked AS number
     MATCH (h:DialoreConcept {graph: $graph, id: number})-[f:FACT]->(t:DialoreConcept)
     RETURN h.id AS head, f.relation AS relation, t.id AS tail, f.weight AS weight, f.provenance AS provenance,
-           h.name AS head_name, t.name AS tail_name
+           t.name AS other
     UNION ALL
     UNWIND $asked AS number
     MATCH (t:DialoreConcept {graph: $graph, id: number})<-[f:FACT]-(h:DialoreConcept)
     WHERE NOT h.id IN $asked
     RETURN h.id AS head, f.relation AS relation, t.id AS tail, f.weight AS weight, f.provenance AS provenance,
-           h.name AS head_name, t.name AS tail_name
+           h.name AS other
     """
 )
 def facts(database: Database, graph: str, asked: list[int]) -> Rows:
-    def row(head: int, relation: str, weight: float, provenance: str, tail: int) -> list[Any]:
-        names = [database.concepts[graph, number]["name"] for number in (head, tail)]
-        return [head, relation, tail, weight, provenance, *names]
+    def row(other: int, head: int, relation: str, weight: float, provenance: str, tail: int) -> list[Any]:
+        return [head, relation, tail, weight, provenance, database.concepts[graph][other]["name"]]
 
-    own = [fact[1:] for fact in database.facts if fact[0] == graph]
-    outgoing = [row(*fact) for number in asked for fact in own if fact[0] == number]
-    incoming = [row(*fact) for number in asked for fact in own if fact[-1] == number and fact[0] not in asked]
-    return outgoing + incoming
+    outgoing, incoming, heads = defaultdict(list), defaultdict(list), set(asked)
+    for fact in database.facts[graph]:
+        outgoing[fact[0]].append(row(fact[-1], *fact))
+        if fact[0] not in heads:
+            incoming[fact[-1]].append(row(fact[0], *fact))
+    return [found for side in (outgoing, incoming) for number in asked for found in side[number]]
 
 
 def _schema(name: str) -> Callable[..., Rows]:
@@ -151,8 +159,8 @@ def await_indexes(database: Database) -> Rows:
 )
 def add_concepts(database: Database, graph: str, rows: list[dict[str, Any]]) -> Rows:
     for row in rows:
-        assert (graph, row["id"]) not in database.concepts
-        database.concepts[graph, row["id"]] = {
+        assert row["id"] not in database.concepts[graph]
+        database.concepts[graph][row["id"]] = {
             name: row[name] for name in ("id", "name", "form", "degree", "stems") if row[name] is not None
         }
     return [[len(rows)]]
@@ -169,13 +177,14 @@ def add_concepts(database: Database, graph: str, rows: list[dict[str, Any]]) -> 
     writes=True,
 )
 def add_facts(database: Database, graph: str, rows: list[dict[str, Any]]) -> Rows:
-    written = 0
-    for row in rows:
-        if {(graph, row["head"]), (graph, row["tail"])} <= set(database.concepts):
-            fact = (row["head"], row["relation"], row["weight"], row["provenance"], row["tail"])
-            database.facts.append((graph, *fact))
-            written += 1
-    return [[written]]
+    known = database.concepts[graph]
+    added = [
+        (row["head"], row["relation"], row["weight"], row["provenance"], row["tail"])
+        for row in rows
+        if row["head"] in known and row["tail"] in known
+    ]
+    database.facts[graph] += added
+    return [[len(added)]]
 
 
 @query("MERGE (g:DialoreGraph {name: $name}) SET g.graph = $graph, g.meta = $meta", writes=True)
@@ -194,9 +203,13 @@ def show(database: Database, name: str, graph: str, meta: str) -> Rows:
     writes=True,
 )
 def remove_others(database: Database, prefix: str, graph: str, limit: int) -> Rows:
-    others = [key for key in database.concepts if key[0].startswith(prefix) and key[0] != graph][:limit]
-    for key in others:
-        del database.concepts[key]
-    gone = set(others)
-    database.facts = [fact for fact in database.facts if not {(fact[0], fact[1]), (fact[0], fact[-1])} & gone]
+    others = [
+        (owner, number)
+        for owner, concepts in database.concepts.items()
+        for number in concepts
+        if owner.startswith(prefix) and owner != graph
+    ][:limit]
+    for owner, number in others:
+        del database.concepts[owner][number]
+        database.facts[owner] = [fact for fact in database.facts[owner] if number not in (fact[0], fact[-1])]
     return [[len(others)]]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_OPTIONS = "-c listen_addresses='' -c fsync=off -c synchronous_commit=off -c full_page_writes=off"
+_OPTIONS = "-c listen_addresses='' -c fsync=off"
 
 
 def binaries() -> Path | None:
@@ -54,7 +54,7 @@ class PostgresServer:
 
     def stop(self) -> None:
         """Stop the cluster; its connections are cut."""
-        self._do("pg_ctl", "-D", "data", "-w", "-m", "immediate", "stop")
+        self._do("pg_ctl", "-D", "data", "-w", "-m", "fast", "stop")
 
     def remove(self) -> None:
         """Stop the cluster, if it runs, and remove its folder."""

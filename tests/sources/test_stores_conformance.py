@@ -14,12 +14,13 @@ from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.response import Demands
 from dialore.retrieval.hashing import HashingEmbedder
-from dialore.sources.graph import Graph
+from dialore.sources.graph import Graph, GraphStore
 from dialore.sources.graph.layout import phrase_tokens, stem_key
+from dialore.sources.graph.linear import LinearCosines
 from dialore.sources.graph.linking import Linker
 from dialore.sources.graph.protocol import FactStore
 from dialore.sources.graph.stores import load_store, open_store
-from tests.sources.graphs import build, facts
+from tests.sources.graphs import build, embedder, facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -205,10 +206,9 @@ def test_all_stores_link_alike(store: FactStore) -> None:
 def test_all_stores_answer_demands_alike(load: Loading, tmp_path: Path) -> None:
     dialogue = Dialogue.model_validate({"id": "d", "turns": ["I would love some sushi with rice from the field"]})
     demands = Demands(explicit=["sushi"], maintained=["rice"], extended=["field"])
-    embedder = HashingEmbedder()
 
     def answer(store: FactStore) -> dict[str, dict[str, float]]:
-        graph = Graph(store, embedder)  # type: ignore[arg-type,unused-ignore]
+        graph = Graph(store, HashingEmbedder())  # type: ignore[arg-type,unused-ignore]
         found = graph.retrieve(demands, dialogue)
         graph.close()
         sets = {"foreseen": found.foreseen, "unforeseen": found.unforeseen}
@@ -217,6 +217,25 @@ def test_all_stores_answer_demands_alike(load: Loading, tmp_path: Path) -> None:
     here = answer(open_store(load(KITCHEN)))
     assert here == answer(open_store(build(tmp_path / "reference.graph", KITCHEN, "kitchen")))
     assert set(here["foreseen"]) == {"sushi is made of rice", "field is related to sushi"}
+
+
+def test_facts_without_vectors_rank_as_those_with(load: Loading, tmp_path: Path) -> None:
+    query = embedder().encode(["I would love some sushi with rice from the field, or 米饭"])[0]
+
+    def cosines(store: FactStore) -> dict[str, float]:
+        edges = store.edges_of(range(store.meta.concepts))
+        ranked = store.cosines if isinstance(store, GraphStore) else LinearCosines(store, embedder())
+        scores = [ranked(edges, query), ranked(edges, query)]
+        assert scores[0].dtype == np.float32
+        assert np.array_equal(*scores)
+        assert len(ranked(store.edges_of([]), query)) == 0
+        scored = {store.fact(edges, row).triple: float(scores[0][row]) for row in range(len(edges))}
+        store.close()
+        return scored
+
+    reference = cosines(open_store(build(tmp_path / "reference.graph", KITCHEN, "kitchen")))
+    assert cosines(open_store(load(KITCHEN))) == pytest.approx(reference, abs=2e-3)
+    assert max(reference.values()) > 0.5
 
 
 def test_many_threads_read_at_once(load: Loading) -> None:

@@ -1,22 +1,19 @@
-"""Copying a graph's concepts and facts to a server: merged by the same builder as a graph file's, then in batches."""
+"""Facts on their way to a server: merged as a graph file's are, then in batches of rows."""
 
 from __future__ import annotations
 
-import tempfile
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dialore.errors import GraphError
-from dialore.sources.graph.build import build_graph, concept_key
+from dialore.sources.graph.collect import Collector, fact_hashes, name_hashes
+from dialore.sources.graph.layout import GraphMeta, concept_key
 from dialore.sources.graph.remote import key_text
-from dialore.sources.graph.store import GraphStore
-from dialore.text import normalise
+from dialore.text import is_chinese
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -49,66 +46,73 @@ class FactRow(NamedTuple):
     tail_name: str
 
 
-class _NoVectors:
-    """Stands where a graph file's embedder does: a server's graph has no vectors."""
+class MergedFacts:
+    """Facts merged and numbered.
 
-    name = ""
-    dimension = 1
-    fingerprint = ""
-
-    def sums(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        return np.zeros((len(texts), 1), np.int64)
-
-
-@contextmanager
-def merged(facts: Iterable[Fact], name: str, step: Step) -> Iterator[GraphStore]:
-    """The facts as a graph file for the time of the copying, so that a server's graph is merged as a file's is.
+    Args:
+        facts: the facts; of duplicates the heaviest weight is kept.
+        name: the graph's name.
+        layout: the version of the server's tables.
 
     Raises:
-        GraphError: as `build_graph` does.
+        GraphError: no facts, or one that cannot be kept; or as the facts' reader raises.
     """
-    with tempfile.TemporaryDirectory(prefix="dialore-") as folder:
-        path = Path(folder) / "merged.graph"
-        build_graph(facts, path, name=name, embedder=_NoVectors(), on_step=step)
-        with GraphStore(path) as store:
-            yield store
 
-
-def concept_batches(store: GraphStore, step: Step) -> Iterator[list[ConceptRow]]:
-    """Every concept of a graph file, by id."""
-    total = store.meta.concepts
-    for start in range(0, total, BATCH):
-        end = min(start + BATCH, total)
-        yield [_concept_row(store, number) for number in range(start, end)]
-        step("copying concepts", end, total)
-
-
-def _concept_row(store: GraphStore, number: int) -> ConceptRow:
-    name = store.concept(number)
-    if "\0" in name:
-        raise GraphError(f"a concept has a NUL character: {name!r}", mend="take it out; servers' texts cannot hold it")
-    key = concept_key(name)
-    return ConceptRow(number, name, key_text(normalise(name)), key_text(key) if key else None, store.degree(number))
-
-
-def fact_batches(store: GraphStore, step: Step) -> Iterator[list[FactRow]]:
-    """Every fact of a graph file, by head, the heaviest of each first.
-
-    Raises:
-        GraphError: the file's facts are not as many as it says.
-    """
-    total, done = store.meta.concepts, 0
-    for start in range(0, total, BATCH):
-        end = min(start + BATCH, total)
-        edges = store.edges_of(range(start, end))
-        rows = np.flatnonzero(edges.head_place >= 0)
-        heads, tails = edges.head[rows].tolist(), edges.tail[rows].tolist()
-        relations, weights, provenances = (
-            column[rows].tolist() for column in (edges.relation, edges.weight, edges.provenance)
+    def __init__(self, facts: Iterable[Fact], name: str, layout: int) -> None:
+        collector = Collector()
+        for fact in facts:
+            _check(fact)
+            collector.add(fact)
+        if not collector.names:
+            raise GraphError("no facts to make a graph of", mend="check the file and --language")
+        self._names, self._forms = collector.names, list(collector.number_of)
+        self._columns, _ = collector.merged()
+        relations = list(collector.relations)
+        self.meta = GraphMeta(
+            format=layout,
+            name=name,
+            languages=sorted({"zh" if is_chinese(concept) else "en" for concept in collector.names}),
+            concepts=len(collector.names),
+            facts=len(self._columns["head"]),
+            relations=relations,
+            provenances=list(collector.provenances),
+            fingerprint=_fingerprint(collector.names, relations, self._columns),
         )
-        names = (map(store.concept, heads), map(store.concept, tails))
-        yield list(map(FactRow, heads, relations, tails, weights, provenances, *names))
-        done += len(rows)
-        step("copying facts", done, store.meta.facts)
-    if done != store.meta.facts:
-        raise GraphError(f"{store.path} has {done} facts where it says {store.meta.facts}", mend="build it again")
+
+    def concepts(self, step: Step) -> Iterator[list[ConceptRow]]:
+        """Every concept, by id."""
+        total = self.meta.concepts
+        ends = (self._columns[end] for end in ("head", "tail"))
+        degrees = sum(np.bincount(end, minlength=total) for end in ends)
+        for start in range(0, total, BATCH):
+            end = min(start + BATCH, total)
+            names, forms = self._names[start:end], self._forms[start:end]
+            keys = (key_text(key) if (key := concept_key(name)) else None for name in names)
+            found = degrees[start:end].tolist()  # type: ignore[index]
+            yield list(map(ConceptRow, range(start, end), names, map(key_text, forms), keys, found))
+            step("copying concepts", end, total)
+
+    def facts(self, step: Step) -> Iterator[list[FactRow]]:
+        """Every fact, by head, the heaviest of each first."""
+        columns, total = self._columns, self.meta.facts
+        order = np.lexsort((columns["tail"], columns["relation"], -columns["weight"], columns["head"]))
+        for start in range(0, total, BATCH):
+            rows = order[start : start + BATCH]
+            heads, relations, tails, weights, provenances = (
+                columns[name][rows].tolist() for name in ("head", "relation", "tail", "weight", "provenance")
+            )
+            names = (map(self._names.__getitem__, ends) for ends in (heads, tails))
+            yield list(map(FactRow, heads, relations, tails, weights, provenances, *names))
+            step("copying facts", start + len(rows), total)
+
+
+def _check(fact: Fact) -> None:
+    for text in (fact.head, fact.relation, fact.tail, fact.provenance):
+        if "\0" in text:
+            raise GraphError(f"a fact has a NUL character: {text!r}", mend="take it out; servers' texts cannot hold it")
+
+
+def _fingerprint(names: list[str], relations: list[str], columns: dict[str, NDArray[Any]]) -> str:
+    concepts, kinds = name_hashes(names), name_hashes(relations)
+    ends = (concepts[columns["head"]], kinds[columns["relation"]], concepts[columns["tail"]])
+    return f"{fact_hashes(*ends, columns['weight']):016x}"

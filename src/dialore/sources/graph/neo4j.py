@@ -19,10 +19,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote, urlsplit
 
+import numpy as np
+
 from dialore.errors import GraphError, MissingExtraError
-from dialore.sources.graph.copying import concept_batches, fact_batches, merged
+from dialore.sources.graph.copying import MergedFacts
 from dialore.sources.graph.layout import GraphMeta
-from dialore.sources.graph.remote import FoundConcept, FoundFact, RemoteStore
+from dialore.sources.graph.remote import FoundConcept, FoundFacts, RemoteStore
 
 try:
     import neo4j
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
 
     from dialore.knowledge import Fact
     from dialore.sources.graph.copying import Step
-    from dialore.sources.graph.store import GraphStore
 
 FORMAT = 1
 DEFAULT = "dialore"
@@ -46,7 +47,11 @@ _REMOVED = 10_000
 _LOAD = "load it with `dialore.sources.graph.load_store`"
 
 META = "MATCH (g:DialoreGraph {name: $name}) RETURN g.graph AS graph, g.meta AS meta"
-BY_ID = "MATCH (c:DialoreConcept {graph: $graph, id: $key}) RETURN c.id AS id, c.name AS name, c.degree AS degree"
+BY_IDS = """
+UNWIND $key AS number
+MATCH (c:DialoreConcept {graph: $graph, id: number})
+RETURN c.id AS id, c.name AS name, c.degree AS degree
+"""
 BY_FORM = "MATCH (c:DialoreConcept {graph: $graph, form: $key}) RETURN c.id AS id, c.name AS name, c.degree AS degree"
 BY_STEMS = """
 MATCH (c:DialoreConcept {graph: $graph, stems: $key})
@@ -56,13 +61,13 @@ FACTS = """
 UNWIND $asked AS number
 MATCH (h:DialoreConcept {graph: $graph, id: number})-[f:FACT]->(t:DialoreConcept)
 RETURN h.id AS head, f.relation AS relation, t.id AS tail, f.weight AS weight, f.provenance AS provenance,
-       h.name AS head_name, t.name AS tail_name
+       t.name AS other
 UNION ALL
 UNWIND $asked AS number
 MATCH (t:DialoreConcept {graph: $graph, id: number})<-[f:FACT]-(h:DialoreConcept)
 WHERE NOT h.id IN $asked
 RETURN h.id AS head, f.relation AS relation, t.id AS tail, f.weight AS weight, f.provenance AS provenance,
-       h.name AS head_name, t.name AS tail_name
+       h.name AS other
 """
 SCHEMA = (
     "CREATE CONSTRAINT dialore_graph_name IF NOT EXISTS FOR (g:DialoreGraph) REQUIRE g.name IS UNIQUE",
@@ -139,8 +144,7 @@ class Neo4jStore(RemoteStore):
         server, step = _Server(url), on_step or (lambda _name, _done, _total: None)
         try:
             server.ask(META, name=server.name)  # before anything long is begun
-            with merged(facts, name or server.name, step) as store:
-                _write(server, store, step)
+            _write(server, MergedFacts(facts, name or server.name, FORMAT), step)
         finally:
             server.close()
         return cls(url)
@@ -149,7 +153,7 @@ class Neo4jStore(RemoteStore):
         """Close the connections; a second time does nothing."""
         self._server.close()
 
-    def _concepts_by(self, query: str, key: str | int) -> Sequence[FoundConcept]:
+    def _concepts_by(self, query: str, key: str | list[int]) -> Sequence[FoundConcept]:
         return [FoundConcept(*row) for row in self._server.ask(query, graph=self._graph, key=key)]
 
     def _with_form(self, key: str) -> Sequence[FoundConcept]:
@@ -158,16 +162,16 @@ class Neo4jStore(RemoteStore):
     def _with_stems(self, key: str) -> Sequence[FoundConcept]:
         return self._concepts_by(BY_STEMS, key)
 
-    def _with_id(self, number: int) -> Sequence[FoundConcept]:
-        return self._concepts_by(BY_ID, number)
+    def _with_ids(self, numbers: list[int]) -> Sequence[FoundConcept]:
+        return self._concepts_by(BY_IDS, numbers)
 
-    def _facts_of(self, concepts: list[int]) -> Sequence[FoundFact]:
+    def _facts_of(self, concepts: list[int]) -> FoundFacts:
         rows = self._server.ask(FACTS, graph=self._graph, asked=concepts)
-        relations, provenances = self._relations, self._provenances
-        return [
-            FoundFact(head, relations[relation], tail, weight, provenances[provenance], head_name, tail_name)
-            for head, relation, tail, weight, provenance, head_name, tail_name in rows
-        ]
+        columns = list(zip(*rows, strict=True)) or [()] * 6
+        head, tail = (np.array(columns[place], np.int64) for place in (0, 2))
+        relation = np.array([self._relations[name] for name in columns[1]], np.int64)
+        provenance = np.array([self._provenances[name] for name in columns[4]], np.int64)
+        return FoundFacts(head, relation, tail, np.array(columns[3], np.float64), provenance, columns[5])
 
 
 class _Server:
@@ -260,15 +264,15 @@ def _read_meta(server: _Server) -> tuple[str, GraphMeta]:
     return graph, meta
 
 
-def _write(server: _Server, store: GraphStore, step: Step) -> None:
+def _write(server: _Server, merged: MergedFacts, step: Step) -> None:
     prefix = f"{server.name}#"
     graph = prefix + secrets.token_hex(4)
     for query in SCHEMA:
         server.tell(query)
-    for concepts in concept_batches(store, step):
+    for concepts in merged.concepts(step):
         _add(server, ADD_CONCEPTS, graph, [concept._asdict() for concept in concepts])
-    names, origins = store.meta.relations, store.meta.provenances
-    for facts in fact_batches(store, step):
+    names, origins = merged.meta.relations, merged.meta.provenances
+    for facts in merged.facts(step):
         rows: list[dict[str, object]] = [
             {
                 "head": fact.head,
@@ -280,8 +284,7 @@ def _write(server: _Server, store: GraphStore, step: Step) -> None:
             for fact in facts
         ]
         _add(server, ADD_FACTS, graph, rows)
-    meta = store.meta.model_copy(update={"format": FORMAT, "dimension": 0}).model_dump_json()
-    server.tell(SHOW, name=server.name, graph=graph, meta=meta)
+    server.tell(SHOW, name=server.name, graph=graph, meta=merged.meta.model_dump_json())
     while server.tell(REMOVE_OTHERS, prefix=prefix, graph=graph, limit=_REMOVED) != [[0]]:
         step("removing the old graph", 0, 1)
 

@@ -20,10 +20,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote, urldefrag
 
+import numpy as np
+
 from dialore.errors import GraphError, MissingExtraError
-from dialore.sources.graph.copying import concept_batches, fact_batches, merged
+from dialore.sources.graph.copying import MergedFacts
 from dialore.sources.graph.layout import GraphMeta
-from dialore.sources.graph.remote import FoundConcept, FoundFact, RemoteStore
+from dialore.sources.graph.remote import FoundConcept, FoundFacts, RemoteStore
 
 try:
     import psycopg
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
 
     from dialore.knowledge import Fact
     from dialore.sources.graph.copying import Step
-    from dialore.sources.graph.store import GraphStore
 
     _Connection = psycopg.Connection[TupleRow]
 
@@ -67,13 +68,19 @@ CREATE INDEX ON {facts} (tail);
 ANALYZE {concepts};
 ANALYZE {facts}
 """
-_CONCEPTS = "SELECT id, name, degree FROM {concepts} WHERE {column} = %s ORDER BY id"
+_CONCEPTS = "SELECT id, name, degree FROM {concepts} WHERE {column} = ANY(%s) ORDER BY id"
+# A hub's rows as one value: numpy reads it as it is, where 50,000 rows would each be made a tuple first.
 _FACTS = """
-SELECT head, relation, tail, weight, provenance, head_name, tail_name FROM {facts} WHERE head = ANY(%(asked)s::int4[])
-UNION ALL
-SELECT head, relation, tail, weight, provenance, head_name, tail_name FROM {facts}
-WHERE tail = ANY(%(asked)s::int4[]) AND head <> ALL(%(asked)s::int4[])
+SELECT string_agg(int4send(head) || int2send(relation) || int4send(tail) || float4send(weight) || int4send(provenance),
+                  ''::bytea), array_agg(other)
+FROM (
+  SELECT head, relation, tail, weight, provenance, tail_name AS other FROM {facts} WHERE head = ANY(%(asked)s)
+  UNION ALL
+  SELECT head, relation, tail, weight, provenance, head_name AS other FROM {facts}
+  WHERE tail = ANY(%(asked)s) AND head <> ALL(%(asked)s)
+) AS found
 """
+_ROW = np.dtype([("head", ">i4"), ("relation", ">i2"), ("tail", ">i4"), ("weight", ">f4"), ("provenance", ">i4")])
 
 
 class PostgresStore(RemoteStore):
@@ -132,8 +139,9 @@ class PostgresStore(RemoteStore):
         target, step = _Target(url), on_step or (lambda _name, _done, _total: None)
         with target.errors(), target.connect() as connection:
             _lock(connection, target)
-            with merged(facts, name or target.schema, step) as store, connection.transaction():
-                _write(connection, target, store, step)
+            merged = MergedFacts(facts, name or target.schema, FORMAT)
+            with connection.transaction():
+                _write(connection, target, merged, step)
         return cls(url)
 
     def close(self) -> None:
@@ -155,17 +163,23 @@ class PostgresStore(RemoteStore):
         with self._pool.connection() as connection:
             return connection.execute(query, params, binary=True).fetchall()
 
+    def _concepts_by(self, column: str, keys: list[Any]) -> Sequence[FoundConcept]:
+        return [FoundConcept(*row) for row in self._ask(self._by[column], [keys])]
+
     def _with_form(self, key: str) -> Sequence[FoundConcept]:
-        return [FoundConcept(*row) for row in self._ask(self._by["form"], [key])]
+        return self._concepts_by("form", [key])
 
     def _with_stems(self, key: str) -> Sequence[FoundConcept]:
-        return [FoundConcept(*row) for row in self._ask(self._by["stems"], [key])]
+        return self._concepts_by("stems", [key])
 
-    def _with_id(self, number: int) -> Sequence[FoundConcept]:
-        return [FoundConcept(*row) for row in self._ask(self._by["id"], [number])]
+    def _with_ids(self, numbers: list[int]) -> Sequence[FoundConcept]:
+        return self._concepts_by("id", numbers)
 
-    def _facts_of(self, concepts: list[int]) -> Sequence[FoundFact]:
-        return self._ask(self._edges, {"asked": concepts})  # type: ignore[return-value]
+    def _facts_of(self, concepts: list[int]) -> FoundFacts:
+        ((packed, names),) = self._ask(self._edges, {"asked": concepts})
+        rows = np.frombuffer(packed or b"", _ROW)
+        head, relation, tail, weight, provenance = (rows[name] for name in _ROW.names or ())
+        return FoundFacts(head, relation, tail, weight, provenance, names or [])
 
 
 class _Target:
@@ -239,23 +253,23 @@ def _lock(connection: _Connection, target: _Target) -> None:
         raise GraphError(f"{target.place} is being loaded by another", mend="wait for it to end")
 
 
-def _write(connection: _Connection, target: _Target, store: GraphStore, step: Step) -> None:
+def _write(connection: _Connection, target: _Target, merged: MergedFacts, step: Step) -> None:
     load = secrets.token_hex(4)
     concepts, facts = (sql.Identifier(target.schema, f"{table}_{load}") for table in ("concepts", "facts"))
     graph, schema = sql.Identifier(target.schema, "graph"), sql.Identifier(target.schema)
     connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(schema))
     connection.execute(sql.SQL("CREATE TABLE IF NOT EXISTS {} (load text NOT NULL, meta jsonb NOT NULL)").format(graph))
     connection.execute(sql.SQL(_TABLES).format(concepts=concepts, facts=facts))
-    _copy(connection, concepts, ("int4", "text", "text", "text", "int4"), concept_batches(store, step))
+    _copy(connection, concepts, ("int4", "text", "text", "text", "int4"), merged.concepts(step))
     types = ("int4", "int2", "int4", "float4", "int4", "text", "text")
-    _copy(connection, facts, types, fact_batches(store, step))
+    _copy(connection, facts, types, merged.facts(step))
     step("indexing", 0, 1)
     connection.execute(sql.SQL(_INDEXES).format(concepts=concepts, facts=facts))
     for (old,) in connection.execute(sql.SQL("DELETE FROM {} RETURNING load").format(graph)).fetchall():
         tables = [sql.Identifier(target.schema, f"{table}_{old}") for table in ("concepts", "facts")]
         connection.execute(sql.SQL("DROP TABLE IF EXISTS {}, {}").format(*tables))
-    meta = store.meta.model_copy(update={"format": FORMAT, "dimension": 0}).model_dump_json()
-    connection.execute(sql.SQL("INSERT INTO {} VALUES (%s, %s)").format(graph), [load, meta])
+    row = [load, merged.meta.model_dump_json()]
+    connection.execute(sql.SQL("INSERT INTO {} VALUES (%s, %s)").format(graph), row)
     step("indexing", 1, 1)
 
 

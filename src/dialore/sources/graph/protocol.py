@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.knowledge import Fact
+    from dialore.sources.graph.edges import Edges
     from dialore.sources.graph.layout import GraphMeta
-    from dialore.sources.graph.store import Edges
 
 
 @runtime_checkable

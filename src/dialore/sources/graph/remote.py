@@ -10,8 +10,8 @@ import numpy as np
 
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
+from dialore.sources.graph.edges import Edges, places_among
 from dialore.sources.graph.layout import MAX_KEY
-from dialore.sources.graph.store import Edges
 from dialore.text import normalise
 
 if TYPE_CHECKING:
@@ -36,16 +36,18 @@ class FoundConcept(NamedTuple):
     degree: int
 
 
-class FoundFact(NamedTuple):
-    """A fact as a server sends it: its ends by id and name, its relation and provenance by number."""
+class FoundFacts(NamedTuple):
+    """Facts as a server sends them: columns of numbers, and the name of each one's end that was not asked for.
 
-    head: int
-    relation: int
-    tail: int
-    weight: float
-    provenance: int
-    head_name: str
-    tail_name: str
+    Where both ends were asked for, it is the tail's name.
+    """
+
+    head: NDArray[np.integer[Any]]
+    relation: NDArray[np.integer[Any]]
+    tail: NDArray[np.integer[Any]]
+    weight: NDArray[np.floating[Any]]
+    provenance: NDArray[np.integer[Any]]
+    names: Sequence[str]
 
 
 class RemoteStore(ABC):
@@ -77,11 +79,11 @@ class RemoteStore(ABC):
         """The concepts whose stems have this key, by id."""
 
     @abstractmethod
-    def _with_id(self, number: int) -> Sequence[FoundConcept]:
-        """The concept with this id: one or none."""
+    def _with_ids(self, numbers: list[int]) -> Sequence[FoundConcept]:
+        """The concepts with these ids, those that there are."""
 
     @abstractmethod
-    def _facts_of(self, concepts: list[int]) -> Sequence[FoundFact]:
+    def _facts_of(self, concepts: list[int]) -> FoundFacts:
         """The facts with one of the concepts as head or tail, each once, in one round trip."""
 
     def __enter__(self) -> Self:
@@ -122,7 +124,7 @@ class RemoteStore(ABC):
     def _known(self, number: int) -> FoundConcept:
         known = self._concepts.get(number)
         if known is None:
-            found = self._with_id(number)
+            found = self._with_ids([number])
             if not found:
                 raise GraphError(f"{self.place} has no concept {number}", mend="load it again, or open it again")
             self._learn(found)
@@ -142,27 +144,25 @@ class RemoteStore(ABC):
     def edges_of(self, concepts: Iterable[int]) -> Edges:
         """The facts with one of the concepts as head or tail, each once, in one round trip.
 
-        Their concepts' names come with them and are remembered. There being no vectors, `norm` is 1 throughout.
+        The names of their other ends come with them and are remembered. There being no vectors, `norm` is 1 throughout.
         """
-        asked = sorted(set(concepts))
-        rows = self._facts_of(asked) if asked else []
-        columns: Iterable[tuple[Any, ...]] = zip(*rows, strict=True) if rows else [()] * len(FoundFact._fields)
-        heads, relation, tails, weight, provenance, head_names, tail_names = columns
+        numbers = sorted(set(concepts))
+        asked = np.array(numbers, np.uint32)
+        found = self._facts_of(numbers)
+        head, tail = found.head.astype(np.uint32), found.tail.astype(np.uint32)
+        head_place = places_among(asked, head)
         _make_room(self._names)
-        self._names.update(zip(heads, head_names, strict=True))
-        self._names.update(zip(tails, tail_names, strict=True))
-        numbers = np.array(asked, np.uint32)
-        head, tail = np.array(heads, np.uint32), np.array(tails, np.uint32)
+        self._names.update(zip(np.where(head_place < 0, head, tail).tolist(), found.names, strict=True))
         return Edges(
             head=head,
-            relation=np.array(relation, np.uint16),
+            relation=found.relation.astype(np.uint16),
             tail=tail,
-            weight=np.array(weight, np.float32),
-            norm=np.ones(len(rows), np.float32),
-            provenance=np.array(provenance, np.uint16),
-            head_place=_places(numbers, head),
-            tail_place=_places(numbers, tail),
-            asked=numbers,
+            weight=found.weight.astype(np.float32),
+            norm=np.ones(len(head), np.float32),
+            provenance=found.provenance.astype(np.uint16),
+            head_place=head_place,
+            tail_place=places_among(asked, tail),
+            asked=asked,
         )
 
     def fact(self, edges: Edges, row: int) -> Fact:
@@ -179,19 +179,12 @@ class RemoteStore(ABC):
     def facts(self) -> Iterator[Fact]:
         """Every fact of the graph, by head, the heaviest of each first."""
         for start in range(0, self.meta.concepts, _HEADS):
-            edges = self.edges_of(range(start, min(start + _HEADS, self.meta.concepts)))
+            heads = range(start, min(start + _HEADS, self.meta.concepts))
+            self._learn(self._with_ids(list(heads)))
+            edges = self.edges_of(heads)
             order = np.lexsort((edges.tail, edges.relation, -edges.weight, edges.head))
             for row in order[edges.head_place[order] >= 0].tolist():
                 yield self.fact(edges, row)
-
-
-def _places(asked: NDArray[np.uint32], ends: NDArray[np.uint32]) -> NDArray[np.intp]:
-    """Each end's place among the concepts asked for, -1 where it is none of them."""
-    if not len(asked):
-        return np.full(len(ends), -1)
-    places = np.minimum(np.searchsorted(asked, ends), len(asked) - 1)
-    places[asked[places] != ends] = -1
-    return places
 
 
 def _make_room(memory: dict[Any, Any]) -> None:
