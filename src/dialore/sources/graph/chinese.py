@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from dialore.sources.graph.matches import Match, Reading
-from dialore.spelling import simplified, traditional
+from dialore.sources.graph.spelling import simplified, traditional
 from dialore.text import is_chinese, is_stop_word, light_words, measure_words, words
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dialore.sources.graph.layout import stem_key
 from dialore.sources.graph.matches import LONGEST, Match, Reading
 from dialore.sources.graph.shape import LIGHT, PARTICLES, fit, read, segments, shape
-from dialore.spelling import respelt
+from dialore.sources.graph.spelling import respelt
 from dialore.text import light_words
 
 if TYPE_CHECKING:
@@ -18,17 +18,18 @@ if TYPE_CHECKING:
     from dialore.sources.graph.protocol import FactStore
     from dialore.sources.graph.shape import Segments, Word
 
+_ROOM = 30
+"""Characters of function words beyond which no concept is looked at: hubs of a large graph have thousands of names."""
 _REMEMBERED = 50_000
 _Chosen = tuple[int, "How", bool]
 """A concept, how it was found, and whether no word that matters is left out."""
 
 
 class _Candidate(NamedTuple):
-    """A concept with its content lemmas and function words."""
+    """A concept with its content lemmas and the function words around them."""
 
     content: tuple[str, ...]
     segments: Segments
-    degree: int
     concept: int
 
 
@@ -122,7 +123,9 @@ class EnglishReader:
         if key not in self._fitted:
             if len(self._fitted) >= _REMEMBERED:
                 self._fitted.clear()
-            self._fitted[key] = _best(candidates, content, said)
+            best = _best(candidates, content, said)
+            # Between equals the one with most facts, then the one that came first.
+            self._fitted[key] = max(best, key=lambda own: (self._store.degree(own[0]), -own[0]), default=None)
         return self._fitted[key]
 
     def _candidates(self, content: tuple[str, ...]) -> tuple[_Candidate, ...]:
@@ -131,12 +134,13 @@ class EnglishReader:
         if found is None:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            numbers = self._store.with_stems(stem_key(content, "en"))
-            shapes = ((shape(self._store.concept(number)), number) for number in numbers)
+            longest = sum(map(len, content)) + _ROOM
+            named = (
+                (self._store.concept(number), number) for number in self._store.with_stems(stem_key(content, "en"))
+            )
+            shapes = ((shape(name), number) for name, number in named if len(name) <= longest)
             found = self._known[content] = tuple(
-                _Candidate(own.content, own.segments, self._store.degree(number), number)
-                for own, number in shapes
-                if len(own.content) == len(content)
+                _Candidate(*own, number) for own, number in shapes if len(own.content) == len(content)
             )
         return found
 
@@ -151,19 +155,19 @@ def _window(found: Sequence[Word], places: Sequence[int], start: int, end: int) 
     return found[first : places[end] if end < len(places) else len(found)]
 
 
-def _best(candidates: Sequence[_Candidate], content: tuple[str, ...], said: Segments) -> _Chosen | None:
-    """Of concepts with the same content stems: whose function words fit best, then same lemmas, then most facts."""
-    ranked: list[tuple[int, bool, int, int, int]] = []
+def _best(candidates: Sequence[_Candidate], content: tuple[str, ...], said: Segments) -> list[tuple[int, How, bool]]:
+    """Of concepts with the same content stems: those whose function words fit best and, of them, with same lemmas."""
     lemmas = tuple(read(form)[0].lemma for form in content)
+    ranked: list[tuple[tuple[int, bool], int, int]] = []
     for own in candidates:
         fitting = fit(own.segments, said)
         if fitting is not None:
             cost = fitting.extra - 4 * fitting.matched
-            ranked.append((cost, own.content != lemmas, -own.degree, own.concept, fitting.missing))
-    if not ranked:
-        return None
-    _, other, _, concept, missing = min(ranked)
-    return concept, "variant" if other else "lemma", not missing
+            ranked.append(((cost, own.content != lemmas), own.concept, fitting.missing))
+    least = min((rank for rank, _, _ in ranked), default=None)
+    return [
+        (concept, "variant" if rank[1] else "lemma", not missing) for rank, concept, missing in ranked if rank == least
+    ]
 
 
 def _spellings(content: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
