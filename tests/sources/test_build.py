@@ -228,7 +228,7 @@ def test_a_read_only_folder_can_be_read_from_and_not_built_into(tmp_path: Path) 
         except GraphError as error:
             print(error)
     """
-    for parent in (tmp_path, *tmp_path.parents[:2]):
+    for parent in (tmp_path, *tmp_path.parents[:3]):
         parent.chmod(0o755)
     target.chmod(0o444)
     folder.chmod(0o555)
