@@ -25,7 +25,7 @@ FLOORS = {
     "__main__": 9,
     "__init__": 10,
 }
-GROUND = {"dialogue", "knowledge", "response", "text", "spelling", "errors", "_lazy", "llm", "data"}
+GROUND = {"dialogue", "knowledge", "response", "text", "errors", "_lazy", "llm", "data"}
 
 
 def room_of(module: str) -> str:
