@@ -131,8 +131,6 @@ def _vectors(
         "parts": vectors.rows,
         "scales": vectors.scales,
         "numbers": numbers,
-        "made": vectors.made,
-        "long": vectors.long,
         "ends": vectors.ends,
-        "rest": vectors.rest,
+        "made": vectors.made,
     }

@@ -47,7 +47,8 @@ class Edges:
         # The last entry is what the place -1 of an end that was not asked for finds.
         one, other = (np.append(np.isin(self.asked, np.array(side, np.uint32)), False) for side in (some, others))
         head, tail = self.head_place, self.tail_place
-        found: NDArray[np.bool_] = (one[head] & other[tail]) | (other[head] & one[tail])
+        found: NDArray[np.bool_] = one.take(head, mode="wrap") & other.take(tail, mode="wrap")
+        found |= other.take(head, mode="wrap") & one.take(tail, mode="wrap")
         return found
 
     def best(self, scores: NDArray[np.float32], rows: NDArray[np.intp], top: int) -> list[int]:

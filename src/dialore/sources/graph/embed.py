@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from dialore.sources.graph.relations import connecting_words
-from dialore.sources.graph.vectors import RESERVED, PartVectors, quantised, rows_of
+from dialore.sources.graph.vectors import RESERVED, PartVectors, in_a_row, quantised
 from dialore.text import is_chinese
 
 if TYPE_CHECKING:
@@ -72,25 +72,21 @@ def _words(name: str) -> list[str]:
 
 def part_vectors(made: Sequence[NDArray[np.int64]], embedder: LinearEmbedder) -> tuple[PartVectors, NDArray[np.uint32]]:
     """Concepts' parts numbered anew, without those that no concept has, and their numbers in the embedder."""
-    flat = np.concatenate(made) if len(made) else np.empty(0, np.int64)
-    used = np.flatnonzero(np.bincount(flat)) if len(flat) else flat
-    rows, scales = quantised(embedder.part_sums(used))
-    nothing = np.zeros((RESERVED, embedder.dimension), np.int8)
-    dtype = np.uint16 if len(used) + RESERVED <= np.iinfo(np.uint16).max else np.uint32
-    new_number = np.zeros(int(used[-1]) + 1 if len(used) else 0, dtype)
+    # The embedder's numbers move up by one, so that NOTHING is none of them.
+    flat, ends = in_a_row([parts + RESERVED for parts in made])
+    used = np.flatnonzero(np.bincount(flat, minlength=RESERVED))
+    used = used[used >= RESERVED]
+    new_number = np.zeros(int(flat.max(initial=0)) + 1, np.int64)
     new_number[used] = np.arange(RESERVED, len(used) + RESERVED)
-    ends = np.cumsum(np.fromiter(map(len, made), np.intp, len(made)))
-    table = rows_of(np.split(new_number[flat], ends[:-1]), 0, dtype)
-    numbers = np.concatenate([np.zeros(RESERVED, np.uint32), used.astype(np.uint32)])
+    rows, scales = quantised(embedder.part_sums(used - RESERVED))
+    dtype = np.uint16 if len(used) + RESERVED <= np.iinfo(np.uint16).max else np.uint32
     vectors = PartVectors(
-        np.concatenate([nothing, rows]),
+        np.concatenate([np.zeros((RESERVED, embedder.dimension), np.int8), rows]),
         np.concatenate([np.ones(RESERVED, np.float32), scales]),
-        table.made,
-        table.long,
-        table.ends,
-        table.rest,
+        ends,
+        new_number[flat].astype(dtype),
     )
-    return vectors, numbers
+    return vectors, np.concatenate([np.zeros(RESERVED, np.uint32), (used - RESERVED).astype(np.uint32)])
 
 
 def relation_sums(relations: Sequence[str], embedder: LinearEmbedder) -> NDArray[np.float32]:

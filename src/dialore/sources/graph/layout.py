@@ -6,7 +6,7 @@
 | `meta` | `relations` | float32 (relations, dimension): each relation's words as an unnormalised sum |
 | `meta` | `parts`, `scales` | int8 (parts, dimension), float32 (parts,): sums of the parts that concepts are made of |
 | `meta` | `numbers` | uint32 (parts,): the parts' numbers in the embedder |
-| `meta` | `made`, `long`, `ends`, `rest` | which parts each concept is made of (see `vectors`) |
+| `meta` | `made`, `ends` | the parts of each concept, one's after the other's, and where each one's end |
 | `names` | concept id | the concept as it is written |
 | `ids` | normal form | id of the concept with that normal form |
 | `keys` | stems of the content lemmas | ids of the concepts with those stems |
@@ -116,7 +116,7 @@ def stem_key(tokens: Sequence[str], language: Language) -> str:
     return "".join(tokens) if language == "zh" else " ".join(map(_root, tokens))
 
 
-@functools.lru_cache(maxsize=1 << 18)
+@functools.lru_cache(maxsize=1 << 20)  # a graph of a million concepts is made of about half as many words
 def _root(word: str) -> str:
     return stem(lemma(word, "en"))
 

@@ -52,7 +52,7 @@ class Overlay:
         fresh: set[Side] = set()
         for change in record.arrays["changes"]:
             ends = int(change["head"]), int(change["tail"])
-            for table, own, other in ((b"out", *ends), (b"in", *reversed(ends))):
+            for table, own, other in ((b"out", ends[0], ends[1]), (b"in", ends[1], ends[0])):
                 side = (table, own)
                 if side not in fresh:
                     fresh.add(side)

@@ -121,7 +121,7 @@ class GraphStore:
     def fact(self, edges: Edges, row: int) -> Fact:
         """One row as a fact."""
         version = self._live()
-        return (edges.version or version).fact(edges, row)  # type: ignore[no-any-return]
+        return (edges.version or version).fact(edges, row)
 
     def facts(self) -> Iterator[Fact]:
         """Every fact of the graph as it is now, by head, the heaviest of each first."""
@@ -148,4 +148,4 @@ class GraphStore:
         A fact's vector is the sum of its parts', and those are fewer than the facts: each is multiplied once.
         """
         version = self._live()
-        return (edges.version or version).cosines(edges, query)  # type: ignore[no-any-return]
+        return (edges.version or version).cosines(edges, query)

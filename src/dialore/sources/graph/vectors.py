@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,140 +13,104 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-WIDTH = 4
-"""Parts that a concept's own row holds."""
 NOTHING = 0
-"""The part that fills the rows of shorter concepts: the zero vector."""
-MORE = 1
-"""Stands last in the row of a concept whose parts do not fit; itself the zero vector too."""
-RESERVED = 2
+"""The part of concepts in which the embedder knows nothing: the zero vector."""
+RESERVED = 1
 _CHUNK = 1024
 """Parts that are multiplied at once: few enough to stay in a processor's cache."""
+_MANY = 4096
+"""Of more parts than these, all frequent ones are multiplied: one call, and no search for those that are needed."""
+_FLOATS = 1 << 15
+"""Parts whose vectors are kept as float32 once a concept with many facts was asked for: 32 MB at most."""
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True)
 class PartVectors:
     """The parts of a graph's concepts.
 
     Attributes:
         rows: int8 (parts, dimension); a part's vector is its row times its scale.
         scales: float32 (parts,).
-        made: (concepts, WIDTH) numbers of parts; a longer concept's row ends in MORE.
-        long: the longer concepts, in ascending order.
-        ends: where the rest of each longer concept's parts ends.
-        rest: those parts, one concept's after the other's.
+        ends: uint32 (concepts,): where each concept's parts end; they begin where those of the one before end.
+        made: numbers of parts, one concept's after the other's, each concept having one at least.
     """
 
     rows: NDArray[np.int8]
     scales: NDArray[np.float32]
-    made: NDArray[np.unsignedinteger[Any]]
-    long: NDArray[np.uint32]
     ends: NDArray[np.uint32]
-    rest: NDArray[np.unsignedinteger[Any]]
+    made: NDArray[np.unsignedinteger[Any]]
 
-    def values(self, query: NDArray[np.float32], parts: NDArray[np.unsignedinteger[Any]]) -> NDArray[np.float32]:
-        """(parts of the graph,): the product with the query of each part that is among the given ones, else 0."""
+    @cached_property
+    def _floats(self) -> NDArray[np.float32]:
+        floats: NDArray[np.float32] = self.rows[:_FLOATS].astype(np.float32)
+        floats *= self.scales[:_FLOATS, None]
+        return floats
+
+    def values(self, query: NDArray[np.float32], parts: NDArray[np.intp]) -> NDArray[np.float32]:
+        """(parts of the graph,): the product with the query of each part that is among the given ones at least."""
+        found = np.zeros(len(self.rows), np.float32)
+        if len(parts) > _MANY:
+            np.dot(self._floats, query, out=found[: len(self._floats)])
+            if len(self.rows) <= _FLOATS:
+                return found
+            parts = parts[parts >= _FLOATS]
         wanted = np.zeros(len(self.rows), np.bool_)
         wanted[parts] = True
         used = np.flatnonzero(wanted)
-        found = np.zeros(len(self.rows), np.float32)
         for start in range(0, len(used), _CHUNK):
             some = used[start : start + _CHUNK]
-            found[some] = self.rows[some].astype(np.float32) @ query
-        found *= self.scales
+            found[some] = (self.rows.take(some, axis=0).astype(np.float32) @ query) * self.scales.take(some)
         return found
 
-    def of(self, concepts: NDArray[np.uint32]) -> tuple[NDArray[Any], NDArray[np.intp], NDArray[Any], NDArray[np.intp]]:
-        """Parts of the concepts.
-
-        Returns:
-            (n, WIDTH) their rows; the places of the longer ones; the rest of these ones' parts; where each one's begin.
-        """
-        # One number a row is gathered several times as fast as WIDTH.
-        whole = self.made.view(f"V{self.made.itemsize * WIDTH}")[:, 0]
-        first = whole[concepts].view(self.made.dtype).reshape(-1, WIDTH)
-        places = np.flatnonzero(first[:, -1] == MORE)
-        if not len(places):
-            return first, places, self.rest[:0], places
-        which = np.searchsorted(self.long, concepts[places])
-        begins = np.where(which > 0, self.ends[which - 1], 0).astype(np.intp)
-        counts = self.ends[which].astype(np.intp) - begins
-        starts = np.cumsum(counts) - counts
-        flat = np.repeat(begins - starts, counts) + np.arange(counts.sum())
-        return first, places, self.rest[flat], starts
+    def of(self, concepts: NDArray[np.uint32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The parts of the concepts, one's after the other's, and where each one's begin."""
+        ends = self.ends.take(concepts).astype(np.intp)
+        begins = self.ends.take(concepts.astype(np.intp) - 1).astype(np.intp)  # the first's, -1, is the last's
+        begins[concepts == 0] = 0
+        counts = ends - begins
+        stops = np.cumsum(counts)
+        starts = stops - counts
+        places = np.repeat(begins - starts, counts)
+        places += np.arange(len(places))
+        return self.made.take(places).astype(np.intp), starts
 
     def products(self, concepts: NDArray[np.uint32], query: NDArray[np.float32]) -> NDArray[np.float32]:
         """(n,): the product of each concept's unnormalised vector with the query (dimension,)."""
         if not len(concepts):
             return np.empty(0, np.float32)
-        first, places, rest, starts = self.of(concepts)
-        values = self.values(query, np.concatenate([first.ravel(), rest]))
-        total: NDArray[np.float32] = values[first[:, 0]]
-        for column in range(1, WIDTH):
-            total += values[first[:, column]]
-        if len(places):
-            total[places] += np.add.reduceat(values[rest], starts)
-        return total
+        parts, starts = self.of(concepts)
+        products: NDArray[np.float32] = np.add.reduceat(self.values(query, parts).take(parts), starts)
+        return products
 
     def sums(self, concepts: NDArray[np.uint32]) -> NDArray[np.float32]:
         """(n, dimension): each concept's unnormalised vector."""
         if not len(concepts):
             return np.empty((0, self.rows.shape[1]), np.float32)
-        first, places, rest, starts = self.of(concepts)
-        total = self._vectors(first[:, 0])
-        for column in range(1, WIDTH):
-            total += self._vectors(first[:, column])
-        if len(places):
-            total[places] += np.add.reduceat(self._vectors(rest), starts)
-        return total
-
-    def _vectors(self, parts: NDArray[Any]) -> NDArray[np.float32]:
-        return self.rows[parts] * self.scales[parts][:, None]
+        parts, starts = self.of(concepts)
+        vectors = self.rows.take(parts, axis=0) * self.scales.take(parts)[:, None]
+        sums: NDArray[np.float32] = np.add.reduceat(vectors, starts)
+        return sums
 
     def extended(
         self, made: Sequence[NDArray[Any]], rows: NDArray[np.int8], scales: NDArray[np.float32]
     ) -> PartVectors:
-        """With more parts and more concepts behind the ones that there are."""
-        table = rows_of(made, len(self.made), np.uint32)
-        wide = table.made.dtype if len(self.rows) + len(rows) > np.iinfo(self.made.dtype).max else self.made.dtype
+        """With more parts, and more concepts behind those that there are."""
+        new_made, ends = in_a_row(made)
+        wide = np.uint32 if len(self.rows) + len(rows) > np.iinfo(np.uint16).max else np.uint16
         return PartVectors(
             np.concatenate([self.rows, rows]),
             np.concatenate([self.scales, scales]),
-            np.concatenate([self.made.astype(wide, copy=False), table.made.astype(wide)]),
-            np.concatenate([self.long, table.long]),
-            np.concatenate([self.ends, table.ends + np.uint32(len(self.rest))]),
-            np.concatenate([self.rest.astype(wide, copy=False), table.rest.astype(wide)]),
+            np.concatenate([self.ends, ends + np.uint32(len(self.made))]),
+            np.concatenate([self.made.astype(wide, copy=False), new_made.astype(wide)]),
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PartRows:
-    """The rows of `PartVectors` that say what concepts are made of."""
-
-    made: NDArray[Any]
-    long: NDArray[np.uint32]
-    ends: NDArray[np.uint32]
-    rest: NDArray[Any]
-
-
-def rows_of(made: Sequence[NDArray[Any]], first: int, dtype: type[np.unsignedinteger[Any]]) -> PartRows:
-    """The rows of concepts that are numbered from `first` on, from the parts of each."""
-    counts = np.fromiter(map(len, made), np.intp, len(made))
-    flat = np.concatenate([*made, np.empty(0, dtype)]).astype(dtype)
-    owners = np.repeat(np.arange(len(made)), counts)
-    columns = np.arange(len(flat)) - np.repeat(np.cumsum(counts) - counts, counts)
-    held = np.where(counts > WIDTH, WIDTH - 1, WIDTH)[owners]
-    rows = np.full((len(made), WIDTH), NOTHING, dtype)
-    inside = columns < held
-    rows[owners[inside], columns[inside]] = flat[inside]
-    longer = np.flatnonzero(counts > WIDTH)
-    rows[longer, -1] = MORE
-    return PartRows(
-        rows,
-        (longer + first).astype(np.uint32),
-        np.cumsum(counts[longer] - (WIDTH - 1)).astype(np.uint32),
-        flat[~inside],
-    )
+def in_a_row(made: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+    """The parts of concepts one's after the other's, NOTHING for one without any, and where each one's end."""
+    nothing = np.array([NOTHING])
+    flat = np.concatenate([part if len(part) else nothing for part in made]) if len(made) else nothing[:0]
+    counts = np.fromiter((max(1, len(part)) for part in made), np.int64, len(made))
+    return flat.astype(np.int64), np.cumsum(counts).astype(np.uint32)
 
 
 def quantised(sums: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:

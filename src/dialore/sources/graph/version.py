@@ -18,7 +18,7 @@ from dialore.sources.graph.journal import Record, records
 from dialore.sources.graph.layout import EDGE, FORMAT, GraphMeta, id_key, text_key
 from dialore.sources.graph.mapped import REBUILD, MappedFile, close_file, open_file
 from dialore.sources.graph.overlay import Overlay
-from dialore.sources.graph.vectors import WIDTH, PartVectors
+from dialore.sources.graph.vectors import PartVectors
 from dialore.text import normalise
 
 if TYPE_CHECKING:
@@ -75,16 +75,10 @@ class BuiltGraph:
     @cached_property
     def vectors(self) -> PartVectors:
         """The concepts' vectors."""
-        made = self.array("made", np.uint8)
-        wide = np.uint32 if made.nbytes > self.meta.concepts * WIDTH * 2 else np.uint16
-        return PartVectors(
-            self.array("parts", np.int8, max(1, self.meta.dimension)),
-            self.array("scales", np.float32),
-            made.view(wide).reshape(-1, WIDTH),
-            self.array("long", np.uint32),
-            self.array("ends", np.uint32),
-            self.array("rest", wide),
-        )
+        rows = self.array("parts", np.int8, max(1, self.meta.dimension))
+        wide = np.uint32 if len(rows) > np.iinfo(np.uint16).max else np.uint16
+        ends = self.array("ends", np.uint32)
+        return PartVectors(rows, self.array("scales", np.float32), ends, self.array("made", wide))
 
     @cached_property
     def numbers(self) -> NDArray[np.uint32]:
@@ -282,9 +276,9 @@ class GraphVersion:
         products = self.vectors.products(ends, query)
         asked = np.append(products[: len(edges.asked)], np.float32(0))
         others = products[len(edges.asked) :]
-        total: NDArray[np.float32] = (self.relation_vectors @ query)[edges.relation]
-        total += asked[edges.head_place]
-        total += asked[edges.tail_place]
+        total: NDArray[np.float32] = (self.relation_vectors @ query).take(edges.relation)
+        total += asked.take(edges.head_place, mode="wrap")
+        total += asked.take(edges.tail_place, mode="wrap")
         total[heads] += others[: len(heads)]
         total[tails] += others[len(heads) :]
         total /= edges.norm
