@@ -55,7 +55,7 @@ def texts_of_the_store() -> list[str]:
     from dialore.sources.graph import neo4j as module
 
     texts = [value for name, value in vars(module).items() if name.isupper() and isinstance(value, str)]
-    return [text for text in (*texts, *module.SCHEMA) if " " in text and not text.startswith("load")]
+    return [text for text in (*texts, *module.SCHEMA) if " " in text and not text.startswith("load it")]
 
 
 def test_every_query_is_the_one_that_was_read_here() -> None:
@@ -118,6 +118,8 @@ def test_another_layout_is_named(server: BoltServer) -> None:
     graph, meta = server.database.graphs["newer"]
     server.database.graphs["newer"] = (graph, meta.replace('"format":1', '"format":99'))
     assert "layout 99" in failure(server.url("newer"))
+    server.database.graphs["newer"] = (graph, "{}")
+    assert "not a graph or is damaged" in failure(server.url("newer"))
 
 
 def test_a_question_is_asked_again_where_that_may_help(server: BoltServer, caplog: pytest.LogCaptureFixture) -> None:

@@ -78,6 +78,8 @@ def test_another_layout_is_named(postgres_server: PostgresServer) -> None:
     load_store(SMALL, url).close()
     do(postgres_server, "UPDATE newer.graph SET meta = jsonb_set(meta, '{format}', '99')")
     assert "layout 99" in failure(url)
+    do(postgres_server, """UPDATE newer.graph SET meta = '{"other": 1}'""")
+    assert "not a graph or is damaged" in failure(url)
 
 
 def test_graphs_stand_side_by_side_and_carry_their_names(postgres_server: PostgresServer) -> None:

@@ -23,8 +23,7 @@ import numpy as np
 
 from dialore.errors import GraphError, MissingExtraError
 from dialore.sources.graph.copying import MergedFacts
-from dialore.sources.graph.layout import GraphMeta
-from dialore.sources.graph.remote import FoundConcept, FoundFacts, RemoteStore
+from dialore.sources.graph.remote import LOAD, FoundConcept, FoundFacts, RemoteStore, parsed_meta
 
 try:
     import neo4j
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
     from dialore.knowledge import Fact
     from dialore.sources.graph.copying import Step
+    from dialore.sources.graph.layout import GraphMeta
 
 FORMAT = 1
 DEFAULT = "dialore"
@@ -44,7 +44,6 @@ _SECONDS = 10
 """How long to wait for a connection."""
 _REMOVED = 10_000
 """Concepts that one query removes: a server keeps a query's changes in memory until it ends."""
-_LOAD = "load it with `dialore.sources.graph.load_store`"
 
 META = "MATCH (g:DialoreGraph {name: $name}) RETURN g.graph AS graph, g.meta AS meta"
 BY_IDS = """
@@ -256,12 +255,9 @@ def _line(error: Neo4jError | DriverError) -> str:
 def _read_meta(server: _Server) -> tuple[str, GraphMeta]:
     rows = server.ask(META, name=server.name)
     if not rows:
-        raise GraphError(f"there is no graph at {server.place}", mend=f"{_LOAD}, or name it after a # in the URL")
+        raise GraphError(f"there is no graph at {server.place}", mend=f"{LOAD}, or name it after a # in the URL")
     graph, text = rows[0]
-    meta = GraphMeta.model_validate_json(text)
-    if meta.format != FORMAT:
-        raise GraphError(f"{server.place} has layout {meta.format}; this version reads {FORMAT}", mend=_LOAD)
-    return graph, meta
+    return graph, parsed_meta(text, server.place, FORMAT)
 
 
 def _write(server: _Server, merged: MergedFacts, step: Step) -> None:

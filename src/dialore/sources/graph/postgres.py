@@ -24,8 +24,7 @@ import numpy as np
 
 from dialore.errors import GraphError, MissingExtraError
 from dialore.sources.graph.copying import MergedFacts
-from dialore.sources.graph.layout import GraphMeta
-from dialore.sources.graph.remote import FoundConcept, FoundFacts, RemoteStore
+from dialore.sources.graph.remote import LOAD, FoundConcept, FoundFacts, RemoteStore, parsed_meta
 
 try:
     import psycopg
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
 
     from dialore.knowledge import Fact
     from dialore.sources.graph.copying import Step
+    from dialore.sources.graph.layout import GraphMeta
 
     _Connection = psycopg.Connection[TupleRow]
 
@@ -52,7 +52,6 @@ _SECONDS = 10
 """How long to wait for a connection."""
 _LONGEST_NAME = 63
 """Bytes of an identifier; PostgreSQL cuts longer ones without a word."""
-_LOAD = "load it with `dialore.sources.graph.load_store`"
 
 _TABLES = """
 CREATE TABLE {concepts} (id integer PRIMARY KEY, name text NOT NULL, form text NOT NULL, stems text,
@@ -233,17 +232,14 @@ def _read_only(connection: _Connection) -> None:
 
 
 def _read_meta(connection: _Connection, target: _Target) -> tuple[str, GraphMeta]:
-    query = sql.SQL("SELECT load, meta FROM {}").format(sql.Identifier(target.schema, "graph"))
+    query = sql.SQL("SELECT load, meta::text FROM {}").format(sql.Identifier(target.schema, "graph"))
     try:
         row = connection.execute(query).fetchone()
     except (errors.UndefinedTable, errors.UndefinedColumn):
         row = None
     if row is None:
-        raise GraphError(f"there is no graph at {target.place}", mend=f"{_LOAD}, or name it after a # in the URL")
-    meta = GraphMeta.model_validate(row[1])
-    if meta.format != FORMAT:
-        raise GraphError(f"{target.place} has layout {meta.format}; this version reads {FORMAT}", mend=_LOAD)
-    return row[0], meta
+        raise GraphError(f"there is no graph at {target.place}", mend=f"{LOAD}, or name it after a # in the URL")
+    return row[0], parsed_meta(row[1], target.place, FORMAT)
 
 
 def _lock(connection: _Connection, target: _Target) -> None:

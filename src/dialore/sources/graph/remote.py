@@ -7,11 +7,12 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
+from pydantic import ValidationError
 
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.sources.graph.edges import Edges, places_among
-from dialore.sources.graph.layout import MAX_KEY
+from dialore.sources.graph.layout import MAX_KEY, GraphMeta
 from dialore.text import normalise
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dialore.sources.graph.layout import GraphMeta
 
+LOAD = "load it with `dialore.sources.graph.load_store`"
 _REMEMBERED = 200_000
 """Names, forms and keys that a store keeps of each, about 20 MB: a linked dialogue asks for the same ones again."""
 _HEADS = 1000
@@ -185,6 +186,17 @@ class RemoteStore(ABC):
             order = np.lexsort((edges.tail, edges.relation, -edges.weight, edges.head))
             for row in order[edges.head_place[order] >= 0].tolist():
                 yield self.fact(edges, row)
+
+
+def parsed_meta(text: str, place: str, layout: int) -> GraphMeta:
+    """What a graph says of itself; raises GraphError where that is of another version, or not a graph's."""
+    try:
+        meta = GraphMeta.model_validate_json(text)
+    except ValidationError as error:
+        raise GraphError(f"{place} is not a graph or is damaged", mend=LOAD) from error
+    if meta.format != layout:
+        raise GraphError(f"{place} has layout {meta.format}; this version reads {layout}", mend=LOAD)
+    return meta
 
 
 def _make_room(memory: dict[Any, Any]) -> None:
