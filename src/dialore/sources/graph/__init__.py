@@ -9,19 +9,24 @@ from dialore._lazy import lazy_names
 if TYPE_CHECKING:
     from dialore.sources.graph.build import BuildReport, build_graph
     from dialore.sources.graph.linking import Link, Linker
+    from dialore.sources.graph.protocol import FactStore
     from dialore.sources.graph.readers import read_facts
     from dialore.sources.graph.source import Graph, Retrieval
     from dialore.sources.graph.starter import starter_graph
     from dialore.sources.graph.store import GraphStore
+    from dialore.sources.graph.stores import load_store, open_store
 
 __all__ = [
     "BuildReport",
+    "FactStore",
     "Graph",
     "GraphStore",
     "Link",
     "Linker",
     "Retrieval",
     "build_graph",
+    "load_store",
+    "open_store",
     "read_facts",
     "starter_graph",
 ]
@@ -31,9 +36,11 @@ __getattr__ = lazy_names(
     {
         "dialore.sources.graph.build": ["BuildReport", "build_graph"],
         "dialore.sources.graph.linking": ["Link", "Linker"],
+        "dialore.sources.graph.protocol": ["FactStore"],
         "dialore.sources.graph.readers": ["read_facts"],
         "dialore.sources.graph.source": ["Graph", "Retrieval"],
         "dialore.sources.graph.starter": ["starter_graph"],
         "dialore.sources.graph.store": ["GraphStore"],
+        "dialore.sources.graph.stores": ["load_store", "open_store"],
     },
 )
