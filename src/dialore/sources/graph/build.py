@@ -47,6 +47,7 @@ def build_graph(
     name: str,
     embedder: LinearEmbedder | None,
     on_step: Callable[[str, int, int], None] | None = None,
+    locked: bool = False,
 ) -> BuildReport:
     """Build a graph file; the old one, if any, stays in place until the new one is whole.
 
@@ -56,11 +57,12 @@ def build_graph(
         name: the graph's name, carried by its facts.
         embedder: makes the vectors that facts are ranked by; None, or one without a name, leaves them out.
         on_step: called with a step's name, what is done of it and its total.
+        locked: whether the caller keeps other writers from the old graph already.
 
     Raises:
         GraphError: no facts, a file that cannot be written, a full disk; or as the facts' reader raises.
     """
-    with replacing(target) as temporary:
+    with replacing(target, locked=locked) as temporary:
         return _build(facts, temporary, target, name, embedder, on_step or (lambda _name, _done, _total: None))
 
 

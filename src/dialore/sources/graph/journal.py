@@ -65,10 +65,10 @@ class Record:
     def encoded(self) -> bytes:
         """The record as it is written."""
         values = {name: getattr(self, name) for name in self.__slots__ if name != "arrays"}
-        sizes = {name: array.nbytes for name, array in self.arrays.items()}
+        blocks = {name: np.asarray(array, _ARRAYS[name]).tobytes() for name, array in self.arrays.items()}
+        sizes = {name: len(block) for name, block in blocks.items()}
         header = json.dumps({**values, "arrays": sizes}, ensure_ascii=False).encode()
-        blocks = [np.ascontiguousarray(array, _ARRAYS[name]).tobytes() for name, array in self.arrays.items()]
-        body = b"".join([_HEADER.pack(len(header)), header, *blocks])
+        body = b"".join([_HEADER.pack(len(header)), header, *blocks.values()])
         return _FRAME.pack(_MAGIC, len(body), _checksum(body)) + body
 
     @classmethod

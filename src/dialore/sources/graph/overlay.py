@@ -11,6 +11,8 @@ from dialore.sources.graph.layout import EDGE
 from dialore.text import normalise
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from dialore.sources.graph.journal import Record
@@ -39,18 +41,19 @@ class Overlay:
     sides: dict[Side, dict[tuple[int, int], NDArray[np.void]]] = field(default_factory=dict)
     merged: dict[Side, NDArray[np.void]] = field(default_factory=dict)
 
-    def after(self, record: Record) -> Overlay:
-        """With one more record."""
+    def after(self, changes: Sequence[Record]) -> Overlay:
+        """With more records."""
         names, ids, keys = [*self.names], {**self.ids}, {**self.keys}
-        for name, key in zip(record.names, record.keys, strict=True):
-            number = self.first + len(names)
-            ids[normalise(name)] = number
-            if key:
-                keys[key] = [*keys.get(key, ()), number]
-            names.append(name)
+        for record in changes:
+            for name, key in zip(record.names, record.keys, strict=True):
+                number = self.first + len(names)
+                ids[normalise(name)] = number
+                if key:
+                    keys[key] = [*keys.get(key, ()), number]
+                names.append(name)
         sides, merged = {**self.sides}, {**self.merged}
         fresh: set[Side] = set()
-        for change in record.arrays["changes"]:
+        for change in (change for record in changes for change in record.arrays["changes"]):
             ends = int(change["head"]), int(change["tail"])
             for table, own, other in ((b"out", ends[0], ends[1]), (b"in", ends[1], ends[0])):
                 side = (table, own)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import secrets
+import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,9 @@ from dialore.errors import GraphError
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+PATIENCE = 30.0
+"""Seconds to wait for another writer."""
 
 
 @contextmanager
@@ -27,11 +31,12 @@ def writing(target: Path) -> Iterator[None]:
 
 
 @contextmanager
-def replacing(target: Path) -> Iterator[Path]:
+def replacing(target: Path, *, locked: bool = False) -> Iterator[Path]:
     """A temporary file beside the target that takes its place if the body ends well, and is removed if not.
 
     It is made first, so that a folder that cannot be written is known before the facts are read, and locked, so that
-    other builds know it for one that is still being written.
+    other builds know it for one that is still being written. Whoever changes the old file is waited for, unless the
+    caller has locked it already.
     """
     with writing(target):
         if target.is_dir():
@@ -45,10 +50,26 @@ def replacing(target: Path) -> Iterator[Path]:
             with writing(target):
                 _lock(file.fileno())
             yield temporary
-            with writing(target):
+            with _unchanging(target, locked=locked), writing(target):
                 os.replace(temporary, target)  # noqa: PTH105 - atomic on purpose
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _unchanging(target: Path, *, locked: bool) -> Iterator[None]:
+    """Nobody changes the old file in the body, where there is one that can be read."""
+    try:
+        handle = None if locked else os.open(target, os.O_RDONLY)
+    except OSError:
+        handle = None
+    try:
+        if handle is not None:
+            lock(handle, until=time.monotonic() + PATIENCE, path=target)
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 def _remove_leftovers(target: Path) -> None:
@@ -58,6 +79,28 @@ def _remove_leftovers(target: Path) -> None:
         with suppress(OSError), path.open("rb") as file:
             _lock(file.fileno())
             path.unlink()
+
+
+def lock(handle: int, *, until: float, path: Path) -> None:
+    """Lock an open graph file against other writers.
+
+    Args:
+        handle: the file.
+        until: `time.monotonic` of when to give up.
+        path: the file's name.
+
+    Raises:
+        GraphError: another writer has it all the time.
+    """
+    while True:
+        try:
+            _lock(handle)
+        except OSError as error:
+            if time.monotonic() > until:
+                raise GraphError(f"{path} is being changed by another process", mend="try again later") from error
+            time.sleep(0.002)
+        else:
+            return
 
 
 def _lock(handle: int) -> None:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.sources.graph.edges import Edges, places_among
-from dialore.sources.graph.journal import Record, records
+from dialore.sources.graph.journal import records
 from dialore.sources.graph.layout import EDGE, FORMAT, GraphMeta, id_key, text_key
 from dialore.sources.graph.mapped import REBUILD, MappedFile, close_file, open_file
 from dialore.sources.graph.overlay import Overlay
@@ -22,10 +22,12 @@ from dialore.sources.graph.vectors import PartVectors
 from dialore.text import normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from dialore.sources.graph.journal import Record
 
 
 class BuiltGraph:
@@ -141,34 +143,41 @@ class GraphVersion:
 
     def latest(self) -> GraphVersion:
         """The newest version of the same file; itself where there is no newer one."""
-        version = self
-        for record, end in records(self.built.file.handle, self.end):
-            version = version._after(record, end)
-        return version
-
-    def _after(self, record: Record, end: int) -> GraphVersion:
+        found = list(records(self.built.file.handle, self.end))
+        if not found:
+            return self
+        changes = [record for record, _ in found]
+        last, end = found[-1]
+        names = sum(len(record.names) for record in changes)
         meta = self.meta.model_copy(
             update={
-                "facts": record.facts,
-                "concepts": self.meta.concepts + len(record.names),
-                "fingerprint": record.fingerprint,
-                "languages": record.languages,
-                "relations": [*self.meta.relations, *record.relations],
-                "provenances": [*self.meta.provenances, *record.provenances],
+                "facts": last.facts,
+                "concepts": self.meta.concepts + names,
+                "fingerprint": last.fingerprint,
+                "languages": last.languages,
+                "relations": [*self.meta.relations, *(name for record in changes for name in record.relations)],
+                "provenances": [*self.meta.provenances, *(name for record in changes for name in record.provenances)],
             }
         )
-        overlay = self.overlay or Overlay(self.built.meta.concepts)
-        return GraphVersion(self.built, meta, end, overlay.after(record), self._vectors_after(record))
+        overlay = (self.overlay or Overlay(self.built.meta.concepts)).after(changes)
+        return GraphVersion(self.built, meta, end, overlay, self._vectors_after(changes))
 
-    def _vectors_after(self, record: Record) -> tuple[PartVectors, NDArray[np.uint32], NDArray[np.float32]] | None:
-        if not record.names and not record.relations:
+    def _vectors_after(
+        self, changes: Sequence[Record]
+    ) -> tuple[PartVectors, NDArray[np.uint32], NDArray[np.float32]] | None:
+        with_vectors = [record.arrays for record in changes if "parts" in record.arrays]
+        if not with_vectors:
             return self.changed
-        arrays, width = record.arrays, max(1, self.meta.dimension)
-        made = np.split(arrays["made"], np.cumsum(arrays["counts"])[:-1]) if record.names else []
+        width = self.meta.dimension
+
+        def joined(name: str) -> NDArray[Any]:
+            return np.concatenate([arrays[name] for arrays in with_vectors])
+
+        made = np.split(joined("made"), np.cumsum(joined("counts"))[:-1]) if len(joined("counts")) else []
         return (
-            self.vectors.extended(made, arrays["parts"].reshape(-1, width), arrays["scales"]),
-            np.concatenate([self.numbers, arrays["numbers"]]),
-            np.concatenate([self.relation_vectors, arrays["relations"].reshape(-1, width)]),
+            self.vectors.extended(made, joined("parts").reshape(-1, width), joined("scales")),
+            np.concatenate([self.numbers, joined("numbers")]),
+            np.concatenate([self.relation_vectors, joined("relations").reshape(-1, width)]),
         )
 
     # --- concepts
