@@ -78,7 +78,7 @@ def test_both_sets_are_those_of_the_paper(tmp_path: Path, seed: int) -> None:
         maintained=sorted(topics)[:3],
         extended=sorted(topics)[2:],
     )
-    graph = Graph(GraphStore(build(tmp_path / "g.graph", items)), embedder())
+    graph = Graph(GraphStore(build(tmp_path / "g.graph", items)), embedder(), "paper")
     found = graph.retrieve(demands, HISTORY, top=1000)
     foreseen, unforeseen = reference(items, queries, topics)
     assert {item.triple for item in found.foreseen} == foreseen
@@ -97,7 +97,7 @@ def test_both_sets_are_those_of_the_paper(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize("top", [0, 1, 7, 50, 10_000])
 def test_the_cut_keeps_the_best_of_the_whole_ranking(tmp_path: Path, top: int) -> None:
     items = random_facts(3, 900)
-    graph = Graph(GraphStore(build(tmp_path / "g.graph", items)), embedder())
+    graph = Graph(GraphStore(build(tmp_path / "g.graph", items)), embedder(), "paper")
     demands = Demands(explicit=CONCEPTS[:6], maintained=CONCEPTS[3:12])
     whole = graph.retrieve(demands, HISTORY, top=100_000)
     cut = graph.retrieve(demands, HISTORY, top=top)
@@ -157,7 +157,8 @@ def test_links_and_what_is_unlinked(tmp_path: Path) -> None:
 
 
 def test_a_fact_between_two_queries_is_unforeseen_and_a_loop_of_both_foreseen(tmp_path: Path) -> None:
-    graph = graph_of(tmp_path, "tea | IsA | drink", "tea | RelatedTo | tea", "cup | UsedFor | tea")
+    lines = facts("tea | IsA | drink", "tea | RelatedTo | tea", "cup | UsedFor | tea")
+    graph = Graph(GraphStore(build(tmp_path / "g.graph", lines)), embedder(), "paper")
     only_queries = graph.retrieve(Demands(explicit=["tea", "drink"]), HISTORY)
     assert only_queries.foreseen == []
     assert only_queries.unforeseen_found == 3
@@ -177,7 +178,7 @@ def test_no_demands_no_facts(tmp_path: Path) -> None:
 
 def test_queries_alone_as_the_baselines_ask(tmp_path: Path) -> None:
     items = random_facts(5, 300)
-    graph = Graph(GraphStore(build(tmp_path / "g.graph", items)), embedder())
+    graph = Graph(GraphStore(build(tmp_path / "g.graph", items)), embedder(), "paper")
     links = graph.link(["tea", "cups", "tea"], HISTORY)
     assert [link.name for link in links] == ["tea", "cup"]
     found, count = graph.retrieve_queries(links, HISTORY, top=1000)
@@ -219,7 +220,7 @@ def test_chinese(tmp_path: Path) -> None:
         "春节 | Causes | 团圆",
         "地铁 | IsA | 交通工具",
     )
-    graph = Graph(GraphStore(build(tmp_path / "g.graph", items)), embedder())
+    graph = Graph(GraphStore(build(tmp_path / "g.graph", items)), embedder(), "paper")
     dialogue = Dialogue.model_validate({"id": "d", "turns": ["春节你们家包饺子吗？"]})
     found = graph.retrieve(Demands(explicit=["饺子馅料"], maintained=["春节"]), dialogue)
     assert [item.text for item in found.foreseen] == ["饺子在春节"]

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from dialore.retrieval.embedding import Embedder, load_embedder
     from dialore.retrieval.endpoint import EndpointEmbedder
     from dialore.retrieval.hashing import HashingEmbedder
+    from dialore.retrieval.onnx import OnnxEmbedder
     from dialore.retrieval.ranking import Quantised, quantise, rank, rank_quantised
     from dialore.retrieval.static import StaticEmbedder
     from dialore.retrieval.transformer import SentenceTransformerEmbedder
@@ -18,6 +19,7 @@ __all__ = [
     "Embedder",
     "EndpointEmbedder",
     "HashingEmbedder",
+    "OnnxEmbedder",
     "Quantised",
     "SentenceTransformerEmbedder",
     "StaticEmbedder",
@@ -33,6 +35,7 @@ __getattr__ = lazy_names(
         "dialore.retrieval.embedding": ["Embedder", "load_embedder"],
         "dialore.retrieval.endpoint": ["EndpointEmbedder"],
         "dialore.retrieval.hashing": ["HashingEmbedder"],
+        "dialore.retrieval.onnx": ["OnnxEmbedder"],
         "dialore.retrieval.ranking": ["Quantised", "quantise", "rank", "rank_quantised"],
         "dialore.retrieval.static": ["StaticEmbedder"],
         "dialore.retrieval.transformer": ["SentenceTransformerEmbedder"],

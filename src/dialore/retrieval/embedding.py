@@ -67,6 +67,12 @@ def _sentence_transformer(argument: str) -> Embedder:
     return SentenceTransformerEmbedder(argument)
 
 
+def _onnx(argument: str) -> Embedder:
+    from dialore.retrieval.onnx import OnnxEmbedder
+
+    return OnnxEmbedder(argument)
+
+
 def _endpoint(argument: str) -> Embedder:
     from dialore.retrieval.endpoint import EndpointEmbedder
 
@@ -77,10 +83,11 @@ def _endpoint(argument: str) -> Embedder:
 _MAKERS: dict[str, Callable[[str], Embedder]] = {
     "static": _static,
     "hashing": _hashing,
+    "onnx": _onnx,
     "st": _sentence_transformer,
     "endpoint": _endpoint,
 }
-_NEEDS_ARGUMENT = {"st": "st:NAME", "endpoint": "endpoint:MODEL@URL"}
+_NEEDS_ARGUMENT = {"onnx": "onnx:FOLDER", "st": "st:NAME", "endpoint": "endpoint:MODEL@URL"}
 
 
 def load_embedder(spec: str = "static") -> Embedder:
@@ -88,13 +95,14 @@ def load_embedder(spec: str = "static") -> Embedder:
 
     Args:
         spec: `static` (shipped, English and Chinese), `static:FOLDER` (another distilled model), `hashing` (character
-            n-grams, any language), `st:NAME` (a sentence-transformers model or folder) or `endpoint:MODEL@URL` (an
-            OpenAI-compatible server; without `@URL`, the one that `DIALORE_BASE_URL` or `OPENAI_BASE_URL` names).
+            n-grams, any language), `onnx:FOLDER` (a sentence encoder in ONNX), `st:NAME` (a sentence-transformers model
+            or folder) or `endpoint:MODEL@URL` (an OpenAI-compatible server; without `@URL`, the one that
+            `DIALORE_BASE_URL` or `OPENAI_BASE_URL` names).
 
     Raises:
         UnknownNameError: no embedder is called that.
         InputError: the spec lacks its model, or a needed file or setting is missing.
-        MissingExtraError: `st:` without the `sentence-transformers` extra.
+        MissingExtraError: `onnx:` without the `onnx` extra, `st:` without `sentence-transformers`.
     """
     kind, _, argument = spec.partition(":")
     if kind not in _MAKERS:

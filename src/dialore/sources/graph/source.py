@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
@@ -10,23 +9,27 @@ import numpy as np
 
 from dialore.knowledge import Fact, Knowledge
 from dialore.sources.graph.linking import Link, Linker, best_links
+from dialore.sources.graph.question import Question
+from dialore.sources.graph.ranker import Ranker
+from dialore.sources.graph.ranking import Ranking
 from dialore.sources.graph.relations import verbalise
-from dialore.sources.graph.store import Edges, GraphStore
+from dialore.sources.graph.stores import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
     from typing import Literal
-
-    from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
     from dialore.response import Demands
     from dialore.retrieval.embedding import Embedder
+    from dialore.sources.graph.edges import Edges
+    from dialore.sources.graph.protocol import FactStore
 
-_DIGITS = 4
-"""Cosines are rounded before they are compared, so that machines whose last bits differ rank alike."""
-_REMEMBERED = 20_000
+    SetName = Literal["", "foreseen", "unforeseen"]
+
+_BUSIEST = 2_000
+"""A neighbour with more facts than these is no second hop: it would bring in everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +54,43 @@ class Retrieval:
 
 
 class Graph:
-    """A commonsense graph: links phrases, retrieves facts and ranks them by cosine with the dialogue history.
+    """A commonsense graph: links phrases, retrieves facts and ranks them.
 
     Args:
         store: the facts.
-        embedder: ranks them. Where it made the graph's vectors they are used as they are; any other embedder encodes
-            the candidates' wording when it is asked.
+        embedder: ranks them. Where it made the graph's vectors they are used as they are.
+        ranking: the settings, or the name of some: `default`, or `paper` for DCRAG's own.
+        reranker: an embedder that looks at the best `ranking.rerank` facts of a set again: slower and better.
+
+    Raises:
+        UnknownNameError: no ranking is called that.
     """
 
-    def __init__(self, store: GraphStore, embedder: Embedder) -> None:
+    def __init__(
+        self,
+        store: FactStore,
+        embedder: Embedder,
+        ranking: Ranking | str = "default",
+        reranker: Embedder | None = None,
+    ) -> None:
         self.store = store
         self.embedder = embedder
-        self.linker = Linker(store)
-        self._encoded: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
+        self.ranking = Ranking.named(ranking) if isinstance(ranking, str) else ranking
+        self.linker = Linker(store, embedder)
+        self._ranker = Ranker(store, embedder, self.ranking, reranker)
 
     @classmethod
-    def open(cls, path: Path, embedder: Embedder | None = None) -> Self:
-        """Open a graph file; raises GraphError as GraphStore does."""
+    def open(
+        cls,
+        path: Path | str,
+        embedder: Embedder | None = None,
+        ranking: Ranking | str = "default",
+        reranker: Embedder | None = None,
+    ) -> Self:
+        """Open a graph file or a server's graph (see `open_store`); raises as `open_store` and Graph do."""
         from dialore.retrieval.embedding import load_embedder
 
-        return cls(GraphStore(path), embedder or load_embedder())
+        return cls(open_store(path), embedder or load_embedder(), ranking, reranker)
 
     @property
     def name(self) -> str:
@@ -78,7 +98,7 @@ class Graph:
         return self.store.meta.name
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the store."""
         self.store.close()
 
     # --- retrieval
@@ -87,7 +107,7 @@ class Graph:
         """Foreseen and unforeseen facts (DCRAG, Section 3.3).
 
         Foreseen: the head is a query and the tail a topic, or the reverse. Unforeseen: head or tail is either, less
-        the foreseen. Each set is ranked by the cosine of fact and history and cut to the top.
+        the foreseen. Each set is ranked (see `Ranking`) and cut to the top.
 
         Args:
             demands: queries and topics.
@@ -95,7 +115,8 @@ class Graph:
             top: facts to keep of each set.
         """
         language = dialogue.language
-        links = {phrase: self.linker.link(phrase, language) for phrase in (*demands.queries, *demands.topics)}
+        phrases = tuple(dict.fromkeys((*demands.queries, *demands.topics)))
+        links = {phrase: self.linker.link(phrase, language) for phrase in phrases}
         query_links = best_links(links[phrase] for phrase in demands.queries)
         topic_links = best_links(links[phrase] for phrase in demands.topics)
         queries = [link.concept for link in query_links]
@@ -103,10 +124,14 @@ class Graph:
         edges = self.store.edges_of([*queries, *topics])
         between = edges.between(queries, topics)
         foreseen, unforeseen = np.flatnonzero(between), np.flatnonzero(~between)
-        scores = self._scores(edges, dialogue)
+        question = Question.of(dialogue, phrases, self.ranking)
+        scored = self._ranker.score(edges, question, language)
+        second = self._known(edges, self._ranker.best(scored, unforeseen, top), dialogue, "unforeseen")
+        if self.ranking.hops:
+            second = self._with_neighbours(second, {*queries, *topics}, question, dialogue, top)
         return Retrieval(
-            foreseen=self._best(edges, scores, foreseen, dialogue, top, "foreseen"),
-            unforeseen=self._best(edges, scores, unforeseen, dialogue, top, "unforeseen"),
+            foreseen=self._known(edges, self._ranker.best(scored, foreseen, top), dialogue, "foreseen"),
+            unforeseen=second,
             links=best_links([query_links, topic_links]),
             unlinked=[phrase for phrase, found in links.items() if not found],
             foreseen_found=len(foreseen),
@@ -120,8 +145,9 @@ class Graph:
             The best facts, and how many there were before the cut.
         """
         edges = self.store.edges_of(link.concept for link in links)
-        rows = np.arange(len(edges))
-        return self._best(edges, self._scores(edges, dialogue), rows, dialogue, top, ""), len(edges)
+        question = Question.of(dialogue, (link.phrase for link in links), self.ranking)
+        scored = self._ranker.score(edges, question, dialogue.language)
+        return self._known(edges, self._ranker.best(scored, np.arange(len(edges)), top), dialogue, ""), len(edges)
 
     def link(self, phrases: Sequence[str], dialogue: Dialogue) -> list[Link]:
         """The concepts that phrases name, each once, by its best link."""
@@ -139,50 +165,27 @@ class Graph:
         edges = self.store.edges_of([concept])
         return sorted((self.store.fact(edges, row) for row in range(len(edges))), key=lambda fact: -fact.weight)
 
-    # --- ranking
+    # --- helpers
 
-    def _best(
-        self,
-        edges: Edges,
-        scores: NDArray[np.float32],
-        rows: NDArray[np.intp],
-        dialogue: Dialogue,
-        top: int,
-        set_name: Literal["", "foreseen", "unforeseen"],
+    def _known(
+        self, edges: Edges, best: Iterable[tuple[int, float]], dialogue: Dialogue, set_name: SetName
     ) -> list[Knowledge]:
         found = []
-        for row in edges.best(scores, rows, top):
+        for row, score in best:
             fact = self.store.fact(edges, row)
-            text = verbalise(fact, dialogue.language)
-            found.append(Knowledge.of_fact(fact, text, round(float(scores[row]), _DIGITS), set_name))
+            found.append(Knowledge.of_fact(fact, verbalise(fact, dialogue.language), round(score, 4), set_name))
         return found
 
-    def _scores(self, edges: Edges, dialogue: Dialogue) -> NDArray[np.float32]:
-        """Each fact's cosine with the history."""
-        if not len(edges):
-            return np.empty(0, np.float32)
-        history = self.embedder.encode([dialogue.history])[0]
-        own = self.store.meta.embedder_fingerprint == self.embedder.fingerprint
-        cosines = self._cosines(edges, history) if own else self._encode_facts(edges, dialogue) @ history
-        return np.round(cosines, _DIGITS) + np.float32(0)  # no negative zeros
-
-    def _cosines(self, edges: Edges, history: NDArray[np.float32]) -> NDArray[np.float32]:
-        """From the graph's own vectors: a fact's is the sum of its parts'."""
-        asked = np.append(self.store.concept_products(edges.asked, history), np.float32(0))
-        total: NDArray[np.float32] = (self.store.relation_vectors @ history)[edges.relation]
-        for ends, places in ((edges.head, edges.head_place), (edges.tail, edges.tail_place)):
-            total += asked[places]
-            others = np.flatnonzero(places < 0)
-            total[others] += self.store.concept_products(ends[others], history)
-        return total / edges.norm
-
-    def _encode_facts(self, edges: Edges, dialogue: Dialogue) -> NDArray[np.float32]:
-        """(facts, dimension): encode the facts' wordings, remembering the latest."""
-        texts = [verbalise(self.store.fact(edges, row), dialogue.language) for row in range(len(edges))]
-        missing = [text for text in dict.fromkeys(texts) if text not in self._encoded]
-        if missing:
-            self._encoded.update(zip(missing, self.embedder.encode(missing), strict=True))
-        rows = np.stack([self._encoded[text] for text in texts])
-        while len(self._encoded) > _REMEMBERED:
-            self._encoded.popitem(last=False)
-        return rows
+    def _with_neighbours(
+        self, best: list[Knowledge], asked: set[int], question: Question, dialogue: Dialogue, top: int
+    ) -> list[Knowledge]:
+        """The best facts with those of the neighbours that they lead to, as many as `ranking.hops`, by one score."""
+        ends = (self.store.find(item.detail[end]) for item in best for end in ("head", "tail"))
+        found = dict.fromkeys(end for end in ends if end is not None and end not in asked)
+        neighbours = [concept for concept in found if self.store.degree(concept) <= _BUSIEST][: self.ranking.hops]
+        edges = self.store.edges_of(neighbours)
+        demanded = np.array(sorted(asked), np.uint32)
+        rows = np.flatnonzero(~(np.isin(edges.head, demanded) | np.isin(edges.tail, demanded)))
+        scored = self._ranker.score(edges, question, dialogue.language)
+        more = self._known(edges, self._ranker.best(scored, rows, top), dialogue, "unforeseen")
+        return sorted((*best, *more), key=lambda item: -item.score)[:top]

@@ -1,0 +1,249 @@
+"""The default ranking: what it asks, what it takes, what it drops, and that every setting does what it says."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from dialore.dialogue import Dialogue
+from dialore.errors import InputError, UnknownNameError
+from dialore.knowledge import Fact
+from dialore.response import Demands
+from dialore.retrieval.hashing import HashingEmbedder
+from dialore.sources.graph import Graph, GraphStore
+from dialore.sources.graph.diversity import owners, pool, take
+from dialore.sources.graph.fusion import bm25, fused
+from dialore.sources.graph.ranking import RANKINGS, UNINFORMATIVE, Ranking
+from tests.sources.graphs import build, embedder, facts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dialore.sources.graph.source import Retrieval
+
+HISTORY = Dialogue.model_validate({"id": "d", "turns": ["Shall we cook something warm tonight?", "Soup, then tea!"]})
+PLAIN = Ranking.named("paper")
+WORDS = ["sushi", "rice", "tea", "cup", "river", "winter", "guitar", "dog", "island", "bread", "market", "novel"]
+
+
+def ask(folder: Path, ranking: Ranking | str, items: Sequence[Fact], demands: Demands, top: int = 50) -> Retrieval:
+    path = folder / "g.graph"
+    if not path.exists():
+        build(path, items)
+    graph = Graph(GraphStore(path), embedder(), ranking)
+    found = graph.retrieve(demands, HISTORY, top)
+    graph.close()
+    return found
+
+
+def triples(found: Retrieval) -> list[str]:
+    return [item.triple for item in found.unforeseen]
+
+
+def hub(count: int) -> list[Fact]:
+    """Many facts of "soup", and three of "violin"."""
+    names = [f"{one} {other}" for one in WORDS for other in WORDS if one != other]
+    return [
+        *(Fact("soup", "HasA", name) for name in names[:count]),
+        *facts("violin | AtLocation | orchestra", "violin | MadeOf | wood", "violin | UsedFor | concert"),
+    ]
+
+
+def test_a_hub_does_not_fill_the_list(tmp_path: Path) -> None:
+    demands = Demands(explicit=["soup", "violin"])
+    by_paper = ask(tmp_path, "paper", hub(100), demands, top=20)
+    ours = ask(tmp_path, "default", hub(100), demands, top=20)
+    assert len(by_paper.unforeseen) == len(ours.unforeseen) == 20
+    assert sum("violin" in triple for triple in triples(by_paper)) == 0
+    assert sum("violin" in triple for triple in triples(ours)) >= 2
+    assert (ours.unforeseen_found, ours.foreseen_found) == (by_paper.unforeseen_found, by_paper.foreseen_found)
+
+
+def test_the_demands_words_count_beside_the_historys(tmp_path: Path) -> None:
+    items = facts("violin | UsedFor | soup kitchen", "violin | UsedFor | concert orchestra")
+    demands = Demands(explicit=["violin", "orchestra music"], maintained=["a concert hall"])
+    assert triples(ask(tmp_path, "paper", items, demands))[0] == "(violin, UsedFor, soup kitchen)"
+    assert triples(ask(tmp_path, "default", items, demands))[0] == "(violin, UsedFor, concert orchestra)"
+
+
+def test_only_the_latest_turns_are_asked_by(tmp_path: Path) -> None:
+    turns = ["I want to buy a violin.", "Good.", "So am I.", "Soup, then tea!"]
+    dialogue = Dialogue.model_validate({"id": "d", "turns": turns})
+    build(tmp_path / "g.graph", facts("rice | RelatedTo | violin shop", "rice | RelatedTo | tea soup"))
+    for history, expected in ((1, "tea soup"), (0, "tea soup")):
+        graph = Graph(GraphStore(tmp_path / "g.graph"), embedder(), replace(PLAIN, history=history))
+        found = graph.retrieve(Demands(explicit=["rice"]), dialogue).unforeseen
+        score = {item.detail["tail"]: item.score for item in found}
+        last, whole = embedder().encode([turns[-1], "\n".join(turns)])
+        text = embedder().encode(["rice is related to violin shop"])[0]
+        assert score["violin shop"] == pytest.approx(float(text @ (last if history else whole)), abs=0.01)
+        assert max(score, key=lambda name: score[name]) == expected
+        graph.close()
+
+
+@pytest.mark.parametrize("top", [1, 5, 20, 60])
+@pytest.mark.parametrize("ranking", ["default", "paper"])
+def test_a_cut_is_the_beginning_of_a_longer_list(tmp_path: Path, ranking: str, top: int) -> None:
+    chance = random.Random(7)
+    items = sorted({(chance.choice(WORDS), "RelatedTo", f"{chance.choice(WORDS)} {n}") for n in range(900)})
+    demands = Demands(explicit=WORDS[:4], maintained=WORDS[4:7])
+    made = [Fact(*item) for item in items]
+    whole = ask(tmp_path, ranking, made, demands, top=200)
+    cut = ask(tmp_path, ranking, made, demands, top=top)
+    assert cut.unforeseen == whole.unforeseen[:top]
+    assert len(cut.unforeseen) == top
+    scores = [item.score for item in whole.unforeseen]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_of_the_facts_between_two_concepts_the_best_is_kept(tmp_path: Path) -> None:
+    items = facts("tea | RelatedTo | cup", "cup | UsedFor | tea", "tea | AtLocation | cup", "tea | HasA | scent")
+    demands = Demands(explicit=["tea"])
+    folded = triples(ask(tmp_path, "default", items, demands))
+    assert len(folded) == 2
+    assert "(tea, HasA, scent)" in folded
+    assert len(triples(ask(tmp_path, replace(Ranking(), fold=False), items, demands))) == 4
+
+
+def test_what_is_no_fact_is_dropped(tmp_path: Path) -> None:
+    items = facts(
+        "tea | RelatedTo | tea",
+        "it take two to tea | HasA | tea",
+        "you drink tea when you | HasProperty | tea lover",
+        "something | AtLocation | tea",
+        "tea | IsA | drink",
+    )
+    demands = Demands(explicit=["tea"])
+    assert triples(ask(tmp_path, "default", items, demands)) == ["(tea, IsA, drink)"]
+    kept = replace(Ranking(), well_formed=False)
+    assert "(something, AtLocation, tea)" in triples(ask(tmp_path, kept, items, demands))
+
+
+def test_relations_that_speak_of_words_are_dropped_and_can_be_kept(tmp_path: Path) -> None:
+    assert {"ExternalURL", "DerivedFrom", "FormOf", "EtymologicallyRelatedTo"} <= UNINFORMATIVE
+    items = facts(
+        "tea | IsA | drink", "tea | ExternalURL | http://x.org/tea", "teas | FormOf | tea", "tea | Synonym | brew"
+    )
+    demands = Demands(explicit=["tea"])
+    assert triples(ask(tmp_path, "default", items, demands)) == ["(tea, IsA, drink)"]
+    assert len(triples(ask(tmp_path, replace(Ranking(), without=frozenset()), items, demands))) == 4
+
+
+def test_unsafe_facts_are_dropped_and_can_be_kept(tmp_path: Path) -> None:
+    items = facts("wife | UsedFor | have sex", "anger | CausesDesire | kill person", "wife | Desires | love")
+    demands = Demands(explicit=["wife", "anger"])
+    assert triples(ask(tmp_path, "default", items, demands)) == ["(wife, Desires, love)"]
+    assert len(triples(ask(tmp_path, replace(Ranking(), safe=False), items, demands))) == 3
+
+
+def test_dropped_facts_are_made_good_from_beyond_the_pool(tmp_path: Path) -> None:
+    loops = [Fact("tea", "HasA", f"{word} {number} that") for number in range(60) for word in WORDS]
+    good = [Fact("tea", "HasA", f"leaf {number}") for number in range(30)]
+    found = ask(tmp_path, "default", [*loops, *good], Demands(explicit=["tea"]), top=30)
+    assert {item.detail["tail"] for item in found.unforeseen} == {fact.tail for fact in good}
+
+
+def test_neighbours_give_facts_only_where_they_are_asked(tmp_path: Path) -> None:
+    items = facts("tea | UsedFor | breakfast", "breakfast | HasA | bread", "bread | AtLocation | market")
+    demands = Demands(explicit=["tea"])
+    assert triples(ask(tmp_path, "default", items, demands)) == ["(tea, UsedFor, breakfast)"]
+    near = triples(ask(tmp_path, replace(Ranking(), hops=5), items, demands))
+    assert set(near) == {"(tea, UsedFor, breakfast)", "(breakfast, HasA, bread)"}
+
+
+def test_words_and_weights_can_be_fused_in(tmp_path: Path) -> None:
+    items = [Fact("tea", "HasA", "zanzibar clove", 1.0), Fact("tea", "HasA", "cool evening", 9.0)]
+    demands = Demands(explicit=["tea", "zanzibar"])
+    only_lexical = replace(PLAIN, demands=0.01, lexical=100.0)
+    only_weight = replace(PLAIN, weight=100.0)
+    assert triples(ask(tmp_path, only_lexical, items, demands))[0] == "(tea, HasA, zanzibar clove)"
+    assert triples(ask(tmp_path, only_weight, items, demands))[0] == "(tea, HasA, cool evening)"
+
+
+def test_a_reranker_decides_among_the_best(tmp_path: Path) -> None:
+    items = [Fact("tea", "HasA", f"{one} {other}") for one in WORDS for other in WORDS]
+    build(tmp_path / "g.graph", items)
+    letters = HashingEmbedder()
+    ranking = replace(PLAIN, rerank=144)
+    graph = Graph(GraphStore(tmp_path / "g.graph"), embedder(), ranking, letters)
+    found = graph.retrieve(Demands(explicit=["tea"]), HISTORY, top=10).unforeseen
+    vectors = letters.encode([f"tea has {one} {other}" for one in WORDS for other in WORDS])
+    best = np.sort(np.round(vectors @ letters.encode([HISTORY.history])[0], 4))[::-1][:10]
+    assert [item.score for item in found] == pytest.approx(best.tolist(), abs=1e-4)
+    graph.close()
+
+
+def test_the_same_ranking_whatever_the_order_of_demands(tmp_path: Path) -> None:
+    names = ["soup", "violin", "rice", "tea"]
+    items = [*hub(60), *facts("rice | AtLocation | bowl", "tea | AtLocation | bowl")]
+    expected = triples(ask(tmp_path, replace(Ranking(), demands=0.0), items, Demands(explicit=names)))
+    again = triples(ask(tmp_path, replace(Ranking(), demands=0.0), items, Demands(explicit=names[::-1])))
+    assert again == expected
+
+
+def test_names_and_numbers_are_checked() -> None:
+    assert Ranking.named("default") == Ranking()
+    assert PLAIN.plain
+    assert not Ranking().plain
+    assert set(RANKINGS) == {"default", "paper"}
+    with pytest.raises(UnknownNameError, match="did you mean paper"):
+        Ranking.named("papers")
+    with pytest.raises(InputError, match="decay must not be negative"):
+        Ranking(decay=-1)
+    with pytest.raises(InputError, match="pool must be at least 1"):
+        Ranking(pool=0)
+
+
+def test_owners_are_the_rarer_ends(tmp_path: Path) -> None:
+    store = GraphStore(build(tmp_path / "g.graph", facts("a | IsA | b", "a | IsA | c", "a | IsA | d", "e | IsA | b")))
+    number = {name: store.find(name) for name in "abcde"}
+    edges = store.edges_of([number["a"], number["b"]])  # type: ignore[list-item]
+    owner, counts = owners(edges)
+    assert dict(zip(edges.asked.tolist(), counts.tolist(), strict=True)) == {number["a"]: 3, number["b"]: 2}
+    of = {
+        (int(head), int(tail)): int(edges.asked[place])
+        for head, tail, place in zip(edges.head, edges.tail, owner, strict=True)
+    }
+    assert of[number["a"], number["b"]] == number["b"]
+    assert of[number["a"], number["c"]] == number["a"]
+    assert of[number["e"], number["b"]] == number["b"]
+    store.close()
+
+
+def test_taking_costs_the_same_concepts_others(tmp_path: Path) -> None:
+    store = GraphStore(build(tmp_path / "g.graph", facts("a | IsA | p", "a | IsA | q", "a | IsA | r", "z | IsA | s")))
+    edges = store.edges_of([store.find("a"), store.find("z")])  # type: ignore[list-item]
+    owner, _ = owners(edges)
+    score = {"p": 0.9, "q": 0.8, "r": 0.7, "s": 0.65}
+    scores = np.array([score[store.concept(int(tail))] for tail in edges.tail], np.float32)
+    rows = pool(edges, scores, owner, np.arange(4), 0.1, 4)
+    taken = take(edges, scores[rows], owner, rows, 0.1, 4, lambda _: True)
+    assert [store.concept(int(edges.tail[row])) for row, _ in taken] == ["p", "q", "s", "r"]
+    assert [value for _, value in taken] == pytest.approx([0.9, 0.7, 0.65, 0.7 - 0.1 * np.log2(3)], abs=1e-3)
+    refused = take(edges, scores[rows], owner, rows, 0.1, 4, lambda row: store.concept(int(edges.tail[row])) != "p")
+    assert refused[0][1] == pytest.approx(0.8)
+    store.close()
+
+
+def test_bm25_by_the_formula() -> None:
+    scores = bm25([["tea", "cup"], ["cup"], ["dog", "dog", "dog"]], ["tea", "tea", "cup", "cat"])
+    mean, k1, b = 2.0, 1.2, 0.4
+
+    def part(count: int, length: int, having: int) -> float:
+        rarity = np.log(1 + (3 - having + 0.5) / (having + 0.5))
+        return float(rarity * count * (k1 + 1) / (count + k1 * (1 - b + b * length / mean)))
+
+    assert scores.tolist() == pytest.approx([2 * part(1, 2, 1) + part(1, 2, 2), part(1, 1, 2), 0.0])
+    assert bm25([], ["tea"]).tolist() == []
+
+
+def test_reciprocal_ranks() -> None:
+    one, other = np.array([3, 2, 1], np.float32), np.array([1, 5, 5], np.float32)
+    expected = [(61 / 61 + 61 / 63) / 2, (61 / 62 + 61 / 61) / 2, (61 / 63 + 61 / 61) / 2]
+    assert fused([(one, 1.0), (other, 1.0)]).tolist() == pytest.approx(expected)
+    assert fused([(one, 2.0)]).tolist() == pytest.approx([1, 61 / 62, 61 / 63])
