@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from dialore.cli import graph_change
 from dialore.cli.options import Json
 
-app = typer.Typer(no_args_is_help=True, help="Build a commonsense graph, look into it, ask it.")
+app = typer.Typer(no_args_is_help=True, help="Build a commonsense graph, look into it, ask it, change it.")
 _Graph = Annotated[str, typer.Option("--graph", "-g", metavar="PATH|starter", help="The graph.")]
 
 
@@ -106,3 +107,6 @@ def retrieve(
     from dialore.cli import graph_work
 
     graph_work.retrieve(query or [], topic or [], graph, history=history, language=language, top=top, json=json)
+
+
+graph_change.register(app)

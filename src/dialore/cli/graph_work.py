@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dialore.knowledge import Fact
+    from dialore.sources.graph.rejects import Rejects
     from dialore.sources.graph.source import Graph
     from dialore.sources.graph.store import GraphStore
-    from dialore.text import Language
 
 _CHUNK = 20_000
 _NAMES_COMPARED = 300_000
@@ -42,40 +42,61 @@ def build(
     """Build a graph file and say what is in it; raises GraphError as `build_graph` and `read_facts` do."""
     from dialore.retrieval.embedding import load_embedder
     from dialore.sources.graph.build import build_graph
+    from dialore.sources.graph.rejects import Rejects
 
-    kept = [check_language(language) for language in languages] if languages else ["en", "zh"]
     _check_target(out, files, force=force)
+    rejects = Rejects()
     with progress("reading facts") as step:
-        facts = _facts(files, file_format, kept, step)  # type: ignore[arg-type]
+        facts = facts_of_files(files, file_format, languages, rejects, step)
         embedder: Any = load_embedder()
         report = build_graph(facts, out, name=name or out.stem, embedder=embedder, on_step=step)
+    say_rejects(rejects)
     if json:
-        print_json(report.model_dump())
+        print_json({**report.model_dump(), "rejected": rejects.count})
         return
     merged = f", {report.merged:,} duplicates merged" if report.merged else ""
     size = f"{report.bytes / 2**20:.1f} MB, {report.seconds:.1f} s"
     note(f"{report.facts:,} facts of {report.concepts:,} concepts{merged}: {report.path} ({size})")
 
 
-def _facts(
+def facts_of_files(
     files: Sequence[Path],
     file_format: str | None,
-    languages: Sequence[Language],
+    languages: Sequence[str] | None,
+    rejects: Rejects,
     step: Callable[[str, int, int | None], None],
 ) -> Iterator[Fact]:
+    """The facts of several files, with progress; raises GraphError as `read_facts` does."""
     from dialore.sources.graph.readers import FILE_FORMATS, read_facts
 
+    kept = [check_language(language) for language in languages] if languages else ["en", "zh"]
     if file_format is not None and file_format not in FILE_FORMATS:
         raise UnknownNameError("format", file_format, FILE_FORMATS)
     chosen = next((known for known in FILE_FORMATS if known == file_format), None)
-    for path in files:
-        size = path.stat().st_size if path.is_file() else None
-        yield from read_facts(
+    return (
+        fact
+        for path in files
+        for fact in read_facts(
             path,
             file_format=chosen,
-            languages=languages,
-            progress=lambda done, path=path, size=size: step(f"reading {path.name}", done, size),  # type: ignore[misc]
+            languages=kept,  # type: ignore[arg-type]
+            progress=_told(path, step),
+            rejects=rejects,
         )
+    )
+
+
+def _told(path: Path, step: Callable[[str, int, int | None], None]) -> Callable[[int], None]:
+    size = path.stat().st_size if path.is_file() else None
+    return lambda done: step(f"reading {path.name}", done, size)
+
+
+def say_rejects(rejects: Rejects) -> None:
+    """Show the first of the lines that were left out."""
+    for sentence in rejects.first:
+        note(f"left out: {sentence}")
+    if rejects.count > len(rejects.first):
+        note(f"left out: {rejects.count - len(rejects.first):,} more lines")
 
 
 def _check_target(out: Path, files: Sequence[Path], *, force: bool) -> None:
