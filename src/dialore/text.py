@@ -173,8 +173,17 @@ def _rows(text: str, language: Language) -> tuple[tuple[str, str], ...]:
 
 
 @functools.lru_cache(maxsize=16384)
-def _phrase_rows(phrase: str, language: Language) -> tuple[str, str]:
-    return _row(lemmas(phrase, language)), _row(content_lemmas(phrase, language))
+def _asked(phrase: str, language: Language) -> tuple[str, str, str]:
+    """A phrase as it is looked for: its characters where it is Chinese, else its lemmas and content lemmas."""
+    folded = normalise(phrase).strip(" .,!?;:。，！？；：、\"'")
+    if is_chinese(folded):
+        return folded.replace(" ", ""), "", ""
+    return "", _row(lemmas(folded, language)), _row(content_lemmas(folded, language))
+
+
+@functools.lru_cache(maxsize=4096)
+def _squeezed(text: str) -> str:
+    return normalise(text).replace(" ", "")
 
 
 def _row(found: Sequence[str]) -> str:
@@ -195,13 +204,9 @@ def is_mentioned(phrase: str, texts: Iterable[str], language: Language) -> bool:
     London".
     Chinese is compared by characters, so that segmentation cannot hide a mention.
     """
-    folded = normalise(phrase).strip(" .,!?;:。，！？；：、\"'")
-    if not folded:
-        return False
-    if is_chinese(folded):
-        squeezed = folded.replace(" ", "")
-        return any(squeezed in normalise(text).replace(" ", "") for text in texts)
-    wanted, wanted_content = _phrase_rows(folded, language)
+    characters, wanted, wanted_content = _asked(phrase, language)
+    if characters:
+        return any(characters in _squeezed(text) for text in texts)
     for text in texts:
         for row, content in _rows(text, language):
             if (wanted and wanted in row) or (wanted_content and wanted_content in content):
