@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dialore.knowledge import Fact
+    from dialore.sources.graph.protocol import FactStore
     from dialore.sources.graph.rejects import Rejects
     from dialore.sources.graph.source import Graph
-    from dialore.sources.graph.store import GraphStore
 
 _CHUNK = 20_000
 _NAMES_COMPARED = 300_000
@@ -120,10 +120,11 @@ def stats(name: str, *, top: int, json: bool) -> None:
         meta = graph.store.meta
         relations, degrees = _count(graph.store)
         best = [(graph.store.concept(int(place)), int(degrees[place])) for place in np.argsort(-degrees)[:top]]
-        data: dict[str, Any] = {"name": meta.name, "path": str(graph.store.path), "facts": meta.facts}
+        path = getattr(graph.store, "path", None)  # a graph on a server has none
+        data: dict[str, Any] = {"name": meta.name, "path": str(path or name), "facts": meta.facts}
         data |= {"concepts": meta.concepts, "languages": meta.languages, "relations": relations}
         data |= {"best_connected": dict(best), "embedder": meta.embedder, "fingerprint": meta.fingerprint}
-        data |= {"bytes": graph.store.path.stat().st_size}
+        data |= {"bytes": path.stat().st_size if path else 0}
     if json:
         print_json(data)
         return
@@ -141,7 +142,7 @@ def stats(name: str, *, top: int, json: bool) -> None:
         out.print("best connected: " + escape(", ".join(f"{concept} ({degree:,})" for concept, degree in best)))
 
 
-def _count(store: GraphStore) -> tuple[dict[str, int], np.ndarray[Any, np.dtype[np.int64]]]:
+def _count(store: FactStore) -> tuple[dict[str, int], np.ndarray[Any, np.dtype[np.int64]]]:
     """Facts by relation, the most frequent first, and each concept's number of facts."""
     meta = store.meta
     relations = np.zeros(len(meta.relations), np.int64)
