@@ -39,6 +39,7 @@ def folder(tmp_path_factory):
         + json.dumps({"dataset": "/d/own", "weight": 2.0})
         for head, name, tail in facts
     ]
+    (folder / "ours.tsv").write_text("coffee\tHasProperty\tour best seller\n", encoding="utf-8")
     (folder / "assertions.csv.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
     dialogues = [{"meta": [], "dialogue": [["Hello .", "Hi !"], ["How are you ?", ""]]} for _ in range(30)]
     (folder / "valid.json.gz").write_bytes(gzip.compress(json.dumps(dialogues).encode()))
