@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dialore.sources.graph.verbs import gerund, is_doing, passive
+
 if TYPE_CHECKING:
     from dialore.knowledge import Fact
     from dialore.text import Language
@@ -18,8 +20,9 @@ class Relation:
 
     Attributes:
         name: as in ConceptNet.
-        en: English wording with `{head}` and `{tail}`.
+        en: English wording with `{head}` and `{tail}`; `{head:gerund}`, `{tail:passive}` and the like for other forms.
         zh: Chinese wording.
+        doing: English wording where the tail is something that one does ("eat lunch"), if it differs.
         symmetric: whether head and tail may change places.
         informative: whether it says something about the world rather than about the word.
     """
@@ -27,6 +30,7 @@ class Relation:
     name: str
     en: str
     zh: str
+    doing: str = ""
     symmetric: bool = False
     informative: bool = True
 
@@ -44,34 +48,63 @@ _KNOWN = (
     Relation("PartOf", "{head} is part of {tail}", "{head}是{tail}的一部分"),
     Relation("HasA", "{head} has {tail}", "{head}有{tail}"),
     Relation("NotHasA", "{head} has no {tail}", "{head}没有{tail}"),
-    Relation("UsedFor", "{head} is used for {tail}", "{head}用来{tail}"),
-    Relation("NotUsedFor", "{head} is not used for {tail}", "{head}不用来{tail}"),
+    Relation(
+        "UsedFor", "{head:gerund} is used for {tail}", "{head}用来{tail}", doing="{head:gerund} is used to {tail}"
+    ),
+    Relation(
+        "NotUsedFor",
+        "{head:gerund} is not used for {tail}",
+        "{head}不用来{tail}",
+        doing="{head:gerund} is not used to {tail}",
+    ),
     Relation("CapableOf", "{head} can {tail}", "{head}会{tail}"),
     Relation("NotCapableOf", "{head} cannot {tail}", "{head}不会{tail}"),
     Relation("AtLocation", "{head} is found at {tail}", "{head}在{tail}"),
-    Relation("LocationOfAction", "{head} happens at {tail}", "{head}发生在{tail}"),
+    Relation("LocationOfAction", "{head:gerund} happens at {tail}", "{head}发生在{tail}"),
     Relation("LocatedNear", "{head} is near {tail}", "{head}在{tail}附近", symmetric=True),
-    Relation("Causes", "{head} causes {tail}", "{head}会引起{tail}"),
-    Relation("NotCauses", "{head} does not cause {tail}", "{head}不会引起{tail}"),
-    Relation("HasSubevent", "{head} involves {tail}", "{head}时会{tail}"),
-    Relation("HasFirstSubevent", "{head} begins with {tail}", "{head}先要{tail}"),
-    Relation("HasLastSubevent", "{head} ends with {tail}", "{head}最后要{tail}"),
-    Relation("HasPrerequisite", "{head} requires {tail}", "{head}之前需要{tail}"),
-    Relation("HasProperty", "{head} is {tail}", "{head}是{tail}的"),
-    Relation("NotHasProperty", "{head} is not {tail}", "{head}不{tail}"),
-    Relation("MotivatedByGoal", "{head} is done to {tail}", "{head}是为了{tail}"),
-    Relation("ObstructedBy", "{head} is prevented by {tail}", "{head}会被{tail}阻碍"),
-    Relation("Desires", "{head} wants {tail}", "{head}想要{tail}"),
-    Relation("NotDesires", "{head} does not want {tail}", "{head}不想要{tail}"),
+    Relation(
+        "Causes", "{head:gerund} causes {tail}", "{head}会引起{tail}", doing="{head:gerund} leads to {tail:gerund}"
+    ),
+    Relation(
+        "NotCauses",
+        "{head:gerund} does not cause {tail}",
+        "{head}不会引起{tail}",
+        doing="{head:gerund} does not lead to {tail:gerund}",
+    ),
+    Relation("HasSubevent", "{head:gerund} involves {tail:gerund}", "{head}时会{tail}"),
+    Relation("HasFirstSubevent", "{head:gerund} begins with {tail:gerund}", "{head}先要{tail}"),
+    Relation("HasLastSubevent", "{head:gerund} ends with {tail:gerund}", "{head}最后要{tail}"),
+    Relation("HasPrerequisite", "{head:gerund} requires {tail:gerund}", "{head}之前需要{tail}"),
+    Relation("HasProperty", "{head:gerund} is {tail}", "{head}是{tail}的"),
+    Relation("NotHasProperty", "{head:gerund} is not {tail}", "{head}不{tail}"),
+    Relation(
+        "MotivatedByGoal",
+        "{head:gerund} is done for {tail}",
+        "{head}是为了{tail}",
+        doing="{head:gerund} is done to {tail}",
+    ),
+    Relation("ObstructedBy", "{head:gerund} is prevented by {tail:gerund}", "{head}会被{tail}阻碍"),
+    Relation("Desires", "{head} wants {tail}", "{head}想要{tail}", doing="{head} wants to {tail}"),
+    Relation("NotDesires", "{head} does not want {tail}", "{head}不想要{tail}", doing="{head} does not want to {tail}"),
     Relation("DesireOf", "{head} is wanted by {tail}", "{head}是{tail}想要的"),
-    Relation("CausesDesire", "{head} makes one want to {tail}", "{head}让人想{tail}"),
+    Relation(
+        "CausesDesire",
+        "{head:gerund} makes one want {tail}",
+        "{head}让人想{tail}",
+        doing="{head:gerund} makes one want to {tail}",
+    ),
     Relation("CreatedBy", "{head} is created by {tail}", "{head}由{tail}创造"),
     Relation("MadeOf", "{head} is made of {tail}", "{head}由{tail}制成"),
     Relation("NotMadeOf", "{head} is not made of {tail}", "{head}不由{tail}制成"),
-    Relation("ReceivesAction", "{head} can be {tail}", "{head}可以被{tail}"),
+    Relation("ReceivesAction", "{head} can be {tail:passive}", "{head}可以{tail}"),
     Relation("DefinedAs", "{head} is defined as {tail}", "{head}的意思是{tail}"),
     Relation("SymbolOf", "{head} is a symbol of {tail}", "{head}象征{tail}"),
-    Relation("MannerOf", "{head} is a way to {tail}", "{head}是{tail}的一种方式"),
+    Relation(
+        "MannerOf",
+        "{head:gerund} is a way of {tail}",
+        "{head}是{tail}的一种方式",
+        doing="{head:gerund} is a way to {tail}",
+    ),
     Relation("InstanceOf", "{head} is an instance of {tail}", "{head}是{tail}的一个例子"),
     Relation("InheritsFrom", "{head} inherits from {tail}", "{head}继承自{tail}"),
     Relation("Synonym", "{head} means the same as {tail}", "{head}和{tail}意思相同", symmetric=True),
@@ -79,7 +112,7 @@ _KNOWN = (
     Relation("DistinctFrom", "{head} is different from {tail}", "{head}不同于{tail}", symmetric=True),
     Relation("SimilarTo", "{head} is similar to {tail}", "{head}和{tail}相似", symmetric=True),
     Relation("HasContext", "{head} goes with {tail}", "{head}常和{tail}有关"),
-    Relation("Entails", "{head} entails {tail}", "{head}意味着{tail}"),
+    Relation("Entails", "{head:gerund} entails {tail:gerund}", "{head}意味着{tail}"),
     Relation("DerivedFrom", "{head} is derived from {tail}", "{head}来自{tail}", informative=False),
     Relation(
         "EtymologicallyRelatedTo",
@@ -105,6 +138,12 @@ _KNOWN = (
 )
 RELATIONS: dict[str, Relation] = {relation.name: relation for relation in _KNOWN}
 _FOLDED: dict[str, str] = {name.lower(): name for name in RELATIONS}
+_SLOT = re.compile(r"\{(head|tail)(?::(gerund|passive))?\}")
+_CLAUSE = re.compile(r"(?:you|it|i|he|she|we|they|your|one) \w")
+"""A goal that is told as a reason: "you be hungry"."""
+_ZH_CLAUSE = re.compile(r"很|不|难|容易|越来越|比|总|常|最|非常|太|没|有点")
+_ZH_ADJECTIVE = 2
+"""Characters of a Chinese adjective that "是...的" stands well around."""
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
@@ -126,10 +165,37 @@ def relation(name: str) -> Relation:
 
 def connecting_words(name: str, language: Language) -> str:
     """What a relation's wording says between and around its two concepts, e.g. "is used for"."""
-    return " ".join(relation(name).wording(language).replace("{head}", " ").replace("{tail}", " ").split())
+    return " ".join(_SLOT.sub(" ", relation(name).wording(language)).split())
 
 
 def verbalise(fact: Fact, language: Language) -> str:
-    """A fact in words, e.g. "sushi is made of rice"."""
-    before, _, after = relation(fact.relation).wording(language).partition("{tail}")
-    return before.replace("{head}", fact.head) + fact.tail + after.replace("{head}", fact.head)
+    """A fact in words, e.g. "sushi is made of rice", "eating lunch is done to relax"."""
+    known = relation(fact.relation)
+    if language == "zh":
+        return _chinese(known, fact)
+    goal = known.name == "MotivatedByGoal" and _CLAUSE.match(fact.tail)
+    template = "{head:gerund} is done because {tail}" if goal else known.en
+    if known.doing and not goal and is_doing(fact.tail):
+        template = known.doing
+    return _fill(template, fact)
+
+
+def _chinese(known: Relation, fact: Fact) -> str:
+    template = known.zh
+    if known.name == "HasProperty" and (_ZH_CLAUSE.match(fact.tail) or len(fact.tail) > _ZH_ADJECTIVE):
+        template = "{head}{tail}"  # a predicate of its own: 时间过得飞快, not 时间是过得飞快的
+    elif known.name == "HasProperty" and fact.tail.endswith("的"):
+        template = "{head}是{tail}"
+    return _fill(template, fact)
+
+
+def _fill(template: str, fact: Fact) -> str:
+    ends = {"head": fact.head, "tail": fact.tail}
+    return _SLOT.sub(lambda slot: _FORMS[slot[2] or ""](ends[slot[1]]), template)
+
+
+def _as_it_is(concept: str) -> str:
+    return concept
+
+
+_FORMS = {"": _as_it_is, "gerund": gerund, "passive": passive}
