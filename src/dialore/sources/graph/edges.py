@@ -23,8 +23,9 @@ class Edges:
 
     `norm` is the length of the fact's vector: the sum of its head's, relation's and tail's. `asked` holds the concepts
     whose facts these are, in ascending order; `head_place` and `tail_place` are each end's place in it, -1 for an end
-    that was not asked for. Each row has one that was. `version` is the store's own: the state of the graph that the
-    facts are of.
+    that was not asked for. Each row has one that was. `counts` is how many facts each of the asked concepts has in all,
+    also where only those near a question were read. `version` is the store's own: the state of the graph that the facts
+    are of.
     """
 
     head: NDArray[np.uint32]
@@ -36,6 +37,7 @@ class Edges:
     head_place: NDArray[np.intp]
     tail_place: NDArray[np.intp]
     asked: NDArray[np.uint32]
+    counts: NDArray[np.intp] | None = None
     version: Any = field(default=None, repr=False, compare=False)
 
     def __len__(self) -> int:

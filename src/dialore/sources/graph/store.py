@@ -114,9 +114,17 @@ class GraphStore:
 
     # --- facts
 
-    def edges_of(self, concepts: Iterable[int]) -> Edges:
-        """The facts with one of the concepts as head or tail, each once."""
-        return self._live().edges_of(concepts)
+    def edges_of(self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, keep: int = 1000) -> Edges:
+        """The facts with one of the concepts as head or tail, each once.
+
+        Args:
+            concepts: their numbers.
+            query: of unit length (dimension,). Of a concept with very many facts those near it are read alone: exactly
+                the `keep` whose cosines are highest, ties, and all that lead to another of the concepts. `counts` of
+                the edges says how many there are. None reads all.
+            keep: how many of each side of a concept.
+        """
+        return self._live().edges_of(concepts, query, keep)
 
     def fact(self, edges: Edges, row: int) -> Fact:
         """One row as a fact."""
@@ -141,6 +149,10 @@ class GraphStore:
     def concept_products(self, concepts: NDArray[np.uint32], query: NDArray[np.float32]) -> NDArray[np.float32]:
         """(n,): the dot product of each concept's unnormalised vector with the query (dimension,)."""
         return self._live().vectors.products(concepts, query)
+
+    def concept_sums(self, concepts: NDArray[np.uint32]) -> NDArray[np.float32]:
+        """(n, dimension): each concept's unnormalised vector."""
+        return self._live().vectors.sums(concepts)
 
     def cosines(self, edges: Edges, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """(n,): each fact's cosine with a query of unit length (dimension,), from the graph's own vectors.

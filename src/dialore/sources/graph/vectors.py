@@ -62,6 +62,10 @@ class PartVectors:
             found[some] = (self.rows.take(some, axis=0).astype(np.float32) @ query) * self.scales.take(some)
         return found
 
+    def all_values(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(parts of the graph,): the product of each part with the query."""
+        return self.values(query, np.arange(len(self.rows)))
+
     def of(self, concepts: NDArray[np.uint32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """The parts of the concepts, one's after the other's, and where each one's begin."""
         ends = self.ends.take(concepts).astype(np.intp)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import lmdb
 import numpy as np
@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.sources.graph.edges import Edges, places_among
+from dialore.sources.graph.hubs import KEPT, LARGE, HubSide
 from dialore.sources.graph.journal import records
 from dialore.sources.graph.layout import EDGE, FORMAT, GraphMeta, id_key, text_key
 from dialore.sources.graph.mapped import REBUILD, MappedFile, close_file, open_file
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.sources.graph.journal import Record
+    from dialore.sources.graph.overlay import Side
 
 
 class BuiltGraph:
@@ -98,6 +100,15 @@ def _release(transaction: lmdb.Transaction, file: MappedFile) -> None:
     close_file(file)
 
 
+class _Near(NamedTuple):
+    """A question's products: with the concepts asked for, with the relations, with all parts; and what to keep."""
+
+    own: NDArray[np.float32]
+    relations: NDArray[np.float32]
+    values: NDArray[np.float32]
+    keep: int
+
+
 @dataclass(frozen=True)
 class GraphVersion:
     """A graph at one moment. Nothing of it ever changes, so threads share it.
@@ -110,6 +121,7 @@ class GraphVersion:
         vectors: the concepts' vectors.
         numbers: the embedder's numbers of the vectors' parts.
         relation_vectors: (relations, dimension), unnormalised.
+        hubs: sides of hubs that were asked for, as they are now.
     """
 
     built: BuiltGraph
@@ -117,6 +129,7 @@ class GraphVersion:
     end: int
     overlay: Overlay | None = None
     changed: tuple[PartVectors, NDArray[np.uint32], NDArray[np.float32]] | None = None
+    hubs: dict[Side, HubSide] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: Path) -> GraphVersion:
@@ -160,7 +173,9 @@ class GraphVersion:
             }
         )
         overlay = (self.overlay or Overlay(self.built.meta.concepts)).after(changes)
-        return GraphVersion(self.built, meta, end, overlay, self._vectors_after(changes))
+        hubs = {side: hub for side, hub in list(self.hubs.items()) if side not in overlay.sides}
+        vectors = self._vectors_after(changes)
+        return GraphVersion(self.built, meta, end, overlay, vectors, {} if vectors is not self.changed else hubs)
 
     def _vectors_after(
         self, changes: Sequence[Record]
@@ -233,17 +248,51 @@ class GraphVersion:
             return self.overlay.records((table, number), np.frombuffer(raw or b"", EDGE)).tobytes()
         return b"" if raw is None else raw
 
-    def _records(self, table: bytes, concepts: NDArray[np.uint32]) -> tuple[NDArray[np.void], NDArray[np.intp]]:
-        """The records of several concepts in a row, and the place among the concepts that each belongs to."""
-        raw = [self.side(table, number) for number in concepts.tolist()]
-        places = np.repeat(np.arange(len(raw)), [len(part) // EDGE.itemsize for part in raw])
-        return np.frombuffer(b"".join(raw), EDGE), places
+    def _records(
+        self, table: bytes, concepts: NDArray[np.uint32], near: _Near | None
+    ) -> tuple[NDArray[np.void], NDArray[np.intp], NDArray[np.intp]]:
+        """The records of several concepts in a row, the place among them that each belongs to, and how many each has.
 
-    def edges_of(self, concepts: Iterable[int]) -> Edges:
-        """The facts with one of the concepts as head or tail, each once."""
+        Where a question is given, the hubs' records are those near it.
+        """
+        sides = [self.side(table, number) for number in concepts.tolist()]
+        counts = np.array([len(side) // EDGE.itemsize for side in sides], np.intp)
+        kept = counts
+        if near is not None and len(counts) and counts.max() > max(LARGE, 2 * near.keep):
+            kept = counts.copy()
+            for place in np.flatnonzero(counts > max(LARGE, 2 * near.keep)).tolist():
+                records = np.frombuffer(sides[place], EDGE)
+                hub = self._hub((table, int(concepts[place])), records)
+                rows = hub.near(float(near.own[place]), near.relations, near.values, near.keep, concepts)
+                sides[place] = records[rows].tobytes()
+                kept[place] = len(rows)
+        return np.frombuffer(b"".join(sides), EDGE), np.repeat(np.arange(len(kept)), kept), counts
+
+    def _hub(self, side: Side, records: NDArray[np.void]) -> HubSide:
+        found = self.hubs.get(side)
+        if found is None:
+            found = HubSide.of(records, self.vectors)
+            if len(self.hubs) >= KEPT:
+                self.hubs.clear()
+            self.hubs[side] = found
+        return found
+
+    def _near(self, asked: NDArray[np.uint32], query: NDArray[np.float32], keep: int) -> _Near:
+        own = self.vectors.products(asked, query)
+        return _Near(own, self.relation_vectors @ query, self.vectors.all_values(query), keep)
+
+    def edges_of(self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, keep: int = 1000) -> Edges:
+        """The facts with one of the concepts as head or tail, each once; of hubs those near the query if one is given.
+
+        Exact: of each concept the facts are there whose cosines are its `keep` highest, and all that lead to another of
+        the concepts; what is left out has lower cosines than all of these.
+        """
         asked = np.array(sorted(set(concepts)), np.uint32)
-        outgoing, heads = self._records(b"out", asked)
-        incoming, tails = self._records(b"in", asked)
+        near = None
+        if query is not None and self.meta.dimension and self._largest(asked) > max(LARGE, 2 * keep):
+            near = self._near(asked, query, keep)
+        outgoing, heads, out_counts = self._records(b"out", asked, near)
+        incoming, tails, in_counts = self._records(b"in", asked, near)
         # Facts between two of the concepts are among both: they are taken as the head's.
         new = places_among(asked, incoming["other"]) < 0
         incoming, tails = incoming[new], tails[new]
@@ -262,8 +311,14 @@ class GraphVersion:
             head_place=np.concatenate([heads, np.full(len(tails), -1)]),
             tail_place=np.concatenate([places_among(asked, other[:middle]), tails]),
             asked=asked,
+            counts=out_counts + in_counts,
             version=self,
         )
+
+    def _largest(self, concepts: NDArray[np.uint32]) -> int:
+        """The most facts that one of the concepts has on one side."""
+        sides = ((table, number) for number in concepts.tolist() for table in (b"out", b"in"))
+        return max((len(self.side(*side)) // EDGE.itemsize for side in sides), default=0)
 
     def fact(self, edges: Edges, row: int) -> Fact:
         """One row as a fact."""
