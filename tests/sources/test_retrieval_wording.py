@@ -10,6 +10,7 @@ from dialore.sources.graph.verbs import gerund, is_doing, passive
 
 ENGLISH = [
     (("stapler", "UsedFor", "staple paper"), "stapler is used to staple paper"),
+    (("honey", "UsedFor", "soothe sore throat"), "honey is used to soothe sore throat"),
     (("street", "UsedFor", "transportation"), "street is used for transportation"),
     (("hike", "UsedFor", "exercise"), "hike is used for exercise"),
     (("rest", "UsedFor", "relaxing"), "rest is used for relaxing"),

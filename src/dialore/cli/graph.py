@@ -93,6 +93,13 @@ def retrieve(
         str | None, typer.Option("--language", "-l", metavar="en|zh", help="[default: found from the text]")
     ] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="Facts to keep of each set.")] = 10,
+    ranking: Annotated[
+        str, typer.Option("--ranking", metavar="default|paper", help="paper: the cosine with the history alone.")
+    ] = "default",
+    reranker: Annotated[
+        str | None,
+        typer.Option("--reranker", metavar="SPEC", help="An embedder that looks at the best again: onnx:FOLDER."),
+    ] = None,
     graph: _Graph = "starter",
     json: Json = False,
 ) -> None:
@@ -106,7 +113,17 @@ def retrieve(
     """
     from dialore.cli import graph_work
 
-    graph_work.retrieve(query or [], topic or [], graph, history=history, language=language, top=top, json=json)
+    graph_work.retrieve(
+        query or [],
+        topic or [],
+        graph,
+        history=history,
+        language=language,
+        top=top,
+        ranking=ranking,
+        reranker=reranker,
+        json=json,
+    )
 
 
 graph_change.register(app)

@@ -204,18 +204,23 @@ def retrieve(
     history: str | None,
     language: str | None,
     top: int,
+    ranking: str,
+    reranker: str | None,
     json: bool,
 ) -> None:
     """Show how phrases link, and the foreseen and unforeseen facts between and around them."""
     from dialore.dialogue import Dialogue
     from dialore.response import Demands
+    from dialore.retrieval.embedding import load_embedder
+    from dialore.sources.graph.source import Graph
 
     if not queries and not topics:
         raise InputError("nothing to look for", mend="give --query, --topic or both")
     text = history or " ".join([*queries, *topics])
     spoken = check_language(language) if language else detect_language(text)
     dialogue = Dialogue.model_validate({"id": "retrieve", "language": spoken, "turns": [text]})
-    with closing(open_graph(name)) as graph:
+    with closing(open_graph(name)) as opened:
+        graph = Graph(opened.store, opened.embedder, ranking, load_embedder(reranker) if reranker else None)
         found = graph.retrieve(Demands(explicit=queries, maintained=topics), dialogue, top)
     if json:
         links = [{"phrase": e.phrase, "concept": e.name, "how": e.how, "score": e.score} for e in found.links]

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from dialore.sources.graph.verbs import gerund, is_doing, passive
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dialore.knowledge import Fact
     from dialore.text import Language
 
@@ -198,4 +200,4 @@ def _as_it_is(concept: str) -> str:
     return concept
 
 
-_FORMS = {"": _as_it_is, "gerund": gerund, "passive": passive}
+_FORMS: dict[str, Callable[[str], str]] = {"": _as_it_is, "gerund": gerund, "passive": passive}

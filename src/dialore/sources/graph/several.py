@@ -1,0 +1,146 @@
+"""Several graphs as one: ConceptNet and a company's own, say. Each fact keeps its graph's name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dialore.errors import InputError
+from dialore.sources.graph.source import Retrieval
+from dialore.text import normalise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dialore.dialogue import Dialogue
+    from dialore.knowledge import Fact, Knowledge
+    from dialore.response import Demands
+    from dialore.retrieval.embedding import Embedder
+    from dialore.sources.graph.linking import Link
+    from dialore.sources.graph.ranking import Ranking
+    from dialore.sources.graph.source import Graph
+
+
+class Graphs:
+    """Several graphs that methods ask as they ask one.
+
+    Ranks are comparable because all graphs rank by the same embedder and settings; each counts how crowded a concept
+    is by its own facts. A fact that several graphs have is offered once, the heaviest of them. A link's number is that
+    of the first graph that has its concept.
+
+    Args:
+        graphs: the graphs; they are closed with this.
+
+    Raises:
+        InputError: none, two of one name, or graphs that rank differently.
+    """
+
+    def __init__(self, graphs: Sequence[Graph]) -> None:
+        if not graphs:
+            raise InputError("no graphs", mend="name one or more")
+        names = [graph.name for graph in graphs]
+        for name in names:
+            if names.count(name) > 1:
+                raise InputError(f"two graphs are called {name!r}", mend="build one of them with another --name")
+        first = graphs[0]
+        for other in graphs[1:]:
+            if other.ranking != first.ranking or other.embedder.fingerprint != first.embedder.fingerprint:
+                raise InputError(f"{first.name} and {other.name} rank differently", mend="give both one embedder")
+        self.graphs = tuple(graphs)
+
+    @property
+    def name(self) -> str:
+        """The graphs' names, joined by "+"."""
+        return "+".join(graph.name for graph in self.graphs)
+
+    @property
+    def embedder(self) -> Embedder:
+        """What all of them rank by."""
+        return self.graphs[0].embedder
+
+    @property
+    def ranking(self) -> Ranking:
+        """How all of them rank."""
+        return self.graphs[0].ranking
+
+    def close(self) -> None:
+        """Close all of them."""
+        for graph in self.graphs:
+            graph.close()
+
+    def retrieve(self, demands: Demands, dialogue: Dialogue, top: int = 50) -> Retrieval:
+        """Foreseen and unforeseen facts of all graphs by one rank; as `Graph.retrieve`.
+
+        What is foreseen in one graph is not offered as unforeseen by another. The numbers found count a fact in each
+        graph that has it.
+        """
+        found = [graph.retrieve(demands, dialogue, top) for graph in self.graphs]
+        foreseen = self._merged([each.foreseen for each in found], top, frozenset())
+        known = frozenset(item.id for each in found for item in each.foreseen)
+        unlinked = [set(each.unlinked) for each in found]
+        return Retrieval(
+            foreseen=foreseen,
+            unforeseen=self._merged([each.unforeseen for each in found], top, known),
+            links=_once(link for each in found for link in each.links),
+            unlinked=[phrase for phrase in found[0].unlinked if all(phrase in each for each in unlinked)],
+            foreseen_found=sum(each.foreseen_found for each in found),
+            unforeseen_found=sum(each.unforeseen_found for each in found),
+        )
+
+    def retrieve_queries(self, links: Sequence[Link], dialogue: Dialogue, top: int = 20) -> tuple[list[Knowledge], int]:
+        """Facts of the linked concepts, found by name in every graph; as `Graph.retrieve_queries`."""
+        lists, count = [], 0
+        for graph in self.graphs:
+            own = [link for each in links for link in graph.link([each.name], dialogue) if link.how == "exact"]
+            found, number = graph.retrieve_queries(own, dialogue, top)
+            lists.append(found)
+            count += number
+        return self._merged(lists, top, frozenset()), count
+
+    def link(self, phrases: Sequence[str], dialogue: Dialogue) -> list[Link]:
+        """The concepts that phrases name in any graph, each name once, by its best link."""
+        return _once(link for graph in self.graphs for link in graph.link(phrases, dialogue))
+
+    def mentions(self, dialogue: Dialogue) -> list[Link]:
+        """Every concept of any graph that the history mentions, one graph's after the other's, each name once."""
+        return _once(link for graph in self.graphs for link in graph.mentions(dialogue))
+
+    def facts_of(self, name: str) -> list[Fact]:
+        """Every fact of one concept, the heaviest first, a fact of several graphs once."""
+        heaviest: dict[str, Fact] = {}
+        for fact in (fact for graph in self.graphs for fact in graph.facts_of(name)):
+            if fact.id not in heaviest or fact.weight > heaviest[fact.id].weight:
+                heaviest[fact.id] = fact
+        return sorted(heaviest.values(), key=lambda fact: -fact.weight)
+
+    def _merged(self, lists: Sequence[Sequence[Knowledge]], top: int, known: frozenset[str]) -> list[Knowledge]:
+        """The best of several lists; of a fact's copies the heaviest, at the best of their ranks."""
+        copies: dict[str, list[Knowledge]] = {}
+        for item in (item for found in lists for item in found):
+            if item.id not in known:
+                copies.setdefault(item.id, []).append(item)
+        best = [
+            max(same, key=lambda item: float(item.detail["weight"])).model_copy(
+                update={"score": max(item.score for item in same)}
+            )
+            for same in copies.values()
+        ]
+        best.sort(key=lambda item: -item.score)
+        return (_folded(best) if self.ranking.fold else best)[:top]
+
+
+def _folded(items: Iterable[Knowledge]) -> list[Knowledge]:
+    """Of the facts between two concepts the first."""
+    kept: dict[frozenset[str], Knowledge] = {}
+    for item in items:
+        kept.setdefault(frozenset(normalise(str(item.detail[end])) for end in ("head", "tail")), item)
+    return list(kept.values())
+
+
+def _once(links: Iterable[Link]) -> list[Link]:
+    """Each concept once, by its best link, at the place of its first."""
+    best: dict[str, Link] = {}
+    for link in links:
+        name = normalise(link.name)
+        if name not in best or link.score > best[name].score:
+            best[name] = link
+    return list(best.values())
