@@ -89,3 +89,12 @@ def test_the_pipeline_in_words(call):
     for words in ("our CPU a model call", "sequential steps", "prompt in a cacheable prefix", "peak memory"):
         assert words in done.out
     assert "did you mean t-rag" in call("bench", "pipeline", "-M", "trag").complaint
+
+
+def test_the_graph_bench_asks_every_store_alike(call):
+    figures = json.loads(call("bench", "graph", "--facts", "2000", "--questions", "3", "--json").out)
+    assert figures["build"]["facts"] == figures["graph"]["facts"] == pytest.approx(2000, rel=0.05)
+    assert {"dialore", "sqlite"} <= set(figures["stores"])
+    assert all(store["equal"] for store in figures["stores"].values())
+    for name in ("plain", "hub"):
+        assert 0 < figures["demands"][name]["again"]["p50"] <= figures["demands"][name]["again"]["p99"]

@@ -203,12 +203,12 @@ def test_a_graph_of_another_embedder_ranks_by_encoding_the_facts(tmp_path: Path)
     demands = Demands(explicit=["sushi"], maintained=["rice"])
     other = HashingEmbedder()
     with GraphStore(path) as store:
-        found = Graph(store, other).retrieve(demands, dialogue)
+        found = Graph(store, other, "paper").retrieve(demands, dialogue)
         (history,) = other.encode([dialogue.history])
         for knowledge in (*found.foreseen, *found.unforeseen):
             (vector,) = other.encode([knowledge.text])
             assert knowledge.score == pytest.approx(float(vector @ history), abs=1e-3)
-        own = Graph(store, embedder()).retrieve(demands, dialogue)
+        own = Graph(store, embedder(), "paper").retrieve(demands, dialogue)
         assert [item.id for item in own.foreseen] == [item.id for item in found.foreseen]
         assert {item.id for item in own.unforeseen} == {item.id for item in found.unforeseen}
         assert own.foreseen[0].score != found.foreseen[0].score
