@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from dialore.sources.graph.layout import EDGE
+from dialore.sources.graph.layout import CHANGE, EDGE
 from dialore.text import normalise
 
 if TYPE_CHECKING:
@@ -21,7 +22,39 @@ Side = tuple[bytes, int]
 """A table and a concept: the facts that it has as head (`out`) or as tail (`in`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
+class _Sides:
+    """All changes in order of one of their ends, so that a concept's stand together."""
+
+    changes: NDArray[np.void]
+    own: Literal["head", "tail"]
+    other: Literal["head", "tail"]
+
+    @classmethod
+    def of(cls, changes: NDArray[np.void], own: Literal["head", "tail"], other: Literal["head", "tail"]) -> _Sides:
+        return cls(changes[np.argsort(changes[own], kind="stable")], own, other)
+
+    @cached_property
+    def _ends(self) -> NDArray[np.uint32]:
+        return np.ascontiguousarray(self.changes[self.own])
+
+    @cached_property
+    def concepts(self) -> frozenset[int]:
+        """Concepts whose facts on this side were changed."""
+        return frozenset(np.unique(self._ends).tolist())
+
+    def records(self, concept: int) -> NDArray[np.void]:
+        """A concept's changed facts; a deleted one's length is 0."""
+        first, last = np.searchsorted(self._ends, [concept, concept + 1])
+        own = self.changes[first:last]
+        records = np.empty(len(own), EDGE)
+        records["other"] = own[self.other]
+        for name in ("relation", "provenance", "weight", "norm"):
+            records[name] = own[name]
+        return records
+
+
+@dataclass(frozen=True)
 class Overlay:
     """All changes up to one record. Nothing of it ever changes but what is remembered in `merged`.
 
@@ -30,7 +63,7 @@ class Overlay:
         names: new concepts.
         ids: numbers of the new concepts by normal form.
         keys: numbers of the new concepts by stem key.
-        sides: what changed on each side of each concept: by other end and relation, the newest record.
+        changes: each changed fact once, as it is now.
         merged: the facts of sides that were asked for, as they are now.
     """
 
@@ -38,7 +71,7 @@ class Overlay:
     names: list[str] = field(default_factory=list)
     ids: dict[str, int] = field(default_factory=dict)
     keys: dict[str, list[int]] = field(default_factory=dict)
-    sides: dict[Side, dict[tuple[int, int], NDArray[np.void]]] = field(default_factory=dict)
+    changes: NDArray[np.void] = field(default_factory=lambda: np.empty(0, CHANGE))
     merged: dict[Side, NDArray[np.void]] = field(default_factory=dict)
 
     def after(self, changes: Sequence[Record]) -> Overlay:
@@ -51,38 +84,44 @@ class Overlay:
                 if key:
                     keys[key] = [*keys.get(key, ()), number]
                 names.append(name)
-        sides, merged = {**self.sides}, {**self.merged}
-        fresh: set[Side] = set()
-        for change in (change for record in changes for change in record.arrays["changes"]):
-            ends = int(change["head"]), int(change["tail"])
-            for table, own, other in ((b"out", ends[0], ends[1]), (b"in", ends[1], ends[0])):
-                side = (table, own)
-                if side not in fresh:
-                    fresh.add(side)
-                    sides[side] = {**sides.get(side, {})}
-                    merged.pop(side, None)
-                sides[side][other, int(change["relation"])] = _edge(change, other)
-        return Overlay(self.first, names, ids, keys, sides, merged)
+        new = np.concatenate([record.arrays["changes"] for record in changes])
+        every = np.concatenate([self.changes, new])
+        # Of several changes of one fact the last one counts: stable order keeps it last.
+        order = np.lexsort((every["relation"], every["tail"], every["head"]))
+        ordered = every[order]
+        last = np.ones(len(ordered), np.bool_)
+        last[:-1] = False
+        for name in ("head", "tail", "relation"):
+            last[:-1] |= ordered[name][1:] != ordered[name][:-1]
+        touched = {b"out": set(new["head"].tolist()), b"in": set(new["tail"].tolist())}
+        merged = {side: found for side, found in list(self.merged.items()) if side[1] not in touched[side[0]]}
+        return Overlay(self.first, names, ids, keys, ordered[last], merged)
+
+    @cached_property
+    def _sides(self) -> dict[bytes, _Sides]:
+        return {b"out": _Sides.of(self.changes, "head", "tail"), b"in": _Sides.of(self.changes, "tail", "head")}
+
+    def __contains__(self, side: Side) -> bool:
+        """Whether a side is another than it was built."""
+        return side[1] in self._sides[side[0]].concepts
+
+    @property
+    def count(self) -> int:
+        """How many sides are others than they were built."""
+        return sum(len(sides.concepts) for sides in self._sides.values())
 
     def records(self, side: Side, built: NDArray[np.void]) -> NDArray[np.void]:
         """The facts of one side of a concept, the heaviest first, given those that it was built with."""
         found = self.merged.get(side)
         if found is None:
-            changed = self.sides[side]
-            if len(built):
-                known = np.array([(other << 16) | relation for other, relation in changed], np.uint64)
-                own = (built["other"].astype(np.uint64) << np.uint64(16)) | built["relation"]
-                built = built[~np.isin(own, known)]
-            there = [record for record in changed.values() if record["norm"] > 0]
-            both = np.concatenate([built, np.array(there, EDGE)])
+            changed = self._sides[side[0]].records(side[1])
+            built = built[~np.isin(_keys(built), _keys(changed))]
+            both = np.concatenate([built, changed[changed["norm"] > 0]])
             found = both[np.lexsort((both["other"], both["relation"], -both["weight"]))]
             self.merged[side] = found
         return found
 
 
-def _edge(change: np.void, other: int) -> NDArray[np.void]:
-    edge: Any = np.zeros((), EDGE)
-    edge["other"] = other
-    for name in ("relation", "provenance", "weight", "norm"):
-        edge[name] = change[name]
-    return edge  # type: ignore[no-any-return]
+def _keys(records: NDArray[np.void]) -> NDArray[np.uint64]:
+    keys: NDArray[np.uint64] = (records["other"].astype(np.uint64) << np.uint64(16)) | records["relation"]
+    return keys

@@ -67,7 +67,7 @@ def verify(path: Path, on_step: Step | None = None) -> VerifyReport:
     version = GraphVersion.open(path)
     built, meta = version.built.file, version.meta
     report = VerifyReport(path=str(path), concepts=meta.concepts)
-    report.changed = len(version.overlay.sides) if version.overlay else 0
+    report.changed = version.overlay.count if version.overlay else 0
     report.journal_bytes = version.end - built.end
     report.torn_bytes = path.stat().st_size - version.end
     step = on_step or (lambda _name, _done, _total: None)

@@ -173,7 +173,7 @@ class GraphVersion:
             }
         )
         overlay = (self.overlay or Overlay(self.built.meta.concepts)).after(changes)
-        hubs = {side: hub for side, hub in list(self.hubs.items()) if side not in overlay.sides}
+        hubs = {side: hub for side, hub in list(self.hubs.items()) if side not in overlay}
         vectors = self._vectors_after(changes)
         return GraphVersion(self.built, meta, end, overlay, vectors, {} if vectors is not self.changed else hubs)
 
@@ -216,8 +216,10 @@ class GraphVersion:
 
     def _has_facts(self, number: int) -> bool:
         """Whether a concept has any fact: one that lost all to changes is as good as gone."""
-        sides = self.overlay.sides if self.overlay else {}
-        return ((b"out", number) not in sides and (b"in", number) not in sides) or self.degree(number) > 0
+        overlay = self.overlay
+        if overlay is None or ((b"out", number) not in overlay and (b"in", number) not in overlay):
+            return True
+        return self.degree(number) > 0
 
     def any_concept(self, form: str) -> int | None:
         """The id of the concept with that normal form, also of one that has no facts any more."""
@@ -244,7 +246,7 @@ class GraphVersion:
     def side(self, table: bytes, number: int) -> memoryview | bytes:
         """The records of a concept's facts as head (`out`) or as tail (`in`), the heaviest first."""
         raw = self.built.get(table, id_key(number))
-        if self.overlay is not None and (table, number) in self.overlay.sides:
+        if self.overlay is not None and (table, number) in self.overlay:
             return self.overlay.records((table, number), np.frombuffer(raw or b"", EDGE)).tobytes()
         return b"" if raw is None else raw
 
