@@ -63,7 +63,7 @@ class GraphStore:
     # --- versions
 
     def refresh(self) -> bool:
-        """Go on to the newest version of the graph; about 2 microseconds where there is none.
+        """Go on to the newest version of the graph; some microseconds where there is none.
 
         Concepts keep their numbers through changes, so other threads may be amid a question: facts that they have
         been given stay what they are. Only where a new graph was built in the file's place do the numbers of before
