@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, Field
@@ -17,11 +16,14 @@ from dialore.methods.usage import mark_used
 from dialore.response import Demands, Response, StageTrace
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from dialore.dialogue import Dialogue
     from dialore.llm.model import LanguageModel, OnText
     from dialore.methods.base import Draft, Grounds, Method
+    from dialore.sources.graph.ranking import Ranking
+    from dialore.sources.graph.several import Graphs
     from dialore.sources.graph.source import Graph
 
 
@@ -73,7 +75,7 @@ class Agent:
         method: str = "dcrag",
         *,
         model: LanguageModel | None = None,
-        graph: Graph | Path | str | None = None,
+        graph: Graph | Graphs | Path | str | None = None,
         prompts: Path | None = None,
         options: Mapping[str, object] | None = None,
     ) -> Self:
@@ -82,17 +84,19 @@ class Agent:
         Args:
             method: the method's name.
             model: the language model (see `dialore.llm.connect`); None for the lexical responder.
-            graph: a graph, or the path of one; None for the starter graph.
+            graph: a graph or several (`Graphs`), or the path or URL of one; None for the starter graph.
             prompts: a folder of prompts that override the package's.
             options: the method's hyper-parameters and switches.
 
         Raises:
             InputError: an unknown name, a missing graph, an option that does not fit.
         """
+        from dialore.sources.graph.several import Graphs
+
         needs_graph = "graph" in method_class(method).needs or model is None
         if model is None:
             check_lexical(method)
-        opened = open_graph(graph) if needs_graph else None
+        opened = (graph if isinstance(graph, Graphs) else open_graph(graph)) if needs_graph else None
         made = create_method(method, {"graph": opened}, options)
         return cls(made, create_responder(method, model, opened, prompts), [model, opened])
 
@@ -220,20 +224,35 @@ def _cost(stage: Stages) -> dict[str, object]:
     return {"usage": stage.usage, "seconds": stage.seconds, "trace": ordered}
 
 
-def open_graph(graph: Graph | Path | str | None) -> Graph:
-    """A graph: as given, from its path, or the starter graph; raises GraphError as GraphStore does."""
+def open_graph(graph: Graph | Path | str | None, ranking: Ranking | str = "default") -> Graph:
+    """A graph: as given, from its path or a server's URL, or the starter graph.
+
+    Args:
+        graph: the graph, what opens it, or None or "starter" for the starter graph.
+        ranking: how its facts are ranked; a graph that is given keeps its own.
+
+    Raises:
+        GraphError: as `open_store`.
+        UnknownNameError: no ranking is called that.
+    """
     from dialore.sources.graph.source import Graph
     from dialore.sources.graph.starter import NAME, starter_graph
 
     if isinstance(graph, Graph):
         return graph
-    if graph is None or str(graph) == NAME:
-        return Graph.open(starter_graph())
-    return Graph.open(Path(graph))
+    return Graph.open(starter_graph() if graph is None or str(graph) == NAME else graph, ranking=ranking)
+
+
+def open_graphs(graphs: Sequence[str], ranking: Ranking | str = "default") -> Graph | Graphs:
+    """One graph or several as one; the starter graph where none is named. Raises as `open_graph` and Graphs do."""
+    from dialore.sources.graph.several import Graphs
+
+    opened = [open_graph(graph, ranking) for graph in graphs or ["starter"]]
+    return opened[0] if len(opened) == 1 else Graphs(opened)
 
 
 def create_responder(
-    method: str, model: LanguageModel | None, graph: Graph | None, prompts: Path | None = None
+    method: str, model: LanguageModel | None, graph: Graph | Graphs | None, prompts: Path | None = None
 ) -> Responder:
     """The responder for a model; without one, the lexical responder, if it can do the method."""
     if model is None:

@@ -96,3 +96,15 @@ def test_a_graph_that_is_none(call, graph, tmp_path, command):
     cut.write_text("not a graph at all", "utf-8")
     assert "not a graph" in call("graph", *command, "--graph", cut).complaint
     assert "no such graph" in call("graph", *command, "--graph", tmp_path / "none").complaint
+
+
+def test_several_graphs_answer_as_one(call, tmp_path):
+    """The company's own facts beside the starter graph's, each keeping its graph's name."""
+    facts = tmp_path / "ours.tsv"
+    facts.write_text("sore throat\tCausesDesire\tour honey lozenge\n", encoding="utf-8")
+    call("graph", "build", facts, "--out", tmp_path / "ours.graph", "--name", "ours")
+    talk = tmp_path / "talk.json"
+    talk.write_text('{"turns": ["My sore throat is killing me."]}', encoding="utf-8")
+    answer = call("ground", talk, "-M", "t-rag", "-g", "starter", "-g", tmp_path / "ours.graph", "--json").lines[0]
+    graphs = {item["detail"]["graph"] for item in answer["knowledge"]}
+    assert graphs == {"starter", "ours"}

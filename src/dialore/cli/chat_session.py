@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.markup import escape
 
-from dialore.agent import Agent, open_graph
+from dialore.agent import Agent, open_graphs
 from dialore.cli import report
 from dialore.cli.output import console, note, say_error, write_whole
 from dialore.cli.wiring import connect_model, method_options
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dialore.cli.options import KnowledgeSettings, ModelSettings
     from dialore.llm.model import LanguageModel
     from dialore.response import StageTrace
+    from dialore.sources.graph.several import Graphs
     from dialore.sources.graph.source import Graph
 
 _HELP = """\
@@ -54,7 +55,7 @@ def run(models: ModelSettings, knowledge: KnowledgeSettings, method: str, langua
         model = connect_model(models, cached=False)
         graph = None
         try:
-            graph = open_graph(knowledge.graph)
+            graph = open_graphs(knowledge.graph or [], knowledge.ranking)
             session = Session(runner, model, graph, knowledge, language=spoken, json=json)
             session.use(method)
             session.talk()
@@ -72,7 +73,7 @@ class Session:
         self,
         runner: asyncio.Runner,
         model: LanguageModel | None,
-        graph: Graph,
+        graph: Graph | Graphs,
         settings: KnowledgeSettings,
         *,
         language: str | None,
@@ -204,9 +205,8 @@ class Session:
         self._say(f"method: {self._agent.method.name} by {self._agent.responder.name}")
 
     def _show_graph(self, _: str) -> None:
-        meta = self._graph.store.meta
-        counts = f"{meta.facts:,} facts, {meta.concepts:,} concepts, {', '.join(meta.languages)}"
-        console(stderr=self._json).print(f"graph: {escape(meta.name)}, {counts}")
+        graph = self._graph
+        console(stderr=self._json).print(f"graph: {escape(graph.name)}, {graph.facts_count:,} facts")
 
     def _reset(self, _: str) -> None:
         self._turns, self._last = [], None

@@ -80,11 +80,24 @@ class KnowledgeSettings:
     """What a method works with."""
 
     graph: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--graph",
+            "-g",
+            metavar="PATH|URL|starter",
+            rich_help_panel=_KNOWLEDGE,
+            help="The commonsense graph; several are asked as one. Default: starter.",
+        ),
+    ] = None
+    ranking: Annotated[
         str,
         typer.Option(
-            "--graph", "-g", metavar="PATH|starter", rich_help_panel=_KNOWLEDGE, help="The commonsense graph."
+            "--ranking",
+            metavar="NAME",
+            rich_help_panel=_KNOWLEDGE,
+            help="How facts are ranked: default, or paper for DCRAG's plain cosine.",
         ),
-    ] = "starter"
+    ] = "default"
     prompts: Annotated[
         Path | None,
         typer.Option(

@@ -85,7 +85,7 @@ async def open_agents(
     Raises:
         InputError: an unknown method or option, a graph that cannot be opened.
     """
-    from dialore.agent import Agent, open_graph
+    from dialore.agent import Agent, open_graphs
     from dialore.methods.registry import method_class
 
     graph = None
@@ -93,7 +93,7 @@ async def open_agents(
         chosen = [method_class(method) for method in dict.fromkeys(methods)]
         options = method_options([cls.name for cls in chosen], settings.option or [])
         if model is None or any("graph" in cls.needs for cls in chosen):
-            graph = open_graph(settings.graph)
+            graph = open_graphs(settings.graph or [], settings.ranking)
         yield [
             Agent.create(name, model=model, graph=graph, prompts=settings.prompts, options=options[name])
             for name in options

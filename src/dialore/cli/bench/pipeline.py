@@ -153,7 +153,7 @@ async def _one_by_one(
     plan: Plan, dialogues: Sequence[Dialogue], url: str, measured: Measured, step: Step
 ) -> list[Response]:
     responses: list[Response] = []
-    model, settings = _connect(plan.latency, url, plan), KnowledgeSettings(graph=plan.graph)
+    model, settings = _connect(plan.latency, url, plan), KnowledgeSettings(graph=[plan.graph])
     async with open_agents([plan.method], model, settings) as (agent,):
         await agent.respond(dialogues[-1])  # warms imports and caches that a run pays for once
         for place, dialogue in enumerate(dialogues[:-1]):
@@ -169,7 +169,7 @@ async def _one_by_one(
 
 
 async def _batch(plan: Plan, dialogues: Sequence[Dialogue], url: str, measured: Measured, step: Step) -> None:
-    model, settings = _connect(plan.batch_latency, url, plan), KnowledgeSettings(graph=plan.graph)
+    model, settings = _connect(plan.batch_latency, url, plan), KnowledgeSettings(graph=[plan.graph])
     async with open_agents([plan.method], model, settings) as (agent,):
         await asyncio.gather(*(agent.respond(dialogues[0]) for _ in range(plan.connections)))  # opens the connections
         begun = time.perf_counter()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph.linking import Link
+    from dialore.sources.graph.several import Graphs
     from dialore.sources.graph.source import Graph
 
 _TURNS = 8
@@ -110,7 +111,7 @@ class Reading:
         embedder: tells how near texts are.
     """
 
-    def __init__(self, dialogue: Dialogue, graph: Graph | None, embedder: Embedder) -> None:
+    def __init__(self, dialogue: Dialogue, graph: Graph | Graphs | None, embedder: Embedder) -> None:
         self.dialogue = dialogue
         self._graph = graph
         self._embedder = embedder
@@ -140,12 +141,12 @@ class Reading:
         """The concepts that the latest turns mention, the weightiest first."""
         if self._graph is None:
             return []
-        found: dict[int, tuple[Link, int, str]] = {}
+        found: dict[str, tuple[Link, int, str]] = {}
         language = self.dialogue.language
         for age, text in enumerate(reversed(self.dialogue.texts[-_TURNS:])):
-            for link in self._graph.linker.mentions([text], language):
+            for link in self._graph.mentions_in([text], language):
                 if content_words(link.name, language):
-                    found.setdefault(link.concept, (link, age, text))
+                    found.setdefault(normalise(link.name), (link, age, text))
         near = self.nearness([link.name for link, _, _ in found.values()], last=1.0)
         mentions = [
             Mention(link, said, age, self._weight(link, age, float(cosine)))
@@ -159,7 +160,7 @@ class Reading:
         return next((text for text in (link.name, link.phrase) if is_mentioned(text, [turn], language)), "")
 
     def _weight(self, link: Link, age: int, cosine: float) -> float:
-        degree = self._graph.store.degree(link.concept) if self._graph is not None else 0
+        degree = self._graph.degree(link) if self._graph is not None else 0
         specific = 1 / (1 + 0.35 * math.log10(1 + degree))
         length = len(link.name) / 2 if self.dialogue.language == "zh" else len(content_words(link.name, "en"))
         longer = 1 + 0.15 * min(2.0, max(0.0, length - 1))
@@ -174,7 +175,7 @@ class Reading:
         chosen: list[Link] = []
         left = _EDGES
         for mention in self.mentions:
-            degree = self._graph.store.degree(mention.link.concept)
+            degree = self._graph.degree(mention.link)
             if degree <= min(_HUB, left):
                 chosen.append(mention.link)
                 left -= degree

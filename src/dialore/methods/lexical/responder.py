@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dialore.llm.model import OnText
     from dialore.methods.stages import StageCall
     from dialore.retrieval.embedding import Embedder
+    from dialore.sources.graph.several import Graphs
     from dialore.sources.graph.source import Graph
 
 T = TypeVar("T", bound=BaseModel)
@@ -43,7 +44,7 @@ class LexicalResponder:
 
     methods: ClassVar[tuple[str, ...]] = ("vanilla", "t-rag", "dcrag")
 
-    def __init__(self, graph: Graph | None, embedder: Embedder) -> None:
+    def __init__(self, graph: Graph | Graphs | None, embedder: Embedder) -> None:
         self.graph = graph
         self.embedder = embedder
         self._readings: OrderedDict[tuple[str, tuple[str, ...]], Reading] = OrderedDict()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dialore.sources.graph.linking import Link
     from dialore.sources.graph.ranking import Ranking
     from dialore.sources.graph.source import Graph
+    from dialore.text import Language
 
 
 class Graphs:
@@ -103,6 +104,20 @@ class Graphs:
     def mentions(self, dialogue: Dialogue) -> list[Link]:
         """Every concept of any graph that the history mentions, one graph's after the other's, each name once."""
         return _once(link for graph in self.graphs for link in graph.mentions(dialogue))
+
+    def mentions_in(self, texts: Sequence[str], language: Language) -> list[Link]:
+        """Every concept of any graph that texts mention, each name once."""
+        return _once(link for graph in self.graphs for link in graph.mentions_in(texts, language))
+
+    def degree(self, link: Link) -> int:
+        """How many facts a linked concept has in all graphs."""
+        places = ((graph, graph.store.find(link.name)) for graph in self.graphs)
+        return sum(graph.store.degree(concept) for graph, concept in places if concept is not None)
+
+    @property
+    def facts_count(self) -> int:
+        """How many facts the graphs have, counted in each."""
+        return sum(graph.facts_count for graph in self.graphs)
 
     def facts_of(self, name: str) -> list[Fact]:
         """Every fact of one concept, the heaviest first, a fact of several graphs once."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph.edges import Edges
     from dialore.sources.graph.protocol import FactStore
+    from dialore.text import Language
 
     SetName = Literal["", "foreseen", "unforeseen"]
 
@@ -156,6 +157,19 @@ class Graph:
     def mentions(self, dialogue: Dialogue) -> list[Link]:
         """Every concept that the history mentions, in order of mention."""
         return self.linker.mentions(dialogue.texts, dialogue.language)
+
+    def mentions_in(self, texts: Iterable[str], language: Language) -> list[Link]:
+        """Every concept that texts mention, in order of mention."""
+        return self.linker.mentions(texts, language)
+
+    def degree(self, link: Link) -> int:
+        """How many facts a linked concept has."""
+        return self.store.degree(link.concept)
+
+    @property
+    def facts_count(self) -> int:
+        """How many facts there are."""
+        return self.store.meta.facts
 
     def facts_of(self, name: str) -> list[Fact]:
         """Every fact of one concept, the heaviest first; empty where the graph does not have it."""
