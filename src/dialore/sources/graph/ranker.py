@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DIGITS = 4
 """Scores are rounded before they are compared, so that machines whose last bits differ rank alike."""
-_LEAST_SPARE = 4
+_LEAST_SPARE = 2
 """The pool holds at least so many times as many facts as are wanted, so that dropped ones can be made good."""
 
 

@@ -17,7 +17,9 @@ UNINFORMATIVE = frozenset(name for name, known in RELATIONS.items() if not known
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """What a fact's rank depends on. The defaults are what measured best (`scripts/measure_retrieval.py`).
+    """What a fact's rank depends on. The defaults were chosen on real turns (`scripts/measure_retrieval.py`).
+
+    They are the best of what costs no more than milliseconds: `lexical` and a reranker rank a little better, slower.
 
     A fact's score is its cosine with the question, plus `nearest` times the cosine of its other end with the demand
     that is nearest to it, less `specificity` times the logarithm of its concept's number of facts. Facts are taken
