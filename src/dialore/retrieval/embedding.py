@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from dialore.errors import InputError, UnknownNameError
@@ -42,11 +41,6 @@ class Embedder(Protocol):
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (len(texts), dimension) L2-normalised rows; the zero vector for a text without content."""
         ...
-
-
-def digest(*parts: str) -> str:
-    """Return a short stable hash of the parts."""
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def _static(argument: str) -> Embedder:

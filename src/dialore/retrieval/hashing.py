@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dialore.retrieval.embedding import digest
 from dialore.retrieval.exact import normalise
+from dialore.retrieval.fingerprint import digest
 from dialore.retrieval.tokens import HAN
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.errors import InputError, MissingExtraError
-from dialore.retrieval.embedding import digest
+from dialore.retrieval.fingerprint import digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
