@@ -74,7 +74,7 @@ class Knowledge(BaseModel):
         kind: `fact`, `passage` or `persona`.
         text: the knowledge in words.
         source: where it was got from.
-        score: its rank's score; for facts the cosine with the dialogue history.
+        score: what it was ranked by: for facts see `Ranking`, under `paper` the cosine with the dialogue history.
         used: whether the response draws on it.
         set: for DCRAG's facts `foreseen` or `unforeseen` (Section 3.3), else empty.
         detail: what the kind has besides: a fact's head, relation, tail, weight; a passage's title and url.

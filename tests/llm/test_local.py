@@ -17,7 +17,7 @@ HAVE = importlib.util.find_spec("torch") is not None and importlib.util.find_spe
 needs_torch = pytest.mark.skipif(
     not HAVE, reason="torch and transformers are not installed: pip install 'dialore[local]'"
 )
-pytestmark = [pytest.mark.heavy, pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 WORDS = "green tea is warm and the river runs to the sea while people talk about books"
 TEMPLATE = (
