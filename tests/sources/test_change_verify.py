@@ -63,7 +63,7 @@ def norm(raw: bytes) -> bytes:
         (b"names", id_key(0), lambda _: b"sashimi", "not found by their names"),
         (b"names", id_key(0), lambda _: b"\xff\xfe", "cannot be read"),
         (b"ids", b"rice", lambda _: None, "not found by their names"),
-        (b"keys", b"rice", lambda _: None, "not found by their stems"),
+        (b"keys", b"sushi", lambda _: None, "not found by their stems"),
         (b"meta", b"meta", meta(facts=5), "where it says 5"),
         (b"meta", b"meta", meta(fingerprint="0123456789abcdef"), "fingerprint"),
         (b"meta", b"scales", lambda raw: raw[4:], "scales"),

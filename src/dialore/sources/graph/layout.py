@@ -9,7 +9,7 @@
 | `meta` | `made`, `ends` | the parts of each concept, one's after the other's, and where each one's end |
 | `names` | concept id | the concept as it is written |
 | `ids` | normal form | id of the concept with that normal form |
-| `keys` | stems of the content lemmas | ids of the concepts with those stems |
+| `keys` | stems of the content lemmas | ids of the concepts with those stems; none for one that is its own stems |
 | `out`, `in` | concept id | the concept's facts as head, as tail: records of EDGE, the heaviest first |
 
 Vectors of a static embedding are linear: a concept's is the sum of its parts', a fact's that of its concepts' and its
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from dialore.text import Language
 
-FORMAT = 3
+FORMAT = 4
 TABLES = (b"meta", b"names", b"ids", b"keys", b"out", b"in")
 INTEGER_TABLES = frozenset({b"names", b"out", b"in"})
 MAX_RELATIONS = 4096

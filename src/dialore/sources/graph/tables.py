@@ -8,6 +8,7 @@ import lmdb
 import numpy as np
 
 from dialore.sources.graph.layout import EDGE, INTEGER_TABLES, TABLES, GraphMeta, concept_key, id_key, text_key
+from dialore.text import normalise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -60,8 +61,12 @@ def _write_concepts(env: lmdb.Environment, tables: Mapping[bytes, Any], collecto
     with env.begin(write=True) as transaction, transaction.cursor(tables[b"ids"]) as cursor:
         ids = sorted((text_key(form), number) for form, number in collector.number_of.items())
         cursor.putmulti(((form, id_key(number)) for form, number in ids), append=True)
+    # What is its own stem is found by its form: that is most of them.
+    kept = sorted(
+        stems for stems, own in keys.items() if len(own) > 1 or text_key(normalise(collector.names[own[0]])) != stems
+    )
     with env.begin(write=True) as transaction, transaction.cursor(tables[b"keys"]) as cursor:
-        cursor.putmulti(((stems, np.array(keys[stems], "<u4").tobytes()) for stems in sorted(keys)), append=True)
+        cursor.putmulti(((stems, np.array(keys[stems], "<u4").tobytes()) for stems in kept), append=True)
 
 
 def _write_edges(

@@ -16,7 +16,7 @@ from dialore.knowledge import Fact
 from dialore.sources.graph.edges import Edges, places_among
 from dialore.sources.graph.hubs import KEPT, LARGE, HubSide
 from dialore.sources.graph.journal import records
-from dialore.sources.graph.layout import EDGE, FORMAT, GraphMeta, id_key, text_key
+from dialore.sources.graph.layout import EDGE, FORMAT, GraphMeta, concept_key, id_key, text_key
 from dialore.sources.graph.mapped import REBUILD, MappedFile, close_file, open_file
 from dialore.sources.graph.overlay import Overlay
 from dialore.sources.graph.vectors import PartVectors
@@ -208,11 +208,20 @@ class GraphVersion:
 
     def with_stems(self, key: str) -> list[int]:
         """Ids of the concepts whose content words have these stems, in ascending order."""
-        raw = self.built.get(b"keys", text_key(key))
-        found: list[int] = [] if raw is None else np.frombuffer(raw, "<u4").tolist()
+        found = self._built_with_stems(key)
         if self.overlay is None:
             return found
         return [number for number in (*found, *self.overlay.keys.get(key, ())) if self._has_facts(number)]
+
+    def _built_with_stems(self, key: str) -> list[int]:
+        raw = self.built.get(b"keys", text_key(key))
+        if raw is not None:
+            found: list[int] = np.frombuffer(raw, "<u4").tolist()
+            return found
+        # A concept that is its own stem, and the only one with it, has no entry of its own.
+        alone = self.built.get(b"ids", text_key(key))
+        number = int.from_bytes(alone, "little") if alone is not None else None
+        return [number] if number is not None and concept_key(self.concept(number)) == key else []
 
     def _has_facts(self, number: int) -> bool:
         """Whether a concept has any fact: one that lost all to changes is as good as gone."""
