@@ -8,6 +8,8 @@ from dialore._lazy import lazy_names
 
 if TYPE_CHECKING:
     from dialore.sources.graph.build import BuildReport, build_graph
+    from dialore.sources.graph.change import ChangeReport, GraphEditor
+    from dialore.sources.graph.export import export_graph
     from dialore.sources.graph.linking import Link, Linker
     from dialore.sources.graph.protocol import FactStore
     from dialore.sources.graph.readers import read_facts
@@ -18,13 +20,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BuildReport",
+    "ChangeReport",
     "FactStore",
     "Graph",
+    "GraphEditor",
     "GraphStore",
     "Link",
     "Linker",
     "Retrieval",
     "build_graph",
+    "export_graph",
     "load_store",
     "open_store",
     "read_facts",
@@ -35,6 +40,8 @@ __getattr__ = lazy_names(
     __name__,
     {
         "dialore.sources.graph.build": ["BuildReport", "build_graph"],
+        "dialore.sources.graph.change": ["ChangeReport", "GraphEditor"],
+        "dialore.sources.graph.export": ["export_graph"],
         "dialore.sources.graph.linking": ["Link", "Linker"],
         "dialore.sources.graph.protocol": ["FactStore"],
         "dialore.sources.graph.readers": ["read_facts"],
