@@ -184,9 +184,14 @@ def _prepare(database: sqlite3.Connection, path: Path) -> sqlite3.Connection:
 
 
 def _check(database: sqlite3.Connection, path: Path) -> None:
-    application = database.execute("PRAGMA application_id").fetchone()[0]
-    version = database.execute("PRAGMA user_version").fetchone()[0]
-    tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    # In one transaction, so that a cache which another process is just making is seen before or after, not between.
+    database.execute("BEGIN")
+    try:
+        application = database.execute("PRAGMA application_id").fetchone()[0]
+        version = database.execute("PRAGMA user_version").fetchone()[0]
+        tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    finally:
+        database.execute("ROLLBACK")
     if tables and application != _APPLICATION:
         raise InputError(f"{path} is a database of something else, not a cache", mend="name another file")
     if tables and version != _VERSION:
