@@ -69,7 +69,7 @@ class StageTrace(BaseModel):
     messages: list[dict[str, str]] = Field(default_factory=list)
     completion: str = ""
     output: dict[str, Any] = Field(default_factory=dict)
-    usage: Usage = Usage()
+    usage: Usage = Field(default_factory=Usage)
     notes: list[str] = Field(default_factory=list)
     differs: bool = False
     error: str = ""
@@ -111,7 +111,7 @@ class Response(BaseModel):
     plan: list[str] | None = None
     knowledge: list[Knowledge] = Field(default_factory=list)
     citations: list[Citation] = Field(default_factory=list)
-    usage: Usage = Usage()
+    usage: Usage = Field(default_factory=Usage)
     seconds: float = 0.0
     trace: list[StageTrace] = Field(default_factory=list)
     error: str | None = None

@@ -90,7 +90,7 @@ class Completion(BaseModel):
 
     text: str
     model: str = ""
-    usage: Usage = Usage()
+    usage: Usage = Field(default_factory=Usage)
     seconds: float = 0.0
     finish_reason: str = "stop"
     estimated: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
@@ -114,6 +115,10 @@ def _parse(text: str, model_type: type[T]) -> tuple[T, bool]:
         value = whole_json(text)
     except ValueError:
         value = None
+    if isinstance(value, dict) and value and value.keys() <= model_type.model_fields.keys():
+        # What nearly every answer is: nothing to fit.
+        with suppress(ValidationError):
+            return model_type.model_validate(value), True
     if isinstance(value, (dict, list)):
         fitted = fit(value, model_type)
         if is_about(fitted, model_type):
