@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 class Dcrag:
     """The model as collaborator: it says what is needed, the graph offers, the model selects and answers.
 
+    Where this differs from the paper: Fact Selection takes only what is useful, at most `limit`, and names facts by
+    number, where Table 17 copies facts and takes all of a set smaller than the limit; a set without facts is not asked
+    about; the response is plain text, so that it streams, where Table 18 wraps it in JSON; errors that need no model
+    to be seen are mended (Appendix D). Facts are ranked as the graph's `Ranking` says: `paper` is Section 3.3's cosine.
+
     Attributes:
         graph: the commonsense graph.
         top: facts kept of each set after ranking (Section 3.3: 50).
