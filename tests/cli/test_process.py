@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -94,7 +95,15 @@ def test_an_interrupt_is_quiet(tmp_path, faulty_server):
     path = tmp_path / "one.json"
     path.write_text('{"turns": ["Hello."]}', "utf-8")
     command = [*DIALORE, "respond", str(path), "-M", "vanilla", "-u", faulty_server.url, "--no-cache"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    # A job in the background of a shell ignores Ctrl-C and so would its children: give it back to this one.
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed,  # noqa: PLW1509
+    ) as process:
         limit = time.monotonic() + 20
         while not faulty_server.calls and time.monotonic() < limit:
             time.sleep(0.05)
