@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from dialore.errors import InputError, ModelError, StageError
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage
-from dialore.methods.registry import create_method, method_class
+from dialore.methods.registry import create_method, method_class, method_sources
 from dialore.methods.stages import Responder, Stages
 from dialore.methods.usage import mark_used
 from dialore.response import Demands, Response, StageTrace
@@ -76,6 +76,8 @@ class Agent:
         *,
         model: LanguageModel | None = None,
         graph: Graph | Graphs | Path | str | None = None,
+        sources: Mapping[str, object] | None = None,
+        stage_models: Mapping[str, LanguageModel] | None = None,
         prompts: Path | None = None,
         options: Mapping[str, object] | None = None,
     ) -> Self:
@@ -85,6 +87,9 @@ class Agent:
             method: the method's name.
             model: the language model (see `dialore.llm.connect`); None for the lexical responder.
             graph: a graph or several (`Graphs`), or the path or URL of one; None for the starter graph.
+            sources: the other sources by the names that methods have for them: `documents`, `persona`, `web`, ... (see
+                `dialore.sources.opening`).
+            stage_models: other models for some stages, by `<stage>` or `<method>/<stage>`.
             prompts: a folder of prompts that override the package's.
             options: the method's hyper-parameters and switches.
 
@@ -93,12 +98,14 @@ class Agent:
         """
         from dialore.sources.graph.several import Graphs
 
-        needs_graph = "graph" in method_class(method).needs or model is None
+        cls_of = method_class(method)
+        needs_graph = "graph" in cls_of.needs or model is None or ("graph" in method_sources(cls_of) and bool(graph))
         if model is None:
             check_lexical(method)
         opened = (graph if isinstance(graph, Graphs) else open_graph(graph)) if needs_graph else None
-        made = create_method(method, {"graph": opened}, options)
-        return cls(made, create_responder(method, model, opened, prompts), [model, opened])
+        made = create_method(method, {**(sources or {}), "graph": opened}, options)
+        responder = create_responder(method, model, opened, prompts, stage_models)
+        return cls(made, responder, [model, *(stage_models or {}).values(), *(sources or {}).values(), opened])
 
     async def respond(self, dialogue: Dialogue, on_text: OnText | None = None) -> Response:
         """Answer a dialogue's last turn. A failure is a Response too: `failed`, with its partial trace.
@@ -252,7 +259,11 @@ def open_graphs(graphs: Sequence[str], ranking: Ranking | str = "default") -> Gr
 
 
 def create_responder(
-    method: str, model: LanguageModel | None, graph: Graph | Graphs | None, prompts: Path | None = None
+    method: str,
+    model: LanguageModel | None,
+    graph: Graph | Graphs | None,
+    prompts: Path | None = None,
+    stage_models: Mapping[str, LanguageModel] | None = None,
 ) -> Responder:
     """The responder for a model; without one, the lexical responder, if it can do the method."""
     if model is None:
@@ -264,7 +275,13 @@ def create_responder(
     from dialore.methods.model_responder import ModelResponder
     from dialore.prompts.library import PromptLibrary
 
-    return ModelResponder(model, PromptLibrary(prompts))
+    library = PromptLibrary(prompts)
+    main = ModelResponder(model, library)
+    if not stage_models:
+        return main
+    from dialore.methods.routing import RoutedResponder
+
+    return RoutedResponder(main, {stage: ModelResponder(other, library) for stage, other in stage_models.items()})
 
 
 def check_lexical(method: str) -> None:

@@ -45,6 +45,10 @@ class GraphError(InputError):
     """A graph file that is missing, cut short, of another version, or not a graph."""
 
 
+class SourceError(DialoreError):
+    """A source of knowledge could not be asked: an engine that is down, an index that is damaged, a page refused."""
+
+
 class MissingExtraError(InputError):
     """A feature whose optional dependency is not installed."""
 

@@ -15,7 +15,7 @@ from dialore.agent import Grounding
 from dialore.cli import report
 from dialore.cli.output import Lines, check_targets, note, progress, say_error
 from dialore.cli.reading import read_entries
-from dialore.cli.wiring import connect_model, in_order, open_agents
+from dialore.cli.wiring import connect_model, connect_stage_models, in_order, open_agents
 from dialore.errors import InputError
 from dialore.response import Response
 
@@ -114,7 +114,8 @@ def _leave(results: Sequence[Result]) -> None:
 
 async def _answer(task: Task, entries: Sequence[Entry], sink: Sink, *, ground: bool) -> None:
     model = connect_model(task.models, record=task.record, replay=task.replay)
-    async with open_agents(task.methods, model, task.knowledge) as agents:
+    stage_models = {} if task.replay is not None else connect_stage_models(task.models)
+    async with open_agents(task.methods, model, task.knowledge, stage_models) as agents:
         pairs = [(entry, agent) for entry in entries for agent in agents]
         jobs = [partial(_do, entry, agent, ground=ground) for entry, agent in pairs]
         with progress("answering") as step:

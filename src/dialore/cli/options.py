@@ -51,6 +51,15 @@ class ModelSettings:
             help="Its key. Better in the environment: DIALORE_API_KEY, OPENAI_API_KEY.",
         ),
     ] = None
+    stage_model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stage-model",
+            metavar="STAGE=NAME",
+            rich_help_panel=_MODEL,
+            help="Another model for one stage, e.g. commonsense-directive=hf:allenai/cosmo-xl.",
+        ),
+    ] = None
     cache: Annotated[
         Path | None,
         typer.Option(
@@ -98,6 +107,52 @@ class KnowledgeSettings:
             help="How facts are ranked: default, or paper for DCRAG's plain cosine.",
         ),
     ] = "default"
+    documents: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--documents",
+            "-d",
+            metavar="PATH",
+            rich_help_panel=_KNOWLEDGE,
+            help="A document index of `dialore documents build`; several are asked as one.",
+        ),
+    ] = None
+    persona: Annotated[
+        Path | None,
+        typer.Option(
+            "--persona",
+            metavar="FILE",
+            rich_help_panel=_KNOWLEDGE,
+            help="The responder's persona, for dialogues that bring none: text, YAML or JSON.",
+        ),
+    ] = None
+    search: Annotated[
+        str | None,
+        typer.Option(
+            "--search",
+            metavar="ENGINE",
+            rich_help_panel=_KNOWLEDGE,
+            help="Web search: searxng:URL, brave: (key in BRAVE_API_KEY), or corpus:PATH for a document index.",
+        ),
+    ] = None
+    samples: Annotated[
+        Path | None,
+        typer.Option(
+            "--samples",
+            metavar="PATH",
+            rich_help_panel=_KNOWLEDGE,
+            help="A sample database of `dialore samples build`, for msdp.",
+        ),
+    ] = None
+    sources: Annotated[
+        Path | None,
+        typer.Option(
+            "--sources",
+            metavar="FILE",
+            rich_help_panel=_KNOWLEDGE,
+            help="A YAML file that declares sources, what they hold and how they depend on each other, for safari.",
+        ),
+    ] = None
     prompts: Annotated[
         Path | None,
         typer.Option(

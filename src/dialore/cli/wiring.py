@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -10,7 +11,7 @@ from dialore.cli.output import note
 from dialore.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from pathlib import Path
 
     from dialore.agent import Agent
@@ -78,31 +79,81 @@ def _cache_file(settings: ModelSettings, cached: bool) -> Path | None:
 
 @asynccontextmanager
 async def open_agents(
-    methods: Sequence[str], model: LanguageModel | None, settings: KnowledgeSettings
+    methods: Sequence[str],
+    model: LanguageModel | None,
+    settings: KnowledgeSettings,
+    stage_models: Mapping[str, LanguageModel] | None = None,
 ) -> AsyncIterator[list[Agent]]:
-    """An agent a method, all on one model and one graph, which are closed at the end.
+    """An agent a method, all on the same models and sources, which are closed at the end.
 
     Raises:
         InputError: an unknown method or option, a graph that cannot be opened.
     """
     from dialore.agent import Agent, open_graphs
-    from dialore.methods.registry import method_class
+    from dialore.methods.registry import method_class, method_sources
 
     graph = None
+    sources: dict[str, object] = {}
     try:
         chosen = [method_class(method) for method in dict.fromkeys(methods)]
         options = method_options([cls.name for cls in chosen], settings.option or [])
-        if model is None or any("graph" in cls.needs for cls in chosen):
+        needed = {name for cls in chosen for name in cls.needs}
+        taken = {name for cls in chosen for name in method_sources(cls)}
+        if model is None or "graph" in needed or ("graph" in taken and settings.graph):
             graph = open_graphs(settings.graph or [], settings.ranking)
+        if taken - {"graph"}:
+            sources = _open_sources(settings)
         yield [
-            Agent.create(name, model=model, graph=graph, prompts=settings.prompts, options=options[name])
+            Agent.create(
+                name,
+                model=model,
+                graph=graph,
+                sources=sources,
+                stage_models=stage_models,
+                prompts=settings.prompts,
+                options=options[name],
+            )
             for name in options
         ]
     finally:
-        if model is not None:
-            await model.close()
-        if graph is not None:
-            graph.close()
+        for opened in (model, *(stage_models or {}).values()):
+            if opened is not None:
+                await opened.close()
+        for source in (graph, *sources.values()):
+            if source is not None:
+                source.close()  # type: ignore[attr-defined]
+
+
+def _open_sources(settings: KnowledgeSettings) -> dict[str, object]:
+    from dialore.sources.opening import open_sources
+
+    return open_sources(
+        documents=settings.documents or (),
+        persona=settings.persona,
+        search=settings.search,
+        samples=settings.samples,
+        declared=settings.sources,
+    )
+
+
+def connect_stage_models(settings: ModelSettings) -> dict[str, LanguageModel]:
+    """The models that `--stage-model` names, by stage; they share the endpoint's address, key and cache.
+
+    Raises:
+        InputError: not STAGE=NAME, or as `connect_model` does.
+    """
+    models: dict[str, LanguageModel] = {}
+    for text in settings.stage_model or []:
+        stage, equals, name = text.partition("=")
+        if not equals or not stage or not name:
+            raise InputError(
+                f"stage model {text!r} is not STAGE=NAME", mend="e.g. --stage-model topic-tracking=hf:NAME"
+            )
+        model = connect_model(dataclasses.replace(settings, model=name))
+        if model is None:
+            raise InputError(f"no endpoint is known for the model {name!r}", mend="set --base-url, or name hf:NAME")
+        models[stage] = model
+    return models
 
 
 def method_options(methods: Sequence[str], given: Sequence[str]) -> dict[str, dict[str, object]]:

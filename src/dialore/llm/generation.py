@@ -16,10 +16,15 @@ _ROLES = {"system": "System", "user": "User", "assistant": "Assistant"}
 
 
 def prompt_text(tokenizer: Any, request: Request) -> str:  # noqa: ANN401 - transformers ships no types
-    """The prompt as text, ending where the answer begins: by the tokenizer's chat template, else a transcript."""
+    """The prompt as text, ending where the answer begins.
+
+    By the tokenizer's chat template; where it has none, the request's own continuation, else a transcript.
+    """
     if tokenizer.chat_template:
         messages = [message.model_dump() for message in request.messages]
         return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+    if request.continuation is not None:
+        return request.continuation
     lines = [f"{_ROLES[message.role]}: {message.content}" for message in request.messages]
     return "\n".join([*lines, "Assistant:"])
 

@@ -16,15 +16,17 @@ def prompt_key(request: Request) -> str:
 
 
 def cache_key(model: str, request: Request) -> bytes:
-    """A hash of the model's name, messages, sampling, schema and sample index, not the label (sha256, 32 bytes)."""
+    """A hash (sha256, 32 bytes) of the model's name and all of the request but its label."""
     schema = request.output_schema
-    parts = [
+    parts: list[Any] = [
         model,
         _messages(request),
         list(request.sampling.model_dump().items()),
         [schema.name, schema.definition] if schema else None,
         request.sample,
     ]
+    if request.continuation is not None:
+        parts.append(request.continuation)
     return bytes.fromhex(_hash(parts))
 
 

@@ -49,6 +49,8 @@ class Request(BaseModel):
         messages: the prompt.
         sampling: sampling settings.
         output_schema: the JSON schema wanted, or None for plain text.
+        continuation: the prompt as plain text to be continued, for models without a chat form (a completions endpoint,
+            a local model without a chat template, a sequence-to-sequence model); None where the messages will do.
         label: an opaque name of the caller's, written into recordings; it does not change the answer.
         sample: which of several samples of the same prompt this is; part of the cache key.
     """
@@ -58,6 +60,7 @@ class Request(BaseModel):
     messages: tuple[Message, ...]
     sampling: Sampling = Sampling()
     output_schema: OutputSchema | None = None
+    continuation: str | None = None
     label: str = ""
     sample: int = 0
 

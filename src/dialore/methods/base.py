@@ -38,7 +38,9 @@ class Method(Protocol):
     """One published system or baseline.
 
     Class attributes say what it is for `dialore methods`: its name, paper, summary, the sources it needs, and how many
-    model calls it makes. Dataclass fields are its hyper-parameters and switches.
+    model calls it makes. Dataclass fields are its hyper-parameters and switches, and its sources by their names. A
+    method that can do with or without a source names it in a further class attribute `takes: tuple[str, ...]`, and
+    gives the field the default None.
     """
 
     name: ClassVar[str]

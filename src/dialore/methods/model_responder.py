@@ -57,7 +57,9 @@ class ModelResponder:
         dialogue = call.dialogue
         known = {"history": render_history(dialogue), "last_turn": " ".join(dialogue.last.text.split())}
         prompt = self.prompts.get(call.prompt, dialogue.language).render({**known, **call.variables})
-        request = Request(messages=prompt.messages, sampling=prompt.sampling, label=call.label)
+        request = Request(
+            messages=prompt.messages, sampling=prompt.sampling, continuation=prompt.continuation, label=call.label
+        )
         answer: StageAnswer[T] = StageAnswer(value=None, prompt=prompt.reference)
         answer.messages = [message.model_dump() for message in prompt.messages]
         if issubclass(call.output, Text):

@@ -47,10 +47,15 @@ def method_class(name: str) -> type[Method]:
     raise UnknownNameError("method", name, method_names())
 
 
+def method_sources(cls: type[Method]) -> tuple[str, ...]:
+    """The sources that a method has fields for: those it needs, then those it can do without."""
+    return (*cls.needs, *getattr(cls, "takes", ()))
+
+
 def method_options(cls: type[Method]) -> dict[str, dataclasses.Field[Any]]:
     """A method's hyper-parameters and switches by name, its sources left out."""
-    needs = set(cls.needs)
-    return {field.name: field for field in dataclasses.fields(cls) if field.name not in needs}  # type: ignore[arg-type]
+    sources = method_sources(cls)
+    return {field.name: field for field in dataclasses.fields(cls) if field.name not in sources}  # type: ignore[arg-type]
 
 
 def create_method(name: str, sources: Mapping[str, object], options: Mapping[str, object] | None = None) -> Method:
@@ -58,7 +63,7 @@ def create_method(name: str, sources: Mapping[str, object], options: Mapping[str
 
     Args:
         name: the method's name.
-        sources: knowledge sources by name (`graph`); those that the method needs must be there.
+        sources: knowledge sources by name (`graph`, `documents`, ...); those that the method needs must be there.
         options: hyper-parameters and switches by name; text is read as the field's type ("false", "20").
 
     Raises:
@@ -75,7 +80,7 @@ def create_method(name: str, sources: Mapping[str, object], options: Mapping[str
         if option not in known:
             raise UnknownNameError(f"option of {name}", option, known)
         values[option] = _read(name, known[option], value)
-    return cls(**{need: sources[need] for need in cls.needs}, **values)
+    return cls(**{name: sources.get(name) for name in method_sources(cls)}, **values)
 
 
 def _read(method: str, field: dataclasses.Field[Any], value: object) -> object:

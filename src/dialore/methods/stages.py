@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from dialore.errors import DialoreError, StageError
+from dialore.errors import DialoreError, SourceError, StageError
 from dialore.llm.model import Usage
 from dialore.response import StageTrace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from dialore.dialogue import Dialogue
+    from dialore.knowledge import Knowledge
     from dialore.llm.model import OnText
     from dialore.response import Outcome
+    from dialore.sources.base import KnowledgeSource
 
 T = TypeVar("T", bound=BaseModel)
 Result = TypeVar("Result")
@@ -52,7 +54,10 @@ class StageCall(Generic[T]):
 
 @dataclass(slots=True)
 class StageAnswer(Generic[T]):
-    """What a responder answers: the value, or None where the answer could not be parsed; and the trace of it."""
+    """What a responder answers: the value, or None where the answer could not be parsed; and the trace of it.
+
+    `by` is who answered, where it was not the responder that was asked.
+    """
 
     value: T | None
     outcome: Outcome = "ok"
@@ -63,6 +68,7 @@ class StageAnswer(Generic[T]):
     notes: list[str] = field(default_factory=list)
     differs: bool = False
     error: str = ""
+    by: str = ""
 
 
 class Responder(Protocol):
@@ -139,12 +145,53 @@ class Stages:
         Raises:
             StageError: the responder failed.
         """
-        traced = self._new_trace(prompt, "")
+        return await self._text(prompt, "", variables, self._on_text)
+
+    async def text(self, prompt: str, *, suffix: str = "", **variables: object) -> str:
+        """Have a stage done whose output is plain text but not the response: a draft, a passage of knowledge.
+
+        Args:
+            prompt: `<method>/<stage>`.
+            suffix: tells several calls of one stage apart.
+            variables: the prompt's variables, beside the dialogue.
+
+        Raises:
+            StageError: the responder failed.
+        """
+        return await self._text(prompt, suffix, variables, None)
+
+    async def _text(self, prompt: str, suffix: str, variables: dict[str, object], on_text: OnText | None) -> str:
+        traced = self._new_trace(prompt, suffix)
         call = StageCall(prompt, traced.stage, self.dialogue, Text, variables, self._label(traced))
-        answer = await self._answer(traced, call, self._on_text)
+        answer = await self._answer(traced, call, on_text)
         text = answer.value.text if answer.value is not None else ""
         traced.output = {"text": text}
         return text
+
+    async def search(
+        self, stage: str, source: KnowledgeSource, query: str, top: int, within: Sequence[Knowledge] = ()
+    ) -> list[Knowledge]:
+        """Ask a source of knowledge, and trace it. A source that cannot be asked gives nothing: the response goes on.
+
+        Args:
+            stage: the stage's name.
+            source: the source.
+            query: what is looked for.
+            top: how many pieces at most.
+            within: see `KnowledgeSource.search`.
+        """
+        traced = StageTrace(stage=stage, started=self.seconds)
+        self.trace.append(traced)
+        found: list[Knowledge] = []
+        try:
+            found = await source.search(query, self.dialogue, top, within)
+        except SourceError as error:
+            traced.outcome, traced.error = "failed", str(error)
+            traced.notes.append(f"{source.name} could not be asked: the response goes on without it")
+        finally:
+            traced.seconds = self.seconds - traced.started
+        traced.output = {"source": source.name, "query": query, "found": [piece.id for piece in found]}
+        return found
 
     def did(self, stage: str, work: Callable[[], tuple[Result, dict[str, object], list[str]]]) -> Result:
         """Do a stage that needs no responder, and trace it.
@@ -182,6 +229,7 @@ class Stages:
             raise StageError(traced.stage, self.dialogue.id, error) from error
         finally:
             traced.seconds = self.seconds - traced.started
+        traced.by = answer.by or traced.by
         for name in ("outcome", "prompt", "messages", "completion", "usage", "notes", "differs", "error"):
             setattr(traced, name, getattr(answer, name))
         return answer

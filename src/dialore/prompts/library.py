@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import jinja2
 import yaml
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from dialore.text import Language
 
 _FRONT = re.compile(r"\A---\n(.*?)\n---\n(.*)\Z", re.DOTALL)
-_ROLE = re.compile(r"^<!-- (system|user|assistant) -->\n", re.MULTILINE)
+_ROLE = re.compile(r"^<!-- (system|user|assistant|continuation) -->\n", re.MULTILINE)
+_CONTINUATION = "continuation"
 _NAME = re.compile(r"^[a-z0-9-]+/[a-z0-9-]+$")
 _ENVIRONMENT = jinja2.Environment(
     undefined=jinja2.StrictUndefined,
@@ -48,11 +49,19 @@ class FrontMatter(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class RenderedPrompt:
-    """A prompt with its variables filled in."""
+    """A prompt with its variables filled in.
+
+    Attributes:
+        messages: the chat form.
+        sampling: how to sample.
+        reference: name, language, version and hash.
+        continuation: the same as plain text to be continued, where the file has a `<!-- continuation -->` section.
+    """
 
     messages: tuple[Message, ...]
     sampling: Sampling
     reference: str
+    continuation: str | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +81,7 @@ class Prompt:
     path: Path
 
     @cached_property
-    def _parts(self) -> tuple[FrontMatter, list[tuple[Role, jinja2.Template]]]:
+    def _parts(self) -> tuple[FrontMatter, list[tuple[str, jinja2.Template]]]:
         match = _FRONT.match(self.text.replace("\r\n", "\n"))
         if match is None:
             raise InputError(
@@ -81,11 +90,11 @@ class Prompt:
         try:
             front = FrontMatter.model_validate(yaml.safe_load(match[1]))
             pieces = _ROLE.split(match[2])
-            roles: list[Any] = pieces[1::2]
+            roles = pieces[1::2]
             templates = [_ENVIRONMENT.from_string(body.strip("\n")) for body in pieces[2::2]]
         except (yaml.YAMLError, ValidationError, jinja2.TemplateSyntaxError) as error:
             raise InputError(f"prompt {self.path}: {' '.join(str(error).split())}") from error
-        if not templates or pieces[0].strip():
+        if not set(roles) - {_CONTINUATION} or pieces[0].strip():
             raise InputError(
                 f"prompt {self.path}: no message", mend="start each with a line <!-- system --> or <!-- user -->"
             )
@@ -114,15 +123,18 @@ class Prompt:
         """
         front, templates = self._parts
         try:
-            messages = tuple(
-                Message(role=role, content=template.render(variables).strip()) for role, template in templates
-            )
+            filled = [(role, template.render(variables)) for role, template in templates]
         except jinja2.UndefinedError as error:
             known = ", ".join(sorted(variables))
             raise InputError(f"prompt {self.path}: {error.message}", mend=f"it is given: {known}") from error
         except jinja2.TemplateError as error:
             raise InputError(f"prompt {self.path}: {error.message}") from error
-        return RenderedPrompt(messages=messages, sampling=front.sampling, reference=self.reference)
+        # Text to be continued keeps its last space or line break: some formats end in one.
+        continuation = next((text for role, text in filled if role == _CONTINUATION), None)
+        messages = tuple(
+            Message(role=cast("Role", role), content=text.strip()) for role, text in filled if role != _CONTINUATION
+        )
+        return RenderedPrompt(messages, front.sampling, self.reference, continuation)
 
 
 class PromptLibrary:

@@ -1,0 +1,55 @@
+"""What every source of knowledge can do: be asked a query, and give knowledge, the best first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dialore.dialogue import Dialogue
+    from dialore.knowledge import Knowledge, Source
+
+
+@runtime_checkable
+class KnowledgeSource(Protocol):
+    """Where knowledge comes from: documents, a persona, web search, a graph.
+
+    Attributes:
+        name: its name, unique among an agent's sources, e.g. `documents` or `handbook`.
+        kind: which kind of source it is.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def kind(self) -> Source:
+        """Its kind: graph, documents, persona, web or model."""
+        ...
+
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
+    ) -> list[Knowledge]:
+        """Knowledge for a query, the best first.
+
+        Args:
+            query: what is looked for: a phrase, a question, or a dialogue context.
+            dialogue: the dialogue being answered: its language, and its own persona and documents.
+            top: how many pieces at most.
+            within: knowledge that was chosen from a source that this one depends on. A source whose knowledge belongs
+                to such pieces (documents under a persona sentence) gives only what belongs to them; others ignore it.
+
+        Returns:
+            At most `top` pieces; none where nothing fits, never an error for that.
+
+        Raises:
+            SourceError: the source cannot be asked (an engine is down, an index is damaged).
+        """
+        ...
+
+    def close(self) -> None:
+        """Release files and connections."""
+        ...
