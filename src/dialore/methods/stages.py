@@ -168,6 +168,16 @@ class Stages:
         traced.output = {"text": text}
         return text
 
+    @property
+    def is_streaming(self) -> bool:
+        """Whether somebody reads the response while it is written."""
+        return self._on_text is not None
+
+    def send(self, text: str) -> None:
+        """Give the reader a response that was written by `text` and is now settled."""
+        if self._on_text is not None:
+            self._on_text(text)
+
     async def search(
         self, stage: str, source: KnowledgeSource, query: str, top: int, within: Sequence[Knowledge] = ()
     ) -> list[Knowledge]:
