@@ -1,0 +1,1 @@
+"""Metrics, judges, statistics and reports. Nothing here runs a method: responses are scored apart from generation."""

@@ -1,0 +1,128 @@
+"""What a metric is: small measures of single responses, which a combination makes into one figure with an error bar.
+
+A measure is a short vector of numbers. Most metrics combine by addition (matches and totals of BLEU, a value and a one
+for a mean), so that measures of parts can be merged, resampled and stored, and a run is never held in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dialore.dialogue import Dialogue
+    from dialore.response import Response
+
+Problem = Literal["unavailable", "unparsed", "refused", "failed"]
+"""Why a response has no measure: something it needs is not there; a judge answered, but with no score; a judge
+declined; the judge or the model behind it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A response and the dialogue that it answers (with reference, gold knowledge and gold plan, where there are)."""
+
+    dialogue: Dialogue
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What a metric found of one response.
+
+    Attributes:
+        values: the numbers that the metric combines; empty where there is a problem.
+        problem: why there are none.
+        reason: the problem in words: "the dialogue has no reference".
+        detail: what one would want to see beside it, e.g. a judge's words; short.
+    """
+
+    values: tuple[float, ...] = ()
+    problem: Problem | None = None
+    reason: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a metric is, for tables and reports.
+
+    Attributes:
+        name: its name in tables, on the command line and in files: `bleu-1`, `cdp`, `meep`.
+        paper: where it is defined or used: paper and section, equation or table.
+        definition: what it measures, in a sentence or two, with its unit.
+        needs: what it cannot do without: `reference`, `knowledge`, `plan`, `graph`, `nli`, `language-model`, `judge`.
+        higher_is_better: which way is better.
+        scale: the largest value: 1, 5, 10 or 100; 0 where there is none.
+        level: `response` where a single response has a meaningful value, `corpus` where only all together have.
+    """
+
+    name: str
+    paper: str
+    definition: str
+    needs: tuple[str, ...] = ()
+    higher_is_better: bool = True
+    scale: float = 1.0
+    level: Literal["response", "corpus"] = "response"
+
+
+@runtime_checkable
+class Metric(Protocol):
+    """One metric. `measure` is asked a response at a time, many at once; `combine` is asked of any set of measures."""
+
+    @property
+    def about(self) -> About:
+        """What it is."""
+        ...
+
+    async def measure(self, sample: Sample) -> Measure:
+        """Measure one response; never raises for what a response or dialogue lacks: that is a Measure's `problem`."""
+        ...
+
+    def combine(self, values: NDArray[np.float64]) -> float:
+        """One figure from the measures' values.
+
+        Args:
+            values: a row a response, as wide as the metric's measures are (short rows are filled with NaN).
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A metric's figure for a set of responses, with its error bar.
+
+    Attributes:
+        metric: the metric's name.
+        value: the figure; None where it could not be computed.
+        low: lower end of the 95% bootstrap interval.
+        high: upper end.
+        n: how many responses it is of.
+        problems: how many had none, by problem.
+        reason: why there is no figure, or none for some, in words.
+    """
+
+    metric: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    problems: dict[str, int] = field(default_factory=dict)
+    reason: str = ""
+
+
+def unavailable(reason: str) -> Measure:
+    """The measure of a response that lacks what the metric needs: "the dialogue has no reference"."""
+    return Measure(problem="unavailable", reason=reason)
+
+
+def mean_of(values: Sequence[float] | NDArray[np.float64]) -> float:
+    """The mean, in the float that tables take."""
+    import numpy as np
+
+    return float(np.mean(np.asarray(values, dtype=np.float64)))

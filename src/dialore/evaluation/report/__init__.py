@@ -1,0 +1,1 @@
+"""Reports of scored runs: HTML, Markdown, LaTeX and CSV."""

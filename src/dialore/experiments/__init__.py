@@ -1,0 +1,1 @@
+"""Experiments: runs that can be killed and resumed, and their scoring."""
