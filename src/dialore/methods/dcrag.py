@@ -73,7 +73,7 @@ class Dcrag:
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
         """Knowledge Demands Identification and Demands-Guided Knowledge Retrieval (Sections 3.2 and 3.3)."""
         queries, topics = await asyncio.gather(self.produce_queries(dialogue, stage), self.plan_topics(dialogue, stage))
-        demands = await self.revise(dialogue, _joined(queries, topics), stage)
+        demands = await self.revise(dialogue, joined(queries, topics), stage)
         retrieval = self.retrieve(dialogue, demands, stage)
         facts = await self.select(retrieval, stage)
         return Grounds(knowledge=facts, demands=demands)
@@ -162,7 +162,8 @@ class Dcrag:
         return picked[: self.limit]
 
 
-def _joined(queries: Demands, topics: Demands) -> Demands:
+def joined(queries: Demands, topics: Demands) -> Demands:
+    """Queries and topics as one set of demands."""
     return Demands(
         explicit=queries.explicit,
         implicit=queries.implicit,

@@ -1,0 +1,191 @@
+"""Draft, then ground: the response is written first, and knowledge is edited into it where that makes it better."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import BaseModel
+
+from dialore.errors import InputError, StageError
+from dialore.methods.base import Draft, Grounds
+from dialore.methods.dcrag import Dcrag, joined
+from dialore.methods.mending import pick
+from dialore.methods.outputs import SelectedFacts
+from dialore.response import Demands
+from dialore.text import normalise
+
+if TYPE_CHECKING:
+    from dialore.dialogue import Dialogue
+    from dialore.knowledge import Knowledge
+    from dialore.methods.base import GraphSource
+    from dialore.methods.stages import Stages
+    from dialore.sources.base import KnowledgeSource
+
+
+class Preference(BaseModel):
+    """Which of two versions of a turn is better: the first, the second, or neither."""
+
+    better: Literal["A", "B", "same"]
+
+
+@dataclass(frozen=True, slots=True)
+class DraftGround:
+    """Our own, beyond the papers: grounding from the start makes responses richer but less natural, so draft first.
+
+    While `vanilla`'s prompt writes a draft, DCRAG's queries and topics are found; then they are revised, knowledge is
+    retrieved and selected as in DCRAG, over every source there is; then a grounding edit puts at most one concrete
+    piece of knowledge, or a better hook, into the draft, or keeps it word for word. A last choice between draft and
+    edit is asked in both orders at once; the edit stands only where it is preferred and the other order does not
+    object.
+
+    Attributes:
+        graph: the commonsense graph.
+        documents: documents, searched too where there are any.
+        persona: persona sentences, likewise.
+        web: web search, likewise.
+        facts: whether the graph is searched.
+        top: facts kept of each set after ranking, as in DCRAG.
+        limit: pieces selected at most of facts, and of passages.
+        passages: pieces asked of each further source.
+        thoughts: as in DCRAG.
+        preference: ask for the last choice.
+        patience: when streaming, seconds that a finished draft waits for the edit before it is sent as it is; 0 waits
+            for the edit however long it takes, any other number as long as it says.
+    """
+
+    name: ClassVar[str] = "draft-ground"
+    paper: ClassVar[str] = "our own, on DCRAG (EMNLP 2024), Section 3"
+    summary: ClassVar[str] = "a draft first, then at most one piece of knowledge edited in where it helps"
+    needs: ClassVar[tuple[str, ...]] = ("graph",)
+    takes: ClassVar[tuple[str, ...]] = ("documents", "persona", "web")
+    calls: ClassVar[str] = "9 (5 in a row; 7 and 4 without preference)"
+
+    graph: GraphSource
+    documents: KnowledgeSource | None = None
+    persona: KnowledgeSource | None = None
+    web: KnowledgeSource | None = None
+    facts: bool = True
+    top: int = 50
+    limit: int = 20
+    passages: int = 10
+    thoughts: bool = True
+    preference: bool = True
+    patience: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check that there is something to ground in; raises InputError."""
+        if not (self.facts or self._further):
+            raise InputError("draft-ground has no source", mend="leave facts on, or give documents, persona or web")
+
+    @property
+    def _further(self) -> list[KnowledgeSource]:
+        return [source for source in (self.persona, self.documents, self.web) if source is not None]
+
+    @property
+    def _dcrag(self) -> Dcrag:
+        return Dcrag(self.graph, top=self.top, limit=self.limit, thoughts=self.thoughts)
+
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
+        """Demands as DCRAG finds them, and knowledge for them from every source."""
+        dcrag = self._dcrag
+        queries, topics = await asyncio.gather(
+            dcrag.produce_queries(dialogue, stage), dcrag.plan_topics(dialogue, stage)
+        )
+        demands = await dcrag.revise(dialogue, joined(queries, topics), stage)
+        facts, pieces = await asyncio.gather(
+            self._select_facts(dialogue, demands, stage), self._select_passages(dialogue, demands, stage)
+        )
+        return Grounds(knowledge=[*pieces, *facts], demands=demands)
+
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Draft:
+        """Draft and ground at once, then edit."""
+        started = stage.seconds
+        drafting = asyncio.create_task(stage.text("vanilla/response-generation", suffix="draft"))
+        grounding = asyncio.create_task(self._ground_and_edit(dialogue, drafting, stage))
+        try:
+            draft = await drafting
+            patience = self.patience if stage.is_streaming and self.patience > 0 else None
+            done, _ = await asyncio.wait({grounding}, timeout=patience)
+            if done:
+                result = self._grounded(grounding, draft, stage)
+            else:
+                result = Draft(draft)
+                note = f"the edit was not there {stage.seconds - started:.1f} s after the start: the draft is sent"
+                stage.did("patience", lambda: (None, {"kept": "draft"}, [note]))
+        finally:
+            drafting.cancel()
+            grounding.cancel()
+            await asyncio.gather(drafting, grounding, return_exceptions=True)
+        stage.send(result.text)
+        return result
+
+    @staticmethod
+    def _grounded(grounding: asyncio.Task[Draft], draft: str, stage: Stages) -> Draft:
+        """The edit, or the draft where the grounding failed after it was written: a response all the same."""
+        try:
+            return grounding.result()
+        except StageError as error:
+            if isinstance(error.cause, InputError):
+                raise
+            note = f"grounding failed, the draft is sent: {error}"
+            return stage.did("choice", lambda: (Draft(draft), {"kept": "draft"}, [note]))
+
+    async def _ground_and_edit(self, dialogue: Dialogue, drafting: asyncio.Task[str], stage: Stages) -> Draft:
+        grounds, draft = await asyncio.gather(self.ground(dialogue, stage), asyncio.shield(drafting))
+        if not draft.strip():
+            return Draft(draft, grounds)
+        edited = await stage.text(
+            "draft-ground/grounding-edit",
+            draft=draft,
+            knowledge=grounds.knowledge,
+            extended=(grounds.demands or Demands()).extended,
+        )
+        chosen = await self._choose(draft, edited, stage)
+        return Draft(chosen, grounds)
+
+    async def _choose(self, draft: str, edited: str, stage: Stages) -> str:
+        """The edit or the draft, and why, in the trace."""
+
+        def settle(kept: Literal["draft", "edit"], why: str) -> str:
+            text = draft if kept == "draft" else edited
+            return stage.did("choice", lambda: (text, {"kept": kept, "draft": draft, "edit": edited}, [why]))
+
+        if not edited.strip() or normalise(edited) == normalise(draft):
+            return settle("draft", "the edit keeps the draft word for word")
+        if not self.preference:
+            return settle("edit", "the edit changes the draft")
+        nothing = Preference(better="same")
+        first, second = await asyncio.gather(
+            stage.ask("draft-ground/preference", Preference, nothing, suffix="draft-first", a=draft, b=edited),
+            stage.ask("draft-ground/preference", Preference, nothing, suffix="edit-first", a=edited, b=draft),
+        )
+        votes = [{"A": -1, "B": 1, "same": 0}[first.better], {"A": 1, "B": -1, "same": 0}[second.better]]
+        if sum(votes) > 0:
+            return settle("edit", "the edit is preferred, and the other order does not object")
+        return settle("draft", "the edit is not preferred in both orders")
+
+    async def _select_facts(self, dialogue: Dialogue, demands: Demands, stage: Stages) -> list[Knowledge]:
+        if not self.facts:
+            return []
+        dcrag = self._dcrag
+        return await dcrag.select(dcrag.retrieve(dialogue, demands, stage), stage)
+
+    async def _select_passages(self, dialogue: Dialogue, demands: Demands, stage: Stages) -> list[Knowledge]:
+        """Pieces of the further sources for the demands, those picked that are useful; all where nothing parses."""
+        if not self._further:
+            return []
+        query = " ".join([dialogue.last.text, *demands.queries, *demands.topics])
+        asked = [stage.search(f"{source.name}-search", source, query, self.passages) for source in self._further]
+        pieces = [piece for found in await asyncio.gather(*asked) for piece in found]
+        if not pieces:
+            return []
+        ranked = SelectedFacts(selected=list(range(1, min(len(pieces), self.limit) + 1)))
+        chosen = await stage.ask(
+            "draft-ground/passage-selection", SelectedFacts, ranked, pieces=pieces, limit=self.limit
+        )
+        picked, notes = pick(pieces, chosen.selected)
+        if notes:
+            stage.did("passage-mending", lambda: (picked, {"kept": len(picked)}, notes))
+        return picked[: self.limit]
