@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.llm.model import LanguageModel, OnText
     from dialore.methods.base import Draft, Grounds, Method
-    from dialore.sources.graph.ranking import Ranking
+    from dialore.sources.graph.ranking.settings import Ranking
     from dialore.sources.graph.several import Graphs
     from dialore.sources.graph.source import Graph
 

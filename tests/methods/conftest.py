@@ -16,8 +16,8 @@ from dialore.methods.registry import create_method
 from dialore.methods.stages import Stages
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
-from dialore.sources.graph.build import build_graph
 from dialore.sources.graph.source import Graph
+from dialore.sources.graph.writing.build import build_graph
 
 FACTS = [
     Fact("sore throat", "CausesDesire", "drink warm tea"),

@@ -16,7 +16,7 @@ import pytest
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.sources.graph import GraphStore, build_graph
-from dialore.sources.graph.readers import read_facts
+from dialore.sources.graph.facts.readers import read_facts
 from dialore.text import normalise
 from tests.sources.graphs import ROOT, build, development_data, embedder, facts
 

@@ -16,7 +16,7 @@ from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.retrieval.hashing import HashingEmbedder
 from dialore.sources.graph import GraphStore, build_graph
-from dialore.sources.graph.change import ChangeReport, GraphEditor, journal_share, rewrite
+from dialore.sources.graph.writing.change import ChangeReport, GraphEditor, journal_share, rewrite
 from tests.sources.graphs import ROOT, build, embedder, facts
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ KILLED = """
     import os, random, signal, sys, time
     from pathlib import Path
     from dialore.sources.graph import GraphStore
-    from dialore.sources.graph.verify import verify
+    from dialore.sources.graph.writing.verify import verify
     from tests.sources.graphs import build, embedder, facts
     from tests.sources.test_change import change, rows
     path = Path(sys.argv[1])

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from dialore.sources.graph import GraphStore
-from dialore.sources.graph.export import export_graph
-from dialore.sources.graph.layout import EDGE, TABLES, id_key
-from dialore.sources.graph.readers import read_facts
-from dialore.sources.graph.verify import verify
+from dialore.sources.graph.facts.readers import read_facts
+from dialore.sources.graph.store.layout import EDGE, TABLES, id_key
+from dialore.sources.graph.writing.export import export_graph
+from dialore.sources.graph.writing.verify import verify
 from tests.sources.graphs import ROOT, build, facts
 from tests.sources.test_change import change, rows
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dialore.sources.graph.spelling import respelt, simplified, traditional
+from dialore.sources.graph.linking.spelling import respelt, simplified, traditional
 
 
 @pytest.mark.parametrize(

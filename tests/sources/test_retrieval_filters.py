@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dialore.sources.graph.filters import is_safe, is_well_formed
+from dialore.sources.graph.ranking.filters import is_safe, is_well_formed
 
 
 @pytest.mark.parametrize(

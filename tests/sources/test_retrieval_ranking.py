@@ -15,9 +15,9 @@ from dialore.knowledge import Fact
 from dialore.response import Demands
 from dialore.retrieval.hashing import HashingEmbedder
 from dialore.sources.graph import Graph, GraphStore
-from dialore.sources.graph.diversity import owners, pool, take
-from dialore.sources.graph.fusion import bm25, fused
-from dialore.sources.graph.ranking import RANKINGS, UNINFORMATIVE, Ranking
+from dialore.sources.graph.ranking.diversity import owners, pool, take
+from dialore.sources.graph.ranking.fusion import bm25, fused
+from dialore.sources.graph.ranking.settings import RANKINGS, UNINFORMATIVE, Ranking
 from tests.sources.graphs import build, embedder, facts
 
 if TYPE_CHECKING:

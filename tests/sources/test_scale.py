@@ -12,11 +12,11 @@ import pytest
 
 from dialore.cli.bench.graph_shape import HUBS, shaped_graph
 from dialore.sources.graph import GraphStore
-from dialore.sources.graph.change import GraphEditor
-from dialore.sources.graph.hubs import LARGE
-from dialore.sources.graph.readers import read_facts
-from dialore.sources.graph.relations import connecting_words
-from dialore.sources.graph.verify import verify
+from dialore.sources.graph.facts.readers import read_facts
+from dialore.sources.graph.facts.relations import connecting_words
+from dialore.sources.graph.store.hubs import LARGE
+from dialore.sources.graph.writing.change import GraphEditor
+from dialore.sources.graph.writing.verify import verify
 from tests.sources.graphs import build, embedder, facts
 
 if TYPE_CHECKING:

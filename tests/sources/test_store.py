@@ -20,7 +20,7 @@ from dialore.knowledge import Fact
 from dialore.response import Demands
 from dialore.retrieval.hashing import HashingEmbedder
 from dialore.sources.graph import Graph, GraphStore
-from dialore.sources.graph.layout import FORMAT, TABLES
+from dialore.sources.graph.store.layout import FORMAT, TABLES
 from tests.sources.graphs import ROOT, build, embedder, facts, graph_of
 
 if TYPE_CHECKING:

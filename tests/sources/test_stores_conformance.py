@@ -15,11 +15,11 @@ from dialore.knowledge import Fact
 from dialore.response import Demands
 from dialore.retrieval.hashing import HashingEmbedder
 from dialore.sources.graph import Graph, GraphStore
-from dialore.sources.graph.layout import phrase_tokens, stem_key
-from dialore.sources.graph.linear import LinearCosines
-from dialore.sources.graph.linking import Linker
-from dialore.sources.graph.protocol import FactStore
-from dialore.sources.graph.stores import load_store, open_store
+from dialore.sources.graph.linking.linker import Linker
+from dialore.sources.graph.ranking.linear import LinearCosines
+from dialore.sources.graph.servers.stores import load_store, open_store
+from dialore.sources.graph.store.layout import phrase_tokens, stem_key
+from dialore.sources.graph.store.protocol import FactStore
 from tests.sources.graphs import build, embedder, facts
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dialore.errors import GraphError
-from dialore.sources.graph.stores import load_store, open_store
+from dialore.sources.graph.servers.stores import load_store, open_store
 from tests.sources.bolt_server import BoltServer
 from tests.sources.cypher_queries import QUERIES
 from tests.sources.graphs import facts
@@ -52,7 +52,7 @@ def triples(url: str) -> list[str]:
 
 
 def texts_of_the_store() -> list[str]:
-    from dialore.sources.graph import neo4j as module
+    from dialore.sources.graph.servers import neo4j as module
 
     texts = [value for name, value in vars(module).items() if name.isupper() and isinstance(value, str)]
     return [text for text in (*texts, *module.SCHEMA) if " " in text and not text.startswith("load it")]

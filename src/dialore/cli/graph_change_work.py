@@ -28,8 +28,8 @@ def change(
     json: bool,
 ) -> None:
     """Change a graph and say what came of it; raises GraphError as `GraphEditor.commit` and `read_facts` do."""
-    from dialore.sources.graph.change import GraphEditor, journal_share
-    from dialore.sources.graph.rejects import Rejects
+    from dialore.sources.graph.facts.rejects import Rejects
+    from dialore.sources.graph.writing.change import GraphEditor, journal_share
 
     rejects = Rejects()
     editor = GraphEditor(graph)
@@ -51,7 +51,7 @@ def change(
 
 def compact(graph: Path, *, json: bool) -> None:
     """Build a graph anew from its own facts; raises GraphError as `rewrite` does."""
-    from dialore.sources.graph.change import rewrite
+    from dialore.sources.graph.writing.change import rewrite
 
     before = graph.stat().st_size if graph.is_file() else 0
     with progress("building it anew") as step:
@@ -66,7 +66,7 @@ def compact(graph: Path, *, json: bool) -> None:
 
 def verify(graph: Path, *, json: bool) -> None:
     """Check a graph; exit code 1 where something is wrong."""
-    from dialore.sources.graph.verify import verify as check
+    from dialore.sources.graph.writing.verify import verify as check
 
     with progress("checking") as step:
         report = check(graph, step)
@@ -86,8 +86,8 @@ def verify(graph: Path, *, json: bool) -> None:
 
 def export(graph: Path, out: Path | None, *, file_format: str | None) -> None:
     """Write a graph's facts to a file or to standard output; raises GraphError as `export_graph` does."""
-    from dialore.sources.graph.export import EXPORT_FORMATS, export_graph, lines_of
-    from dialore.sources.graph.store import GraphStore
+    from dialore.sources.graph.store.embedded import GraphStore
+    from dialore.sources.graph.writing.export import EXPORT_FORMATS, export_graph, lines_of
 
     ending = "jsonl" if out is not None and out.name.removesuffix(".gz").endswith((".jsonl", ".ndjson")) else "tsv"
     chosen = next((known for known in EXPORT_FORMATS if known == (file_format or ending)), None)

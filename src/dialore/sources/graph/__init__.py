@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from dialore._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from dialore.sources.graph.build import BuildReport, build_graph
-    from dialore.sources.graph.change import ChangeReport, GraphEditor
-    from dialore.sources.graph.export import export_graph
-    from dialore.sources.graph.linking import Link, Linker
-    from dialore.sources.graph.protocol import FactStore
-    from dialore.sources.graph.readers import read_facts
+    from dialore.sources.graph.facts.readers import read_facts
+    from dialore.sources.graph.linking.linker import Link, Linker
+    from dialore.sources.graph.servers.stores import load_store, open_store
     from dialore.sources.graph.source import Graph, Retrieval
     from dialore.sources.graph.starter import starter_graph
-    from dialore.sources.graph.store import GraphStore
-    from dialore.sources.graph.stores import load_store, open_store
+    from dialore.sources.graph.store.embedded import GraphStore
+    from dialore.sources.graph.store.protocol import FactStore
+    from dialore.sources.graph.writing.build import BuildReport, build_graph
+    from dialore.sources.graph.writing.change import ChangeReport, GraphEditor
+    from dialore.sources.graph.writing.export import export_graph
 
 __all__ = [
     "BuildReport",
@@ -39,15 +39,15 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "dialore.sources.graph.build": ["BuildReport", "build_graph"],
-        "dialore.sources.graph.change": ["ChangeReport", "GraphEditor"],
-        "dialore.sources.graph.export": ["export_graph"],
-        "dialore.sources.graph.linking": ["Link", "Linker"],
-        "dialore.sources.graph.protocol": ["FactStore"],
-        "dialore.sources.graph.readers": ["read_facts"],
+        "dialore.sources.graph.writing.build": ["BuildReport", "build_graph"],
+        "dialore.sources.graph.writing.change": ["ChangeReport", "GraphEditor"],
+        "dialore.sources.graph.writing.export": ["export_graph"],
+        "dialore.sources.graph.linking.linker": ["Link", "Linker"],
+        "dialore.sources.graph.store.protocol": ["FactStore"],
+        "dialore.sources.graph.facts.readers": ["read_facts"],
         "dialore.sources.graph.source": ["Graph", "Retrieval"],
         "dialore.sources.graph.starter": ["starter_graph"],
-        "dialore.sources.graph.store": ["GraphStore"],
-        "dialore.sources.graph.stores": ["load_store", "open_store"],
+        "dialore.sources.graph.store.embedded": ["GraphStore"],
+        "dialore.sources.graph.servers.stores": ["load_store", "open_store"],
     },
 )

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from dialore.knowledge import Fact, Knowledge
-from dialore.sources.graph.linking import Link, Linker, best_links
-from dialore.sources.graph.question import Question
-from dialore.sources.graph.ranker import Ranker
-from dialore.sources.graph.ranking import Ranking
-from dialore.sources.graph.relations import verbalise
-from dialore.sources.graph.stores import open_store
+from dialore.sources.graph.facts.relations import verbalise
+from dialore.sources.graph.linking.linker import Link, Linker, best_links
+from dialore.sources.graph.ranking.question import Question
+from dialore.sources.graph.ranking.ranker import Ranker
+from dialore.sources.graph.ranking.settings import Ranking
+from dialore.sources.graph.servers.stores import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.response import Demands
     from dialore.retrieval.embedding import Embedder
-    from dialore.sources.graph.edges import Edges
-    from dialore.sources.graph.protocol import FactStore
+    from dialore.sources.graph.store.edges import Edges
+    from dialore.sources.graph.store.protocol import FactStore
     from dialore.text import Language
 
     SetName = Literal["", "foreseen", "unforeseen"]

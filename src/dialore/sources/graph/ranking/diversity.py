@@ -1,0 +1,116 @@
+"""Taking facts so that no concept fills the list: each one that is taken costs its concept's other facts."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from dialore.sources.graph.store.edges import Edges
+
+_DIGITS = 4
+
+
+def owners(edges: Edges) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Each fact's concept, as its place among those asked for, and how many facts each of those has.
+
+    A fact between two of them belongs to the one with fewer facts.
+    """
+    head, tail = edges.head_place, edges.tail_place
+    counts = np.bincount(head[head >= 0], minlength=len(edges.asked))
+    counts += np.bincount(tail[tail >= 0], minlength=len(edges.asked))
+    owner = np.maximum(head, tail)
+    both = np.flatnonzero((head >= 0) & (tail >= 0))
+    one, other = head[both], tail[both]
+    owner[both] = np.where(counts[one] <= counts[other], one, other)
+    return owner, counts
+
+
+def best_of_each(
+    scores: NDArray[np.float32], owner: NDArray[np.intp], rows: NDArray[np.intp], keep: int
+) -> NDArray[np.intp]:
+    """Those of the rows that can be among the best: of each concept the best `keep`, and what ties with the last."""
+    of = owner[rows]
+    counts = np.bincount(of)
+    crowded = np.flatnonzero(counts > keep)
+    if not len(crowded):
+        return rows
+    kept = [rows[np.isin(of, crowded, invert=True)]]
+    for place in crowded.tolist():
+        own = rows[of == place]
+        values = scores[own]
+        kept.append(own[values >= np.partition(values, len(values) - keep)[len(values) - keep]])
+    return np.concatenate(kept)
+
+
+def pool(
+    edges: Edges,
+    scores: NDArray[np.float32],
+    owner: NDArray[np.intp],
+    rows: NDArray[np.intp],
+    decay: float,
+    size: int,
+) -> NDArray[np.intp]:
+    """The best `size` of the rows, decay counted, best first; equal ones in order of head, relation and tail."""
+    rows = best_of_each(scores, owner, rows, size)
+    order = np.lexsort((edges.tail[rows], edges.relation[rows], edges.head[rows], -scores[rows], owner[rows]))
+    rows = rows[order]
+    of = owner[rows]
+    first = np.flatnonzero(np.diff(of, prepend=-1))
+    rank = np.arange(len(rows)) - np.repeat(first, np.diff(np.append(first, len(rows))))
+    adjusted = np.round(scores[rows] - np.float32(decay) * np.log2(1 + rank).astype(np.float32), _DIGITS)
+    best = np.lexsort((edges.tail[rows], edges.relation[rows], edges.head[rows], -adjusted))[:size]
+    return rows[best]
+
+
+def take(
+    edges: Edges,
+    scores: NDArray[np.float32],
+    owner: NDArray[np.intp],
+    rows: NDArray[np.intp],
+    decay: float,
+    top: int,
+    accept: Callable[[int], bool],
+) -> list[tuple[int, float]]:
+    """Take facts one by one, the best first; what is not accepted costs its concept nothing.
+
+    Args:
+        edges: the facts.
+        scores: the score of each of the rows, in their order.
+        owner: each fact's concept.
+        rows: the facts to take from.
+        decay: cost of a concept's k-th fact, in units of log2(1 + k).
+        top: how many to take.
+        accept: whether a row may be taken.
+
+    Returns:
+        Rows and what they scored, decay included, best first.
+    """
+    order = np.lexsort((edges.tail[rows], edges.relation[rows], edges.head[rows], -scores))
+    queues: dict[int, list[int]] = {}
+    for place, concept in zip(order.tolist(), owner[rows[order]].tolist(), strict=True):
+        queues.setdefault(concept, []).append(place)
+    values, ids = scores.tolist(), rows.tolist()
+    ties = np.argsort(np.lexsort((edges.tail[rows], edges.relation[rows], edges.head[rows]))).tolist()
+    heap = [(-values[queue[0]], ties[queue[0]], concept, 0) for concept, queue in queues.items()]
+    heapq.heapify(heap)
+    counts = dict.fromkeys(queues, 0)
+    taken: list[tuple[int, float]] = []
+    while heap and len(taken) < top:
+        negative, _, concept, at = heapq.heappop(heap)
+        queue = queues[concept]
+        if accept(ids[queue[at]]):
+            taken.append((ids[queue[at]], -negative))
+            counts[concept] += 1
+        if at + 1 < len(queue):
+            place = queue[at + 1]
+            cost = decay * math.log2(1 + counts[concept])
+            heapq.heappush(heap, (-round(values[place] - cost, _DIGITS), ties[place], concept, at + 1))
+    return taken

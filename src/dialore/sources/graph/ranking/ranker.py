@@ -1,0 +1,175 @@
+"""Ranking a set of facts: a score for each, a close look at the best, and taking them with regard to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dialore.sources.graph.ranking.cosines import FactCosines
+from dialore.sources.graph.ranking.diversity import owners, pool, take
+from dialore.sources.graph.ranking.filters import is_safe, is_well_formed
+from dialore.sources.graph.ranking.fusion import bm25, fused
+from dialore.text import content_stems
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dialore.retrieval.embedding import Embedder
+    from dialore.sources.graph.ranking.question import Question, QuestionVectors
+    from dialore.sources.graph.ranking.settings import Ranking
+    from dialore.sources.graph.store.edges import Edges
+    from dialore.sources.graph.store.protocol import FactStore
+    from dialore.text import Language
+
+DIGITS = 4
+"""Scores are rounded before they are compared, so that machines whose last bits differ rank alike."""
+_LEAST_SPARE = 2
+"""The pool holds at least so many times as many facts as are wanted, so that dropped ones can be made good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Facts with what they are ranked by.
+
+    Attributes:
+        edges: the facts.
+        scores: float32 (facts,), rounded.
+        owner: each fact's concept, as its place among those asked for.
+        question: what they were scored by.
+        vectors: the question's vectors.
+        language: the dialogue's.
+    """
+
+    edges: Edges
+    scores: NDArray[np.float32]
+    owner: NDArray[np.intp]
+    question: Question
+    vectors: QuestionVectors
+    language: Language
+
+
+class Ranker:
+    """Ranks the facts of one store.
+
+    Args:
+        store: the facts.
+        embedder: scores all of them.
+        ranking: the settings.
+        reranker: scores the pool again; slower and better.
+    """
+
+    def __init__(
+        self, store: FactStore, embedder: Embedder, ranking: Ranking, reranker: Embedder | None = None
+    ) -> None:
+        self._store = store
+        self._embedder, self._reranker = embedder, reranker
+        self.ranking = ranking
+        self._cosines = FactCosines(store, embedder)
+        self._closer = FactCosines(store, reranker) if reranker is not None else None
+
+    @property
+    def _looked_at(self) -> int:
+        return self.ranking.pool if self._closer is None else self.ranking.rerank
+
+    def score(self, edges: Edges, question: Question, language: Language) -> Scored:
+        """Score facts by the question."""
+        vectors = question.vectors(self._embedder, self.ranking)
+        scores = self._cosines.of_facts(edges, vectors.whole, language)
+        owner, counts = owners(edges)
+        if self.ranking.specificity and len(edges):
+            scores = scores - (self.ranking.specificity * np.log(np.maximum(counts, 1))).astype(np.float32)[owner]
+        scores = np.round(scores, DIGITS) + np.float32(0)  # no negative zeros
+        return Scored(edges, scores, owner, question, vectors, language)
+
+    def best(self, scored: Scored, rows: NDArray[np.intp], top: int) -> list[tuple[int, float]]:
+        """The best of some of the facts, as rows and scores, best first."""
+        edges = scored.edges
+        if self.ranking.plain and self._closer is None:
+            return [(row, float(scored.scores[row])) for row in edges.best(scored.scores, rows, top)]
+        if top <= 0 or not len(rows):
+            return []
+        size = max(self._looked_at, _LEAST_SPARE * top)
+        while True:
+            close = pool(edges, scored.scores, scored.owner, rows, self.ranking.decay, size)
+            scores = self._look_closely(scored, close)
+            chooser = _Chooser(self._store, edges, self.ranking)
+            taken = take(edges, scores, scored.owner, close, self.ranking.decay, top, chooser.accept)
+            if len(taken) == top or len(close) == len(rows):
+                return taken
+            size *= _LEAST_SPARE
+
+    def _look_closely(self, scored: Scored, rows: NDArray[np.intp]) -> NDArray[np.float32]:
+        """The scores of a pool, with what is too dear to be asked of every fact; the rest come after."""
+        scores = scored.scores[rows].copy()
+        some = slice(0, self._looked_at)
+        if self._closer is not None and self._reranker is not None:
+            scores[some] = self._reranked(scored, rows[some], self._closer, self._reranker)
+            scores[some.stop :] -= np.float32(2)  # behind every one that was looked at
+        elif self.ranking.nearest and len(scored.vectors.phrases):
+            scores[some] += np.float32(self.ranking.nearest) * self._nearest(scored, rows[some])
+            scores[some.stop :] -= np.float32(self.ranking.nearest)
+        if self.ranking.lexical or self.ranking.weight:
+            fusion = [(scores[some], 1.0)]
+            if self.ranking.lexical:
+                fusion.append((self._lexical(scored, rows[some]), self.ranking.lexical))
+            if self.ranking.weight:
+                fusion.append((scored.edges.weight[rows[some]], self.ranking.weight))
+            scores[some] = fused(fusion)
+        return np.round(scores, DIGITS) + np.float32(0)
+
+    def _nearest(self, scored: Scored, rows: NDArray[np.intp]) -> NDArray[np.float32]:
+        """How near the end that is not the fact's own concept is to the demand nearest to it."""
+        edges = scored.edges
+        own = edges.asked[scored.owner[rows]]
+        other = np.where(edges.head[rows] == own, edges.tail[rows], edges.head[rows])
+        concepts, places = np.unique(other, return_inverse=True)
+        near: NDArray[np.float32] = (self._cosines.of_concepts(concepts) @ scored.vectors.phrases.T).max(axis=1)
+        return near[places]
+
+    def _reranked(
+        self, scored: Scored, rows: NDArray[np.intp], closer: FactCosines, reranker: Embedder
+    ) -> NDArray[np.float32]:
+        whole = scored.question.vectors(reranker, self.ranking).whole
+        found = closer.encode(closer.wordings(scored.edges, rows.tolist(), scored.language)) @ whole
+        _, counts = owners(scored.edges)
+        cost = self.ranking.specificity * np.log(np.maximum(counts, 1))[scored.owner[rows]]
+        return (found - cost).astype(np.float32)
+
+    def _lexical(self, scored: Scored, rows: NDArray[np.intp]) -> NDArray[np.float32]:
+        edges, language = scored.edges, scored.language
+        name = self._store.concept
+        ends = ((name(int(edges.head[row])), name(int(edges.tail[row]))) for row in rows)
+        documents = [[*content_stems(head, language), *content_stems(tail, language)] for head, tail in ends]
+        texts = (scored.question.history, *scored.question.phrases)
+        return bm25(documents, (stem for text in texts for stem in content_stems(text, language)))
+
+
+class _Chooser:
+    """Says of facts, asked the best first, whether each may be taken beside those taken before."""
+
+    def __init__(self, store: FactStore, edges: Edges, ranking: Ranking) -> None:
+        self._store, self._edges, self._ranking = store, edges, ranking
+        names = store.meta.relations
+        self._dropped = frozenset(number for number, name in enumerate(names) if name in ranking.without)
+        self._pairs: set[tuple[int, int]] = set()
+
+    def accept(self, row: int) -> bool:
+        """Whether the fact may be taken; it then counts as taken."""
+        edges, ranking = self._edges, self._ranking
+        relation = int(edges.relation[row])
+        if relation in self._dropped:
+            return False
+        head, tail = int(edges.head[row]), int(edges.tail[row])
+        pair = (head, tail) if head < tail else (tail, head)
+        if ranking.fold and pair in self._pairs:
+            return False
+        if ranking.well_formed or ranking.safe:
+            ends = self._store.concept(head), self._store.concept(tail)
+            if ranking.safe and not (is_safe(ends[0]) and is_safe(ends[1])):
+                return False
+            if ranking.well_formed and not is_well_formed(ends[0], self._store.meta.relations[relation], ends[1]):
+                return False
+        self._pairs.add(pair)
+        return True

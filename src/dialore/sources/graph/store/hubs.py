@@ -1,0 +1,80 @@
+"""The facts of a concept with very many of them: the best are found without looking at the others one by one.
+
+A fact's cosine is (q·head + q·relation + q·tail) / length. On one side of a concept one of the ends is the same for
+all, so what is left of a fact is the products of the other end's parts, a few numbers out of some thousands that all of
+the hub's facts share. What a side needs for that is laid out in a row when it is first asked for, and kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dialore.sources.graph.store.edges import places_among
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dialore.sources.graph.store.vectors import PartVectors
+
+LARGE = 2048
+"""Facts from which on a side is a hub's."""
+KEPT = 256
+"""Sides that are kept laid out: 1.2 MB each of 50,000 facts."""
+_MARGIN = np.float32(2e-4)
+"""Cosines that are nearer than this to the last one that is taken are taken too, for ranks compare rounded ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubSide:
+    """One side of a hub.
+
+    Attributes:
+        other: the facts' other ends.
+        relation: their relations.
+        inverse: one by the length of each one's vector.
+        parts: the parts of the other ends, one's after the other's.
+        starts: where each one's begin.
+    """
+
+    other: NDArray[np.uint32]
+    relation: NDArray[np.uint16]
+    inverse: NDArray[np.float32]
+    parts: NDArray[np.intp]
+    starts: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, records: NDArray[np.void], vectors: PartVectors) -> HubSide:
+        """The side whose records are given."""
+        other = np.ascontiguousarray(records["other"])
+        parts, starts = vectors.of(other)
+        inverse = (1 / records["norm"]).astype(np.float32)
+        return cls(other, np.ascontiguousarray(records["relation"]), inverse, parts, starts)
+
+    def near(
+        self,
+        own: float,
+        relations: NDArray[np.float32],
+        values: NDArray[np.float32],
+        keep: int,
+        asked: NDArray[np.uint32],
+    ) -> NDArray[np.intp]:
+        """Rows of the best facts and of those whose other end was asked for too, in order.
+
+        Args:
+            own: the hub's product with the question.
+            relations: products of the relations.
+            values: products of the parts.
+            keep: how many of the best.
+            asked: the concepts that were asked for.
+        """
+        scores: NDArray[Any] = np.add.reduceat(values.take(self.parts), self.starts)
+        scores += relations.take(self.relation)
+        scores += np.float32(own)
+        scores *= self.inverse
+        place = len(scores) - keep
+        chosen = scores >= np.partition(scores, place)[place] - _MARGIN
+        chosen |= places_among(asked, self.other) >= 0
+        return np.flatnonzero(chosen)

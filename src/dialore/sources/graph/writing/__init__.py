@@ -1,0 +1,1 @@
+"""Graph files made, changed, checked and written out."""
