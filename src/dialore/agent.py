@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
-from dialore.errors import InputError, ModelError, StageError
+from dialore.errors import BudgetError, InputError, ModelError, StageError
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage
 from dialore.methods.registry import create_method, method_class, method_sources
@@ -221,8 +221,8 @@ class Agent:
 
 
 def raise_if_hopeless(error: StageError) -> None:
-    """Raise the error underneath where it would befall every dialogue: wrong input or configuration."""
-    if isinstance(error.cause, InputError) or (isinstance(error.cause, ModelError) and error.cause.configuration):
+    """Raise the error underneath where it would befall every dialogue: wrong input or configuration, a spent budget."""
+    if isinstance(error.cause, (InputError, BudgetError)) or (isinstance(error.cause, ModelError) and error.cause.configuration):
         raise error.cause from error
 
 

@@ -1,0 +1,162 @@
+"""The runner: a work queue over whole dialogues, each finished response on disk at once, resumed where it stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from dialore.errors import BudgetError
+from dialore.experiments.store import Job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from dialore.dialogue import Dialogue
+    from dialore.experiments.store import RunStore
+    from dialore.response import Response
+
+log = logging.getLogger(__name__)
+
+
+class Answers(Protocol):
+    """Whoever answers a dialogue: an agent, for one."""
+
+    async def respond(self, dialogue: Dialogue) -> Response:
+        """Answer; a failure is a response with the status `failed`."""
+        ...
+
+
+@dataclass(slots=True)
+class Progress:
+    """How a run stands.
+
+    Attributes:
+        total: responses that the run wants in all.
+        before: those that were there when it began.
+        ok: answered since.
+        failed: failed since.
+        tokens: prompt and completion tokens since, cached ones left out.
+        calls: calls since, cached ones left out.
+        began: `time.perf_counter` at the start.
+        stopped: why the run ended early, if it did.
+        failures: the first few failures: what failed, and why.
+    """
+
+    total: int
+    before: int = 0
+    ok: int = 0
+    failed: int = 0
+    tokens: int = 0
+    calls: int = 0
+    began: float = field(default_factory=time.perf_counter)
+    stopped: str = ""
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def done(self) -> int:
+        """Responses made since the run began, failed ones too."""
+        return self.ok + self.failed
+
+    @property
+    def rate(self) -> float:
+        """Responses a second since the run began."""
+        return self.done / max(1e-9, time.perf_counter() - self.began)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """About how long the rest takes, or None while nobody can tell."""
+        left = self.total - self.before - self.done
+        return left / self.rate if self.done else None
+
+    def count(self, job: Job, response: Response) -> None:
+        """Count a response."""
+        usage = response.usage
+        if response.status == "ok":
+            self.ok += 1
+        else:
+            self.failed += 1
+            if len(self.failures) < _SHOWN:
+                self.failures.append(f"{response.id}, {response.method}: {response.error}")
+        self.calls += usage.calls - usage.cached
+        if not usage.cached:
+            self.tokens += usage.prompt_tokens + usage.completion_tokens
+
+
+_SHOWN = 10
+
+
+def jobs_of(store: RunStore, repetitions: int) -> list[Job]:
+    """Every response that a run wants: all systems' of one dialogue together, so that a run cut short is paired."""
+    systems = [system.number for system in store.systems()]
+    return [
+        Job(position, system, repetition)
+        for position in range(store.size)
+        for system in systems
+        for repetition in range(repetitions)
+    ]
+
+
+async def run_jobs(
+    store: RunStore,
+    jobs: Sequence[Job],
+    answers: Callable[[Job], Answers],
+    *,
+    at_once: int,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Progress:
+    """Make every response that is not there yet, several dialogues at once, each kept as soon as it is finished.
+
+    The store must be held for writing. Failed responses of an earlier run are tried again. Where the budget is spent
+    or the run is interrupted, what is finished is kept and the rest is left for the next run.
+
+    Args:
+        store: the run.
+        jobs: what it wants in all.
+        answers: who answers a job.
+        at_once: the most dialogues under way.
+        on_progress: told of every response.
+
+    Returns:
+        How the run ended.
+
+    Raises:
+        InputError: the set-up is wrong for every dialogue.
+        ModelError: likewise, an endpoint that refuses.
+    """
+    done = store.done()
+    waiting = iter([job for job in jobs if job not in done])
+    progress = Progress(total=len(jobs), before=sum(1 for job in jobs if job in done))
+    workers = [asyncio.create_task(_work(store, waiting, answers, progress, on_progress)) for _ in range(at_once)]
+    try:
+        # The first that raises stops all: what it raises would befall every dialogue.
+        await asyncio.gather(*workers)
+    except BudgetError as error:
+        progress.stopped = str(error)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+    return progress
+
+
+async def _work(
+    store: RunStore,
+    waiting: Iterator[Job],
+    answers: Callable[[Job], Answers],
+    progress: Progress,
+    on_progress: Callable[[Progress], None] | None,
+) -> None:
+    for job in waiting:
+        response = await answers(job).respond(store.dialogue(job.position))
+        store.add(job, response)
+        progress.count(job, response)
+        if on_progress is not None:
+            on_progress(progress)
+
+
+def choose(agents: Mapping[tuple[int, int], Answers]) -> Callable[[Job], Answers]:
+    """Who answers a job, from agents by system number and repetition."""
+    return lambda job: agents[job.system, job.repetition]

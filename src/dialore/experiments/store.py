@@ -1,0 +1,333 @@
+"""The run store: one folder with one SQLite file, which any number of readers and at most one run have open.
+
+A finished response is committed before the next is begun to be written, so that a run that is killed loses nothing
+finished. Measures lie beside the responses; scores and reports are made of them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import sqlite3
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from dialore.dialogue import Dialogue
+from dialore.errors import InputError
+from dialore.evaluation.base import Measure
+from dialore.response import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from typing import IO
+
+FILE = "run.sqlite"
+FORMAT = 1
+_APPLICATION = 0x444C5255
+_SCHEMA = """
+create table facts (name text primary key, value text not null) without rowid;
+create table systems (system integer primary key, title text not null, method text not null, options text not null,
+    model text not null, unique (title, model));
+create table dialogues (position integer primary key, id text not null unique, content text not null);
+create table responses (system integer not null, position integer not null, repetition integer not null,
+    status text not null, content text not null, calls integer, prompt_tokens integer, completion_tokens integer,
+    cached integer, retries integer, seconds real, stages text not null,
+    primary key (position, system, repetition)) without rowid;
+create table measures (metric text not null, system integer not null, position integer not null,
+    repetition integer not null, vals text not null, problem text, reason text not null, detail text not null,
+    primary key (metric, system, position, repetition)) without rowid;
+create table metrics (place integer primary key, metric text not null unique, about text not null);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """One system of a run: a method with its options on a model; `number` is its place in the run."""
+
+    number: int
+    title: str
+    method: str
+    options: dict[str, Any]
+    model: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Job:
+    """One response to be made: a dialogue's position, a system's number, a repetition."""
+
+    position: int
+    system: int
+    repetition: int = 0
+
+
+class RunStore:
+    """A run's folder. Make one with `create`, open one with `open`; close it, or use it as a context.
+
+    Reading is possible while a run writes. Only one process may hold `writing()`.
+    """
+
+    def __init__(self, folder: Path, database: sqlite3.Connection) -> None:
+        self.folder = folder
+        self._database = database
+
+    @classmethod
+    def create(cls, folder: Path) -> Self:
+        """Make an empty run.
+
+        Raises:
+            InputError: the folder holds something else, or cannot be written.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if any(path.name not in {FILE, "lock"} for path in folder.iterdir() if not path.name.startswith(FILE)):
+                raise InputError(f"{folder} is not empty and holds no run", mend="name another folder")
+            database = _connect(folder / FILE)
+            with database:
+                if not database.execute("pragma application_id").fetchone()[0]:
+                    database.executescript(
+                        f"begin; {_SCHEMA} pragma application_id={_APPLICATION}; pragma user_version={FORMAT}; commit;"
+                    )
+        except OSError as error:
+            raise InputError(f"cannot make the run folder {folder}: {error.strerror}") from error
+        return cls(folder, _checked(database, folder))
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Open a run that is there.
+
+        Raises:
+            InputError: there is none, it is of another version, or it is damaged.
+        """
+        if not (folder / FILE).is_file():
+            raise InputError(f"no run in {folder}", mend="make one with `dialore run`")
+        return cls(folder, _checked(_connect(folder / FILE), folder))
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the run for writing responses or measures.
+
+        Raises:
+            InputError: another process holds it.
+        """
+        with (self.folder / "lock").open("a") as lock:
+            _hold(lock, self.folder)
+            yield
+
+    # What is to be done, and what is done
+
+    def set_up(self, facts: Mapping[str, object], systems: Sequence[System], dialogues: Iterable[Dialogue]) -> None:
+        """Write what the run is; in a run that is resumed, check that it is the same.
+
+        Systems and repetitions may be added to a run; its dialogues may not change.
+
+        Raises:
+            InputError: the folder holds a run of other dialogues, or a system changed its meaning.
+        """
+        known = {system.title + "\n" + system.model: system for system in self.systems()}
+        with self._database as database:
+            for system in systems:
+                before = known.get(system.title + "\n" + system.model)
+                if before is None:
+                    added = (system.number, system.title, system.method, json.dumps(system.options), system.model)
+                    database.execute("insert into systems values (?, ?, ?, ?, ?)", added)
+                elif (before.method, before.options) != (system.method, system.options):
+                    raise InputError(
+                        f"the run in {self.folder} has other options for {system.title!r}",
+                        mend="give the system another name, or the run another folder",
+                    )
+            self._set_dialogues(database, dialogues)
+            for name, value in facts.items():
+                row = (name, json.dumps(value, ensure_ascii=False, default=str))
+                database.execute("insert or replace into facts values (?, ?)", row)
+
+    def _set_dialogues(self, database: sqlite3.Connection, dialogues: Iterable[Dialogue]) -> None:
+        has_any = bool(self.size)
+        count = 0
+        for position, dialogue in enumerate(dialogues):
+            count += 1
+            content = dialogue.model_dump_json()
+            if not has_any:
+                try:
+                    database.execute("insert into dialogues values (?, ?, ?)", (position, dialogue.id, content))
+                except sqlite3.IntegrityError:
+                    raise InputError(f"two dialogues have the id {dialogue.id!r}", mend="ids must differ") from None
+                continue
+            row = database.execute("select content from dialogues where position = ?", (position,)).fetchone()
+            if row is None or row[0] != content:
+                raise InputError(
+                    f"the run in {self.folder} has other dialogues (the first that differs is {dialogue.id})",
+                    mend="use its data set, cut, limit and seed, or name another folder",
+                )
+        if has_any and count != self.size:
+            raise InputError(f"the run in {self.folder} has {self.size} dialogues, not {count}", mend="see above")
+
+    def done(self) -> set[Job]:
+        """The jobs whose responses are there and did not fail."""
+        rows = self._database.execute("select position, system, repetition from responses where status = 'ok'")
+        return {Job(*row) for row in rows}
+
+    def add(self, job: Job, response: Response) -> None:
+        """Keep a response, in place of a failed one; it is on disk when this returns."""
+        usage = response.usage
+        stages: dict[str, int] = {}
+        for traced in response.trace:
+            stages[traced.outcome] = stages.get(traced.outcome, 0) + 1
+        row = (job.system, job.position, job.repetition, response.status, response.model_dump_json())
+        spent = (usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.cached, usage.retries)
+        with self._database as database:
+            database.execute(
+                "insert or replace into responses values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*row, *spent, response.seconds, json.dumps(stages)),
+            )
+            place = (job.system, job.position, job.repetition)
+            database.execute("delete from measures where system = ? and position = ? and repetition = ?", place)
+
+    # What is there
+
+    @property
+    def size(self) -> int:
+        """How many dialogues the run has."""
+        return int(self._database.execute("select count(*) from dialogues").fetchone()[0])
+
+    def systems(self) -> list[System]:
+        """Every system, in the run's order."""
+        rows = self._database.execute("select * from systems order by system")
+        return [
+            System(number, title, method, json.loads(options), model) for number, title, method, options, model in rows
+        ]
+
+    def facts(self) -> dict[str, Any]:
+        """What the run keeps of itself: configuration, versions, prompt hashes, seeds, fingerprints."""
+        return {name: json.loads(value) for name, value in self._database.execute("select * from facts")}
+
+    def dialogue(self, position: int) -> Dialogue:
+        """The dialogue at a position."""
+        row = self._database.execute("select content from dialogues where position = ?", (position,)).fetchone()
+        return Dialogue.model_validate_json(row[0])
+
+    def responses(
+        self, system: int | None = None, *, without_metric: str | None = None
+    ) -> Iterator[tuple[Job, Dialogue, Response]]:
+        """Responses with their dialogues, in the data set's order, one at a time.
+
+        Args:
+            system: of that system alone.
+            without_metric: only those that have no measure of that metric yet.
+        """
+        sql = (
+            "select r.position, r.system, r.repetition, d.content, r.content from responses r join dialogues d "
+            "using (position) where (?1 is null or r.system = ?1) and (?2 is null or not exists (select 1 from "
+            "measures m where m.metric = ?2 and m.system = r.system and m.position = r.position "
+            "and m.repetition = r.repetition)) order by r.position, r.system, r.repetition"
+        )
+        for position, number, repetition, dialogue, response in self._database.execute(sql, (system, without_metric)):
+            job = Job(position, number, repetition)
+            yield job, Dialogue.model_validate_json(dialogue), Response.model_validate_json(response)
+
+    def counts(self, system: int) -> tuple[dict[str, int], dict[str, float]]:
+        """A system's responses and stages by outcome, and its calls, tokens and seconds in all."""
+        rows = self._database.execute("select status, count(*) from responses where system = ? group by 1", (system,))
+        counts: dict[str, int] = dict(rows.fetchall())
+        for (stages,) in self._database.execute("select stages from responses where system = ?", (system,)):
+            for outcome, number in json.loads(stages).items():
+                counts[f"stage {outcome}"] = counts.get(f"stage {outcome}", 0) + number
+        names = ("calls", "prompt_tokens", "completion_tokens", "cached", "retries", "seconds")
+        sums = ", ".join(f"total({name})" for name in names)
+        row = self._database.execute(f"select {sums} from responses where system = ?", (system,)).fetchone()  # noqa: S608
+        return counts, dict(zip(names, row, strict=True))
+
+    # Measures
+
+    def measure(self, metric: str, measures: Mapping[Job, Measure]) -> None:
+        """Keep measures; they are on disk when this returns."""
+        rows = [
+            (metric, job.system, job.position, job.repetition, json.dumps(m.values), m.problem, m.reason, m.detail)
+            for job, m in measures.items()
+        ]
+        with self._database as database:
+            database.executemany("insert or replace into measures values (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def measures(self, metric: str, system: int) -> Iterator[tuple[Job, Measure]]:
+        """A system's measures of a metric, in the data set's order."""
+        sql = (
+            "select position, repetition, vals, problem, reason, detail from measures "
+            "where metric = ? and system = ? order by position, repetition"
+        )
+        for position, repetition, values, problem, reason, detail in self._database.execute(sql, (metric, system)):
+            yield Job(position, system, repetition), Measure(tuple(json.loads(values)), problem, reason, detail)
+
+    def measures_of(self, job: Job) -> dict[str, Measure]:
+        """Every measure of one response, by metric."""
+        sql = (
+            "select metric, vals, problem, reason, detail from measures "
+            "where system = ? and position = ? and repetition = ?"
+        )
+        rows = self._database.execute(sql, (job.system, job.position, job.repetition))
+        return {name: Measure(tuple(json.loads(v)), problem, why, detail) for name, v, problem, why, detail in rows}
+
+    def set_metric(self, metric: str, about: Mapping[str, object]) -> None:
+        """Keep what a metric is; where that changed (its judge, say), its measures are dropped: they no longer hold."""
+        said = json.dumps(dict(about), ensure_ascii=False, sort_keys=True)
+        with self._database as database:
+            row = database.execute("select about from metrics where metric = ?", (metric,)).fetchone()
+            if row is not None and row[0] != said:
+                database.execute("delete from measures where metric = ?", (metric,))
+            database.execute(
+                "insert into metrics (metric, about) values (?, ?) on conflict do update set about = excluded.about",
+                (metric, said),
+            )
+
+    def metrics(self) -> dict[str, dict[str, Any]]:
+        """What each metric is that was scored."""
+        return {
+            name: json.loads(about)
+            for name, about in self._database.execute("select metric, about from metrics order by place")
+        }
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        """The store itself."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close it."""
+        self.close()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=30.0)
+    # A commit in the log survives the death of the process at any point; only a crash of the machine may take the
+    # last ones, which a run would then do again.
+    database.execute("pragma journal_mode = wal")
+    database.execute("pragma synchronous = normal")
+    return database
+
+
+def _checked(database: sqlite3.Connection, folder: Path) -> sqlite3.Connection:
+    try:
+        application = database.execute("pragma application_id").fetchone()[0]
+        version = database.execute("pragma user_version").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        raise InputError(f"the run in {folder} is damaged: {error}", mend="name another folder") from error
+    if application != _APPLICATION:
+        raise InputError(f"{folder / FILE} is no run of Dialore", mend="name another folder")
+    if version != FORMAT:
+        raise InputError(
+            f"the run in {folder} has format {version}; this version reads {FORMAT}",
+            mend="score and report it with the version that made it, or run again into another folder",
+        )
+    return database
+
+
+def _hold(lock: IO[str], folder: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise InputError(
+            f"another process is writing to the run in {folder}", mend="wait for it, or name another folder"
+        ) from None
