@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from dialore.datasets.base import cut_dialogues
+from dialore.datasets.cutting import cut_dialogues, stream_histories
 from dialore.datasets.dailydialog import untokenise
-from dialore.datasets.registry import data_set, data_set_names
+from dialore.datasets.registry import data_set
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, UnknownNameError
 from tests.data_folder import real_file
@@ -22,14 +22,14 @@ COUNTS = {
 }
 
 
-@pytest.mark.parametrize("name", data_set_names())
+@pytest.mark.parametrize("name", COUNTS)
 def test_the_real_file_is_read_whole(name):
     file, count = COUNTS[name]
     reader = data_set(name)
     dialogues = list(reader.read(real_file(file)))
     assert len(dialogues) == count
     assert len({dialogue.id for dialogue in dialogues}) == count
-    assert all(dialogue.language == reader.language for dialogue in dialogues)
+    assert all(dialogue.language in reader.languages for dialogue in dialogues)
     assert all(turn.text and "__eou__" not in turn.text for dialogue in dialogues for turn in dialogue.turns)
 
 
@@ -46,7 +46,15 @@ def test_dailydialog_in_its_published_form(tmp_path):
     ("name", "text", "wanted"),
     [
         ("dailydialog", "{", "not valid JSON"),
-        ("dailydialog", "{}", "not a list"),
+        ("dailydialog", "{}", "line 1.*field dialogue: Field required"),
+        ("dailydialog", '"text"', "not a list"),
+        ("dailydialog", "", "empty"),
+        ("dailydialog", '[{"dialogue": []}] more', "more text after the end"),
+        (
+            "dailydialog",
+            '[{"dialogue": []},\n\n{"dialogue": [["a", 3]]}]',
+            r"line 3, entry 2: field dialogue\[0\]\[1\]",
+        ),
         ("dailydialog", '[{"dialogue": [["a", "b"]]}, {"turns": []}]', "entry 2"),
         ("xdailydialog-en", "Hi __eou__\t1\nno end of utterance\t1", "line 2"),
     ],
@@ -100,6 +108,29 @@ def test_samples_are_drawn_by_seed_and_kept_in_order():
     assert first == sorted(first)
     draws = {tuple(h.id for h in cut_dialogues(WHOLE, cut="random", limit=2, seed=seed)) for seed in range(20)}
     assert len(draws) > 3
+
+
+def test_histories_are_streamed_as_they_are_cut():
+    for settings in ({"cut": "all", "limit": 4}, {"cut": "random"}, {"cut": "random", "limit": 2}, {"limit": 9}):
+        streamed = list(stream_histories(lambda: iter(WHOLE), seed=7, **settings))
+        assert streamed == cut_dialogues(WHOLE, seed=7, **settings)
+        assert streamed
+
+
+def test_entries_of_any_length_and_layout_are_read_alike(tmp_path):
+    # Longer than the reader's chunk, so that entries and escapes are cut by its ends.
+    turns = ['\u201cé" \\ 好 ' * 3000, "b\n" * 4000, "x" * 70000]
+    entries = [{"dialogue": [[turn, f"reply {number}"]]} for number, turn in enumerate(turns * 2)]
+    texts = []
+    for layout in ({}, {"indent": 2}, {"ensure_ascii": False, "separators": (",", ":")}):
+        path = tmp_path / "valid.json"
+        path.write_text(json.dumps(entries, **layout), "utf-8")
+        texts.append([dialogue.texts for dialogue in data_set("dailydialog").read(path)])
+    path = tmp_path / "valid.jsonl"
+    path.write_text("\n" + "\n\n".join(json.dumps(entry) for entry in entries), "utf-8")
+    texts.append([dialogue.texts for dialogue in data_set("dailydialog").read(path)])
+    assert all(each == texts[0] for each in texts)
+    assert [first.split() for first, _ in texts[0]] == [turn.split() for turn in turns * 2]
 
 
 def test_a_limit_of_nothing_is_refused():

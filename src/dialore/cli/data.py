@@ -1,45 +1,71 @@
-"""`dialore data`: published data sets, made into dialogue files."""
+"""`dialore data`: published data sets, looked into, counted, and made into dialogue files."""
 
 # No deferred annotations here: typer reads them.
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from dialore.cli.options import Json
-from dialore.cli.output import console, note, print_json, table, write_whole
 
-if TYPE_CHECKING:
-    from dialore.datasets.base import Cut
-    from dialore.dialogue import Dialogue
-
-app = typer.Typer(no_args_is_help=True, help="List data sets and convert their published files.")
+app = typer.Typer(no_args_is_help=True, help="List data sets, look into their published files, convert them.")
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="The data set; see `dialore data list`.")]
+_File = Annotated[
+    Path,
+    typer.Argument(metavar="FILE", help="The file as it is published, gzipped or not; of an archive, ARCHIVE:FILE."),
+]
 
 
 @app.command("list")
 def list_data(json: Json = False) -> None:
-    """List the data sets that can be read.
+    """List the data sets that can be read, what they hold, and where they are to be had.
 
     [bold]Example[/bold]
     dialore data list
     """
-    from dialore.datasets.registry import data_set, data_set_names
+    from dialore.cli import data_work
 
-    found = [data_set(name) for name in data_set_names()]
-    if json:
-        names = ("name", "version", "language", "source", "licence", "form")
-        print_json([{name: getattr(each, name) for name in names} for each in found])
-        return
-    rows = table("!data set", "language", "source", "licence", "its files")
-    for each in found:
-        rows.add_row(each.name, each.language, each.source, each.licence, each.form)
-    console().print(rows)
+    data_work.list_all(json=json)
+
+
+@app.command("show")
+def show(
+    name: _Name,
+    file: _File,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many dialogues.")] = 3,
+    json: Json = False,
+) -> None:
+    """Show whole dialogues, each turn beside the gold knowledge that it was written with.
+
+    [bold]Examples[/bold]
+    dialore data show kbp dev.json -n 1
+    dialore data show wizard-of-internet valid.jsonl --json
+    """
+    from dialore.cli import data_work
+
+    data_work.show(name, file, count=count, json=json)
+
+
+@app.command("stats")
+def stats(name: _Name, file: _File, json: Json = False) -> None:
+    """Count a file's dialogues and samples; measure their turns, knowledge, personas and plans.
+
+    A sample is a turn that may be a reference: the system's or wizard's
+    where a data set has such roles, else any but the first.
+
+    [bold]Examples[/bold]
+    dialore data stats kbp train.json
+    dialore data stats kbp kbp.zip:dev.json --json
+    """
+    from dialore.cli import data_work
+
+    data_work.stats(name, file, json=json)
 
 
 @app.command("convert")
 def convert(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The data set; see `dialore data list`.")],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file as it is published, gzipped or not.")],
+    name: _Name,
+    file: _File,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Where the dialogues go. [default: standard output]")
     ] = None,
@@ -48,42 +74,20 @@ def convert(
         typer.Option(
             "--cut",
             metavar="last|random|all",
-            help="Which turn is the reference: the last, one drawn, or each in turn.",
+            help="Which turn is the reference: the last that may be, one drawn, or each in turn.",
         ),
     ] = "last",
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="How many to keep, drawn by --seed.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the draws.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="With --out: say what was done as JSON.")] = False,
 ) -> None:
-    """Convert a data set's file to dialogues with references (JSONL).
+    """Convert a data set's file to dialogues with references and gold knowledge (JSONL).
 
     [bold]Examples[/bold]
     dialore data convert dailydialog valid.json.gz --out valid.jsonl
-    dialore data convert dailydialog valid.json.gz --limit 20 --out 20.jsonl
+    dialore data convert kbp dev.json --cut all --limit 20 --out 20.jsonl
     dialore data convert xdailydialog-zh dev.txt --cut all | dialore respond -
     """
-    from dialore.datasets.base import CUTS, cut_dialogues
-    from dialore.datasets.registry import data_set
-    from dialore.errors import UnknownNameError
+    from dialore.cli import data_work
 
-    if cut not in CUTS:
-        raise UnknownNameError("cut", cut, CUTS)
-    chosen: Cut = next(known for known in CUTS if known == cut)
-    dialogues = cut_dialogues(data_set(name).read(file), cut=chosen, limit=limit, seed=seed)
-    if out is None:
-        for dialogue in dialogues:
-            typer.echo(as_line(dialogue))
-        return
-    write_whole(out, "".join(f"{as_line(dialogue)}\n" for dialogue in dialogues))
-    if json:
-        print_json({"data_set": name, "dialogues": len(dialogues), "out": str(out), "cut": cut, "seed": seed})
-    else:
-        note(f"{len(dialogues)} dialogues of {name} written to {out}")
-
-
-def as_line(dialogue: "Dialogue") -> str:
-    """A dialogue as one line of a dialogue file; what is empty is left out, other keys stand where they stood."""
-    data = dialogue.model_dump(mode="json", exclude_defaults=True, exclude={"extra"})
-    import json as encoder
-
-    return encoder.dumps({**data, **dialogue.extra}, ensure_ascii=False)
+    data_work.convert(name, file, out, cut=cut, limit=limit, seed=seed, json=json)

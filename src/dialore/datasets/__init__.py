@@ -7,15 +7,30 @@ from typing import TYPE_CHECKING
 from dialore._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from dialore.datasets.base import Cut, DataSet, cut_dialogues
-    from dialore.datasets.registry import data_set, data_set_names
+    from dialore.datasets.base import Answer, DataSet, WholeDialogue, gold_text
+    from dialore.datasets.cutting import CUTS, Cut, answers_of, cut_dialogues, stream_histories
+    from dialore.datasets.registry import data_set, data_set_names, knowledge_texts
 
-__all__ = ["Cut", "DataSet", "cut_dialogues", "data_set", "data_set_names"]
+__all__ = [
+    "CUTS",
+    "Answer",
+    "Cut",
+    "DataSet",
+    "WholeDialogue",
+    "answers_of",
+    "cut_dialogues",
+    "data_set",
+    "data_set_names",
+    "gold_text",
+    "knowledge_texts",
+    "stream_histories",
+]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "dialore.datasets.base": ["Cut", "DataSet", "cut_dialogues"],
-        "dialore.datasets.registry": ["data_set", "data_set_names"],
+        "dialore.datasets.base": ["Answer", "DataSet", "WholeDialogue", "gold_text"],
+        "dialore.datasets.cutting": ["CUTS", "Cut", "answers_of", "cut_dialogues", "stream_histories"],
+        "dialore.datasets.registry": ["data_set", "data_set_names", "knowledge_texts"],
     },
 )

@@ -1,81 +1,136 @@
-"""What a data set is, and how whole dialogues become histories with a reference."""
+"""What a data set is, what a whole dialogue of one holds, and what goes wrong in its files."""
 
 from __future__ import annotations
 
-import random
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, get_args
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from dialore.errors import InputError
+from pydantic import BaseModel, ConfigDict, Field
+
+from dialore.dialogue import Dialogue, Utterance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from dialore.dialogue import Dialogue
     from dialore.text import Language
 
-Cut = Literal["last", "random", "all"]
-CUTS: tuple[Cut, ...] = get_args(Cut)
+Gold = str | dict[str, Any]
+Holding = Literal["knowledge", "persona", "plan", "query"]
 
 
-class DataSet(Protocol):
+class Answer(BaseModel):
+    """A turn that may be the reference, and what its writer had.
+
+    Attributes:
+        turn: its place among the dialogue's turns, at least 1.
+        knowledge: the gold knowledge of this turn: texts, `{"text", ...}` or facts `{"head", "relation", "tail"}`.
+        sources: its gold plan; empty where it needed no source, None where the data set has no plans.
+        extra: what else belongs to this turn alone, such as the `query` that a person typed for it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    turn: int = Field(ge=1)
+    knowledge: tuple[Gold, ...] = ()
+    sources: tuple[str, ...] | None = None
+    extra: dict[str, Any] = Field(default_factory=dict)
+
+
+class WholeDialogue(Dialogue):
+    """A dialogue with every turn in place.
+
+    Attributes:
+        answers: the turns that may be references, in order; None where every turn but the first may.
+        pool: the sentences that the responder could draw on, over the whole dialogue, used or not.
+    """
+
+    answers: tuple[Answer, ...] | None = None
+    pool: tuple[str, ...] = ()
+
+
+class Talk:
+    """A whole dialogue in the making. Blank turns are left out.
+
+    Args:
+        identifier: the dialogue's id.
+        language: of all its turns.
+        fields: other fields of `WholeDialogue`; any other key goes to its `extra`. None is left out.
+    """
+
+    def __init__(self, identifier: str, language: Language, **fields: object) -> None:
+        self._fields = {"id": identifier, "language": language} | {k: v for k, v in fields.items() if v is not None}
+        self._turns: list[Utterance] = []
+        self._answers: list[Answer] = []
+
+    def say(self, speaker: str, text: str) -> None:
+        """Add a turn that is no reference."""
+        if text.strip():
+            self._turns.append(Utterance(speaker=speaker, text=text))
+
+    def answer(
+        self,
+        speaker: str,
+        text: str,
+        knowledge: Iterable[Gold] = (),
+        sources: Iterable[str] | None = None,
+        **extra: object,
+    ) -> None:
+        """Add a turn that may be the reference, unless it opens the dialogue and so answers nothing."""
+        if text.strip() and self._turns:
+            plan = None if sources is None else tuple(sources)
+            kept = {key: value for key, value in extra.items() if value is not None}
+            self._answers.append(Answer(turn=len(self._turns), knowledge=tuple(knowledge), sources=plan, extra=kept))
+        self.say(speaker, text)
+
+    def whole(self) -> Iterator[WholeDialogue]:
+        """The dialogue; nothing where no turn holds any text."""
+        if self._turns:
+            fields = {**self._fields, "turns": tuple(self._turns), "answers": tuple(self._answers)}
+            yield WholeDialogue.model_validate(fields)
+
+
+class DataSet(ABC):
     """Reads one data set's published files.
 
-    Class attributes: its name, version of this reader, language, source, licence, and what a file looks like.
+    Class attributes:
+        name: what it is called here.
+        version: of this reader; raised when the same file would give other dialogues.
+        languages: of its dialogues.
+        paper: who made it.
+        licence: as its authors state it.
+        where: where its files are to be had.
+        form: what a file looks like.
+        has: what comes with its dialogues besides the turns.
     """
 
     name: ClassVar[str]
-    version: ClassVar[int]
-    language: ClassVar[Language]
-    source: ClassVar[str]
+    version: ClassVar[int] = 1
+    languages: ClassVar[tuple[Language, ...]]
+    paper: ClassVar[str]
     licence: ClassVar[str]
+    where: ClassVar[str]
     form: ClassVar[str]
+    has: ClassVar[tuple[Holding, ...]] = ()
 
-    def read(self, path: Path) -> Iterator[Dialogue]:
-        """Whole dialogues, every turn in place.
+    @abstractmethod
+    def read(self, path: Path) -> Iterator[WholeDialogue]:
+        """Whole dialogues, one after the other as the file is read.
 
         Raises:
-            InputError: the file is not in the published form; the entry is named.
+            InputError: the file is not in the published form; file, line or entry, and field are named.
         """
-        ...
+
+    def texts(self, path: Path) -> Iterator[str]:
+        """The sentences of the file's knowledge as they come, with repetitions; see `knowledge_texts`."""
+        for dialogue in self.read(path):
+            yield from dialogue.pool or (gold_text(item) for one in dialogue.answers or () for item in one.knowledge)
 
 
-def alternating(texts: Iterable[str], identifier: str, language: Language, **fields: object) -> Dialogue:
-    """A dialogue of two speakers who take turns."""
-    from dialore.dialogue import Dialogue
-
-    turns = [{"speaker": "AB"[place % 2], "text": text} for place, text in enumerate(texts)]
-    return Dialogue.model_validate({"id": identifier, "language": language, "turns": turns, **fields})
-
-
-def cut_dialogues(
-    dialogues: Iterable[Dialogue], *, cut: Cut = "last", limit: int | None = None, seed: int = 0
-) -> list[Dialogue]:
-    """Histories with their references, out of whole dialogues.
-
-    Args:
-        dialogues: whole dialogues; those of a single turn are left out.
-        cut: `last`, the last turn is the reference; `random`, one turn of each dialogue but the first, by seed;
-            `all`, every turn but the first, one history each.
-        limit: how many to keep, drawn without replacement by seed and kept in file order; None for all.
-        seed: of both draws.
-    """
-    draw = random.Random(seed)  # noqa: S311 - a sample, not a secret
-    histories = [history for dialogue in dialogues for history in _histories(dialogue, cut, draw)]
-    if limit is None or limit >= len(histories):
-        return histories
-    if limit < 1:
-        raise InputError(f"the limit must be at least 1, not {limit}")
-    return [histories[place] for place in sorted(draw.sample(range(len(histories)), limit))]
-
-
-def _histories(dialogue: Dialogue, cut: Cut, draw: random.Random) -> Iterator[Dialogue]:
-    last = len(dialogue.turns) - 1
-    if last < 1:
-        return
-    places = {"last": [last], "random": [draw.randint(1, last)], "all": list(range(1, last + 1))}[cut]
-    for place in places:
-        identifier = dialogue.id if cut == "last" else f"{dialogue.id}@{place}"
-        yield dialogue.model_copy(
-            update={"id": identifier, "turns": dialogue.turns[:place], "reference": dialogue.turns[place].text}
-        )
+def gold_text(item: Gold) -> str:
+    """One piece of gold knowledge as text: its own, or a fact's head, relation and tail."""
+    if isinstance(item, str):
+        return item
+    if "text" in item:
+        return str(item["text"])
+    return " ".join(str(item[key]) for key in ("head", "relation", "tail") if item.get(key))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 from typing import TYPE_CHECKING
 
 from dialore.errors import UnknownNameError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from dialore.datasets.base import DataSet
 
 _SETS = {
     "dailydialog": "dialore.datasets.dailydialog:DailyDialog",
+    "kbp": "dialore.datasets.kbp:KBP",
     "xdailydialog-en": "dialore.datasets.xdailydialog:XDailyDialogEn",
     "xdailydialog-zh": "dialore.datasets.xdailydialog:XDailyDialogZh",
 }
@@ -29,3 +34,21 @@ def data_set(name: str) -> DataSet:
     module, _, attribute = _SETS[name].partition(":")
     made: DataSet = getattr(importlib.import_module(module), attribute)()
     return made
+
+
+def knowledge_texts(name: str, path: Path) -> Iterator[str]:
+    """The distinct sentences of the knowledge that comes with a data set's file, in order, for building bases of it.
+
+    They are all that the responders could draw on where the file has it, else the gold knowledge of their turns.
+
+    Raises:
+        InputError: an unknown data set, or a file that is not in its published form.
+    """
+    seen: set[bytes] = set()
+    for text in data_set(name).texts(path):
+        clean = text.strip()
+        # A digest, so that a data set of millions of sentences is not held in memory.
+        digest = hashlib.blake2b(clean.encode(), digest_size=12).digest()
+        if clean and digest not in seen:
+            seen.add(digest)
+            yield clean

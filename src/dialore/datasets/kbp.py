@@ -1,0 +1,88 @@
+"""KBP, Knowledge Behind Persona (Wang et al., Findings of EMNLP 2023): Chinese, with persona, documents and plans."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel, Field
+
+from dialore.datasets.base import DataSet, Gold, Holding, Talk, WholeDialogue
+from dialore.datasets.files import Place, read_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from dialore.text import Language
+
+
+class _Turn(BaseModel):
+    user: str = Field(alias="U")
+    system: str = Field(alias="S")
+    labels: list[list[str]] = Field(alias="P-K", max_length=2)
+
+
+class _Entry(BaseModel):
+    persona: dict[str, str]
+    persona_kg: dict[str, dict[str, str]]
+    conversation: list[_Turn]
+
+
+class KBP(DataSet):
+    """SAFARI's data set: each system turn names the persona and document sentences that it stands on.
+
+    `persona` holds the persona sentences and `extra["documents"]` the documents under each, as `{persona sentence:
+    [document sentence, ...]}`. `sources` is the gold plan: `[]`, `["persona"]` or `["persona", "documents"]`.
+    `knowledge` holds `{"text", "source": "persona"}`, then `{"text", "source": "documents", "persona": its sentence}`.
+    """
+
+    name: ClassVar[str] = "kbp"
+    languages: ClassVar[tuple[Language, ...]] = ("zh",)
+    paper: ClassVar[str] = "SAFARI (Wang et al., Findings of EMNLP 2023)"
+    licence: ClassVar[str] = "none stated"
+    where: ClassVar[str] = "github.com/ruleGreen/SAFARI, kbp.zip"
+    form: ClassVar[str] = (
+        "a JSON list of objects with `persona`, `persona_kg` and `conversation`; or kbp.zip:kbp/dev.json"
+    )
+    has: ClassVar[tuple[Holding, ...]] = ("knowledge", "persona", "plan")
+
+    def read(self, path: Path) -> Iterator[WholeDialogue]:
+        """Whole dialogues; the system's turns are the references."""
+        for place, entry in read_entries(path, _Entry, self):
+            documents = self._documents(entry, place)
+            pool = [text for texts in documents.values() for text in texts]
+            talk = Talk(
+                f"{self.name}-{place.number}", "zh", persona=tuple(documents), documents=documents, pool=tuple(pool)
+            )
+            for number, turn in enumerate(entry.conversation):
+                talk.say("user", turn.user)
+                knowledge = list(_gold(entry, turn, place, f"conversation[{number}].P-K"))
+                plan = ("persona", "documents")[: len(turn.labels)]
+                talk.answer("system", turn.system, knowledge, plan)
+            yield from talk.whole()
+
+    @staticmethod
+    def _documents(entry: _Entry, place: Place) -> dict[str, list[str]]:
+        """The documents under each persona sentence; a sentence that stands twice has those of both."""
+        found: dict[str, list[str]] = {}
+        for label, sentence in entry.persona.items():
+            if label not in entry.persona_kg:
+                raise place.error("no documents under it", f"persona_kg.{label}")
+            found.setdefault(sentence.strip(), []).extend(entry.persona_kg[label].values())
+        return found
+
+
+def _gold(entry: _Entry, turn: _Turn, place: Place, field: str) -> Iterator[Gold]:
+    """The sentences that a turn's labels name, such as `B2` (persona) and `B2-K0` (a document under it)."""
+    personas, documents = (*turn.labels, [], [])[:2]
+    for label in personas:
+        if label not in entry.persona:
+            raise place.error(f"{label!r} is no persona sentence", field)
+        yield {"text": entry.persona[label].strip(), "source": "persona"}
+    for label in documents:
+        owner, _, number = label.partition("-")
+        text = entry.persona_kg.get(owner, {}).get(number)
+        if text is None or owner not in entry.persona:
+            raise place.error(f"{label!r} is no document sentence", field)
+        gold: dict[str, Any] = {"text": text, "source": "documents", "persona": entry.persona[owner].strip()}
+        yield gold
