@@ -27,6 +27,8 @@ _OUTCOMES: dict[ParseOutcome, Outcome] = {
     "repaired_by_model": "repaired",
     "unparsed": "unparsed",
 }
+CITING = "shared/citing"
+"""How to cite by number: what a response prompt is given as `citing` where `cite` is on."""
 _QUOTES = {'"': '"', "“": "”", "「": "」"}
 
 
@@ -55,12 +57,22 @@ class ModelResponder:
             ModelError: the model failed.
         """
         dialogue = call.dialogue
-        known = {"history": render_history(dialogue), "last_turn": " ".join(dialogue.last.text.split())}
-        prompt = self.prompts.get(call.prompt, dialogue.language).render({**known, **call.variables})
+        known: dict[str, object] = {"history": render_history(dialogue)}
+        known |= {"last_turn": " ".join(dialogue.last.text.split()), "cite": False, **call.variables}
+        citing = self.prompts.get(CITING, dialogue.language).render({}) if known["cite"] else None
+        if citing is not None:
+            known["citing"] = citing.messages[0].content
+        prompt = self.prompts.get(call.prompt, dialogue.language).render(known)
         request = Request(
-            messages=prompt.messages, sampling=prompt.sampling, continuation=prompt.continuation, label=call.label
+            messages=prompt.messages,
+            sampling=prompt.sampling,
+            continuation=prompt.continuation,
+            continuation_stop=prompt.stop,
+            steering=prompt.steering,
+            label=call.label,
         )
-        answer: StageAnswer[T] = StageAnswer(value=None, prompt=prompt.reference)
+        references = [prompt.reference, *([citing.reference] if citing is not None else [])]
+        answer: StageAnswer[T] = StageAnswer(value=None, prompt=" + ".join(references))
         answer.messages = [message.model_dump() for message in prompt.messages]
         if issubclass(call.output, Text):
             completion = await self.model.complete(request, on_text)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _OWN = {
     "dcrag": "dialore.methods.dcrag:Dcrag",
     "draft-ground": "dialore.methods.draft_ground:DraftGround",
+    "edit": "dialore.methods.edit:Edit",
     "qp-rag": "dialore.methods.rag:QpRag",
     "t-rag": "dialore.methods.rag:TRag",
     "vanilla": "dialore.methods.vanilla:Vanilla",

@@ -145,7 +145,7 @@ class Stages:
         Raises:
             StageError: the responder failed.
         """
-        return await self._text(prompt, "", variables, self._on_text)
+        return (await self._text(prompt, "", variables, self._on_text))[0]
 
     async def text(self, prompt: str, *, suffix: str = "", **variables: object) -> str:
         """Have a stage done whose output is plain text but not the response: a draft, a passage of knowledge.
@@ -158,15 +158,46 @@ class Stages:
         Raises:
             StageError: the responder failed.
         """
-        return await self._text(prompt, suffix, variables, None)
+        return (await self._text(prompt, suffix, variables, None))[0]
 
-    async def _text(self, prompt: str, suffix: str, variables: dict[str, object], on_text: OnText | None) -> str:
+    async def read(
+        self,
+        prompt: str,
+        reader: Callable[[str], Result | None],
+        fallback: Result,
+        *,
+        suffix: str = "",
+        **variables: object,
+    ) -> Result:
+        """Have a stage done whose plain text is then read: what sequence-to-sequence models write is no JSON.
+
+        Args:
+            prompt: `<method>/<stage>`.
+            reader: makes a value of the text, None where it cannot; such a stage counts as unparsed.
+            fallback: what is used then.
+            suffix: tells several calls of one stage apart.
+            variables: the prompt's variables, beside the dialogue.
+
+        Raises:
+            StageError: the responder failed.
+        """
+        text, traced = await self._text(prompt, suffix, variables, None)
+        value = reader(text)
+        if value is not None:
+            return value
+        traced.outcome, traced.error = "unparsed", "the answer could not be read"
+        traced.notes.append("the answer could not be read; the fallback is used")
+        return fallback
+
+    async def _text(
+        self, prompt: str, suffix: str, variables: dict[str, object], on_text: OnText | None
+    ) -> tuple[str, StageTrace]:
         traced = self._new_trace(prompt, suffix)
         call = StageCall(prompt, traced.stage, self.dialogue, Text, variables, self._label(traced))
         answer = await self._answer(traced, call, on_text)
         text = answer.value.text if answer.value is not None else ""
         traced.output = {"text": text}
-        return text
+        return text, traced
 
     @property
     def is_streaming(self) -> bool:
