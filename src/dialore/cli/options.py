@@ -42,6 +42,15 @@ class ModelSettings:
             help="OpenAI-compatible endpoint. Else DIALORE_BASE_URL, OPENAI_BASE_URL, an Ollama on this machine.",
         ),
     ] = None
+    api: Annotated[
+        str,
+        typer.Option(
+            "--api",
+            metavar="chat|completions",
+            rich_help_panel=_MODEL,
+            help="Speak to it by messages, or, as base models want it, by plain text to be continued.",
+        ),
+    ] = "chat"
     api_key: Annotated[
         str | None,
         typer.Option(

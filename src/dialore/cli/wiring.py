@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, get_args
 
 from dialore.cli.output import note
 from dialore.errors import InputError, UnknownNameError
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dialore.agent import Agent
     from dialore.cli.options import KnowledgeSettings, ModelSettings
     from dialore.llm.model import LanguageModel
+    from dialore.llm.wire import Api
 
 T = TypeVar("T")
 
@@ -52,6 +53,7 @@ def connect_model(
         retries=settings.retries,
         concurrency=settings.concurrency,
         cache=_cache_file(settings, cached),
+        api=check_api(settings.api),
     )
     if model is None:
         if record is not None:
@@ -63,6 +65,16 @@ def connect_model(
 
         return Recorder(model, record)
     return model
+
+
+def check_api(name: str) -> Api:
+    """The API of that name; raises UnknownNameError where there is none."""
+    from dialore.llm.wire import Api
+
+    for api in get_args(Api):
+        if name == api:
+            return api  # type: ignore[no-any-return]
+    raise UnknownNameError("API", name, get_args(Api))
 
 
 def _cache_file(settings: ModelSettings, cached: bool) -> Path | None:

@@ -37,7 +37,7 @@ def read_body(payload: object, request: Request, *, where: str, key: str) -> Com
     answer, choice = _first_choice(payload, where, key)
     if choice is None:
         raise ModelError(f"{where} answered without choices", mend="try again", retryable=True)
-    message = choice.get("message")
+    message = _part(choice, "message")
     if not isinstance(message, dict):
         raise ModelError(
             f"{where} answered with a choice without a message", mend="is it a chat endpoint?", retryable=True
@@ -78,7 +78,7 @@ class StreamReader:
         self._usage = payload.get("usage") or self._usage
         if choice is None:
             return
-        delta = choice.get("delta")
+        delta = _part(choice, "delta")
         if isinstance(delta, dict):
             _check_refusal(delta, choice.get("finish_reason"), self._where, self._key)
             self._pass_on(self._filter.feed(_mend_surrogates(_content(delta))))
@@ -138,6 +138,12 @@ def _first_choice(payload: object, where: str, key: str) -> tuple[dict[str, Any]
     choices = payload.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     return payload, first if isinstance(first, dict) else None
+
+
+def _part(choice: dict[str, Any], name: str) -> object:
+    """A choice's message or delta; a completions endpoint has the bare text in its place."""
+    text = choice.get("text")
+    return {"content": text} if isinstance(text, str) and name not in choice else choice.get(name)
 
 
 def _check_refusal(message: dict[str, Any], reason: object, where: str, key: str) -> None:

@@ -38,10 +38,13 @@ class Cached:
     Args:
         model: the model underneath.
         path: the SQLite file; made when first used.
+        form: how the model is spoken to, where that is not by chat; a part of the key, for the same prompt continued
+            as plain text has another answer.
     """
 
-    def __init__(self, model: LanguageModel, path: str | Path) -> None:
+    def __init__(self, model: LanguageModel, path: str | Path, *, form: str = "") -> None:
         self._model = model
+        self._form = form
         self._path = Path(path)
         self._database: sqlite3.Connection | None = None
         # One thread does all the reading and writing: a write that waits for another process stops nobody else.
@@ -61,7 +64,7 @@ class Cached:
             InputError: the file is not a cache, or is damaged.
             ModelError: as the model underneath.
         """
-        key = cache_key(self._model.name, request)
+        key = cache_key(f"{self._model.name}\n{self._form}" if self._form else self._model.name, request)
         while (shared := self._under_way.get(key)) is not None:
             try:
                 completion = await asyncio.shield(shared)

@@ -1,4 +1,4 @@
-"""One attempt at an OpenAI-compatible chat endpoint, over aiohttp.
+"""One attempt at an OpenAI-compatible endpoint, over aiohttp.
 
 The openai SDK costs about 3 ms of CPU a call, aiohttp 0.5 to 1 ms; our whole call is to stay under 2.
 """
@@ -9,7 +9,7 @@ import asyncio
 import json
 import time
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from dialore.errors import ModelError, UnknownNameError
@@ -48,6 +48,8 @@ class ChatClient:
         InputError: the address is not a URL, or the key cannot be one.
     """
 
+    path: ClassVar[str] = "/chat/completions"
+
     def __init__(
         self,
         model: str,
@@ -62,9 +64,9 @@ class ChatClient:
         self.base_url = endpoint_url(base_url)
         self.timeout = timeout
         self.max_bytes = max_bytes
-        self.dialect = Dialect(structured)
+        self.dialect = self._dialect(structured)
         self._key = clean_key(api_key)
-        self._url = join_url(self.base_url, "/chat/completions")
+        self._url = join_url(self.base_url, self.path)
         self._where = shown_url(self.base_url)
         self._session: ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -79,6 +81,7 @@ class ChatClient:
         Raises:
             ModelError: nothing usable came back.
         """
+        refuse_steering(request, self.name)
         started = time.perf_counter()
         async with _Deadline(self._url, self.timeout):
             for _ in range(_ADAPTATIONS):
@@ -88,7 +91,7 @@ class ChatClient:
                     return completion.model_copy(
                         update={"seconds": time.perf_counter() - started, "model": completion.model or self.name}
                     )
-        raise ModelError(f"{self._where} refuses every form of the call", mend="is it a chat-completions endpoint?")
+        raise ModelError(f"{self._where} refuses every form of the call", mend=f"does it offer {self.path}?")
 
     async def models(self) -> list[str]:
         """The names of the models that the server offers.
@@ -104,6 +107,14 @@ class ChatClient:
         if session is not None and self._loop is asyncio.get_running_loop():
             await session.close()
 
+    def _completion(self, payload: object, request: Request) -> Completion:
+        """The completion in a whole body; raises ModelError where there is none."""
+        return read_body(payload, request, where=self._where, key=self._key)
+
+    @staticmethod
+    def _dialect(structured: JsonMode) -> Dialect:
+        return Dialect(structured)
+
     async def _attempt(self, request: Request, on_text: OnText | None) -> Completion | None:
         body = self.dialect.body(self.name, request, stream=on_text is not None)
         data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
@@ -118,7 +129,7 @@ class ChatClient:
                 )
             answer = await self._read(response)
             self._check_kind(response, answer)
-            completion = read_body(load_json(answer, self._where), request, where=self._where, key=self._key)
+            completion = self._completion(load_json(answer, self._where), request)
             if on_text is not None:
                 on_text(completion.text)
             return completion
@@ -219,6 +230,16 @@ class ChatClient:
                 loop,
             )
         return self._session
+
+
+def refuse_steering(request: Request, name: str) -> None:
+    """Raises ModelError where decoding is to be steered: no server's API can do that."""
+    if request.steering is not None:
+        raise ModelError(
+            f"{name} is behind an endpoint, whose decoding cannot be steered",
+            mend="run a model here: --model hf:microsoft/DialoGPT-medium",
+            configuration=True,
+        )
 
 
 class _Deadline:

@@ -9,12 +9,13 @@ import os
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 from urllib.parse import urlsplit
 
 from dialore.errors import InputError, ModelError, UnknownNameError
 from dialore.llm.answer import model_names
 from dialore.llm.faults import clean_key, endpoint_url, join_url, shown_url, status_error
+from dialore.llm.wire import Api
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,6 +57,7 @@ def connect(
     concurrency: int = 64,
     cache: str | Path | None = None,
     ollama: str = OLLAMA,
+    api: Api = "chat",
 ) -> LanguageModel | None:
     """The language model that arguments and environment name, ready to use.
 
@@ -74,19 +76,22 @@ def connect(
         concurrency: the most calls at once.
         cache: a cache file, or None for no cache.
         ollama: where an Ollama is looked for.
+        api: `chat`, or `completions` for a base model that continues plain text.
 
     Returns:
         The model, or None if nothing names one and no Ollama answers.
 
     Raises:
-        InputError: a bad address, key or cache file, or several models to choose from.
+        InputError: a bad address, key or cache file, an API that is not known, or several models to choose from.
         ModelError: the endpoint cannot say which models it has.
     """
+    if api not in get_args(Api):
+        raise UnknownNameError("API", api, get_args(Api))
     found = find(model, base_url, api_key)
     if found.model is not None and found.model.startswith(_LOCAL):
         from dialore.llm.local import LocalModel
 
-        return _with_cache(LocalModel(found.model.removeprefix(_LOCAL)), cache)
+        return _with_cache(LocalModel(found.model.removeprefix(_LOCAL), api=api), cache, api)
     if found.base_url is None:
         names = list_models(ollama, None, seconds=_PROBE_SECONDS)
         if not names:
@@ -111,8 +116,9 @@ def connect(
         structured=structured,
         retries=retries,
         concurrency=concurrency,
+        api=api,
     )
-    return _with_cache(endpoint, cache)
+    return _with_cache(endpoint, cache, api)
 
 
 def find(model: str | None, base_url: str | None, api_key: str | None) -> Found:
@@ -186,11 +192,11 @@ def _only_model(base_url: str, api_key: str | None) -> str:
     raise InputError(f"{shown_url(base_url)} does not say which model to use", mend=mend)
 
 
-def _with_cache(model: LanguageModel, path: str | Path | None) -> LanguageModel:
+def _with_cache(model: LanguageModel, path: str | Path | None, api: Api) -> LanguageModel:
     if path is None:
         return model
     from dialore.llm.cache import Cached
 
-    cached = Cached(model, path)
+    cached = Cached(model, path, form="" if api == "chat" else api)
     cached.open()
     return cached

@@ -1,20 +1,21 @@
-"""An OpenAI-compatible chat endpoint as a language model: retries and adaptive concurrency around one client."""
+"""An OpenAI-compatible endpoint as a language model: retries and adaptive concurrency around one client."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from dialore.llm.client import ChatClient
+from dialore.llm.completions import CompletionsClient
 from dialore.llm.concurrency import AdaptiveLimiter, Limited
 from dialore.llm.retry import Retrying
 
 if TYPE_CHECKING:
     from dialore.llm.model import Completion, OnText, Request
-    from dialore.llm.wire import JsonMode
+    from dialore.llm.wire import Api, JsonMode
 
 
 class Endpoint:
-    """Any OpenAI-compatible chat endpoint: OpenAI, vLLM, Ollama, llama.cpp and the like.
+    """Any OpenAI-compatible endpoint: OpenAI, vLLM, Ollama, llama.cpp and the like.
 
     JSON is asked for by schema where the server takes one, by `json_object` where it takes that, else by the prompt
     alone; parameters that the server refuses are left out. What was learnt is kept for the endpoint's life. Thoughts
@@ -29,6 +30,8 @@ class Endpoint:
         structured: how JSON is asked for; `auto` finds out.
         retries: how often a failed call is tried again, where that may help.
         concurrency: the most calls at once; how many really run adapts to what the server bears.
+        api: `chat` sends messages; `completions` sends plain text to be continued, for base models: the request's
+            continuation, else a transcript of its messages. JSON is then asked for by the prompt alone.
 
     Raises:
         InputError: the address is not a URL, the key cannot be one, or the concurrency is below 1.
@@ -45,13 +48,15 @@ class Endpoint:
         structured: JsonMode = "auto",
         retries: int = 4,
         concurrency: int = 64,
+        api: Api = "chat",
     ) -> None:
-        self._client = ChatClient(model, base_url, api_key, timeout=timeout, max_bytes=max_bytes, structured=structured)
+        client = CompletionsClient if api == "completions" else ChatClient
+        self._client = client(model, base_url, api_key, timeout=timeout, max_bytes=max_bytes, structured=structured)
         self.limiter = AdaptiveLimiter(concurrency)
         self._model = Retrying(Limited(self._client, self.limiter), retries=retries)
 
     def __repr__(self) -> str:
-        return repr(self._client).replace("ChatClient", "Endpoint", 1)
+        return repr(self._client).replace(type(self._client).__name__, "Endpoint", 1)
 
     @property
     def name(self) -> str:

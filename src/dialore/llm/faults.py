@@ -28,7 +28,7 @@ class ModelTimeoutError(ModelError):
 
 
 def endpoint_url(base_url: str) -> str:
-    """A base URL checked and brought into one form: no trailing slash, no `/chat/completions`.
+    """A base URL checked and brought into one form: no trailing slash, no `/chat/completions` or `/completions`.
 
     Raises:
         InputError: it is not an http or https URL with a host.
@@ -40,7 +40,7 @@ def endpoint_url(base_url: str) -> str:
         raise InputError(
             f"not an endpoint's address: {shown!r}", mend="give a full URL, such as http://localhost:11434/v1"
         )
-    path = parts.path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
+    path = parts.path.rstrip("/").removesuffix("/completions").removesuffix("/chat").rstrip("/")
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
 
 

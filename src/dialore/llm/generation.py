@@ -20,13 +20,32 @@ def prompt_text(tokenizer: Any, request: Request) -> str:  # noqa: ANN401 - tran
 
     By the tokenizer's chat template; where it has none, the request's own continuation, else a transcript.
     """
-    if tokenizer.chat_template:
+    if not is_continued(tokenizer, request):
         messages = [message.model_dump() for message in request.messages]
         return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
-    if request.continuation is not None:
-        return request.continuation
+    return plain_text(request)
+
+
+def is_continued(tokenizer: Any, request: Request) -> bool:  # noqa: ANN401
+    """Whether the prompt is plain text to be continued: no chat template, or steering, which was published so."""
+    return not tokenizer.chat_template or (request.steering is not None and request.continuation is not None)
+
+
+def plain_text(request: Request) -> str:
+    """A request as text to be continued: its own continuation, else a transcript of its messages."""
+    return transcript(request) if request.continuation is None else request.continuation
+
+
+def transcript(request: Request) -> str:
+    """The messages as plain text, ending where the answer begins."""
     lines = [f"{_ROLES[message.role]}: {message.content}" for message in request.messages]
     return "\n".join([*lines, "Assistant:"])
+
+
+def continued_stops(request: Request) -> tuple[str, ...]:
+    """Where text to be continued ends; a transcript also where the other side would speak."""
+    further = request.continuation_stop if request.continuation is not None else (f"\n{_ROLES['user']}:",)
+    return tuple(dict.fromkeys((*request.sampling.stop, *further)))
 
 
 def room_for(most: object, prompt: int, wanted: int) -> int:

@@ -16,7 +16,10 @@ def prompt_key(request: Request) -> str:
 
 
 def cache_key(model: str, request: Request) -> bytes:
-    """A hash (sha256, 32 bytes) of the model's name and all of the request but its label."""
+    """A hash (sha256, 32 bytes) of the model's name and all of the request but its label.
+
+    A model that continues plain text answers otherwise than one that chats, so its name should say so.
+    """
     schema = request.output_schema
     parts: list[Any] = [
         model,
@@ -27,6 +30,9 @@ def cache_key(model: str, request: Request) -> bytes:
     ]
     if request.continuation is not None:
         parts.append(request.continuation)
+    if request.continuation_stop or request.steering is not None:
+        steering = list(request.steering.model_dump().items()) if request.steering is not None else None
+        parts.append([list(request.continuation_stop), steering])
     return bytes.fromhex(_hash(parts))
 
 

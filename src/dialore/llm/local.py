@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dialore.errors import InputError, MissingExtraError, ModelError
-from dialore.llm.generation import TextStream, cut_at, prompt_text, room_for
+from dialore.llm.generation import TextStream, continued_stops, cut_at, is_continued, prompt_text, room_for
 from dialore.llm.model import Completion, Usage
 from dialore.llm.thinking import strip_thoughts
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dialore.llm.model import OnText, Request
+    from dialore.llm.wire import Api
 
 _STOP_WINDOW = 32
 """Tokens at the end of the text in which a stop string is looked for after each step."""
@@ -33,26 +34,32 @@ class _Job:
 
     def goes_with(self, other: _Job) -> bool:
         """Whether two requests may share a batch: a seed or a stream wants the model for itself."""
-        alone = self.on_text or other.on_text or self.request.sampling.seed is not None
-        return not alone and self.request.sampling == other.request.sampling
+        mine, theirs = self.request, other.request
+        alone = self.on_text or other.on_text or mine.sampling.seed is not None or mine.steering or theirs.steering
+        return not alone and (mine.sampling, mine.continuation_stop) == (theirs.sampling, theirs.continuation_stop)
 
 
 class LocalModel:
     """A causal language model of Hugging Face transformers, loaded when first called.
 
-    Prompts go through the tokenizer's chat template, or a plain transcript where it has none. One generation runs at
-    a time, in a thread; requests with the same sampling settings that wait meanwhile are batched. Token counts are
-    exact. Output schemas are not enforced.
+    Prompts go through the tokenizer's chat template; where it has none, the request's continuation is continued, or a
+    plain transcript. One generation runs at a time, in a thread; requests with the same sampling settings that wait
+    meanwhile are batched. Token counts are exact. Output schemas are not enforced. A request's steering is followed
+    (see `dialore.llm.steering`), one such request at a time.
 
     Args:
         name_or_path: a model of the hub, or a folder.
         device: `auto` for a GPU if there is one, else `cpu`, `cuda`, `cuda:1`, `mps`.
         dtype: `auto` for the model's own, else `float32`, `bfloat16`, `float16`.
         batch: the most requests generated together.
+        api: `completions` continues plain text even where there is a chat template.
     """
 
-    def __init__(self, name_or_path: str, *, device: str = "auto", dtype: str = "auto", batch: int = 8) -> None:
+    def __init__(
+        self, name_or_path: str, *, device: str = "auto", dtype: str = "auto", batch: int = 8, api: Api = "chat"
+    ) -> None:
         self.name = name_or_path
+        self._api = api
         self._device, self._dtype, self._batch = device, dtype, max(1, batch)
         self._waiting: list[_Job] = []
         self._worker: asyncio.Task[None] | None = None
@@ -127,6 +134,8 @@ class LocalModel:
             ) from error
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
+        if self._api == "completions":
+            tokenizer.chat_template = None
         self._loaded = tokenizer, model
         return self._loaded
 
@@ -136,28 +145,36 @@ class LocalModel:
         import torch
 
         started = time.perf_counter()
-        sampling = jobs[0].request.sampling
+        first = jobs[0].request
+        sampling, continued = first.sampling, is_continued(tokenizer, first)
+        stop = continued_stops(first) if continued and first.continuation is not None else sampling.stop
         prompts = [prompt_text(tokenizer, job.request) for job in jobs]
-        inputs = tokenizer(
-            prompts, return_tensors="pt", padding=True, add_special_tokens=not tokenizer.chat_template
-        ).to(model.device)
+        inputs = tokenizer(prompts, return_tensors="pt", padding=True, add_special_tokens=continued).to(model.device)
         width = inputs["input_ids"].shape[1]
         room = room_for(getattr(model.config, "max_position_embeddings", None), width, sampling.max_tokens)
         on_text = jobs[0].on_text
-        stream = TextStream(tokenizer, loop, on_text, sampling.stop) if on_text is not None else None
+        stream = TextStream(tokenizer, loop, on_text, stop) if on_text is not None else None
         try:
             with torch.random.fork_rng(enabled=sampling.seed is not None), torch.inference_mode():
                 if sampling.seed is not None:
                     torch.manual_seed(sampling.seed)
-                output = model.generate(
-                    input_ids=inputs["input_ids"],
-                    attention_mask=inputs["attention_mask"],
-                    max_new_tokens=room,
-                    pad_token_id=tokenizer.pad_token_id,
-                    streamer=stream,
-                    stopping_criteria=[_stopper(tokenizer, jobs, width)],
-                    **_sampling_settings(sampling.temperature, sampling.top_p),
-                )
+                stopper = _stopper(tokenizer, jobs, width, stop)
+                if first.steering is not None:
+                    from dialore.llm.steering import generate_steered
+
+                    output = generate_steered(
+                        (tokenizer, model), inputs["input_ids"], first.steering, sampling, room, stream, stopper
+                    )
+                else:
+                    output = model.generate(
+                        input_ids=inputs["input_ids"],
+                        attention_mask=inputs["attention_mask"],
+                        max_new_tokens=room,
+                        pad_token_id=tokenizer.pad_token_id,
+                        streamer=stream,
+                        stopping_criteria=[stopper],
+                        **_sampling_settings(sampling.temperature, sampling.top_p),
+                    )
         except RuntimeError as error:
             raise ModelError(
                 f"{self.name} failed to generate: {_first_line(error)}", mend="shorten the prompt or lower the batch"
@@ -170,7 +187,7 @@ class LocalModel:
         seconds = time.perf_counter() - started
         lengths = inputs["attention_mask"].sum(dim=1).tolist()
         return [
-            self._completion((tokenizer, model), row[width:].tolist(), length, sampling.stop, seconds)
+            self._completion((tokenizer, model), row[width:].tolist(), length, stop, seconds)
             for row, length in zip(output, lengths, strict=True)
         ]
 
@@ -208,11 +225,9 @@ def _sampling_settings(temperature: float, top_p: float | None) -> dict[str, Any
     return {"do_sample": True, "temperature": temperature, "top_p": top_p or 1.0, "top_k": 0}
 
 
-def _stopper(tokenizer: Any, jobs: list[_Job], width: int) -> Callable[..., Any]:  # noqa: ANN401
+def _stopper(tokenizer: Any, jobs: list[_Job], width: int, stop: tuple[str, ...]) -> Callable[..., Any]:  # noqa: ANN401
     """Says after each step which rows are done: a stop string was written, or nobody waits any more."""
     import torch
-
-    stop = jobs[0].request.sampling.stop
 
     def done(tokens: Any, _scores: Any, **_: Any) -> Any:  # noqa: ANN401
         flags = [job.given_up.is_set() for job in jobs]

@@ -33,6 +33,35 @@ class Sampling(BaseModel):
     seed: int | None = None
 
 
+class Steering(BaseModel):
+    """Words that decoding is steered towards, and how hard (PPLM: Dathathri et al., ICLR 2020, Section 3).
+
+    Only a model run here can be steered: endpoints refuse. The defaults are those that PPLM's authors publish for bags
+    of words.
+
+    Attributes:
+        words: the bag; each that is one token of the model counts.
+        iterations: gradient steps on the past's keys and values for each token.
+        step_size: of a gradient step.
+        gamma: exponent of the gradient's norm that a step is divided by.
+        kl_scale: weight of the Kullback-Leibler term that holds the steered distribution to the plain one.
+        gm_scale: share of the steered distribution in the geometric mean with the plain one.
+        window: how many of the latest positions are moved; 0 for all.
+        top_k: tokens that are left to choose from; 0 for all.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    words: tuple[str, ...]
+    iterations: int = Field(default=3, ge=0)
+    step_size: float = Field(default=0.03, ge=0)
+    gamma: float = Field(default=1.5, ge=0)
+    kl_scale: float = Field(default=0.01, ge=0)
+    gm_scale: float = Field(default=0.99, ge=0, le=1)
+    window: int = Field(default=5, ge=0)
+    top_k: int = Field(default=10, ge=0)
+
+
 class OutputSchema(BaseModel):
     """The JSON schema that a completion should follow; sent to servers that can enforce it."""
 
@@ -51,6 +80,9 @@ class Request(BaseModel):
         output_schema: the JSON schema wanted, or None for plain text.
         continuation: the prompt as plain text to be continued, for models without a chat form (a completions endpoint,
             a local model without a chat template, a sequence-to-sequence model); None where the messages will do.
+        continuation_stop: further stop strings, for where the continuation is sent: a chat answer may have line breaks,
+            the next line of a pattern that is continued is no longer the answer.
+        steering: words that decoding is steered towards; a model that cannot do that refuses.
         label: an opaque name of the caller's, written into recordings; it does not change the answer.
         sample: which of several samples of the same prompt this is; part of the cache key.
     """
@@ -61,6 +93,8 @@ class Request(BaseModel):
     sampling: Sampling = Sampling()
     output_schema: OutputSchema | None = None
     continuation: str | None = None
+    continuation_stop: tuple[str, ...] = ()
+    steering: Steering | None = None
     label: str = ""
     sample: int = 0
 

@@ -165,4 +165,9 @@ def _repair_request(request: Request, answer: Completion, error: str) -> Request
         Message(role="user", content=told),
     )
     label = f"{request.label}/repair" if request.label else ""
-    return request.model_copy(update={"messages": (*request.messages, *turn), "label": label})
+    continuation = request.continuation
+    if continuation is not None:
+        # Whoever continues plain text gets the same as lines of it.
+        continuation = f"{continuation}{turn[0].content}\n\n{told}\n"
+    changes = {"messages": (*request.messages, *turn), "continuation": continuation, "label": label}
+    return request.model_copy(update=changes)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 JsonMode = Literal["auto", "json_schema", "json_object", "off"]
+Api = Literal["chat", "completions"]
+"""How an endpoint is spoken to: messages to `/chat/completions`, or plain text to be continued to `/completions`."""
 _REFUSED = re.compile(
     r"not.{0,12}support|unsupport|unknown|unrecogni|unexpected|not.{0,6}(?:permit|allow|accept)|extra|only the default"
     r"|invalid (?:param|field)|no such|deprecat|instead",

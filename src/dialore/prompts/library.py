@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.llm.model import Message, Sampling
+from dialore.llm.model import Message, Sampling, Steering
 from dialore.text import LANGUAGES, check_language
 
 if TYPE_CHECKING:
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from dialore.text import Language
 
 _FRONT = re.compile(r"\A---\n(.*?)\n---\n(.*)\Z", re.DOTALL)
-_ROLE = re.compile(r"^<!-- (system|user|assistant|continuation) -->\n", re.MULTILINE)
+_ROLE = re.compile(r"^<!-- (system|user|assistant|continuation|steering) -->\n", re.MULTILINE)
 _CONTINUATION = "continuation"
+_STEERING = "steering"
 _NAME = re.compile(r"^[a-z0-9-]+/[a-z0-9-]+$")
 _ENVIRONMENT = jinja2.Environment(
     undefined=jinja2.StrictUndefined,
@@ -38,13 +39,17 @@ _ENVIRONMENT = jinja2.Environment(
 
 
 class FrontMatter(BaseModel):
-    """The head of a prompt file: its version, what it asks the model to output, and how to sample."""
+    """The head of a prompt file: its version, what it asks the model to output, and how to sample.
+
+    `stop` holds further stop strings for where the prompt's continuation is sent in place of its messages.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     version: int
     output: str
     sampling: Sampling = Sampling()
+    stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +61,16 @@ class RenderedPrompt:
         sampling: how to sample.
         reference: name, language, version and hash.
         continuation: the same as plain text to be continued, where the file has a `<!-- continuation -->` section.
+        stop: where the continued text ends, beside the sampling's own stop strings.
+        steering: what decoding is steered towards: the `<!-- steering -->` section, whose rendered text is YAML.
     """
 
     messages: tuple[Message, ...]
     sampling: Sampling
     reference: str
     continuation: str | None = None
+    stop: tuple[str, ...] = ()
+    steering: Steering | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +103,7 @@ class Prompt:
             templates = [_ENVIRONMENT.from_string(body.strip("\n")) for body in pieces[2::2]]
         except (yaml.YAMLError, ValidationError, jinja2.TemplateSyntaxError) as error:
             raise InputError(f"prompt {self.path}: {' '.join(str(error).split())}") from error
-        if not set(roles) - {_CONTINUATION} or pieces[0].strip():
+        if not set(roles) - {_CONTINUATION, _STEERING} or pieces[0].strip():
             raise InputError(
                 f"prompt {self.path}: no message", mend="start each with a line <!-- system --> or <!-- user -->"
             )
@@ -131,10 +140,19 @@ class Prompt:
             raise InputError(f"prompt {self.path}: {error.message}") from error
         # Text to be continued keeps its last space or line break: some formats end in one.
         continuation = next((text for role, text in filled if role == _CONTINUATION), None)
+        steering = next((self._steering(text) for role, text in filled if role == _STEERING), None)
         messages = tuple(
-            Message(role=cast("Role", role), content=text.strip()) for role, text in filled if role != _CONTINUATION
+            Message(role=cast("Role", role), content=text.strip())
+            for role, text in filled
+            if role not in {_CONTINUATION, _STEERING}
         )
-        return RenderedPrompt(messages, front.sampling, self.reference, continuation)
+        return RenderedPrompt(messages, front.sampling, self.reference, continuation, front.stop, steering)
+
+    def _steering(self, text: str) -> Steering:
+        try:
+            return Steering.model_validate(yaml.safe_load(text))
+        except (yaml.YAMLError, ValidationError) as error:
+            raise InputError(f"prompt {self.path}: steering: {' '.join(str(error).split())}") from error
 
 
 class PromptLibrary:

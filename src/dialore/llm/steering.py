@@ -1,0 +1,174 @@
+"""Decoding steered towards a bag of words: PPLM (Dathathri et al., ICLR 2020, Section 3).
+
+For each token the keys and values of the past are moved by a few gradient steps that raise the likelihood of the bag
+under the next token's distribution, while a Kullback-Leibler term holds it to the plain one (Section 3.3); the token is
+then drawn from the normalised geometric mean of the steered and the plain distribution.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dialore.llm.generation import TextStream
+    from dialore.llm.model import Sampling, Steering
+
+log = logging.getLogger(__name__)
+
+_SMALL = 1e-15
+Past = list[tuple[Any, Any]]
+"""Keys and values of each layer: (1, heads, positions, width) each."""
+
+
+def bag_tokens(tokenizer: Any, words: Sequence[str]) -> list[int]:  # noqa: ANN401 - transformers ships no types
+    """The tokens of a bag: of each word, as it stands after a space and at a line's start, where that is one token."""
+    found: dict[int, None] = {}
+    for word in words:
+        for form in (f" {word.strip()}", word.strip()):
+            tokens = tokenizer.encode(form, add_special_tokens=False)
+            if len(tokens) == 1 and tokens[0] != tokenizer.unk_token_id:
+                found[tokens[0]] = None
+    return list(found)
+
+
+def generate_steered(
+    loaded: tuple[Any, Any],
+    prompt: Any,  # noqa: ANN401
+    steering: Steering,
+    sampling: Sampling,
+    most: int,
+    stream: TextStream | None,
+    is_done: Callable[..., Any],
+) -> Any:  # noqa: ANN401
+    """Continue a prompt, each token steered.
+
+    Args:
+        loaded: tokenizer and causal model.
+        prompt: (1, positions) token ids.
+        steering: the bag, and how hard to steer. Where none of its words is a token, the text comes out unsteered.
+        sampling: temperature (0 takes the likeliest token) and top_p.
+        most: tokens at most.
+        stream: gets the tokens as they come, or None.
+        is_done: says of (1, positions) token ids whether the text is complete.
+
+    Returns:
+        (1, positions + new) token ids.
+    """
+    import torch
+
+    tokenizer, model = loaded
+    bag = torch.tensor(bag_tokens(tokenizer, steering.words), device=prompt.device)
+    if not len(bag):
+        log.warning("no word of the bag is a single token of %s: the text is not steered", model.name_or_path)
+    ends = model.generation_config.eos_token_id
+    ends = set(ends) if isinstance(ends, list) else {ends}
+    tokens, past = prompt, None
+    if stream is not None:
+        stream.put(prompt)
+    # The caller may be in inference mode, in which nothing can be differentiated.
+    with torch.inference_mode(mode=False):
+        tokens = prompt.clone()
+        for _ in range(most):
+            plain, past = _step(model, tokens, past, steering, bag)
+            following = _choose(plain, steering, sampling)
+            tokens = torch.cat([tokens, following.view(1, 1)], dim=1)
+            if stream is not None:
+                stream.put(following)
+            if int(following) in ends or bool(is_done(tokens, None).all()):
+                break
+    if stream is not None:
+        stream.end()
+    return tokens
+
+
+def _step(model: Any, tokens: Any, past: Past | None, steering: Steering, bag: Any) -> tuple[Any, Past | None]:  # noqa: ANN401
+    """The next token's probabilities (vocabulary,), and the past that the next step goes on from: the moved one."""
+    import torch
+
+    with torch.no_grad():
+        plain = torch.softmax(model(tokens).logits[0, -1].float(), dim=-1)
+    if not len(bag) or tokens.shape[1] < 2:
+        return plain, None
+    last = tokens[:, -1:]
+    if past is None:
+        with torch.no_grad():
+            past = _layers(model(tokens[:, :-1], use_cache=True).past_key_values)
+    moved = _perturb(model, last, past, plain, steering, bag)
+    with torch.no_grad():
+        answer = model(last, past_key_values=_cache(moved), use_cache=True)
+    steered = torch.softmax(answer.logits[0, -1].float(), dim=-1)
+    fused = steered**steering.gm_scale * plain ** (1 - steering.gm_scale)
+    return fused / fused.sum(), _layers(answer.past_key_values)
+
+
+def _perturb(model: Any, last: Any, past: Past, plain: Any, steering: Steering, bag: Any) -> Past:  # noqa: ANN401
+    """The past after its gradient steps (Section 3.2 and Equation 3)."""
+    import torch
+
+    flat = [part for pair in past for part in pair]
+    change = [torch.zeros_like(part) for part in flat]
+    mask = _window(flat[0], steering.window)
+    for _ in range(steering.iterations):
+        leaves = [part.detach().requires_grad_() for part in change]
+        moved = [part + leaf for part, leaf in zip(flat, leaves, strict=True)]
+        logits = model(last, past_key_values=_cache(_paired(moved)), use_cache=True).logits[0, -1].float()
+        steered = torch.softmax(logits, dim=-1)
+        loss = -torch.log(steered[bag].sum())
+        if steering.kl_scale:
+            kept = steered.clamp_min(_SMALL)
+            loss = loss + steering.kl_scale * (kept * (kept / plain.clamp_min(_SMALL)).log()).sum()
+        gradients = [gradient * mask for gradient in torch.autograd.grad(loss, leaves)]
+        # One norm a layer, its keys and values together.
+        norms = [torch.stack([keys, values]).norm() + _SMALL for keys, values in _paired(gradients)]
+        steps = [steering.step_size / norm**steering.gamma for norm in norms for _ in range(2)]
+        change = [part - step * gradient for part, step, gradient in zip(change, steps, gradients, strict=True)]
+    return _paired([part + moved for part, moved in zip(flat, change, strict=True)])
+
+
+def _window(part: Any, window: int) -> Any:  # noqa: ANN401
+    """(1, 1, positions, 1): one where a position may be moved."""
+    import torch
+
+    positions = part.shape[-2]
+    mask = torch.ones(positions, device=part.device, dtype=part.dtype)
+    if window and positions > window:
+        mask[: positions - window] = 0
+    return mask.view(1, 1, -1, 1)
+
+
+def _choose(probabilities: Any, steering: Steering, sampling: Sampling) -> Any:  # noqa: ANN401
+    """The next token (1,)."""
+    import torch
+
+    if sampling.temperature == 0:
+        return probabilities.argmax().view(1)
+    scaled = torch.log(probabilities.clamp_min(_SMALL)) / sampling.temperature
+    if steering.top_k:
+        edge = torch.topk(scaled, min(steering.top_k, len(scaled))).values[-1]
+        scaled = scaled.masked_fill(scaled < edge, float("-inf"))
+    left = torch.softmax(scaled, dim=-1)
+    if sampling.top_p is not None:
+        ordered, order = left.sort(descending=True)
+        # A token goes where those before it already hold the share; the likeliest always stays.
+        left = left.index_fill(0, order[(ordered.cumsum(0) - ordered) > sampling.top_p], 0.0)
+    return torch.multinomial(left, 1)
+
+
+def _layers(cache: Any) -> Past:  # noqa: ANN401
+    return [(layer.keys.detach(), layer.values.detach()) for layer in cache.layers]
+
+
+def _cache(past: Past) -> Any:  # noqa: ANN401
+    from transformers import DynamicCache
+
+    cache = DynamicCache()
+    for number, (keys, values) in enumerate(past):
+        cache.update(keys, values, number)
+    return cache
+
+
+def _paired(flat: list[Any]) -> Past:
+    return list(zip(flat[::2], flat[1::2], strict=True))
