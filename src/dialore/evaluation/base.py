@@ -93,6 +93,38 @@ class Metric(Protocol):
         ...
 
 
+@runtime_checkable
+class Additive(Protocol):
+    """A metric that combines by addition: its figure depends on the sums of its measures' columns alone.
+
+    Resampling then costs one matrix product, where any other metric is combined anew for each resample.
+    """
+
+    def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Figures from sums.
+
+        Args:
+            sums: of each column, shape (..., columns).
+
+        Returns:
+            Figures, shape (...).
+        """
+        ...
+
+
+class Mean:
+    """For a metric whose measure is one value a response: the figure is the mean."""
+
+    def combine(self, values: NDArray[np.float64]) -> float:
+        """The mean of the first column."""
+        return mean_of(values[:, 0])
+
+    def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The mean, from the sums of the values and of the ones beside them."""
+        quotient: NDArray[np.float64] = sums[..., 0] / sums[..., 1]
+        return quotient
+
+
 @dataclass(frozen=True, slots=True)
 class Score:
     """A metric's figure for a set of responses, with its error bar.

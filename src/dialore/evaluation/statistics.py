@@ -1,0 +1,309 @@
+"""Statistics of scores: intervals, tests, agreement and correction for many comparisons, all from kept libraries.
+
+scipy, statsmodels and krippendorff (the `evaluation` extra) do the arithmetic; they are imported when first used.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from dialore.errors import InputError, MissingExtraError
+from dialore.evaluation.base import Additive
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from dialore.evaluation.base import Metric
+
+RESAMPLES = 1000
+Correction = Literal["holm", "bonferroni", "fdr_bh"]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A figure with its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """The outcome of a test or of a correlation.
+
+    Attributes:
+        name: the test.
+        statistic: its statistic, or the coefficient.
+        p: two-sided p-value; NaN where the sample does not allow one (two equal samples have p = 1).
+        n: pairs or items.
+        effect: the difference, in the figure's own unit, where there is one.
+    """
+
+    __test__ = False  # not one of pytest's
+
+    name: str
+    statistic: float
+    p: float
+    n: int
+    effect: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Wins, losses and ties of one side against the other, with the sign test on what is decided.
+
+    Attributes:
+        wins: how often it won.
+        losses: how often it lost.
+        ties: how often neither did.
+        p: two-sided binomial p-value of wins against losses; 1 where nothing is decided.
+        low: lower end of the 95% Wilson interval of the share of wins among all.
+        high: upper end.
+    """
+
+    wins: int
+    losses: int
+    ties: int
+    p: float
+    low: float
+    high: float
+
+    @property
+    def n(self) -> int:
+        """All comparisons."""
+        return self.wins + self.losses + self.ties
+
+    @property
+    def share(self) -> float:
+        """Wins, ties counted as half, among all; NaN where there are none."""
+        return (self.wins + self.ties / 2) / self.n if self.n else math.nan
+
+
+def bootstrap(metric: Metric, values: NDArray[np.float64], *, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
+    """A metric's figure with its 95% percentile bootstrap interval over responses.
+
+    Args:
+        metric: the metric.
+        values: its measures, shape (responses, columns).
+        resamples: how many.
+        seed: of the resampling.
+
+    Raises:
+        InputError: there is nothing to resample.
+    """
+    if not len(values):
+        raise InputError("no measures to make a figure of", mend="score the run first")
+    value = metric.combine(values)
+    if len(values) == 1:
+        return Interval(value, math.nan, math.nan)
+    low, high = np.nanpercentile(_resampled(metric, values, _weights(len(values), resamples, seed)), [2.5, 97.5])
+    return Interval(value, float(low), float(high))
+
+
+def paired_bootstrap(
+    metric: Metric,
+    first: NDArray[np.float64],
+    second: NDArray[np.float64],
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> tuple[Interval, Test]:
+    """The difference of two systems' figures on the same responses, with its interval and test (Koehn, 2004).
+
+    The p-value is twice the share of resamples on the far side of no difference, never below one resample's worth.
+
+    Args:
+        metric: the metric.
+        first: one system's measures, shape (pairs, columns).
+        second: the other's, row by row of the same dialogues.
+        resamples: how many.
+        seed: of the resampling; the same rows are drawn for both.
+
+    Raises:
+        InputError: the two are not of the same length, or empty.
+    """
+    _check_pairs(first, second)
+    weights = _weights(len(first), resamples, seed)
+    drawn = _resampled(metric, first, weights) - _resampled(metric, second, weights)
+    difference = metric.combine(first) - metric.combine(second)
+    low, high = np.nanpercentile(drawn, [2.5, 97.5])
+    if np.all(drawn == drawn[0]) and drawn[0] == 0:
+        return Interval(difference, 0.0, 0.0), Test("paired bootstrap", 0.0, 1.0, len(first), 0.0)
+    far = min(np.mean(drawn <= 0), np.mean(drawn >= 0))
+    p = min(1.0, 2 * max(float(far), 1 / resamples))
+    return Interval(difference, float(low), float(high)), Test(
+        "paired bootstrap", difference, p, len(first), difference
+    )
+
+
+def _weights(rows: int, resamples: int, seed: int) -> NDArray[np.uint16]:
+    """How often each row is drawn in each resample, shape (resamples, rows)."""
+    draw = np.random.default_rng(seed)
+    weights = np.empty((resamples, rows), dtype=np.uint16)
+    for place in range(resamples):
+        weights[place] = np.bincount(draw.integers(rows, size=rows), minlength=rows)
+    return weights
+
+
+def _resampled(metric: Metric, values: NDArray[np.float64], weights: NDArray[np.uint16]) -> NDArray[np.float64]:
+    if isinstance(metric, Additive):
+        summed = np.hstack([values, np.ones((len(values), 1))]) if values.shape[1] == 1 else values
+        return metric.of_sums(weights.astype(np.float64) @ summed)
+    rows = np.arange(len(values))
+    return np.array([metric.combine(values[np.repeat(rows, drawn)]) for drawn in weights])
+
+
+def wilcoxon(first: ArrayLike, second: ArrayLike) -> Test:
+    """Wilcoxon's signed-rank test of paired values, two-sided; the effect is the mean difference."""
+    a, b = _pair(first, second)
+    if np.array_equal(a, b):
+        return Test("Wilcoxon signed-rank", 0.0, 1.0, len(a))
+    found = _scipy().wilcoxon(a, b)
+    return Test("Wilcoxon signed-rank", float(found.statistic), float(found.pvalue), len(a), float(np.mean(a - b)))
+
+
+def t_test(first: ArrayLike, second: ArrayLike, *, paired: bool = True) -> Test:
+    """Student's t of paired values, or Welch's of independent ones, two-sided; the effect is the mean difference."""
+    if not paired:
+        a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+        found = _scipy().ttest_ind(a, b, equal_var=False)
+        effect = float(np.mean(a) - np.mean(b))
+        return Test("Welch's t", float(found.statistic), float(found.pvalue), len(a) + len(b), effect)
+    a, b = _pair(first, second)
+    differences = a - b
+    if np.ptp(differences) == 0:
+        p = 1.0 if differences[0] == 0 else math.nan
+        return Test("paired t", math.nan if differences[0] else 0.0, p, len(a), float(differences[0]))
+    found = _scipy().ttest_rel(a, b)
+    return Test("paired t", float(found.statistic), float(found.pvalue), len(a), float(np.mean(differences)))
+
+
+def two_proportions(successes: tuple[int, int], totals: tuple[int, int]) -> Test:
+    """The two-proportion z-test, two-sided (SCG-QP, Table 1); the effect is the difference of the shares.
+
+    Raises:
+        InputError: a total is not positive, or smaller than its successes.
+    """
+    if any(total <= 0 or not 0 <= success <= total for success, total in zip(successes, totals, strict=True)):
+        raise InputError(f"no proportions: {successes} of {totals}", mend="successes lie between 0 and their total")
+    effect = successes[0] / totals[0] - successes[1] / totals[1]
+    if sum(successes) in {0, sum(totals)}:
+        return Test("two-proportion z", 0.0, 1.0, sum(totals))
+    z, p = _statsmodels("statsmodels.stats.proportion").proportions_ztest(list(successes), list(totals))
+    return Test("two-proportion z", float(z), float(p), sum(totals), effect)
+
+
+def correlation(first: ArrayLike, second: ArrayLike, kind: Literal["spearman", "kendall", "pearson"]) -> Test:
+    """Spearman's rho, Kendall's tau-b or Pearson's r of two series; NaN where one of them does not vary."""
+    a, b = _pair(first, second)
+    name = {"spearman": "Spearman's rho", "kendall": "Kendall's tau", "pearson": "Pearson's r"}[kind]
+    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return Test(name, math.nan, math.nan, len(a))
+    found = getattr(_scipy(), {"spearman": "spearmanr", "kendall": "kendalltau", "pearson": "pearsonr"}[kind])(a, b)
+    return Test(name, float(found.statistic), float(found.pvalue), len(a))
+
+
+def win_rate(outcomes: Sequence[Literal["win", "loss", "tie"]]) -> Rate:
+    """Wins, losses and ties, the sign test, and an interval of the share of wins."""
+    wins, losses, ties = (outcomes.count(kind) for kind in ("win", "loss", "tie"))
+    n = wins + losses + ties
+    if not n:
+        return Rate(0, 0, 0, 1.0, math.nan, math.nan)
+    p = float(_scipy().binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
+    low, high = _statsmodels("statsmodels.stats.proportion").proportion_confint(wins, n, method="wilson")
+    return Rate(wins, losses, ties, p, float(low), float(high))
+
+
+def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> float:
+    """Cohen's kappa of two raters' labels; NaN where chance agreement is complete.
+
+    Raises:
+        InputError: the raters did not label the same items.
+    """
+    _check_pairs(first, second)
+    labels = sorted({*first, *second})
+    table = np.zeros((len(labels), len(labels)))
+    for a, b in zip(first, second, strict=True):
+        table[labels.index(a), labels.index(b)] += 1
+    if len(labels) < 2:
+        return math.nan
+    return float(_statsmodels("statsmodels.stats.inter_rater").cohens_kappa(table).kappa)
+
+
+def fleiss_kappa(ratings: Sequence[Sequence[str]]) -> float:
+    """Fleiss' kappa: a row an item, as many labels in each; NaN where only one label was ever given.
+
+    Raises:
+        InputError: items have different numbers of labels.
+    """
+    if len({len(row) for row in ratings}) != 1:
+        raise InputError("Fleiss' kappa wants as many labels for every item", mend="use Krippendorff's alpha")
+    inter_rater = _statsmodels("statsmodels.stats.inter_rater")
+    table, labels = inter_rater.aggregate_raters(np.asarray(ratings))
+    return float(inter_rater.fleiss_kappa(table)) if len(labels) > 1 else math.nan
+
+
+def krippendorff_alpha(
+    ratings: Sequence[Sequence[float | None]], level: Literal["nominal", "ordinal", "interval"] = "ordinal"
+) -> float:
+    """Krippendorff's alpha: a row a rater, an entry an item, None where one was not rated; NaN without variation."""
+    try:
+        import krippendorff
+    except ImportError:
+        raise MissingExtraError("Krippendorff's alpha", "evaluation") from None
+    table = np.array([[math.nan if value is None else float(value) for value in row] for row in ratings])
+    if len(np.unique(table[~np.isnan(table)])) < 2:
+        return math.nan
+    return float(krippendorff.alpha(reliability_data=table, level_of_measurement=level))
+
+
+def correct(p_values: Sequence[float], method: Correction = "holm") -> list[float]:
+    """p-values corrected for their number; those that are NaN stay so and do not count."""
+    known = [place for place, p in enumerate(p_values) if not math.isnan(p)]
+    corrected = list(p_values)
+    if known:
+        found = _statsmodels("statsmodels.stats.multitest").multipletests([p_values[k] for k in known], method=method)[
+            1
+        ]
+        for place, p in zip(known, found, strict=True):
+            corrected[place] = float(p)
+    return corrected
+
+
+def _pair(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    _check_pairs(a, b)
+    return a, b
+
+
+def _check_pairs(first: Any, second: Any) -> None:  # noqa: ANN401 - anything that has a length
+    if len(first) != len(second) or not len(first):
+        raise InputError(
+            f"not pairs: {len(first)} and {len(second)} values", mend="compare the same items, at least one"
+        )
+
+
+def _scipy() -> ModuleType:
+    try:
+        from scipy import stats
+    except ImportError:
+        raise MissingExtraError("statistics", "evaluation") from None
+    module: ModuleType = stats
+    return module
+
+
+def _statsmodels(name: str) -> ModuleType:
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise MissingExtraError("statistics", "evaluation") from None

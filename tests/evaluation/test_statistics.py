@@ -1,0 +1,173 @@
+"""Statistics: against hand-worked figures, reference libraries, and what must hold of any interval or test."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dialore.errors import InputError
+from dialore.evaluation import statistics
+from dialore.evaluation.base import About, Mean
+
+pytest.importorskip("scipy", reason="the evaluation extra is not installed")
+
+
+class Plain(Mean):
+    about = About("plain", "", "the mean")
+
+
+class Slow:
+    """The same figure, combined anew for each resample."""
+
+    about = About("slow", "", "the mean")
+
+    def combine(self, values):
+        return float(values[:, 0].mean())
+
+
+class Ratio:
+    """A corpus figure: matches over totals."""
+
+    about = About("ratio", "", "matches over totals")
+
+    def combine(self, values):
+        return float(self.of_sums(values.sum(axis=0)))
+
+    def of_sums(self, sums):
+        return sums[..., 0] / sums[..., 1]
+
+
+def column(values):
+    return np.asarray(values, dtype=np.float64)[:, None]
+
+
+def test_adding_up_gives_the_same_interval_as_combining_each_resample():
+    values = column(np.random.default_rng(1).normal(5, 2, 60))
+    quick, slow = statistics.bootstrap(Plain(), values), statistics.bootstrap(Slow(), values)
+    assert (quick.value, quick.low, quick.high) == pytest.approx((slow.value, slow.low, slow.high), abs=1e-12)
+
+
+def test_the_interval_of_a_mean_is_that_of_the_normal_approximation():
+    values = column(np.random.default_rng(2).normal(10, 3, 400))
+    found = statistics.bootstrap(Plain(), values, resamples=4000)
+    half = 1.96 * values.std() / math.sqrt(len(values))
+    assert found.value == pytest.approx(values.mean())
+    assert found.low == pytest.approx(found.value - half, abs=0.05)
+    assert found.high == pytest.approx(found.value + half, abs=0.05)
+
+
+def test_a_corpus_figure_is_a_quotient_of_sums_and_not_a_mean_of_quotients():
+    values = np.array([[1.0, 1.0], [1.0, 9.0]])
+    assert statistics.bootstrap(Ratio(), values).value == pytest.approx(0.2)
+
+
+def test_one_response_has_a_figure_and_no_interval():
+    found = statistics.bootstrap(Plain(), column([3.0]))
+    assert found.value == 3.0
+    assert math.isnan(found.low)
+    with pytest.raises(InputError, match="no measures"):
+        statistics.bootstrap(Plain(), np.empty((0, 1)))
+
+
+def test_pairs_see_a_difference_that_is_smaller_than_the_spread():
+    draw = np.random.default_rng(3)
+    base = draw.normal(0, 10, 200)
+    first, second = column(base + 0.5 + draw.normal(0, 1, 200)), column(base)
+    difference, test = statistics.paired_bootstrap(Plain(), first, second)
+    assert difference.low > 0
+    assert test.p < 0.01
+    back, _ = statistics.paired_bootstrap(Plain(), second, first)
+    assert back.value == pytest.approx(-difference.value)
+    assert back.low == pytest.approx(-difference.high)
+
+
+def test_equal_systems_do_not_differ():
+    values = column([1.0, 2.0, 3.0])
+    assert statistics.paired_bootstrap(Plain(), values, values)[1].p == 1.0
+    assert statistics.wilcoxon([1, 2, 3], [1, 2, 3]).p == 1.0
+    assert statistics.t_test([1, 2, 3], [1, 2, 3]).p == 1.0
+
+
+def test_under_no_difference_a_test_errs_as_often_as_it_says():
+    draw = np.random.default_rng(4)
+    ps = [
+        statistics.paired_bootstrap(Plain(), column(draw.normal(size=40)), column(draw.normal(size=40)), seed=n)[1].p
+        for n in range(200)
+    ]
+    assert 0.01 <= np.mean(np.array(ps) < 0.05) <= 0.12
+
+
+def test_hand_worked_wilcoxon():
+    # Differences 1, 2, 3, 4, -5, all ranked by size: the smaller rank sum is that of -5, which is 5.
+    found = statistics.wilcoxon([2, 4, 6, 8, 0], [1, 2, 3, 4, 5])
+    assert found.statistic == 5.0
+    assert found.effect == 1.0
+
+
+def test_two_proportions_by_hand():
+    found = statistics.two_proportions((60, 40), (100, 100))
+    assert found.statistic == pytest.approx(0.2 / math.sqrt(0.5 * 0.5 * 0.02))
+    assert found.effect == pytest.approx(0.2)
+    assert statistics.two_proportions((0, 0), (10, 10)).p == 1.0
+    with pytest.raises(InputError, match="no proportions"):
+        statistics.two_proportions((3, 1), (2, 2))
+
+
+@pytest.mark.parametrize("kind", ["spearman", "kendall", "pearson"])
+def test_correlations(kind):
+    assert statistics.correlation([1, 2, 3, 4], [1, 2, 3, 4], kind).statistic == pytest.approx(1)
+    assert statistics.correlation([1, 2, 3, 4], [4, 3, 2, 1], kind).statistic == pytest.approx(-1)
+    assert math.isnan(statistics.correlation([1, 1, 1], [1, 2, 3], kind).statistic)
+
+
+def test_kendall_takes_account_of_ties():
+    # Five concordant pairs of six, one tied in the second series alone: tau-b is 5 / sqrt(6 * 5).
+    assert statistics.correlation([1, 2, 3, 4], [1, 2, 2, 3], "kendall").statistic == pytest.approx(5 / math.sqrt(30))
+
+
+def test_win_rate():
+    found = statistics.win_rate(["win"] * 8 + ["loss"] * 1 + ["tie"] * 3)
+    assert (found.wins, found.losses, found.ties, found.n) == (8, 1, 3, 12)
+    assert found.p == pytest.approx(20 / 512)
+    assert found.share == pytest.approx(9.5 / 12)
+    assert found.low < 8 / 12 < found.high
+    assert statistics.win_rate(["tie"]).p == 1.0
+
+
+def test_kappas_agree_with_scikit_learn_and_by_hand():
+    sklearn = pytest.importorskip("sklearn.metrics")
+    draw = np.random.default_rng(5)
+    first = [str(n) for n in draw.integers(3, size=200)]
+    second = [a if draw.random() < 0.7 else str(draw.integers(3)) for a in first]
+    assert statistics.cohen_kappa(first, second) == pytest.approx(sklearn.cohen_kappa_score(first, second), abs=1e-12)
+    # Observed agreement 2/3, expected 1/2.
+    assert statistics.fleiss_kappa([["a", "a"], ["b", "b"], ["a", "b"]]) == pytest.approx((2 / 3 - 1 / 2) / (1 / 2))
+    assert math.isnan(statistics.cohen_kappa(["a", "a"], ["a", "a"]))
+    with pytest.raises(InputError, match="Krippendorff"):
+        statistics.fleiss_kappa([["a", "b"], ["a"]])
+
+
+def test_krippendorff_takes_missing_ratings():
+    # The example of Krippendorff (2011), nominal: alpha 0.743.
+    a = [1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None]
+    b = [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3]
+    c = [None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None]
+    d = [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None]
+    assert statistics.krippendorff_alpha([a, b, c, d], "nominal") == pytest.approx(0.743, abs=5e-4)
+    assert math.isnan(statistics.krippendorff_alpha([[1, 1], [1, 1]]))
+
+
+def test_corrections_by_hand():
+    assert statistics.correct([0.01, 0.04, 0.03], "holm") == pytest.approx([0.03, 0.06, 0.06])
+    assert statistics.correct([0.01, 0.04], "bonferroni") == pytest.approx([0.02, 0.08])
+    corrected = statistics.correct([0.01, math.nan, 0.04], "holm")
+    assert corrected[0] == pytest.approx(0.02)
+    assert math.isnan(corrected[1])
+
+
+@pytest.mark.parametrize("function", [statistics.wilcoxon, statistics.t_test])
+def test_what_is_not_paired_is_refused(function):
+    with pytest.raises(InputError, match="not pairs"):
+        function([1, 2], [1])
