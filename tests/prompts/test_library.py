@@ -16,7 +16,7 @@ from dialore.prompts.library import PromptLibrary
 from dialore.response import Demands
 from dialore.text import is_chinese
 
-PROMPTS = list(PromptLibrary())
+ALL = list(PromptLibrary())
 FACT = Knowledge.of_fact(Fact("honey", "UsedFor", "sore throat"), "honey is used for sore throat", 0.5)
 VARIABLES = {
     "history": "Me: HISTORY-TEXT",
@@ -24,6 +24,7 @@ VARIABLES = {
     "thoughts": True,
     "facts": [FACT],
     "limit": 20,
+    "cite": False,
     "demands": Demands(
         explicit=["Q-EXPLICIT"],
         implicit=["Q-IMPLICIT"],
@@ -50,10 +51,12 @@ NEEDED_TO_WRITE = {
     "t-rag": ["HISTORY-TEXT", "LAST-TURN", "(honey, UsedFor, sore throat)"],
     "dcrag": ["HISTORY-TEXT", "LAST-TURN", "(honey, UsedFor, sore throat)", "Q-IMPLICIT", "THOUGHT-extended"],
 }
+# DCRAG's prompts and its baselines'; each other method's tests look at its own.
+PROMPTS = [prompt for prompt in ALL if prompt.name.split("/")[0] in NEEDED_TO_WRITE]
 
 
 def test_every_prompt_is_there_in_both_languages():
-    names = {(prompt.name, prompt.language) for prompt in PROMPTS}
+    names = {(prompt.name, prompt.language) for prompt in ALL}
     assert {name for name, language in names if language == "en"} == {
         name for name, language in names if language == "zh"
     }
@@ -116,7 +119,7 @@ def test_a_folder_overrides_one_prompt_and_leaves_the_rest(tmp_path):
     assert rendered.reference.startswith("vanilla/response-generation.en v7 ")
     assert rendered.reference != PromptLibrary().get("vanilla/response-generation", "en").reference
     assert library.get("dcrag/topic-planning", "zh").text == PromptLibrary().get("dcrag/topic-planning", "zh").text
-    assert len(list(library)) == len(PROMPTS)
+    assert len(list(library)) == len(ALL)
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,9 @@ class Edit:
 
     async def ask_questions(self, stage: Stages) -> list[str]:
         """Question Generation (Section 3.2.2). Where the answer holds no question, there are none."""
+        nothing: list[str] = []
         asked = await stage.read(
-            "edit/question-generation", read_questions, [], limit=self.questions, trained=self.trained
+            "edit/question-generation", read_questions, nothing, limit=self.questions, trained=self.trained
         )
         if len(asked) > self.questions:
             notes = [f"{len(asked)} questions were asked: the first {self.questions} are taken"]
@@ -137,7 +138,7 @@ class Edit:
         """The chosen answers, in the questions' order, as knowledge; an answer that was given before counts once."""
 
         def work() -> tuple[list[Knowledge], dict[str, object], list[str]]:
-            pieces = {piece.id: piece for each in answered if each.text and (piece := _piece(each))}
+            pieces = {piece.id: piece for piece in (_piece(each) for each in answered if each.text)}
             notes = [f"question {n} has no answer" for n, each in enumerate(answered, 1) if not each.text]
             if self.base_answers and self.documents is None:
                 notes.append(_NO_BASE)
