@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from dialore.dialogue import Dialogue, Utterance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from dialore.text import Language
@@ -74,12 +74,15 @@ class Talk:
         text: str,
         knowledge: Iterable[Gold] = (),
         sources: Iterable[str] | None = None,
-        **extra: object,
+        extra: Mapping[str, object] | None = None,
     ) -> None:
-        """Add a turn that may be the reference, unless it opens the dialogue and so answers nothing."""
+        """Add a turn that may be the reference, unless it opens the dialogue and so answers nothing.
+
+        What is None in `extra` is left out.
+        """
         if text.strip() and self._turns:
             plan = None if sources is None else tuple(sources)
-            kept = {key: value for key, value in extra.items() if value is not None}
+            kept = {key: value for key, value in (extra or {}).items() if value is not None}
             self._answers.append(Answer(turn=len(self._turns), knowledge=tuple(knowledge), sources=plan, extra=kept))
         self.say(speaker, text)
 

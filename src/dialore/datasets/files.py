@@ -19,7 +19,7 @@ from dialore.dialogue import describe
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from dialore.datasets.base import DataSet
 
@@ -121,6 +121,24 @@ def read_entries(path: Path, shape: type[Shape], of: DataSet, *, keyed: bool = F
     """
     for place, data in json_entries(path, of, keyed=keyed):
         yield place, checked(data, shape, place)
+
+
+def read_forms(
+    path: Path, shapes: Mapping[str, type[BaseModel]], of: DataSet, *, keyed: bool = False
+) -> Iterator[tuple[Place, BaseModel]]:
+    """Like `read_entries`, of a data set that is published in several forms: each is known by a key of its entries.
+
+    Args:
+        path: the file.
+        shapes: what an entry that has the key must be, the most telling key first.
+        of: the data set, for errors.
+        keyed: as for `read_entries`.
+    """
+    for place, data in json_entries(path, of, keyed=keyed):
+        key = next((key for key in shapes if isinstance(data, dict) and key in data), None)
+        if key is None:
+            raise place.error(f"it has none of the fields {', '.join(shapes)}")
+        yield place, checked(data, shapes[key], place)
 
 
 def checked(data: object, shape: type[Shape], place: Place) -> Shape:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _SETS = {
     "dailydialog": "dialore.datasets.dailydialog:DailyDialog",
     "kbp": "dialore.datasets.kbp:KBP",
+    "wizard-of-internet": "dialore.datasets.wizard_of_internet:WizardOfInternet",
+    "wizard-of-wikipedia": "dialore.datasets.wizard_of_wikipedia:WizardOfWikipedia",
     "xdailydialog-en": "dialore.datasets.xdailydialog:XDailyDialogEn",
     "xdailydialog-zh": "dialore.datasets.xdailydialog:XDailyDialogZh",
 }

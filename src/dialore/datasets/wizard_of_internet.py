@@ -1,0 +1,129 @@
+"""Wizard of the Internet (Komeili et al., ACL 2022): a wizard who searches the web talks with an apprentice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import BaseModel
+
+from dialore.datasets.base import DataSet, Gold, Holding, Talk, WholeDialogue
+from dialore.datasets.files import Place, checked, json_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from dialore.text import Language
+
+
+class _Page(BaseModel):
+    url: str = ""
+    title: str = ""
+    content: list[str]
+
+
+class _Context(BaseModel):
+    contents: list[_Page] = []
+    selected_contents: list[list[bool]] = []
+
+
+class _Message(BaseModel):
+    action: str
+    text: str
+    context: _Context = _Context()
+
+
+class _Original(BaseModel):
+    apprentice_persona: str = ""
+    dialog_history: list[_Message]
+
+
+class _Pairs(BaseModel):
+    id: str
+    meta: list[str]
+    dialogue: list[tuple[str, str]]
+    query: list[list[str]]
+    KB: list[list[str]]
+
+
+class WizardOfInternet(DataSet):
+    """Two forms: ParlAI's JSONL (`{id: {"dialog_history", ...}}`) and the few-shot bot benchmark's JSON list.
+
+    The apprentice is `user`, the wizard `system`. Of a wizard's turn `extra["query"]` is the last query that the wizard
+    typed for it (`extra["queries"]` all, if several) and `knowledge` the sentences selected from the pages found, with
+    `title` and `url` where the file has them. The persona of both forms is the apprentice's, who is to be answered, so
+    it is no `persona` of the responder but `extra["user_persona"]`.
+    """
+
+    name: ClassVar[str] = "wizard-of-internet"
+    languages: ClassVar[tuple[Language, ...]] = ("en",)
+    paper: ClassVar[str] = "Wizard of the Internet (Komeili et al., ACL 2022)"
+    licence: ClassVar[str] = "see ParlAI"
+    where: ClassVar[str] = "parl.ai/projects/sea; github.com/andreamad8/FSB, data/wit"
+    form: ClassVar[str] = "JSONL of {id: {`dialog_history`, ...}}, or a JSON list of {`dialogue`, `query`, `KB`, ...}"
+    has: ClassVar[tuple[Holding, ...]] = ("knowledge", "query")
+
+    def read(self, path: Path) -> Iterator[WholeDialogue]:
+        """Whole dialogues; the wizard's turns are the references."""
+        for place, data in json_entries(path, self):
+            if isinstance(data, dict) and "dialogue" not in data:
+                if len(data) != 1:
+                    raise place.error("neither an object with `dialogue` nor one dialogue under its id")
+                ((identifier, whole),) = data.items()
+                yield from _read_original(checked(whole, _Original, place), f"{self.name}-{identifier}", place)
+            else:
+                yield from _read_pairs(checked(data, _Pairs, place), self.name, place)
+
+
+def _read_original(entry: _Original, identifier: str, place: Place) -> Iterator[WholeDialogue]:
+    persona = [line.strip() for line in entry.apprentice_persona.split("\n") if line.strip()]
+    pages = [page for message in entry.dialog_history for page in message.context.contents]
+    pool = tuple(dict.fromkeys(line for page in pages for line in page.content))
+    talk = Talk(identifier, "en", user_persona=persona or None, pool=pool)
+    queries: list[str] = []
+    for number, message in enumerate(entry.dialog_history):
+        match message.action:
+            case "Apprentice => Wizard":
+                talk.say("user", message.text)
+            case "Wizard => SearchAgent":
+                queries.append(message.text)
+            case "Wizard => Apprentice":
+                knowledge = list(_selected(message.context, place, f"dialog_history[{number}].context"))
+                talk.answer("system", message.text, knowledge, extra=_queries(queries))
+                queries = []
+            case "SearchAgent => Wizard":
+                pass
+            case other:
+                raise place.error(f"unknown action {other!r}", f"dialog_history[{number}].action")
+    yield from talk.whole()
+
+
+def _selected(context: _Context, place: Place, field: str) -> Iterator[Gold]:
+    """The selected sentences. The first list of selections is the one box for "none"; then there is one a page."""
+    none, pages = context.selected_contents[:1], context.selected_contents[1:]
+    if not pages or any(none[0][:1]):
+        return
+    for page, picks in zip(context.contents, pages, strict=False):
+        if len(picks) < len(page.content):
+            raise place.error(
+                f"{len(picks)} selections for {len(page.content)} sentences", f"{field}.selected_contents"
+            )
+        for text, picked in zip(page.content, picks, strict=False):
+            if picked:
+                yield {"text": text, "title": page.title, "url": page.url}
+
+
+def _queries(queries: list[str]) -> dict[str, object]:
+    typed = [query for query in queries if query.strip()]
+    return {"query": typed[-1] if typed else None, "queries": typed if len(typed) > 1 else None}
+
+
+def _read_pairs(entry: _Pairs, name: str, place: Place) -> Iterator[WholeDialogue]:
+    for field, lists in (("query", entry.query), ("KB", entry.KB)):
+        if len(lists) != len(entry.dialogue):
+            raise place.error(f"{len(lists)} lists for {len(entry.dialogue)} pairs of turns", field)
+    talk = Talk(f"{name}-{entry.id}", "en", user_persona=entry.meta or None)
+    for (user, wizard), queries, knowledge in zip(entry.dialogue, entry.query, entry.KB, strict=True):
+        talk.say("user", user)
+        talk.answer("system", wizard, knowledge, extra=_queries(queries))
+    yield from talk.whole()

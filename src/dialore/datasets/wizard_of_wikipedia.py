@@ -1,0 +1,118 @@
+"""Wizard of Wikipedia (Dinan et al., ICLR 2019): a wizard who reads Wikipedia talks with an apprentice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel, Field
+
+from dialore.datasets.base import DataSet, Gold, Holding, Talk, WholeDialogue
+from dialore.datasets.files import Place, read_forms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from dialore.text import Language
+
+_UNUSED = "no_passages_used"
+
+
+class _Message(BaseModel):
+    speaker: str
+    text: str
+    checked_sentence: dict[str, str] | None = None
+    retrieved_passages: list[dict[str, list[str]]] = []
+
+
+class _Original(BaseModel):
+    chosen_topic: str
+    persona: str = ""
+    chosen_topic_passage: list[str] = []
+    dialog: list[_Message]
+
+
+class _Pairs(BaseModel):
+    meta: list[list[str]]
+    dialogue: list[tuple[str, str]]
+
+
+class _Output(BaseModel):
+    answer: str | None = None
+    provenance: list[dict[str, Any]] = []
+
+
+class _Kilt(BaseModel):
+    id: str
+    input: str = Field(min_length=1)
+    output: list[_Output] = []
+
+
+class WizardOfWikipedia(DataSet):
+    """Three forms: ParlAI's JSON lists (`dialog`), the few-shot bot benchmark's (`dialogue`, `meta`), KILT's JSONL.
+
+    The apprentice is `user`, the wizard `system`. A wizard who opens the dialogue answers nothing there; that turn is
+    history only, as ParlAI has it. `knowledge` is the checked sentence, with its article's `title` in ParlAI's form.
+    KILT gives no sentence but where in Wikipedia it stands: `extra["provenance"]`, and no `knowledge`.
+    """
+
+    name: ClassVar[str] = "wizard-of-wikipedia"
+    languages: ClassVar[tuple[Language, ...]] = ("en",)
+    paper: ClassVar[str] = "Wizard of Wikipedia (Dinan et al., ICLR 2019); KILT (Petroni et al., NAACL 2021)"
+    licence: ClassVar[str] = "CC BY 4.0"
+    where: ClassVar[str] = "parl.ai/projects/wizard_of_wikipedia; github.com/andreamad8/FSB, data/wow"
+    form: ClassVar[str] = "a JSON list of {`dialog`, ...} or of {`dialogue`, `meta`}; or KILT's JSONL of {`input`, ...}"
+    has: ClassVar[tuple[Holding, ...]] = ("knowledge",)
+
+    def read(self, path: Path) -> Iterator[WholeDialogue]:
+        """Whole dialogues; the wizard's turns are the references. KILT's entries have one each."""
+        for place, entry in read_forms(path, {"dialog": _Original, "dialogue": _Pairs, "input": _Kilt}, self):
+            identifier = f"{self.name}-{place.number}"
+            if isinstance(entry, _Original):
+                yield from _read_original(entry, identifier)
+            elif isinstance(entry, _Pairs):
+                yield from _read_pairs(entry, identifier, place)
+            elif isinstance(entry, _Kilt):
+                yield from _read_kilt(entry)
+
+
+def _read_original(entry: _Original, identifier: str) -> Iterator[WholeDialogue]:
+    title_of = dict.fromkeys(entry.chosen_topic_passage, entry.chosen_topic)
+    for message in entry.dialog:
+        for passage in message.retrieved_passages:
+            for title, texts in passage.items():
+                for text in texts:
+                    title_of.setdefault(text, title)
+    # Of the apprentice: the persona sentence that the topic was chosen for.
+    fields = {"topic": entry.chosen_topic, "pool": tuple(title_of), "user_persona": [entry.persona]}
+    talk = Talk(identifier, "en", **{key: value for key, value in fields.items() if value != [""]})
+    for message in entry.dialog:
+        if "Wizard" not in message.speaker:
+            talk.say("user", message.text)
+            continue
+        used = [text for text in (message.checked_sentence or {}).values() if text != _UNUSED]
+        knowledge: list[Gold] = [{"text": text, "title": title_of.get(text, "")} for text in used]
+        talk.answer("system", message.text, knowledge)
+    yield from talk.whole()
+
+
+def _read_pairs(entry: _Pairs, identifier: str, place: Place) -> Iterator[WholeDialogue]:
+    if len(entry.meta) != len(entry.dialogue):
+        raise place.error(f"{len(entry.meta)} lists for {len(entry.dialogue)} pairs of turns", "meta")
+    talk = Talk(identifier, "en")
+    for (user, wizard), knowledge in zip(entry.dialogue, entry.meta, strict=True):
+        talk.say("user", user)
+        talk.answer("system", wizard, knowledge)
+    yield from talk.whole()
+
+
+def _read_kilt(entry: _Kilt) -> Iterator[WholeDialogue]:
+    talk = Talk(entry.id, "en")
+    turns = [line for line in entry.input.split("\n") if line.strip()]
+    for number, turn in enumerate(turns):
+        talk.say("user" if (len(turns) - number) % 2 else "system", turn)
+    answered = next((output for output in entry.output if output.answer), None)
+    if answered is not None:
+        provenance = [piece for output in entry.output for piece in output.provenance]
+        talk.answer("system", answered.answer or "", extra={"provenance": provenance or None})
+    yield from talk.whole()
