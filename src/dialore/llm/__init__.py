@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from dialore.llm.recording import Recorded, Recorder, Replay
     from dialore.llm.retry import Retrying
+    from dialore.llm.seq2seq import LocalSeq2Seq
     from dialore.llm.structured import Structured, UnparsedError, complete_structured, output_schema, parse
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "LanguageModel",
     "Limited",
     "LocalModel",
+    "LocalSeq2Seq",
     "Message",
     "OnText",
     "OutputSchema",
@@ -75,6 +77,7 @@ _ROOMS = {
     ),
     "recording": ("Recorded", "Recorder", "Replay"),
     "retry": ("Retrying",),
+    "seq2seq": ("LocalSeq2Seq",),
     "structured": ("Structured", "UnparsedError", "complete_structured", "output_schema", "parse"),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}

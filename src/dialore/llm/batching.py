@@ -34,8 +34,9 @@ class Job:
 
     def goes_with(self, other: Job) -> bool:
         """Whether two requests may share a batch: a seed or a stream wants the model for itself."""
-        alone = self.on_text or other.on_text or self.request.sampling.seed is not None
-        return not alone and self.request.sampling == other.request.sampling
+        mine, theirs = self.request, other.request
+        alone = self.on_text or other.on_text or mine.sampling.seed is not None or mine.steering or theirs.steering
+        return not alone and (mine.sampling, mine.continuation_stop) == (theirs.sampling, theirs.continuation_stop)
 
 
 class BatchedModel(ABC):
@@ -63,8 +64,8 @@ class BatchedModel(ABC):
         self._loaded: tuple[Any, Any] | None = None
 
     @abstractmethod
-    def _encode(self, tokenizer: Any, requests: list[Request]) -> Any:  # noqa: ANN401 - transformers ships no types
-        """The requests' prompts as a padded batch of tokens."""
+    def _encode(self, tokenizer: Any, requests: list[Request]) -> tuple[Any, tuple[str, ...]]:  # noqa: ANN401
+        """The requests' prompts as a padded batch of tokens, and the stop strings of all of them."""
 
     @abstractmethod
     def _bounds(self, config: Any, width: int, wanted: int) -> tuple[int, int]:  # noqa: ANN401
@@ -78,6 +79,25 @@ class BatchedModel(ABC):
         Raises:
             ModelError: the prompt is too long.
         """
+
+    def _continue(self, loaded: tuple[Any, Any], inputs: Any, request: Request, **settings: Any) -> Any:  # noqa: ANN401
+        """Have the model write: a batch of rows of tokens.
+
+        Args:
+            loaded: tokenizer and model.
+            inputs: the prompts.
+            request: the first of those that are answered; all have its sampling.
+            settings: `max_new_tokens`, `streamer` and `stopping_criteria`, as transformers' `generate` takes them.
+        """
+        tokenizer, model = loaded
+        sampling = request.sampling
+        return model.generate(
+            input_ids=inputs["input_ids"],
+            attention_mask=inputs["attention_mask"],
+            pad_token_id=tokenizer.pad_token_id,
+            **settings,
+            **_sampling_settings(sampling.temperature, sampling.top_p),
+        )
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
         """Answer a request.
@@ -157,23 +177,24 @@ class BatchedModel(ABC):
         import torch
 
         started = time.perf_counter()
-        sampling = jobs[0].request.sampling
-        inputs = self._encode(tokenizer, [job.request for job in jobs]).to(model.device)
+        first = jobs[0].request
+        sampling = first.sampling
+        inputs, stop = self._encode(tokenizer, [job.request for job in jobs])
+        inputs = inputs.to(model.device)
         given, room = self._bounds(model.config, inputs["input_ids"].shape[1], sampling.max_tokens)
         on_text = jobs[0].on_text
-        stream = TextStream(tokenizer, loop, on_text, sampling.stop) if on_text is not None else None
+        stream = TextStream(tokenizer, loop, on_text, stop) if on_text is not None else None
         try:
             with torch.random.fork_rng(enabled=sampling.seed is not None), torch.inference_mode():
                 if sampling.seed is not None:
                     torch.manual_seed(sampling.seed)
-                output = model.generate(
-                    input_ids=inputs["input_ids"],
-                    attention_mask=inputs["attention_mask"],
+                output = self._continue(
+                    (tokenizer, model),
+                    inputs,
+                    first,
                     max_new_tokens=room,
-                    pad_token_id=tokenizer.pad_token_id,
                     streamer=stream,
-                    stopping_criteria=[_stopper(tokenizer, jobs, given)],
-                    **_sampling_settings(sampling.temperature, sampling.top_p),
+                    stopping_criteria=[_stopper(tokenizer, jobs, given, stop)],
                 )
         except RuntimeError as error:
             raise ModelError(
@@ -187,7 +208,7 @@ class BatchedModel(ABC):
         seconds = time.perf_counter() - started
         lengths = inputs["attention_mask"].sum(dim=1).tolist()
         return [
-            self._completion((tokenizer, model), row[given:].tolist(), length, sampling.stop, seconds)
+            self._completion((tokenizer, model), row[given:].tolist(), length, stop, seconds)
             for row, length in zip(output, lengths, strict=True)
         ]
 
@@ -225,11 +246,9 @@ def _sampling_settings(temperature: float, top_p: float | None) -> dict[str, Any
     return {"do_sample": True, "num_beams": 1, "temperature": temperature, "top_p": top_p or 1.0, "top_k": 0}
 
 
-def _stopper(tokenizer: Any, jobs: list[Job], given: int) -> Callable[..., Any]:  # noqa: ANN401
+def _stopper(tokenizer: Any, jobs: list[Job], given: int, stop: tuple[str, ...]) -> Callable[..., Any]:  # noqa: ANN401
     """Says after each step which rows are done: a stop string was written, or nobody waits any more."""
     import torch
-
-    stop = jobs[0].request.sampling.stop
 
     def done(tokens: Any, _scores: Any, **_: Any) -> Any:  # noqa: ANN401
         flags = [job.given_up.is_set() for job in jobs]

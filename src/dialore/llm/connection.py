@@ -89,9 +89,9 @@ def connect(
         raise UnknownNameError("API", api, get_args(Api))
     found = find(model, base_url, api_key)
     if found.model is not None and found.model.startswith(_LOCAL):
-        from dialore.llm.local import LocalModel
+        from dialore.llm.seq2seq import LocalByConfig
 
-        return _with_cache(LocalModel(found.model.removeprefix(_LOCAL), api=api), cache, api)
+        return _with_cache(LocalByConfig(found.model.removeprefix(_LOCAL), api=api), cache, api)
     if found.base_url is None:
         names = list_models(ollama, None, seconds=_PROBE_SECONDS)
         if not names:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from dialore.errors import InputError, MissingExtraError, ModelError
 from dialore.llm.batching import BatchedModel, first_line
-from dialore.llm.generation import transcript
+from dialore.llm.generation import continued_stops, plain_text
 from dialore.llm.local import LocalModel
 
 if TYPE_CHECKING:
     from dialore.llm.model import Completion, LanguageModel, OnText, Request
+    from dialore.llm.wire import Api
 
 
 class LocalSeq2Seq(BatchedModel):
@@ -24,11 +25,19 @@ class LocalSeq2Seq(BatchedModel):
     _loader = "AutoModelForSeq2SeqLM"
     _padding = "right"
 
-    def _encode(self, tokenizer: Any, requests: list[Request]) -> Any:  # noqa: ANN401
-        prompts = [
-            transcript(request) if request.continuation is None else request.continuation for request in requests
-        ]
-        return tokenizer(prompts, return_tensors="pt", padding=True)
+    def _encode(self, tokenizer: Any, requests: list[Request]) -> tuple[Any, tuple[str, ...]]:  # noqa: ANN401
+        first = requests[0]
+        stop = first.sampling.stop if first.continuation is None else continued_stops(first)
+        return tokenizer([plain_text(request) for request in requests], return_tensors="pt", padding=True), stop
+
+    def _continue(self, loaded: tuple[Any, Any], inputs: Any, request: Request, **settings: Any) -> Any:  # noqa: ANN401
+        if request.steering is not None:
+            raise ModelError(
+                f"{self.name} is a sequence-to-sequence model, whose decoding cannot be steered",
+                mend="name a causal model: --model hf:NAME",
+                configuration=True,
+            )
+        return super()._continue(loaded, inputs, request, **settings)
 
     def _bounds(self, config: Any, width: int, wanted: int) -> tuple[int, int]:  # noqa: ANN401
         # Encoder and decoder each have this many places; models of relative positions (T5) name no number.
@@ -45,12 +54,12 @@ class LocalByConfig:
 
     Args:
         name_or_path: a model of the hub, or a folder.
-        options: as `BatchedModel` takes them.
+        api: as `LocalModel` takes it; a sequence-to-sequence model always gets plain text.
     """
 
-    def __init__(self, name_or_path: str, **options: Any) -> None:  # noqa: ANN401
+    def __init__(self, name_or_path: str, *, api: Api = "chat") -> None:
         self.name = name_or_path
-        self._options = options
+        self._api = api
         self._chosen: LanguageModel | None = None
         self._choosing = asyncio.Lock()
 
@@ -59,8 +68,7 @@ class LocalByConfig:
         async with self._choosing:
             if self._chosen is None:
                 seq2seq = await asyncio.to_thread(is_encoder_decoder, self.name)
-                kind = LocalSeq2Seq if seq2seq else LocalModel
-                self._chosen = kind(self.name, **self._options)
+                self._chosen = LocalSeq2Seq(self.name) if seq2seq else LocalModel(self.name, api=self._api)
         return await self._chosen.complete(request, on_text)
 
     async def close(self) -> None:
