@@ -1,0 +1,178 @@
+"""Rerankers: a handful of texts put in order for a query."""
+
+from __future__ import annotations
+
+import pytest
+
+from dialore.errors import InputError, UnknownNameError
+from dialore.retrieval.hashing import HashingEmbedder
+from dialore.retrieval.reranking import (
+    Bm25Reranker,
+    CrossEncoderReranker,
+    DenseReranker,
+    FusedReranker,
+    Reranker,
+    load_reranker,
+)
+from tests.retrieval.tiny_transformer import WORDS, needs_sentence_transformers
+
+TEXTS = [
+    "The ferry leaves the harbour at nine every morning.",
+    "Sourdough bread needs a starter of flour and water.",
+    "Tickets for the museum are cheaper on Mondays.",
+    "Bakers knead dough until it is smooth.",
+]
+CHINESE = ["渡轮每天早上九点离开港口。", "酸面包需要用面粉和水做酵头。", "博物馆的门票星期一比较便宜。"]
+SPECS = ["bm25", "dense", "fused", "dense:hashing", "fused:hashing"]
+
+
+@pytest.fixture(scope="module", params=SPECS)
+def reranker(request):
+    return load_reranker(request.param)
+
+
+def test_the_text_that_answers_comes_first(reranker):
+    ranked = reranker.rerank("When does the ferry leave?", TEXTS, 2)
+    assert ranked[0][0] == 0
+    assert len(ranked) == 2
+    assert ranked[0][1] > ranked[1][1]
+
+
+@pytest.mark.parametrize(("query", "best"), [("面包怎么做", 1), ("门票多少钱", 2)])
+def test_chinese_too(reranker, query, best):
+    assert reranker.rerank(query, CHINESE, 1)[0][0] == best
+
+
+def test_nothing_to_rank_and_nothing_wanted(reranker):
+    assert reranker.rerank("ferry", [], 5) == []
+    assert reranker.rerank("ferry", TEXTS, 0) == []
+    assert sorted(at for at, _ in reranker.rerank("ferry", TEXTS, 99)) == [0, 1, 2, 3]
+    assert len(reranker.rerank("", ["", "a"], 5)) == 2
+
+
+def test_a_negative_top_is_refused(reranker):
+    with pytest.raises(InputError, match="-1"):
+        reranker.rerank("ferry", TEXTS, -1)
+
+
+def test_equal_texts_keep_their_order_and_their_score(reranker):
+    ranked = reranker.rerank("bread", [TEXTS[2], TEXTS[1], TEXTS[1]], 3)
+    assert [at for at, _ in ranked] == [1, 2, 0]
+    assert ranked[0][1] == ranked[1][1]
+
+
+def test_names_load_the_same_again(reranker):
+    assert isinstance(reranker, Reranker)
+    again = load_reranker(reranker.name)
+    assert again.rerank("bread dough", TEXTS, 4) == reranker.rerank("bread dough", TEXTS, 4)
+
+
+def test_bm25_by_hand():
+    """Two texts of two words, the query's word once in the first: idf ln 2, and 1 * 2.2 / (1 + 1.2) = 1."""
+    (first, score), (second, rest) = Bm25Reranker().rerank("harbour", ["harbour wall", "garden wall"], 2)
+    assert (first, second) == (0, 1)
+    assert score == pytest.approx(0.6931, abs=1e-4)
+    assert rest == 0.0
+
+
+def test_bm25_finds_other_forms_of_a_word():
+    assert Bm25Reranker().rerank("baker", TEXTS, 1)[0][0] == 3
+
+
+def test_a_rare_word_says_more_than_a_common_one():
+    texts = ["a red house", "a red barn", "a red fox", "an old lighthouse"]
+    assert Bm25Reranker().rerank("red lighthouse", texts, 1)[0][0] == 3
+
+
+def test_fused_rewards_what_is_first_in_both():
+    ranked = FusedReranker(HashingEmbedder()).rerank("museum tickets on Mondays", TEXTS, 4)
+    assert ranked[0] == (2, 1.0)
+    assert all(score < 1 for _, score in ranked[1:])
+
+
+def test_fused_by_weight_is_one_or_the_other():
+    query = "knead sourdough"
+    only_words = FusedReranker(lexical_weight=1.0).rerank(query, TEXTS, 4)
+    assert [at for at, _ in only_words] == [at for at, _ in Bm25Reranker().rerank(query, TEXTS, 4)]
+
+
+def test_dense_embeds_a_text_once():
+    encoded: list[str] = []
+
+    class Counting(HashingEmbedder):
+        def encode(self, texts):
+            encoded.extend(texts)
+            return super().encode(texts)
+
+    reranker = DenseReranker(Counting())
+    first = reranker.rerank("bread", TEXTS, 4)
+    assert reranker.rerank("bread", TEXTS, 4) == first
+    assert len(encoded) == len(TEXTS) + 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "wrong"),
+    [("bm52", UnknownNameError), ("dense:nothing", UnknownNameError), ("bm25:x", InputError), ("cross:", InputError)],
+)
+def test_a_bad_spec_is_one_clear_line(spec, wrong):
+    with pytest.raises(wrong) as caught:
+        load_reranker(spec)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def cross_encoder(tmp_path_factory):
+    """A random cross-encoder of a few thousand weights, made here; `labels` scores a pair."""
+    folder = tmp_path_factory.mktemp("cross")
+
+    def make(labels: int = 1) -> str:
+        import torch
+        from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+        path = folder / f"labels-{labels}"
+        path.mkdir()
+        (path / "vocab.txt").write_text("\n".join(WORDS))
+        BertTokenizerFast(vocab=str(path / "vocab.txt")).save_pretrained(path)
+        torch.manual_seed(3)
+        config = BertConfig(
+            vocab_size=len(WORDS),
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+            num_labels=labels,
+            initializer_range=0.5,
+        )
+        BertForSequenceClassification(config).save_pretrained(path)
+        return str(path)
+
+    return make
+
+
+@needs_sentence_transformers
+def test_a_cross_encoder_reads_query_and_text_together(cross_encoder):
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    path = cross_encoder()
+    ranked = load_reranker(f"cross:{path}").rerank("when does the ferry leave", TEXTS, 4)
+    assert sorted(at for at, _ in ranked) == [0, 1, 2, 3]
+
+    tokenizer, model = AutoTokenizer.from_pretrained(path), AutoModelForSequenceClassification.from_pretrained(path)
+    with torch.no_grad():
+        pairs = tokenizer(["when does the ferry leave"] * 4, TEXTS, padding=True, return_tensors="pt")
+        logits = model(**pairs).logits[:, 0]
+    assert [at for at, _ in ranked] == torch.argsort(-logits, stable=True).tolist()
+    assert load_reranker(f"cross:{path}").rerank("x", [], 3) == []
+
+
+@needs_sentence_transformers
+def test_a_classifier_is_no_reranker(cross_encoder):
+    with pytest.raises(InputError, match="3 scores"):
+        CrossEncoderReranker(cross_encoder(3))
+
+
+@needs_sentence_transformers
+def test_a_model_that_is_not_there_is_one_clear_line(tmp_path):
+    with pytest.raises(InputError, match="local folder"):
+        load_reranker(f"cross:{tmp_path / 'nowhere'}")
