@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.llm.model import LanguageModel, OnText
     from dialore.methods.base import Draft, Grounds, Method
+    from dialore.response import Citation
     from dialore.sources.graph.ranking.settings import Ranking
     from dialore.sources.graph.several import Graphs
     from dialore.sources.graph.source import Graph
@@ -62,11 +63,15 @@ class Agent:
         method: the method.
         responder: who does its stages.
         closing: what `close` closes: the model, the graph.
+        cite: whether responses cite their knowledge (`Response.citations`).
     """
 
-    def __init__(self, method: Method, responder: Responder, closing: Iterable[object] = ()) -> None:
+    def __init__(
+        self, method: Method, responder: Responder, closing: Iterable[object] = (), *, cite: bool = False
+    ) -> None:
         self.method = method
         self.responder = responder
+        self.cite = cite
         self._closing = tuple(closing)
 
     @classmethod
@@ -80,6 +85,7 @@ class Agent:
         stage_models: Mapping[str, LanguageModel] | None = None,
         prompts: Path | None = None,
         options: Mapping[str, object] | None = None,
+        cite: bool = False,
     ) -> Self:
         """Make an agent from names.
 
@@ -92,6 +98,7 @@ class Agent:
             stage_models: other models for some stages, by `<stage>` or `<method>/<stage>`.
             prompts: a folder of prompts that override the package's.
             options: the method's hyper-parameters and switches.
+            cite: have the model cite its knowledge by number; the responses carry what each span cites.
 
         Raises:
             InputError: an unknown name, a missing graph, an option that does not fit.
@@ -105,7 +112,8 @@ class Agent:
         opened = (graph if isinstance(graph, Graphs) else open_graph(graph)) if needs_graph else None
         made = create_method(method, {**(sources or {}), "graph": opened}, options)
         responder = create_responder(method, model, opened, prompts, stage_models)
-        return cls(made, responder, [model, *(stage_models or {}).values(), *(sources or {}).values(), opened])
+        closing = [model, *(stage_models or {}).values(), *(sources or {}).values(), opened]
+        return cls(made, responder, closing, cite=cite)
 
     async def respond(self, dialogue: Dialogue, on_text: OnText | None = None) -> Response:
         """Answer a dialogue's last turn. A failure is a Response too: `failed`, with its partial trace.
@@ -118,7 +126,7 @@ class Agent:
             InputError: the set-up is wrong for every dialogue: a prompt that is missing or malformed.
             ModelError: likewise, an endpoint that refuses (wrong key, model or address).
         """
-        stage = Stages(self.responder, self.method.name, dialogue, on_text)
+        stage = Stages(self.responder, self.method.name, dialogue, on_text, cite=self.cite)
         response = Response(id=dialogue.id, method=self.method.name, by=self.responder.name)
         try:
             draft = await self.method.respond(dialogue, stage)
@@ -126,15 +134,18 @@ class Agent:
             raise_if_hopeless(error)
             response.status, response.error = "failed", str(error)
         else:
-            self._fill(response, draft, dialogue)
+            self._fill(response, draft, dialogue, stage.citations(draft.text))
         return response.model_copy(update=_cost(stage))
 
-    def _fill(self, response: Response, draft: Draft, dialogue: Dialogue) -> None:
+    def _fill(self, response: Response, draft: Draft, dialogue: Dialogue, citations: Sequence[Citation]) -> None:
         if not draft.text.strip():
             response.status, response.error = "failed", f"dialogue {dialogue.id}: the response came out empty"
         response.text = draft.text
         response.demands, response.plan = draft.grounds.demands, draft.grounds.plan
-        response.knowledge = mark_used(draft.grounds.knowledge, draft.text, dialogue.texts, dialogue.language)
+        given = {piece.id for piece in draft.grounds.knowledge}
+        response.citations = [each for each in citations if each.knowledge in given]
+        cited = {each.knowledge for each in response.citations}
+        response.knowledge = mark_used(draft.grounds.knowledge, draft.text, dialogue.texts, dialogue.language, cited)
 
     async def ground(self, dialogue: Dialogue) -> Grounding:
         """Find what a response to the dialogue needs to know, without writing it; raises as `respond` does."""
@@ -222,7 +233,9 @@ class Agent:
 
 def raise_if_hopeless(error: StageError) -> None:
     """Raise the error underneath where it would befall every dialogue: wrong input or configuration, a spent budget."""
-    if isinstance(error.cause, (InputError, BudgetError)) or (isinstance(error.cause, ModelError) and error.cause.configuration):
+    if isinstance(error.cause, (InputError, BudgetError)) or (
+        isinstance(error.cause, ModelError) and error.cause.configuration
+    ):
         raise error.cause from error
 
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from dialore.errors import DialoreError, SourceError, StageError
 from dialore.llm.model import Usage
+from dialore.methods.citations import MarkReader, knowledge_in, read_citations
 from dialore.response import StageTrace
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
     from dialore.llm.model import OnText
-    from dialore.response import Outcome
+    from dialore.response import Citation, Outcome
     from dialore.sources.base import KnowledgeSource
 
 T = TypeVar("T", bound=BaseModel)
@@ -96,14 +97,25 @@ class Stages:
         method: the method's name, for labels.
         dialogue: the dialogue being answered.
         on_text: gets the response's text as it comes.
+        cite: have the response cite its knowledge by number (see `citations`).
     """
 
-    def __init__(self, responder: Responder, method: str, dialogue: Dialogue, on_text: OnText | None = None) -> None:
+    def __init__(
+        self,
+        responder: Responder,
+        method: str,
+        dialogue: Dialogue,
+        on_text: OnText | None = None,
+        *,
+        cite: bool = False,
+    ) -> None:
         self.responder = responder
         self.method = method
         self.dialogue = dialogue
         self.trace: list[StageTrace] = []
+        self.cite = cite
         self._on_text = on_text
+        self._citations: dict[str, list[Citation]] = {}
         self._begun = time.perf_counter()
 
     @property
@@ -142,23 +154,52 @@ class Stages:
     async def write(self, prompt: str, **variables: object) -> str:
         """Have the response written, streamed to `on_text` if there is one.
 
+        Where responses cite, the knowledge among the variables is numbered, and the marks are read and taken out.
+
         Raises:
             StageError: the responder failed.
         """
-        return (await self._text(prompt, "", variables, self._on_text))[0]
+        return await self._write(prompt, "", variables, self._on_text)
 
-    async def text(self, prompt: str, *, suffix: str = "", **variables: object) -> str:
+    async def text(self, prompt: str, *, suffix: str = "", cites: bool = False, **variables: object) -> str:
         """Have a stage done whose output is plain text but not the response: a draft, a passage of knowledge.
 
         Args:
             prompt: `<method>/<stage>`.
             suffix: tells several calls of one stage apart.
+            cites: the text may become the response: where responses cite, it does too, as with `write`.
             variables: the prompt's variables, beside the dialogue.
 
         Raises:
             StageError: the responder failed.
         """
+        if cites:
+            return await self._write(prompt, suffix, variables, None)
         return (await self._text(prompt, suffix, variables, None))[0]
+
+    async def _write(self, prompt: str, suffix: str, variables: dict[str, object], on_text: OnText | None) -> str:
+        if not self.cite:
+            return (await self._text(prompt, suffix, variables, on_text))[0]
+        knowledge = knowledge_in(variables)
+        variables = {**variables, "cite": bool(knowledge)}
+        reader = MarkReader(len(knowledge))
+
+        def pass_on(piece: str) -> None:
+            if on_text is not None and piece:
+                on_text(piece)
+
+        streamed = None if on_text is None else lambda piece: pass_on(reader.feed(piece))
+        text, traced = await self._text(prompt, suffix, variables, streamed)
+        pass_on(reader.close())
+        cited = read_citations(text, knowledge)
+        traced.output = {"text": cited.text, "citations": [each.model_dump() for each in cited.citations]}
+        traced.notes += cited.notes
+        self._citations[cited.text] = cited.citations
+        return cited.text
+
+    def citations(self, text: str) -> list[Citation]:
+        """What a text that was written here cites; nothing for one that has been changed since."""
+        return self._citations.get(text, [])
 
     async def read(
         self,

@@ -7,20 +7,25 @@ from typing import TYPE_CHECKING
 from dialore.text import content_lemmas, content_stems, is_chinese, is_mentioned, normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from dialore.knowledge import Knowledge
     from dialore.text import Language
 
 
-def mark_used(knowledge: Sequence[Knowledge], text: str, history: Sequence[str], language: Language) -> list[Knowledge]:
+def mark_used(
+    knowledge: Sequence[Knowledge], text: str, history: Sequence[str], language: Language, cited: Collection[str] = ()
+) -> list[Knowledge]:
     """Mark what a response draws on, by hard matching as in DCRAG's CDP (Section 4.1.3).
 
     A fact is used where one of its ends is said in the response and the other in the response or the history, and the
     response says something of it that the history did not. Anything else is used where at least half of its content
-    words stand in the response.
+    words stand in the response. What the response cites (ids in `cited`) is used whatever its words.
     """
-    return [item.model_copy(update={"used": _is_used(item, text, history, language)}) for item in knowledge]
+    return [
+        item.model_copy(update={"used": item.id in cited or _is_used(item, text, history, language)})
+        for item in knowledge
+    ]
 
 
 def _is_used(item: Knowledge, text: str, history: Sequence[str], language: Language) -> bool:
