@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dialore import __version__
-from dialore.cli import chat, data, demo, graph, methods, prompts, respond
+from dialore.cli import chat, data, demo, graph, methods, prompts, respond, run, score
 from dialore.cli.bench import command as bench
 
 app = typer.Typer(
@@ -54,6 +54,8 @@ def root(
 app.command("respond")(respond.respond)
 app.command("ground")(respond.ground)
 app.command("chat")(chat.chat)
+app.command("run")(run.run)
+app.command("score")(score.score)
 app.command("demo")(demo.demo)
 app.command("methods")(methods.methods)
 app.add_typer(graph.app, name="graph")

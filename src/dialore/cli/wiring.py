@@ -52,7 +52,7 @@ def connect_model(
         timeout=settings.timeout,
         retries=settings.retries,
         concurrency=settings.concurrency,
-        cache=_cache_file(settings, cached),
+        cache=completions_cache(settings) if cached or settings.cache else None,
         api=check_api(settings.api),
     )
     if model is None:
@@ -77,12 +77,17 @@ def check_api(name: str) -> Api:
     raise UnknownNameError("API", name, get_args(Api))
 
 
-def _cache_file(settings: ModelSettings, cached: bool) -> Path | None:
+def completions_cache(settings: ModelSettings) -> Path | None:
+    """The file that completions are kept in, or None where nothing is to be kept.
+
+    Raises:
+        InputError: options that do not go together.
+    """
     if settings.no_cache:
         if settings.cache is not None:
             raise InputError("--cache and --no-cache do not go together", mend="take one of them")
         return None
-    if settings.cache is not None or not cached:
+    if settings.cache is not None:
         return settings.cache
     from dialore.sources.graph.starter import cache_folder
 
@@ -124,6 +129,7 @@ async def open_agents(
                 stage_models=stage_models,
                 prompts=settings.prompts,
                 options=options[name],
+                cite=settings.cite,
             )
             for name in options
         ]

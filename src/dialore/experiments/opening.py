@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,18 +13,20 @@ from dialore.datasets import cut_dialogues, data_set
 from dialore.dialogue import read_dialogues
 from dialore.errors import InputError
 from dialore.experiments.store import System
-from dialore.llm.budget import Budgeted
+from dialore.llm.budget import Budgeted, Purse
 from dialore.llm.connection import connect
+from dialore.llm.sampled import Sampled
 from dialore.methods.registry import method_class, method_sources
 from dialore.sources.opening import open_sources
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
     from dialore.dialogue import Dialogue
     from dialore.experiments.config import DatasetConfig, ModelConfig, RunConfig, SourcesConfig
     from dialore.llm.model import LanguageModel
+    from dialore.sources.base import KnowledgeSource
 
 LEXICAL = "lexical"
 _PARTS = ("dialore", "numpy", "lmdb", "aiohttp", "pydantic", "jinja2", "tantivy", "torch", "transformers")
@@ -50,20 +53,6 @@ def load_dialogues(config: DatasetConfig) -> list[Dialogue]:
     return cut_dialogues(read, cut=config.cut, limit=config.limit, seed=config.seed)
 
 
-def systems_of(config: RunConfig, models: Sequence[str]) -> list[System]:
-    """Every system of a run: each method with its options on each model.
-
-    Args:
-        config: the run.
-        models: the models' names, as they answer.
-    """
-    pairs = [(model, system) for model in models for system in config.systems]
-    return [
-        System(number, system.title, system.method, dict(system.options), model)
-        for number, (model, system) in enumerate(pairs)
-    ]
-
-
 def default_connect(concurrency: int, cache: Path | None = None, **settings: Any) -> Connect:  # noqa: ANN401
     """Connects by flags and environment, as every command does; `lexical` is no model at all."""
 
@@ -76,47 +65,80 @@ def default_connect(concurrency: int, cache: Path | None = None, **settings: Any
     return make
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A run's agents: one for each model, system and repetition, on shared sources and one purse.
+
+    Attributes:
+        systems: every system, in the run's order.
+        agents: by system number and repetition.
+        purse: what all models spend from.
+    """
+
+    systems: list[System]
+    agents: dict[tuple[int, int], Agent]
+    purse: Purse
+
+
 @asynccontextmanager
 async def open_systems(
-    config: RunConfig, connect_model: Connect
-) -> AsyncIterator[list[tuple[str, list[Agent], Budgeted | None]]]:
-    """The agents of a run: for each model its name, an agent a system, and what counts its cost.
+    config: RunConfig, connect_model: Connect, instead: Mapping[str, KnowledgeSource] | None = None
+) -> AsyncIterator[Opened]:
+    """The agents of a run. The sources are opened once and shared.
 
-    The sources are opened once and shared.
+    Args:
+        config: the run.
+        connect_model: makes models of their configurations.
+        instead: sources that are asked in place of the configured ones of those names, where there are such.
 
     Raises:
         InputError: an unknown method or option, a source that cannot be opened, no model where one is needed.
     """
-    closing: list[Any] = []
+    closing: list[LanguageModel] = []
     graph, sources = _open_knowledge(config.sources, [method_class(system.method) for system in config.systems])
+    sources |= {name: source for name, source in (instead or {}).items() if name in sources}
+    opened = Opened([], {}, Purse(config.budget.tokens, config.budget.cost))
     try:
-        opened: list[tuple[str, list[Agent], Budgeted | None]] = []
         for chosen in config.models:
-            model = connect_model(chosen, None)
-            budgeted = None if model is None else Budgeted(model, **_budget(config, chosen))
-            stages = {stage: _stage_model(connect_model, chosen, name) for stage, name in chosen.stages.items()}
-            closing += [budgeted, *stages.values()]
-            agents = [
-                Agent.create(
-                    system.method,
-                    model=budgeted,
-                    graph=graph,
-                    sources=sources,
-                    stage_models=stages,
-                    prompts=config.sources.prompts,
-                    options=system.options,
-                )
-                for system in config.systems
-            ]
-            opened.append((agents[0].responder.name, agents, budgeted))
+            model = _budgeted(connect_model(chosen, None), chosen, opened.purse)
+            closing += [model] if model is not None else []
+            stages: dict[str, LanguageModel] = {}
+            for stage, name in chosen.stages.items():
+                stages[stage] = _stage_model(connect_model, chosen, name, opened.purse)
+                closing.append(stages[stage])
+            for system in config.systems:
+                number = len(opened.systems)
+                for repetition in range(config.repetitions):
+                    opened.agents[number, repetition] = Agent.create(
+                        system.method,
+                        model=_sample(model, repetition),
+                        graph=graph,
+                        sources=sources,
+                        stage_models={stage: Sampled(other, repetition) for stage, other in stages.items()},
+                        prompts=config.sources.prompts,
+                        options=system.options,
+                    )
+                name = opened.agents[number, 0].responder.name
+                opened.systems.append(System(number, system.title, system.method, dict(system.options), name))
         yield opened
     finally:
         for item in closing:
-            if item is not None:
-                await item.close()
+            await item.close()
         for source in (graph, *sources.values()):
             if source is not None:
                 source.close()
+
+
+def _sample(model: LanguageModel | None, repetition: int) -> LanguageModel | None:
+    return None if model is None else Sampled(model, repetition) if repetition else model
+
+
+def _budgeted(model: LanguageModel | None, config: ModelConfig, purse: Purse) -> LanguageModel | None:
+    if model is None:
+        return None
+    if purse.max_cost is not None and config.price is None:
+        raise InputError(f"a budget of money needs the price of {model.name}", mend="give the model a price")
+    return Budgeted(model, price=config.price, purse=purse)
 
 
 def _open_knowledge(config: SourcesConfig, methods: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
@@ -135,21 +157,16 @@ def _open_knowledge(config: SourcesConfig, methods: Sequence[Any]) -> tuple[Any,
     return graph, opened
 
 
-def _stage_model(connect_model: Connect, config: ModelConfig, name: str) -> LanguageModel:
-    model = connect_model(config, name)
+def _stage_model(connect_model: Connect, config: ModelConfig, name: str, purse: Purse) -> LanguageModel:
+    model = _budgeted(connect_model(config, name), config, purse)
     if model is None:
         raise InputError(f"no endpoint is known for the model {name!r}", mend="give a base_url, or name hf:NAME")
     return model
 
 
-def _budget(config: RunConfig, model: ModelConfig) -> dict[str, Any]:
-    if config.budget.cost is not None and model.price is None:
-        raise InputError(f"a budget of money needs the price of {model.model}", mend="give the model a price")
-    return {"max_tokens": config.budget.tokens, "max_cost": config.budget.cost, "price": model.price}
-
-
-def facts_of(config: RunConfig, agents: Sequence[Agent]) -> dict[str, Any]:
+def facts_of(config: RunConfig, opened: Opened) -> dict[str, Any]:
     """What a run keeps of itself besides systems and dialogues: configuration, versions, prompts, fingerprints."""
+    agents = [opened.agents[system.number, 0] for system in opened.systems]
     return {
         "name": config.name,
         "about": config.about,

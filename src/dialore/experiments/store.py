@@ -202,29 +202,37 @@ class RunStore:
         """What the run keeps of itself: configuration, versions, prompt hashes, seeds, fingerprints."""
         return {name: json.loads(value) for name, value in self._database.execute("select * from facts")}
 
+    def dialogue_ids(self) -> list[str]:
+        """Every dialogue's id, by position."""
+        return [row[0] for row in self._database.execute("select id from dialogues order by position")]
+
     def dialogue(self, position: int) -> Dialogue:
         """The dialogue at a position."""
         row = self._database.execute("select content from dialogues where position = ?", (position,)).fetchone()
         return Dialogue.model_validate_json(row[0])
 
-    def responses(
-        self, system: int | None = None, *, without_metric: str | None = None
-    ) -> Iterator[tuple[Job, Dialogue, Response]]:
-        """Responses with their dialogues, in the data set's order, one at a time.
+    def jobs(self, system: int | None = None, *, without_metric: str | None = None) -> list[Job]:
+        """The jobs whose responses are there, failed ones too, in the data set's order.
 
         Args:
             system: of that system alone.
-            without_metric: only those that have no measure of that metric yet.
+            without_metric: only those without a measure of that metric, or whose measuring failed.
         """
         sql = (
-            "select r.position, r.system, r.repetition, d.content, r.content from responses r join dialogues d "
-            "using (position) where (?1 is null or r.system = ?1) and (?2 is null or not exists (select 1 from "
-            "measures m where m.metric = ?2 and m.system = r.system and m.position = r.position "
-            "and m.repetition = r.repetition)) order by r.position, r.system, r.repetition"
+            "select position, system, repetition from responses r where (?1 is null or system = ?1) and (?2 is null or "
+            "not exists (select 1 from measures m where m.metric = ?2 and m.system = r.system and "
+            "m.position = r.position and m.repetition = r.repetition and m.problem is not 'failed')) "
+            "order by position, system, repetition"
         )
-        for position, number, repetition, dialogue, response in self._database.execute(sql, (system, without_metric)):
-            job = Job(position, number, repetition)
-            yield job, Dialogue.model_validate_json(dialogue), Response.model_validate_json(response)
+        return [Job(*row) for row in self._database.execute(sql, (system, without_metric))]
+
+    def response(self, job: Job) -> Response:
+        """The response of a job that is done."""
+        row = self._database.execute(
+            "select content from responses where position = ? and system = ? and repetition = ?",
+            (job.position, job.system, job.repetition),
+        ).fetchone()
+        return Response.model_validate_json(row[0])
 
     def counts(self, system: int) -> tuple[dict[str, int], dict[str, float]]:
         """A system's responses and stages by outcome, and its calls, tokens and seconds in all."""

@@ -10,50 +10,17 @@ import asyncio
 import json
 import re
 import sys
-from collections import Counter
 from typing import Any
 
 from aiohttp import web
 
-_LATIN = re.compile(r"[a-zA-Z]{4,}")
-_CHINESE = re.compile(r"[一-鿿]{2}")
-_NUMBERED = re.compile(r"^\s*\[?(\d+)[\].)]", re.MULTILINE)
-_ASIDE = {"en": ["friend", "music", "tea", "walk"], "zh": ["朋友", "休息", "喝茶", "散步"]}
-_MOST = 10
+from dialore.llm.rehearsal import plausible_answer
 
 
 def answer(body: dict[str, Any]) -> str:
     """A plausible answer to a chat request: JSON that fits the schema, else a sentence."""
-    asked = body["messages"][-1]["content"]
-    properties = _properties(body)
-    if not properties:
-        said = " and ".join(_words(asked)[:2]) or "that"
-        return f"That makes me think of {said}. What would you like to do about it?"
-    return json.dumps({name: _value(name, kind, asked) for name, kind in properties.items()}, ensure_ascii=False)
-
-
-def _properties(body: dict[str, Any]) -> dict[str, dict[str, Any]]:
     wanted = (body.get("response_format") or {}).get("json_schema") or {}
-    properties: dict[str, dict[str, Any]] = wanted.get("schema", {}).get("properties", {})
-    return properties
-
-
-def _value(name: str, kind: dict[str, Any], asked: str) -> object:
-    if kind.get("type") != "array":
-        return f"The history leads to {', '.join(_words(asked)[:3])}, and from there further."
-    if kind.get("items", {}).get("type") == "integer":
-        return [int(number) for number in _NUMBERED.findall(asked)[:_MOST]]
-    if name in {"implicit", "extended"}:
-        return _ASIDE["zh" if _CHINESE.search(asked) else "en"]
-    return _words(asked)[:6]
-
-
-def _words(asked: str) -> list[str]:
-    """The words that the prompt's history says most, its last turn first."""
-    turns = [line for line in asked.splitlines() if re.match(r"\w+[:：]", line)] or [asked]
-    pattern = _CHINESE if _CHINESE.search(asked) else _LATIN
-    said = Counter(word.lower() for turn in reversed(turns) for word in pattern.findall(turn.split(":", 1)[-1]))
-    return [word for word, _ in said.most_common(12)]
+    return plausible_answer(body["messages"][-1]["content"], wanted.get("schema"))
 
 
 async def _complete(request: web.Request) -> web.StreamResponse:

@@ -1,0 +1,64 @@
+"""`dialore score`: measures of a run's responses, apart from generation."""
+
+# No deferred annotations here: typer reads them.
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dialore.cli.options import Json, ModelSettings, takes_settings
+
+
+@takes_settings
+def score(
+    judge: ModelSettings,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    metric: Annotated[
+        list[str] | None,
+        typer.Option("--metric", "-x", metavar="NAME", help="A metric; may be given several times. See --list."),
+    ] = None,
+    graph: Annotated[
+        str | None, typer.Option("--graph", "-g", metavar="PATH|starter", help="For CDP and CDF. [default: starter]")
+    ] = None,
+    nli: Annotated[str | None, typer.Option("--nli", metavar="NAME", help="An NLI model, for consistency.")] = None,
+    language_model: Annotated[
+        str | None, typer.Option("--language-model", metavar="NAME", help="A causal model, for perplexity.")
+    ] = None,
+    tokens: Annotated[
+        str, typer.Option("--tokens", metavar="character|word", help="How Chinese is counted.")
+    ] = "character",
+    prompts: Annotated[
+        Path | None, typer.Option("--prompts", metavar="FOLDER", help="Judges' prompts that override ours.")
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Measure what has been measured, too.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the metrics and leave; RUN may be `-`.")] = False,
+    json: Json = False,
+) -> None:
+    """Score a run, each figure with its 95% interval; judges are asked by --model and --base-url.
+
+    Measures are kept in the run: asked again, only what is missing is
+    measured. Without --metric: what the experiment file names, else all
+    that need neither a judge nor a model.
+
+    [bold]Examples[/bold]
+    dialore score runs/try
+    dialore score runs/try -x bleu -x cdp --graph conceptnet.graph
+    dialore score runs/try -x meep --model gpt-4o
+    dialore score - --list
+    """
+    from dialore.cli import score_work
+
+    if listing:
+        score_work.show_list(json=json)
+        return
+    settings = score_work.Settings(
+        judge=judge,
+        metrics=tuple(metric or ()),
+        graph=graph,
+        nli=nli,
+        language_model=language_model,
+        tokens=tokens,
+        prompts=prompts,
+        again=again,
+    )
+    score_work.work(run, settings, json=json)

@@ -1,0 +1,159 @@
+"""What `dialore score` does."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dialore.cli.output import console, note, print_json, progress, table
+from dialore.cli.wiring import connect_model
+from dialore.errors import InputError
+from dialore.evaluation.registry import Context, load_metric, load_metrics, metric_names
+from dialore.experiments.results import RunResults
+from dialore.experiments.scoring import measure_run
+from dialore.experiments.store import RunStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dialore.cli.options import ModelSettings
+    from dialore.evaluation.base import About, Score
+    from dialore.evaluation.report.data import SystemScores
+
+_MODELS = {"judge", "nli", "language-model"}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the command line says."""
+
+    judge: ModelSettings
+    metrics: tuple[str, ...]
+    graph: str | None
+    nli: str | None
+    language_model: str | None
+    tokens: str
+    prompts: Path | None
+    again: bool
+
+
+def work(folder: Path, settings: Settings, *, json: bool) -> None:
+    """Measure what is missing, and show the scores.
+
+    Raises:
+        InputError: no run, an unknown metric, a judge without a model.
+        ModelError: the judge's endpoint refuses.
+        BudgetError: the budget is spent.
+    """
+    with RunStore.open(folder) as store:
+        names = (
+            settings.metrics or tuple(store.facts().get("config", {}).get("metrics", ())) or default_metrics(settings)
+        )
+        with store.writing():
+            asyncio.run(_measure(store, names, settings))
+        results = RunResults([store], [about.name for about in _abouts(names)])
+        if json:
+            print_json([_data(system) for system in results.systems()])
+        else:
+            show(results)
+
+
+async def _measure(store: RunStore, names: Sequence[str], settings: Settings) -> None:
+    abouts = _abouts(names)
+    judge = None
+    if any("judge" in about.needs for about in abouts):
+        judge = connect_model(settings.judge)
+        if judge is None:
+            raise InputError("a judge is a language model", mend="set --base-url and --model")
+    graph = _open_graph(settings.graph) if any("graph" in about.needs for about in abouts) else None
+    context = Context(
+        graph=graph,
+        judge=judge,
+        judge_prompts=settings.prompts,
+        nli=settings.nli,
+        language_model=settings.language_model,
+        tokens=settings.tokens,
+    )
+    try:
+        with progress("scoring") as step:
+            await measure_run(
+                store,
+                load_metrics(names, context),
+                at_once=settings.judge.concurrency,
+                again=settings.again,
+                on_progress=step,
+            )
+    finally:
+        if judge is not None:
+            await judge.close()
+        if graph is not None:
+            graph.close()
+
+
+def _open_graph(name: str | None) -> Any:  # noqa: ANN401 - a graph or several
+    from dialore.agent import open_graph
+
+    return open_graph(name)
+
+
+def default_metrics(settings: Settings) -> tuple[str, ...]:
+    """The metrics that need no model beside those that were named."""
+    given = {"nli"} if settings.nli else set()
+    given |= {"language-model"} if settings.language_model else set()
+    return tuple(about.name for about in _abouts(metric_names()) if not (_MODELS - given) & set(about.needs))
+
+
+def _abouts(names: Sequence[str]) -> list[About]:
+    return [load_metric(name, Context()).about for name in names]
+
+
+def _data(system: SystemScores) -> dict[str, Any]:
+    said = dataclasses.asdict(system)
+    said["scores"] = {name: dataclasses.asdict(score) for name, score in system.scores.items()}
+    return said
+
+
+def show(results: RunResults) -> None:
+    """The scores as a table on the terminal: systems down, metrics across, what is not available as a dash."""
+    abouts = results.metrics()
+    systems = results.systems()
+    for begin in range(0, len(abouts), _ACROSS):
+        some = abouts[begin : begin + _ACROSS]
+        rows = table("!system", "model", *(f">{about.name}" for about in some))
+        for system in systems:
+            rows.add_row(system.name, system.model, *(_cell(system.scores[about.name]) for about in some))
+        console().print(rows)
+    missing = {
+        f"{about.name}: {system.scores[about.name].reason}"
+        for about in abouts
+        for system in systems
+        if system.scores[about.name].value is None
+    }
+    for reason in sorted(missing):
+        note(f"not available: {reason}")
+
+
+_ACROSS = 7
+
+
+def _cell(score: Score) -> str:
+    if score.value is None:
+        return "-"
+    if score.low is None or score.high is None:
+        return f"{score.value:.3f}"
+    return f"{score.value:.3f} [dim]±{(score.high - score.low) / 2:.3f}[/]"
+
+
+def show_list(*, json: bool) -> None:
+    """Every metric: what it measures, where it is from, what it needs."""
+    abouts = _abouts(metric_names())
+    if json:
+        print_json([dataclasses.asdict(about) for about in abouts])
+        return
+    rows = table("!metric", "what it measures", "needs", "paper")
+    for about in abouts:
+        rows.add_row(about.name, about.definition, ", ".join(about.needs) or "-", about.paper)
+    console().print(rows)

@@ -1,0 +1,100 @@
+"""What a run will cost: a few dialogues rehearsed by the real methods and prompts, with answers that mean nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dialore.experiments.config import BudgetConfig
+from dialore.experiments.opening import LEXICAL, open_systems
+from dialore.knowledge import Knowledge
+from dialore.llm.rehearsal import Rehearsal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dialore.dialogue import Dialogue
+    from dialore.experiments.config import ModelConfig, RunConfig
+    from dialore.knowledge import Source
+
+_REHEARSED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What is expected of a number of responses.
+
+    Attributes:
+        responses: how many are to be made.
+        calls: model calls.
+        prompt_tokens: tokens sent, by estimate.
+        completion_tokens: tokens written, by estimate: real answers are longer or shorter.
+        cost: money, where every model has a price; else None.
+        failed: rehearsed responses that failed, in words: something is wrong before it begins.
+    """
+
+    responses: int
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float | None = None
+    failed: str = ""
+
+
+async def estimate_run(config: RunConfig, dialogues: Sequence[Dialogue], responses: dict[int, int]) -> Estimate:
+    """Rehearse a few dialogues with every system, and multiply.
+
+    Args:
+        config: the run.
+        dialogues: its dialogues; a few, evenly spaced, are rehearsed.
+        responses: how many each system has still to make, by its number.
+
+    Raises:
+        InputError: as `open_systems`.
+    """
+    spaced = dialogues[:: max(1, len(dialogues) // _REHEARSED)][:_REHEARSED]
+    calls = sent = written = cost = 0.0
+    failed = ""
+    unlimited = config.model_copy(update={"budget": BudgetConfig()})
+    async with open_systems(unlimited, _rehearsal, instead={"web": Unsearched()}) as opened:
+        prices = [model.price for model in config.models for _ in config.systems]
+        for system in opened.systems:
+            answered = [await opened.agents[system.number, 0].respond(dialogue) for dialogue in spaced]
+            share = responses.get(system.number, 0) / max(1, len(answered))
+            usages = [response.usage for response in answered]
+            calls += share * sum(usage.calls for usage in usages)
+            sent += share * sum(usage.prompt_tokens for usage in usages)
+            written += share * sum(usage.completion_tokens for usage in usages)
+            price = prices[system.number] or (0.0, 0.0)
+            spent = sum(u.prompt_tokens * price[0] + u.completion_tokens * price[1] for u in usages)
+            cost += share * spent / 1e6
+            failed = failed or next((response.error or "" for response in answered if response.status == "failed"), "")
+    return Estimate(
+        responses=sum(responses.values()),
+        calls=round(calls),
+        prompt_tokens=round(sent),
+        completion_tokens=round(written),
+        cost=cost if all(price is not None for price in prices) else None,
+        failed=failed,
+    )
+
+
+class Unsearched:
+    """The web in a rehearsal: nothing is sent anywhere, and passages of common length come back."""
+
+    name = "web"
+    kind: Source = "web"
+
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
+    ) -> list[Knowledge]:
+        """Passages of a hundred words."""
+        text = f"A page that a search for {query} could have found. " * 9
+        return [Knowledge(id=f"passage:{n}", kind="passage", text=text, source="web") for n in range(top)]
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def _rehearsal(config: ModelConfig, name: str | None) -> Rehearsal | None:
+    return None if config.model == LEXICAL and name is None else Rehearsal()

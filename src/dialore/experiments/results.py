@@ -1,0 +1,109 @@
+"""Scored runs as a report reads them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
+
+from dialore.evaluation.base import About
+from dialore.evaluation.registry import Context, load_metric
+from dialore.evaluation.report.data import ScoredResponse, SystemScores
+from dialore.experiments.scoring import score_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dialore.evaluation.base import Metric
+    from dialore.experiments.store import RunStore, System
+
+
+class RunResults:
+    """The results of one or several runs; see `dialore.evaluation.report.data.Results`.
+
+    Args:
+        stores: the runs.
+        metrics: only these, in this order; all that were scored otherwise.
+    """
+
+    def __init__(self, stores: Sequence[RunStore], metrics: Sequence[str] = ()) -> None:
+        self._stores = list(stores)
+        said: dict[str, dict[str, Any]] = {}
+        for store in self._stores:
+            said |= store.metrics()
+        self._abouts = {name: _about(said[name]) for name in metrics or said if name in said}
+        self._systems: list[tuple[SystemScores, RunStore, System]] = []
+        for store in self._stores:
+            facts = store.facts()
+            for system in store.systems():
+                self._systems.append((self._scores(store, system, facts), store, system))
+
+    @property
+    def title(self) -> str:
+        """The runs' names."""
+        return ", ".join(dict.fromkeys(str(store.facts().get("name", store.folder.name)) for store in self._stores))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What each run keeps of itself, by its folder's name."""
+        return {store.folder.name: store.facts() for store in self._stores}
+
+    def systems(self) -> Sequence[SystemScores]:
+        """Every system, in the order in which the runs name them."""
+        return [scores for scores, _, _ in self._systems]
+
+    def metrics(self) -> Sequence[About]:
+        """Every metric that was scored, in the order of the tables."""
+        return list(self._abouts.values())
+
+    def measures(self, system: SystemScores, metric: str) -> dict[tuple[str, int], tuple[float, ...]]:
+        """A system's measures by dialogue id and repetition."""
+        store, number = self._place(system)
+        ids = store.dialogue_ids()
+        return {
+            (ids[job.position], job.repetition): measure.values
+            for job, measure in store.measures(metric, number)
+            if measure.problem is None
+        }
+
+    def responses(self, system: SystemScores, limit: int | None = None) -> Iterator[ScoredResponse]:
+        """A system's responses with their measures, in the data set's order."""
+        store, number = self._place(system)
+        for job in store.jobs(number)[:limit]:
+            found = store.measures_of(job)
+            yield ScoredResponse(store.dialogue(job.position), store.response(job), found, job.repetition)
+
+    def _place(self, system: SystemScores) -> tuple[RunStore, int]:
+        return next((store, known.number) for scores, store, known in self._systems if scores is system)
+
+    def _scores(self, store: RunStore, system: System, facts: dict[str, Any]) -> SystemScores:
+        counts, totals = store.counts(system.number)
+        dataset = facts.get("config", {}).get("dataset", {})
+        title = f"{dataset.get('name', '')} {dataset.get('split', '')}".strip()
+        title += f", {dataset['limit']}" if dataset.get("limit") else ""
+        scores = {}
+        for name in self._abouts:
+            measures = [measure for _, measure in store.measures(name, system.number)]
+            scores[name] = score_of(combiner(name), measures)
+        return SystemScores(
+            name=system.title,
+            method=system.method,
+            options=system.options,
+            model=system.model,
+            dataset=title,
+            run=str(facts.get("name", store.folder.name)),
+            scores=scores,
+            counts=counts,
+            totals=totals,
+        )
+
+
+def combiner(name: str) -> Metric:
+    """A metric that combines measures; it needs nothing that measuring needs."""
+    return load_metric(name, Context())
+
+
+def _about(said: dict[str, Any]) -> About:
+    names = {field.name for field in dataclasses.fields(About)}
+    return TypeAdapter(About).validate_python({name: value for name, value in said.items() if name in names})

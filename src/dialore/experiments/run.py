@@ -1,0 +1,58 @@
+"""A run from beginning to end: set up, estimate, resume, answer; `dialore run` is a thin coat over it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from dialore.experiments.estimate import Estimate, estimate_run
+from dialore.experiments.opening import facts_of, load_dialogues, open_systems
+from dialore.experiments.runner import choose, jobs_of, run_jobs
+from dialore.experiments.store import RunStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from dialore.experiments.config import RunConfig
+    from dialore.experiments.opening import Connect
+    from dialore.experiments.runner import Progress
+
+
+async def run_experiment(
+    config: RunConfig,
+    folder: Path,
+    connect_model: Connect,
+    *,
+    on_estimate: Callable[[Estimate], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Progress:
+    """Make every response of a run that is not in its folder yet.
+
+    Args:
+        config: what is run.
+        folder: where it is kept; made if need be. One that holds the same run is gone on with.
+        connect_model: makes models of their configurations.
+        on_estimate: told what the run is expected to cost before it starts; what it raises stops the run there.
+        on_progress: told of every response.
+
+    Returns:
+        How the run ended.
+
+    Raises:
+        InputError: a set-up that is wrong for every dialogue, a folder of another run or held by another process.
+        ModelError: an endpoint that refuses.
+    """
+    dialogues = load_dialogues(config.dataset)
+    with RunStore.create(folder) as store, store.writing():
+        async with open_systems(config, connect_model) as opened:
+            store.set_up(facts_of(config, opened), opened.systems, dialogues)
+            jobs = [job for job in jobs_of(store, config.repetitions) if (job.system, job.repetition) in opened.agents]
+            if on_estimate is not None:
+                done = store.done()
+                missing = Counter(job.system for job in jobs if job not in done)
+                nothing = Estimate(responses=0, calls=0, prompt_tokens=0, completion_tokens=0)
+                on_estimate(await estimate_run(config, dialogues, dict(missing)) if missing else nothing)
+            return await run_jobs(
+                store, jobs, choose(opened.agents), at_once=config.concurrency, on_progress=on_progress
+            )

@@ -1,0 +1,104 @@
+"""Plausible answers without a model: for estimates of what a run will cost, and for benchmarks of everything else.
+
+They fit the wanted JSON schema and are made of the prompt's own words, so that every part of a method has work to do.
+They are no responses: nothing that they say means anything.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from dialore.llm.model import Completion, Usage, estimate_tokens
+
+if TYPE_CHECKING:
+    from dialore.llm.model import OnText, Request
+
+_LATIN = re.compile(r"[a-zA-Z]{4,}")
+_CHINESE = re.compile(r"[一-鿿]{2}")
+_NUMBERED = re.compile(r"^\s*\[?(\d+)[\].)]", re.MULTILINE)
+_TURN = re.compile(r"\w+[:：]")
+_ASIDE = {"en": ["friend", "music", "tea", "walk"], "zh": ["朋友", "休息", "喝茶", "散步"]}
+_INFERRED = {"implicit", "extended"}
+_MOST = 10
+
+
+class Rehearsal:
+    """A language model that answers at once, plausibly and without meaning; it counts tokens by estimate."""
+
+    name = "rehearsal"
+
+    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+        """Answer by the schema, else in a sentence or two."""
+        asked = request.messages[-1].content
+        schema = request.output_schema.definition if request.output_schema is not None else None
+        text = plausible_answer(asked, schema)
+        if on_text is not None:
+            on_text(text)
+        sent = sum(estimate_tokens(message.content) for message in request.messages)
+        usage = Usage(calls=1, prompt_tokens=sent, completion_tokens=estimate_tokens(text))
+        return Completion(text=text, model=self.name, usage=usage, estimated=True)
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+def plausible_answer(asked: str, schema: dict[str, Any] | None) -> str:
+    """An answer to a prompt: JSON that fits the schema, else a sentence.
+
+    Args:
+        asked: the prompt's last message.
+        schema: the JSON schema wanted, or None for plain text.
+    """
+    if not schema:
+        said = " and ".join(_words(asked)[:2]) or "that"
+        return f"That makes me think of {said}. What would you like to do about it?"
+    return json.dumps(_value("", schema, asked, schema.get("$defs", {})), ensure_ascii=False)
+
+
+def _value(name: str, kind: dict[str, Any], asked: str, shared: dict[str, Any]) -> object:
+    kind = _resolved(kind, shared)
+    if "enum" in kind or "const" in kind:
+        return kind["enum"][0] if "enum" in kind else kind["const"]
+    wanted = kind.get("type")
+    if wanted == "object":
+        return {key: _value(key, inner, asked, shared) for key, inner in kind.get("properties", {}).items()}
+    if wanted == "array":
+        return _list(name, kind, asked, shared)
+    if wanted in {"integer", "number"}:
+        return max(1, int(kind.get("minimum", 1)))
+    if wanted == "boolean":
+        return True
+    return f"The history leads to {', '.join(_words(asked)[:3])}, and from there further."
+
+
+def _resolved(kind: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" in kind:
+        found: dict[str, Any] = shared[kind["$ref"].rsplit("/", 1)[-1]]
+        return _resolved(found, shared)
+    for choices in ("anyOf", "oneOf", "allOf"):
+        if choices in kind:
+            # What may be left out is given: the longer way costs more.
+            return _resolved(next((c for c in kind[choices] if c.get("type") != "null"), kind[choices][0]), shared)
+    return kind
+
+
+def _list(name: str, kind: dict[str, Any], asked: str, shared: dict[str, Any]) -> object:
+    inner = _resolved(kind.get("items", {}), shared)
+    if inner.get("type") == "integer":
+        return [int(number) for number in _NUMBERED.findall(asked)[:_MOST]]
+    if inner.get("type") == "object" or "enum" in inner:
+        return [_value(name, inner, asked, shared)] * max(1, kind.get("minItems", 1))
+    if name in _INFERRED:
+        return _ASIDE["zh" if _CHINESE.search(asked) else "en"]
+    return _words(asked)[: max(6, kind.get("minItems", 0))]
+
+
+def _words(asked: str) -> list[str]:
+    """The words that the prompt's history says most, its last turn first."""
+    turns = [line for line in asked.splitlines() if _TURN.match(line)] or [asked]
+    pattern = _CHINESE if _CHINESE.search(asked) else _LATIN
+    said = Counter(word.lower() for turn in reversed(turns) for word in pattern.findall(turn.split(":", 1)[-1]))
+    return [word for word, _ in said.most_common(12)]
