@@ -105,6 +105,7 @@ class Session:
             graph=self._graph,
             prompts=self._settings.prompts,
             options=method_options([method], self._settings.option or [])[method],
+            cite=self._settings.cite,
         )
 
     def talk(self) -> None:
@@ -169,6 +170,8 @@ class Session:
             typer.echo(report.dumps(report.as_line(response)))
         elif not shown:
             typer.echo(response.text)
+        if response.citations and not self._json:
+            report.show_cited(console(), response)
         self._last = response
         self._turns = [*turns, {"speaker": dialogue.responder, "text": response.text}]
 
@@ -187,7 +190,7 @@ class Session:
         out = console(stderr=self._json)
         if response.demands is not None:
             report.show_demands(out, response.demands)
-        report.show_used(out, response.knowledge)
+        report.show_used(out, response)
 
     def _trace(self, name: str) -> None:
         response = self._response()

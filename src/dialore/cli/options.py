@@ -162,6 +162,14 @@ class KnowledgeSettings:
             help="A YAML file that declares sources, what they hold and how they depend on each other, for safari.",
         ),
     ] = None
+    cite: Annotated[
+        bool,
+        typer.Option(
+            "--cite",
+            rich_help_panel=_KNOWLEDGE,
+            help="Have the model cite its knowledge by number; the numbers are shown, and kept as spans of the text.",
+        ),
+    ] = False
     prompts: Annotated[
         Path | None,
         typer.Option(

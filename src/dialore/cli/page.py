@@ -12,6 +12,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from dialore import __version__
+from dialore.cli.cited import cited_numbers, cited_parts
 from dialore.cli.figures import cost, figures_of
 from dialore.cli.output import write_whole
 
@@ -96,7 +97,10 @@ def _conversation(conversation: Conversation, number: int) -> dict[str, Any]:
 
 
 def _response(response: Response, dialogue: Dialogue, anchor: str) -> dict[str, Any]:
-    used = [item for item in response.knowledge if item.used]
+    numbers = cited_numbers(response)
+    used = sorted(
+        (item for item in response.knowledge if item.used), key=lambda item: numbers.get(item.id, len(numbers) + 1)
+    )
     calls = [stage for stage in response.trace if stage.usage.calls]
     return {
         "anchor": anchor,
@@ -104,8 +108,10 @@ def _response(response: Response, dialogue: Dialogue, anchor: str) -> dict[str, 
         "by": response.by,
         "failed": response.status == "failed",
         "error": response.error,
-        "text": _marked(response.text, used, dialogue),
-        "used": [_chip(item) for item in used],
+        "text": Markup("").join(
+            _marked(text, used, dialogue) + _raised(after) for text, after in cited_parts(response)
+        ),
+        "used": [_chip(item, numbers.get(item.id)) for item in used],
         "unused": [_chip(item) for item in response.knowledge if not item.used],
         "demands": response.demands,
         "cost": cost(response.usage, response.seconds),
@@ -118,10 +124,15 @@ def _response(response: Response, dialogue: Dialogue, anchor: str) -> dict[str, 
     }
 
 
-def _chip(item: Knowledge) -> dict[str, Any]:
+def _raised(numbers: Sequence[int]) -> Markup:
+    return Markup("<sup>{}</sup>").format(", ".join(map(str, numbers))) if numbers else Markup("")
+
+
+def _chip(item: Knowledge, number: int | None = None) -> dict[str, Any]:
     where = item.detail.get("provenance") or item.detail.get("graph") or item.source
     return {
         "text": item.text,
+        "number": number,
         "set": item.set,
         "used": item.used,
         "hint": f"{item.triple} · {item.score:.3f} · {where}",

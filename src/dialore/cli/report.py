@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.rule import Rule
 
+from dialore.cli.cited import cited_numbers, cited_parts, raised
 from dialore.cli.figures import cost, figures_of, summary, total
 from dialore.cli.output import console, table
 from dialore.llm.model import Usage
@@ -60,8 +61,8 @@ def show(result: Result, dialogue: Dialogue | None) -> None:
         out.print(f"[bold red]failed[/] {escape(result.error or '')}\n")
         return
     if isinstance(result, Response):
-        out.print(f"[bold green]{escape(dialogue.responder if dialogue else 'response')}:[/] {escape(result.text)}")
-        show_used(out, result.knowledge)
+        out.print(f"[bold green]{escape(dialogue.responder if dialogue else 'response')}:[/] {_numbered(result)}")
+        show_used(out, result)
     else:
         if result.demands is not None:
             show_demands(out, result.demands)
@@ -69,9 +70,10 @@ def show(result: Result, dialogue: Dialogue | None) -> None:
     out.print(f"[dim]{summary(result)}[/]\n")
 
 
-def show_used(out: Console, knowledge: Sequence[Knowledge]) -> None:
-    """What a response drew on, of what it was given."""
-    used = [item for item in knowledge if item.used]
+def show_used(out: Console, response: Response) -> None:
+    """What a response drew on, of what it was given; what it cites first, by number."""
+    knowledge, numbers = response.knowledge, cited_numbers(response)
+    used = sorted((item for item in knowledge if item.used), key=lambda item: numbers.get(item.id, len(numbers) + 1))
     if not knowledge:
         out.print("[dim]no knowledge was looked up[/]")
     elif not used:
@@ -79,7 +81,20 @@ def show_used(out: Console, knowledge: Sequence[Knowledge]) -> None:
     else:
         out.print(f"[dim]drew on {len(used)} of {len(knowledge)} pieces of knowledge:[/]")
         for item in used:
-            out.print(Padding(f"{_label(item)}{escape(item.text)}", (0, 0, 0, 2)))
+            number = f"{raised([numbers[item.id]])} " if item.id in numbers else ""
+            out.print(Padding(f"{number}{_label(item)}{escape(item.text)}", (0, 0, 0, 2)))
+
+
+def show_cited(out: Console, response: Response) -> None:
+    """What each number stands for, where the text itself was shown without: its spans and its knowledge."""
+    texts = {item.id: item.text for item in response.knowledge}
+    for name, number in cited_numbers(response).items():
+        said = [response.text[each.start : each.end] for each in response.citations if each.knowledge == name]
+        out.print(f"[dim]{raised([number])} {escape(' … '.join(dict.fromkeys(said)))}: {escape(texts[name])}[/]")
+
+
+def _numbered(response: Response) -> str:
+    return "".join(f"{escape(text)}[cyan]{raised(numbers)}[/]" for text, numbers in cited_parts(response))
 
 
 def show_demands(out: Console, demands: Demands) -> None:

@@ -1,0 +1,68 @@
+"""Citations on the command line: small numbers in words and on the page, spans in JSON, nothing where it is off."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dialore.cli.cited import cited_numbers, cited_parts, raised
+from dialore.response import Citation, Response
+from tests.llm.server import say
+
+
+@pytest.fixture
+def talk(tmp_path, faulty_server):
+    faulty_server.always = say("Honey soothes it [2], I hear. Rest well [1][2]. [laughs]")
+    path = tmp_path / "talk.json"
+    path.write_text(json.dumps({"turns": ["I have a sore throat and want some honey."]}), "utf-8")
+    return path
+
+
+def test_responses_cite_in_words_and_on_the_page(call, talk, faulty_server, tmp_path):
+    page = tmp_path / "page.html"
+    done = call("respond", talk, "-M", "t-rag", "-u", faulty_server.url, "--no-cache", "--cite", "--html", page)
+    assert done.code == 0
+    assert "Honey soothes it¹, I hear. Rest well¹˒². [laughs]" in done.out
+    assert "\n  ¹ " in done.out
+    assert "Honey soothes it<sup>1</sup>, I hear. Rest well<sup>1, 2</sup>. [laughs]" in _unmarked(page)
+    asked = faulty_server.calls[0].body["messages"]
+    assert "square brackets" in asked[0]["content"]
+    assert "\n[2] (" in asked[1]["content"]
+
+
+def test_json_has_the_spans(call, talk, faulty_server):
+    done = call("respond", talk, "-M", "t-rag", "-u", faulty_server.url, "--no-cache", "--cite", "--json")
+    [line] = done.lines
+    assert line["text"] == "Honey soothes it, I hear. Rest well. [laughs]"
+    said = [line["text"][each["start"] : each["end"]] for each in line["citations"]]
+    assert said == ["Honey soothes it", "Rest well", "Rest well"]
+    assert {each["knowledge"] for each in line["citations"]} <= {
+        each["id"] for each in line["knowledge"] if each["used"]
+    }
+
+
+def test_without_the_switch_nothing_changes(call, talk, faulty_server):
+    done = call("respond", talk, "-M", "t-rag", "-u", faulty_server.url, "--no-cache", "--json")
+    assert done.lines[0]["text"] == "Honey soothes it [2], I hear. Rest well [1][2]. [laughs]"
+    assert "citations" not in done.lines[0]
+    assert "square brackets" not in faulty_server.calls[0].body["messages"][0]["content"]
+
+
+def test_a_chat_streams_without_marks_and_then_says_what_the_numbers_are(call, talk, faulty_server):
+    done = call("chat", "-M", "t-rag", "-u", faulty_server.url, "--cite", stdin="I have a sore throat.\n/why\n")
+    assert done.out.startswith("Honey soothes it, I hear. Rest well. [laughs]\n¹ Honey soothes it … Rest well: ")
+    assert "[2]" not in done.out
+
+
+def test_parts_and_numbers_follow_the_text():
+    spans = [Citation(start=4, end=7, knowledge="b"), Citation(start=0, end=3, knowledge="a")]
+    response = Response(id="x", method="m", text="one two", citations=[*spans, Citation(start=4, end=7, knowledge="a")])
+    assert cited_numbers(response) == {"a": 1, "b": 2}
+    assert cited_parts(response) == [("one", [1]), (" two", [1, 2])]
+    assert cited_parts(response.model_copy(update={"citations": []})) == [("one two", [])]
+    assert raised([1, 12]) == "¹˒¹²"
+
+
+def _unmarked(page):
+    return page.read_text("utf-8").replace("<mark>", "").replace("</mark>", "")
