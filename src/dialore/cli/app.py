@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dialore import __version__
-from dialore.cli import chat, data, demo, graph, methods, prompts, respond, run, score
+from dialore.cli import chat, data, demo, graph, methods, prompts, respond, run, samples, score
 from dialore.cli.bench import command as bench
 
 app = typer.Typer(
@@ -61,4 +61,5 @@ app.command("methods")(methods.methods)
 app.add_typer(graph.app, name="graph")
 app.add_typer(prompts.app, name="prompts")
 app.add_typer(data.app, name="data")
+app.add_typer(samples.app, name="samples")
 app.add_typer(bench.app, name="bench")

@@ -20,7 +20,12 @@ _OWN = {
     "dcrag": "dialore.methods.dcrag:Dcrag",
     "draft-ground": "dialore.methods.draft_ground:DraftGround",
     "edit": "dialore.methods.edit:Edit",
+    "msdp": "dialore.methods.msdp:Msdp",
+    "msdp-dcrag": "dialore.methods.msdp_dcrag:MsdpDcrag",
+    "msdp-kg": "dialore.methods.msdp:MsdpKg",
+    "pplm": "dialore.methods.pplm:Pplm",
     "qp-rag": "dialore.methods.rag:QpRag",
+    "ssdp": "dialore.methods.msdp:Ssdp",
     "t-rag": "dialore.methods.rag:TRag",
     "vanilla": "dialore.methods.vanilla:Vanilla",
 }

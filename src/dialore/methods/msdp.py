@@ -1,0 +1,219 @@
+"""MSDP: Multi-Stage Dialogue Prompting (Liu et al., Findings of ACL 2022), Section 2 and Appendices A and I."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from dialore.knowledge import Knowledge, Passage
+from dialore.methods.base import Draft, Grounds
+from dialore.methods.msdp_samples import KnowledgeShots, ResponseShots, check_least, check_word, current, prompted
+
+if TYPE_CHECKING:
+    from dialore.dialogue import Dialogue
+    from dialore.methods.msdp_samples import SampleSource
+    from dialore.methods.stages import Stages
+    from dialore.sources.samples.sample import Sample
+
+FORMATS = (1, 2, 3)
+_LABELS = ("System replies:", "系统回复：", "System:", "系统：", "=>", "⇒")
+
+
+@dataclass(frozen=True, slots=True)
+class MsdpKg:
+    """The knowledge generator alone (Section 2.1; MSDP-KG of Tables 1, 2 and 5): the model writes the knowledge.
+
+    Its response is the generated knowledge itself, as Table 1 scores it against the gold knowledge.
+
+    Where the paper is silent this follows its authors' released code: the most similar sample stands last, beside the
+    dialogue, and samples are those of `fit`. Without a topic (the dialogue's own, else the query that was searched for
+    its reply) the pattern is `( last turn ) => knowledge`, as in Table 5's "w/o topic" and DCRAG's use of MSDP.
+
+    Attributes:
+        samples: the sample base.
+        selection: `query`, the samples nearest to topic and history (Section 2.1); `perplexity`, those of the lowest
+            perplexity (Appendix A); `random` (Table 8).
+        shots: how many samples (Section 3.6: 10).
+        seed: of the random selection.
+        topic: off: "w/o topic" (Table 5).
+        fit: only samples whose knowledge is a short sentence that names its topic (see `is_fit`).
+    """
+
+    name: ClassVar[str] = "msdp-kg"
+    paper: ClassVar[str] = "MSDP (Findings of ACL 2022), Section 2.1"
+    summary: ClassVar[str] = "the model writes the knowledge after similar samples; the knowledge is the answer"
+    needs: ClassVar[tuple[str, ...]] = ("samples",)
+    calls: ClassVar[str] = "1"
+
+    samples: SampleSource
+    selection: str = "query"
+    shots: int = 10
+    seed: int = 0
+    topic: bool = True
+    fit: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the options; raises InputError."""
+        self._shots()
+
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
+        """Generate knowledge."""
+        return Grounds(knowledge=await generate_knowledge(self.samples, self._shots(), dialogue, stage))
+
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Draft:
+        """Generate knowledge, which is the answer too."""
+        grounds = await self.ground(dialogue, stage)
+        text = " ".join(piece.text for piece in grounds.knowledge)
+        stage.send(text)
+        return Draft(text, grounds)
+
+    def _shots(self) -> KnowledgeShots:
+        return KnowledgeShots(self.selection, self.shots, self.seed, self.topic, self.fit)
+
+
+@dataclass(frozen=True, slots=True)
+class Msdp:
+    """Knowledge is generated, then the response from history and knowledge, each after samples (Section 2).
+
+    Where this differs from the paper: histories keep their last `turns` turns. Knowledge that comes out unreadable is
+    left out of the last prompt, which is then SSDP's.
+
+    Attributes:
+        samples: the sample base.
+        selection: of the knowledge generator's samples; see `MsdpKg`, whose fields `shots`, `seed`, `topic` and `fit`
+            these are too.
+        shots: samples of the knowledge generator (Section 3.6: 10).
+        response_selection: `overlap`, at random among the samples whose response overlaps its knowledge; `random`,
+            among all (Table 6's "w/ random" has both selections random).
+        response_shots: samples of the dialogue generator (Section 3.6: 20).
+        least: the least overlap of a sample's response with its knowledge (Section 2.2: 0.6).
+        most: the most (Section 2.2: 0.9).
+        seed: of both random selections.
+        topic: off: "w/o topic" (Tables 5 and 6).
+        fit: see `MsdpKg`.
+        format: how topic, history, knowledge and response are joined (Table 14): 3, the paper's; 2, knowledge before
+            history; 1, without connecting words.
+        turns: last turns of each history that the dialogue generator is shown; 0 for all.
+    """
+
+    name: ClassVar[str] = "msdp"
+    paper: ClassVar[str] = "MSDP (Findings of ACL 2022), Section 2"
+    summary: ClassVar[str] = "the model writes the knowledge, then the response from it, each after samples"
+    needs: ClassVar[tuple[str, ...]] = ("samples",)
+    calls: ClassVar[str] = "2 (2 in a row)"
+
+    samples: SampleSource
+    selection: str = "query"
+    shots: int = 10
+    response_selection: str = "overlap"
+    response_shots: int = 20
+    least: float = 0.6
+    most: float = 0.9
+    seed: int = 0
+    topic: bool = True
+    fit: bool = True
+    format: int = 3
+    turns: int = 3
+
+    def __post_init__(self) -> None:
+        """Check the options; raises InputError."""
+        self._shots()
+        _response_shots(self)
+
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
+        """Knowledge generation (Section 2.1)."""
+        return Grounds(knowledge=await generate_knowledge(self.samples, self._shots(), dialogue, stage))
+
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Draft:
+        """Ground, then response generation (Section 2.2)."""
+        samples = _response_shots(self).select(self.samples, dialogue, stage)
+        grounds = await self.ground(dialogue, stage)
+        known = " ".join(piece.text for piece in grounds.knowledge)
+        return Draft(await _write(self, "msdp/response-generation", samples, dialogue, stage, known), grounds)
+
+    def _shots(self) -> KnowledgeShots:
+        return KnowledgeShots(self.selection, self.shots, self.seed, self.topic, self.fit)
+
+
+@dataclass(frozen=True, slots=True)
+class Ssdp:
+    """Single-stage prompting (Section 4.3, Table 7): MSDP's dialogue generator and its samples, without knowledge.
+
+    The attributes are those of `Msdp` that concern its dialogue generator.
+    """
+
+    name: ClassVar[str] = "ssdp"
+    paper: ClassVar[str] = "MSDP (Findings of ACL 2022), Section 4.3 and Table 7"
+    summary: ClassVar[str] = "the model answers after samples, without any knowledge"
+    needs: ClassVar[tuple[str, ...]] = ("samples",)
+    calls: ClassVar[str] = "1"
+
+    samples: SampleSource
+    response_selection: str = "overlap"
+    response_shots: int = 20
+    least: float = 0.6
+    most: float = 0.9
+    seed: int = 0
+    topic: bool = True
+    format: int = 3
+    turns: int = 3
+
+    def __post_init__(self) -> None:
+        """Check the options; raises InputError."""
+        _response_shots(self)
+
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
+        """Nothing is looked up."""
+        return Grounds()
+
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Draft:
+        """Write the response."""
+        samples = _response_shots(self).select(self.samples, dialogue, stage)
+        return Draft(await _write(self, "ssdp/response-generation", samples, dialogue, stage))
+
+
+async def generate_knowledge(
+    samples: SampleSource, shots: KnowledgeShots, dialogue: Dialogue, stage: Stages
+) -> list[Knowledge]:
+    """Sample selection and knowledge generation (Section 2.1): one sentence, or nothing where it cannot be read."""
+    # Off the loop: other dialogues' calls go on while a large base is searched.
+    selected = await asyncio.to_thread(shots.select, samples, dialogue, stage)
+    now = current(dialogue, topic=shots.topic)
+    text = await stage.read("msdp/knowledge-generation", read_line, "", **prompted(selected, now))
+    return [generated(text, now.topic)] if text else []
+
+
+def read_line(text: str) -> str | None:
+    """The sentence in what a model wrote: its first line (Section 2.1), without the beginning of a pattern."""
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    for arrow in ("=>", "⇒"):
+        first = first.rpartition(arrow)[2].strip()
+    return first or None
+
+
+def generated(text: str, topic: str) -> Knowledge:
+    """Knowledge that the model wrote."""
+    passage = Passage(text=text, title=topic, source="model")
+    detail = {"title": topic} if topic else {}
+    return Knowledge(id=passage.id, kind="passage", text=text, source="model", detail=detail)
+
+
+def _response_shots(method: Msdp | Ssdp) -> ResponseShots:
+    check_word("format", str(method.format), [str(known) for known in FORMATS])
+    check_least("turns", method.turns, 0)
+    return ResponseShots(method.response_selection, method.response_shots, method.seed, method.least, method.most)
+
+
+async def _write(
+    method: Msdp | Ssdp, prompt: str, samples: list[Sample], dialogue: Dialogue, stage: Stages, knowledge: str = ""
+) -> str:
+    now = current(dialogue, topic=method.topic, knowledge=knowledge)
+    text = await stage.write(prompt, format=method.format, **prompted(samples, now, method.turns))
+    return without_label(text)
+
+
+def without_label(text: str) -> str:
+    """A response without the words that introduce it, where a chat model repeats them."""
+    label = next((label for label in _LABELS if text.startswith(label)), "")
+    return text.removeprefix(label).strip()

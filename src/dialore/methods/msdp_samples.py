@@ -1,0 +1,166 @@
+"""Which samples MSDP prompts with, and how they and the dialogue stand in its prompts (Sections 2.1 and 2.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dialore.errors import InputError, UnknownNameError
+from dialore.sources.samples.sample import Sample, sided, topic_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dialore.dialogue import Dialogue
+    from dialore.methods.stages import Stages
+
+SELECTIONS = ("query", "perplexity", "random")
+RESPONSE_SELECTIONS = ("overlap", "random")
+
+
+class SampleSource(Protocol):
+    """What methods ask of a sample base; see `dialore.sources.samples.base.SampleBase`."""
+
+    @property
+    def name(self) -> str:
+        """The base's name."""
+        ...
+
+    def nearest(
+        self, dialogue: Dialogue, top: int = 10, *, topic: bool = True, fit: bool = True
+    ) -> list[tuple[Sample, float]]:
+        """The samples most like a dialogue, the best first."""
+        ...
+
+    def clearest(self, dialogue: Dialogue, top: int = 10, *, fit: bool = True) -> list[Sample]:
+        """The samples of the lowest perplexity."""
+        ...
+
+    def drawn(
+        self, dialogue: Dialogue, count: int, seed: int = 0, overlap: tuple[float, float] | None = None
+    ) -> list[Sample]:
+        """Samples with a response, at random."""
+        ...
+
+    def drawn_for_knowledge(self, dialogue: Dialogue, count: int, seed: int = 0, *, fit: bool = True) -> list[Sample]:
+        """Samples for knowledge generation, at random."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeShots:
+    """How the samples of the knowledge generator are selected.
+
+    Attributes:
+        selection: `query`, `perplexity` or `random`.
+        shots: how many.
+        seed: of the random draw.
+        topic: whether topics are told.
+        fit: only samples whose knowledge shows well what is wanted.
+    """
+
+    selection: str
+    shots: int
+    seed: int
+    topic: bool
+    fit: bool
+
+    def __post_init__(self) -> None:
+        """Check the selection and the number; raises InputError."""
+        check_word("selection", self.selection, SELECTIONS)
+        check_least("shots", self.shots, 0)
+
+    def select(self, samples: SampleSource, dialogue: Dialogue, stage: Stages) -> list[Sample]:
+        """The samples in the order of the prompt: the nearest stands last, beside the dialogue."""
+
+        def work() -> tuple[list[Sample], dict[str, object], list[str]]:
+            scores: list[float] = []
+            if self.selection == "query":
+                nearest = samples.nearest(dialogue, self.shots, topic=self.topic, fit=self.fit)
+                found, scores = [sample for sample, _ in nearest][::-1], [score for _, score in nearest][::-1]
+            elif self.selection == "perplexity":
+                found = samples.clearest(dialogue, self.shots, fit=self.fit)
+            else:
+                found = samples.drawn_for_knowledge(dialogue, self.shots, self.seed, fit=self.fit)
+            return found, _traced(samples, found, scores), _notes(found, self.shots, dialogue)
+
+        return stage.did("knowledge-samples", work)
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseShots:
+    """How the samples of the dialogue generator are selected: the same for every dialogue.
+
+    Attributes:
+        selection: `overlap`, or `random` for any.
+        shots: how many.
+        seed: of the draw.
+        least: the least overlap of a response with its knowledge.
+        most: the most.
+    """
+
+    selection: str
+    shots: int
+    seed: int
+    least: float
+    most: float
+
+    def __post_init__(self) -> None:
+        """Check the selection and the numbers; raises InputError."""
+        check_word("response_selection", self.selection, RESPONSE_SELECTIONS)
+        check_least("response_shots", self.shots, 0)
+        if not 0 <= self.least <= self.most <= 1:
+            raise InputError(f"an overlap from {self.least} to {self.most} is none", mend="0 <= least <= most <= 1")
+
+    def select(self, samples: SampleSource, dialogue: Dialogue, stage: Stages) -> list[Sample]:
+        """The samples, in the order of the draw."""
+
+        def work() -> tuple[list[Sample], dict[str, object], list[str]]:
+            bounds = (self.least, self.most) if self.selection == "overlap" else None
+            found = samples.drawn(dialogue, self.shots, self.seed, bounds)
+            return found, _traced(samples, found, []), _notes(found, self.shots, dialogue)
+
+        return stage.did("response-samples", work)
+
+
+def current(dialogue: Dialogue, *, topic: bool, knowledge: str = "") -> Sample:
+    """The dialogue in the form of a sample, its response still to be written."""
+    turns = sided(dialogue.turns, dialogue.responder)
+    return Sample(dialogue.id, dialogue.language, topic_of(dialogue) if topic else "", turns, knowledge, "")
+
+
+def prompted(samples: Sequence[Sample], now: Sample, turns: int = 0) -> dict[str, Any]:
+    """Samples and dialogue as prompts are given them.
+
+    Args:
+        samples: the samples; where the dialogue has no topic they lose theirs, so that all follow one pattern.
+        now: the dialogue (see `current`).
+        turns: how many last turns of each history are kept; 0 for all.
+    """
+    shown = [
+        replace(sample, topic=sample.topic if now.topic else "", turns=sample.turns[-turns:]) for sample in samples
+    ]
+    return {"samples": shown, "current": replace(now, turns=now.turns[-turns:])}
+
+
+def check_word(option: str, value: str, known: Sequence[str]) -> None:
+    """Raises UnknownNameError where an option's value is none of those that are known."""
+    if value not in known:
+        raise UnknownNameError(f"value of {option}", value, known)
+
+
+def check_least(option: str, value: int, least: int) -> None:
+    """Raises InputError where an option's value is too small."""
+    if value < least:
+        raise InputError(f"{option} must be at least {least}, not {value}")
+
+
+def _traced(samples: SampleSource, found: Sequence[Sample], scores: Sequence[float]) -> dict[str, object]:
+    output: dict[str, object] = {"samples": samples.name, "found": [sample.id for sample in found]}
+    return output | ({"scores": [round(score, 4) for score in scores]} if scores else {})
+
+
+def _notes(found: Sequence[Sample], wanted: int, dialogue: Dialogue) -> list[str]:
+    if len(found) >= wanted:
+        return []
+    return [f"only {len(found)} of {wanted} samples are there for {dialogue.language}"]

@@ -1,0 +1,109 @@
+"""PPLM as in MSDP's Table 3: a dialogue model whose decoding is steered towards words of the graph (Section 3.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from dialore.methods.base import Draft, Grounds
+from dialore.sources.samples.sample import topic_of
+from dialore.text import is_chinese, light_words, stop_words, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dialore.dialogue import Dialogue
+    from dialore.knowledge import Knowledge
+    from dialore.methods.base import GraphSource
+    from dialore.methods.stages import Stages
+    from dialore.text import Language
+
+_LONGEST_CHINESE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Pplm:
+    """A local dialogue model answers, steered towards a bag of words from the graph (Dathathri et al., ICLR 2020).
+
+    The bag: the words of the topic, or of the concepts that the history mentions where there is none, then the one-word
+    concepts beside them in the graph, those of the best-ranked facts first. It is a part of the request
+    (`Request.steering`), which a model run here follows and an endpoint refuses. MSDP uses DialoGPT-medium: `--model
+    hf:microsoft/DialoGPT-medium`.
+
+    Attributes:
+        graph: the commonsense graph.
+        facts: how many facts are looked through for words.
+        words: how many words the bag has at most.
+        iterations: gradient steps for each token; 0: the model unsteered.
+        step_size: of a gradient step.
+        gamma: exponent of the gradient's norm that a step is divided by.
+        kl_scale: weight of the Kullback-Leibler term.
+        gm_scale: share of the steered distribution in the geometric mean with the plain one.
+        window: how many of the latest positions are moved; 0 for all.
+        top_k: tokens that are left to choose from; 0 for all.
+        separator: what stands between the turns of the prompt and at its end: DialoGPT's end-of-text token.
+        turns: last turns of the history in the prompt; 0 for all.
+    """
+
+    name: ClassVar[str] = "pplm"
+    paper: ClassVar[str] = "PPLM (ICLR 2020), as in MSDP, Section 3.3 and Table 3"
+    summary: ClassVar[str] = "a local model, steered towards words of the graph while it writes"
+    needs: ClassVar[tuple[str, ...]] = ("graph",)
+    calls: ClassVar[str] = "1 (a local model)"
+
+    graph: GraphSource
+    facts: int = 100
+    words: int = 50
+    iterations: int = 3
+    step_size: float = 0.03
+    gamma: float = 1.5
+    kl_scale: float = 0.01
+    gm_scale: float = 0.99
+    window: int = 5
+    top_k: int = 10
+    separator: str = "<|endoftext|>"
+    turns: int = 0
+
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
+        """The facts that the bag is taken from."""
+        return Grounds(knowledge=self._bag(dialogue, stage)[1])
+
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Draft:
+        """Fill the bag, then write, steered by it."""
+        bag, facts = self._bag(dialogue, stage)
+        settings = ("iterations", "step_size", "gamma", "kl_scale", "gm_scale", "window", "top_k")
+        text = await stage.write(
+            "pplm/response-generation",
+            texts=[" ".join(text.split()) for text in dialogue.texts[-self.turns :]],
+            separator=self.separator,
+            steering={"words": bag, **{name: getattr(self, name) for name in settings}},
+        )
+        return Draft(text, Grounds(knowledge=facts))
+
+    def _bag(self, dialogue: Dialogue, stage: Stages) -> tuple[list[str], list[Knowledge]]:
+        def work() -> tuple[tuple[list[str], list[Knowledge]], dict[str, object], list[str]]:
+            topic = topic_of(dialogue)
+            links = self.graph.link([topic], dialogue) if topic else []
+            links = links or self.graph.mentions(dialogue)
+            facts, found = self.graph.retrieve_queries(links, dialogue, self.facts)
+            ends = (fact.detail[end] for fact in facts for end in ("head", "tail"))
+            phrases = (*(link.name for link in links), *ends)
+            bag = one_word_names(phrases, dialogue.language)[: self.words]
+            output: dict[str, object] = {"graph": self.graph.name, "facts": found, "bag": bag}
+            notes = [] if bag else ["the graph has no word for this dialogue: the text is not steered"]
+            return (bag, facts), output, notes
+
+        return stage.did("bag-of-words", work)
+
+
+def one_word_names(names: Iterable[str], language: Language) -> list[str]:
+    """The names that are one content word of the language, each once, in order."""
+    idle = stop_words(language) | light_words(language)
+    found: dict[str, None] = {}
+    for name in names:
+        if (language == "zh") != is_chinese(name):
+            continue
+        cut = words(name, language) if language == "en" else [name.strip()]
+        if len(cut) == 1 and cut[0] not in idle and (language == "en" or len(cut[0]) <= _LONGEST_CHINESE):
+            found[cut[0]] = None
+    return list(found)
