@@ -15,6 +15,7 @@ from dialore.llm.model import Completion, Usage
 from dialore.methods.citations import MarkReader, read_citations
 from dialore.methods.edit import Edit
 from dialore.methods.model_responder import ModelResponder
+from dialore.methods.stages import Stages
 from dialore.methods.vanilla import Vanilla
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Response
@@ -291,13 +292,28 @@ async def test_without_knowledge_nothing_is_asked_for_and_stray_marks_go():
     assert "square brackets" not in model.requests["response-generation"].messages[0].content
 
 
-@pytest.mark.parametrize("method", ["dcrag", "t-rag", "edit"])
+WRITING = ["dcrag/response-generation", "t-rag/response-generation", "edit/response-generation"]
+
+
+@pytest.mark.parametrize("name", [*WRITING, "draft-ground/grounding-edit"])
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_response_prompts_know_how_to_cite(method, language):
-    prompt = PromptLibrary().get(f"{method}/response-generation", language)
+def test_response_prompts_know_how_to_cite(name, language):
+    prompt = PromptLibrary().get(name, language)
     kinds = ("explicit", "implicit", "maintained", "extended")
     variables = {"history": "H", "last_turn": "L", "facts": FIVE, "knowledge": FIVE, "thoughts": False, "cite": True}
+    variables |= {"draft": "D", "extended": []}
     variables |= {"citing": "HOW TO CITE", "demands": {kind: [] for kind in kinds}}
     system, user = (message.content for message in prompt.render(variables).messages)
     assert "\n\nHOW TO CITE\n\n" in system
     assert "\n[1] piece 1\n[2] piece 2\n" in user
+
+
+async def test_a_text_that_may_become_the_response_cites_too():
+    dialogue = Dialogue(id="d", turns=["It hurts."])
+    stages = Stages(ModelResponder(Says(grounding_edit="Try tea [2]."), PromptLibrary()), "m", dialogue, cite=True)
+    variables = {"draft": "Try it.", "knowledge": FIVE, "extended": []}
+    text = await stages.text("draft-ground/grounding-edit", cites=FIVE, **variables)
+    assert text == "Try tea."
+    assert [each.knowledge for each in stages.citations(text)] == ["k2"]
+    assert stages.citations("Try tea, then.") == []
+    assert await stages.text("draft-ground/grounding-edit", **variables) == "Try tea [2]."

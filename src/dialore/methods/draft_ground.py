@@ -138,6 +138,7 @@ class DraftGround:
             return Draft(draft, grounds)
         edited = await stage.text(
             "draft-ground/grounding-edit",
+            cites=grounds.knowledge,
             draft=draft,
             knowledge=grounds.knowledge,
             extended=(grounds.demands or Demands()).extended,

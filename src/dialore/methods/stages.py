@@ -151,36 +151,49 @@ class Stages:
         traced.output = value.model_dump(mode="json")
         return value
 
-    async def write(self, prompt: str, **variables: object) -> str:
+    async def write(self, prompt: str, *, cites: Sequence[Knowledge] | None = None, **variables: object) -> str:
         """Have the response written, streamed to `on_text` if there is one.
-
-        Where responses cite, the knowledge among the variables is numbered, and the marks are read and taken out.
-
-        Raises:
-            StageError: the responder failed.
-        """
-        return await self._write(prompt, "", variables, self._on_text)
-
-    async def text(self, prompt: str, *, suffix: str = "", cites: bool = False, **variables: object) -> str:
-        """Have a stage done whose output is plain text but not the response: a draft, a passage of knowledge.
 
         Args:
             prompt: `<method>/<stage>`.
-            suffix: tells several calls of one stage apart.
-            cites: the text may become the response: where responses cite, it does too, as with `write`.
+            cites: what the prompt numbers where responses cite; None for the knowledge among the variables. Marks are
+                read, and taken out before anybody sees them.
             variables: the prompt's variables, beside the dialogue.
 
         Raises:
             StageError: the responder failed.
         """
-        if cites:
-            return await self._write(prompt, suffix, variables, None)
+        given = knowledge_in(variables) if cites is None else cites
+        return await self._write(prompt, "", given, variables, self._on_text)
+
+    async def text(
+        self, prompt: str, *, suffix: str = "", cites: Sequence[Knowledge] | None = None, **variables: object
+    ) -> str:
+        """Have a stage done whose output is plain text but not the response: a draft, a passage of knowledge.
+
+        Args:
+            prompt: `<method>/<stage>`.
+            suffix: tells several calls of one stage apart.
+            cites: for a text that may become the response, what its prompt numbers where responses cite.
+            variables: the prompt's variables, beside the dialogue.
+
+        Raises:
+            StageError: the responder failed.
+        """
+        if cites is not None:
+            return await self._write(prompt, suffix, cites, variables, None)
         return (await self._text(prompt, suffix, variables, None))[0]
 
-    async def _write(self, prompt: str, suffix: str, variables: dict[str, object], on_text: OnText | None) -> str:
+    async def _write(
+        self,
+        prompt: str,
+        suffix: str,
+        knowledge: Sequence[Knowledge],
+        variables: dict[str, object],
+        on_text: OnText | None,
+    ) -> str:
         if not self.cite:
             return (await self._text(prompt, suffix, variables, on_text))[0]
-        knowledge = knowledge_in(variables)
         variables = {**variables, "cite": bool(knowledge)}
         reader = MarkReader(len(knowledge))
 
