@@ -131,9 +131,10 @@ class DataSet(ABC):
 
 
 def gold_text(item: Gold) -> str:
-    """One piece of gold knowledge as text: its own, or a fact's head, relation and tail."""
+    """One piece of gold knowledge as text: its own, or a fact's head, relation and tail, without `_` and `~`."""
     if isinstance(item, str):
         return item
     if "text" in item:
         return str(item["text"])
-    return " ".join(str(item[key]) for key in ("head", "relation", "tail") if item.get(key))
+    relation = str(item.get("relation", "")).lstrip("~").replace("_", " ")
+    return " ".join(part for part in (str(item.get("head", "")), relation, str(item.get("tail", ""))) if part)

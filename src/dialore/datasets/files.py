@@ -10,6 +10,7 @@ import tarfile
 import zipfile
 import zlib
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
@@ -149,6 +150,16 @@ def checked(data: object, shape: type[Shape], place: Place) -> Shape:
         raise place.error(describe(error)) from error
 
 
+def parse(data: bytes | str, place: str, form: str) -> Any:  # noqa: ANN401 - decoded JSON has any type
+    """One JSON document; raises InputError naming the place and the line."""
+    try:
+        return json.loads(data)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{place}, line {error.lineno}: not valid JSON: {error.msg}", mend=form) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{place}: not valid JSON: {error}", mend=form) from error
+
+
 def json_entries(path: Path, of: DataSet, *, keyed: bool = False) -> Iterator[tuple[Place, Any]]:
     """What `read_entries` reads, not checked."""
     form = f"{of.name} is {of.form}"
@@ -205,17 +216,26 @@ class _Reader:
 
     def _lines(self) -> Iterator[tuple[int, str, Any]]:
         number = self._line
-        rest = self._buffer[self._at :]
         # The buffer may end within a line, which the file then goes on with.
-        pending = (rest + self._text.readline()).split("\n")
-        for line in (*pending, *self._text):
+        held = io.StringIO(self._buffer[self._at :] + self._text.readline(), newline="\n")
+        lines = chain(held, self._text)
+        first = True
+        for line in lines:
             if line.strip():
                 self._line = number
-                try:
-                    yield number, "", json.loads(line)
-                except (ValueError, RecursionError) as error:
-                    raise self._error(f"not valid JSON: {error}") from error
+                yield number, "", self._object(line, lines if first else iter(()))
+                first = False
             number += 1
+
+    def _object(self, line: str, others: Iterator[str]) -> object:
+        """The object on a line; where none ends on it, the one object that it and the other lines are laid out over."""
+        try:
+            return json.loads(line)
+        except (ValueError, RecursionError) as error:
+            rest = "" if line.rstrip().endswith("}") else "".join(others)
+            if not rest.strip():
+                raise self._error(f"not valid JSON: {error}") from error
+            return parse(line + rest, str(self._path), self._form)
 
     def _value(self) -> object:
         """The next value, reading on until it is whole."""

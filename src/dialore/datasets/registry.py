@@ -15,8 +15,19 @@ if TYPE_CHECKING:
     from dialore.datasets.base import DataSet
 
 _SETS = {
+    "cmu-dog": "dialore.datasets.cmu_dog:CMUDoG",
+    "commonsense-dialogues": "dialore.datasets.commonsense_dialogues:CommonsenseDialogues",
+    "coq": "dialore.datasets.coq:COQ",
     "dailydialog": "dialore.datasets.dailydialog:DailyDialog",
+    "diamante": "dialore.datasets.diamante:Diamante",
+    "holl-e": "dialore.datasets.holl_e:HollE",
+    "jsonl": "dialore.datasets.plain:Jsonl",
     "kbp": "dialore.datasets.kbp:KBP",
+    "kdconv": "dialore.datasets.kdconv:KdConv",
+    "multi-session-chat": "dialore.datasets.multi_session_chat:MultiSessionChat",
+    "opendialkg": "dialore.datasets.opendialkg:OpenDialKG",
+    "personachat": "dialore.datasets.personachat:PersonaChat",
+    "topical-chat": "dialore.datasets.topical_chat:TopicalChat",
     "wizard-of-internet": "dialore.datasets.wizard_of_internet:WizardOfInternet",
     "wizard-of-wikipedia": "dialore.datasets.wizard_of_wikipedia:WizardOfWikipedia",
     "xdailydialog-en": "dialore.datasets.xdailydialog:XDailyDialogEn",

@@ -1,0 +1,48 @@
+"""Diamante (Lu et al., 2022): Chinese chit-chat in which people chose or mended what a model proposed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import BaseModel
+
+from dialore.datasets.base import DataSet, Talk, WholeDialogue
+from dialore.datasets.files import read_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from dialore.text import Language
+
+
+class _Turn(BaseModel):
+    utterance: str
+    response_candidates: list[str] = []
+
+
+class _Entry(BaseModel):
+    conversation: list[_Turn]
+
+
+class Diamante(DataSet):
+    """JSONL of `{"conversation": [{"utterance", "response_candidates"}, ...]}`.
+
+    `extra["candidates"]` holds what the model had proposed for the turn, blanks left out.
+    """
+
+    name: ClassVar[str] = "diamante"
+    languages: ClassVar[tuple[Language, ...]] = ("zh",)
+    paper: ClassVar[str] = "Diamante (Lu et al., 2022)"
+    licence: ClassVar[str] = "as LUGE states it"
+    where: ClassVar[str] = "luge.ai, Diamante"
+    form: ClassVar[str] = "JSONL of {`conversation`: [{`utterance`, `response_candidates`}, ...]}"
+
+    def read(self, path: Path) -> Iterator[WholeDialogue]:
+        """Whole dialogues; every turn but the first may be the reference."""
+        for place, entry in read_entries(path, _Entry, self):
+            talk = Talk(f"{self.name}-{place.number}", "zh")
+            for number, turn in enumerate(entry.conversation):
+                candidates = [text for text in turn.response_candidates if text.strip()]
+                talk.answer("AB"[number % 2], turn.utterance, extra={"candidates": candidates or None})
+            yield from talk.whole()

@@ -1,0 +1,74 @@
+"""KdConv (Zhou et al., ACL 2020): Chinese talks on films, music and travel over knowledge graphs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from dialore.datasets.base import DataSet, Gold, Holding, Talk, WholeDialogue, gold_text
+from dialore.datasets.files import json_entries, read_entries
+from dialore.dialogue import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from dialore.text import Language
+
+
+class _Attribute(BaseModel):
+    name: str
+    attrname: str
+    attrvalue: str
+
+
+class _Message(BaseModel):
+    message: str
+    attrs: list[_Attribute] = []
+
+
+class _Entry(BaseModel):
+    name: str
+    messages: list[_Message]
+
+
+class KdConv(DataSet):
+    """A JSON list of `{"name": topic, "messages": [{"message", "attrs"?}, ...]}` for each of three domains.
+
+    `knowledge` is the facts that a turn used. `knowledge_texts` also takes a domain's graph, `kb_film.json` and so on.
+    """
+
+    name: ClassVar[str] = "kdconv"
+    languages: ClassVar[tuple[Language, ...]] = ("zh",)
+    paper: ClassVar[str] = "KdConv (Zhou et al., ACL 2020)"
+    licence: ClassVar[str] = "Apache-2.0"
+    where: ClassVar[str] = "github.com/thu-coai/KdConv, data"
+    form: ClassVar[str] = "a JSON list of {`name`, `messages`: [{`message`, `attrs`}, ...]}"
+    has: ClassVar[tuple[Holding, ...]] = ("knowledge",)
+
+    def read(self, path: Path) -> Iterator[WholeDialogue]:
+        """Whole dialogues; every turn but the first may be the reference."""
+        for place, entry in read_entries(path, _Entry, self):
+            talk = Talk(f"{self.name}-{place.number}", "zh", topic=entry.name)
+            for number, message in enumerate(entry.messages):
+                facts = [_fact(one.name, one.attrname, one.attrvalue) for one in message.attrs]
+                talk.answer("AB"[number % 2], message.message, facts)
+            yield from talk.whole()
+
+    def texts(self, path: Path) -> Iterator[str]:
+        """The facts as `head relation tail`: those that were used, or all of a graph file."""
+        triples = TypeAdapter(list[tuple[str, str, str]])
+        for place, data in json_entries(path, self, keyed=True):
+            if not place.key:
+                yield from super().texts(path)
+                return
+            try:
+                for head, relation, tail in triples.validate_python(data):
+                    yield gold_text(_fact(head, relation, tail))
+            except ValidationError as error:
+                raise place.error(describe(error)) from error
+
+
+def _fact(head: str, relation: str, tail: str) -> Gold:
+    return {"head": head, "relation": relation, "tail": tail}

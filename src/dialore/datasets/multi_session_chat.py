@@ -1,0 +1,91 @@
+"""Multi-Session Chat (Xu et al., ACL 2022): PersonaChat's speakers meet again over up to five sessions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel
+
+from dialore.datasets.base import DataSet, Holding, Talk, WholeDialogue
+from dialore.datasets.files import read_forms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from dialore.text import Language
+
+
+class _Message(BaseModel):
+    text: str
+
+
+class _Session(BaseModel):
+    dialog: list[_Message]
+    time_num: int | None = None
+    time_unit: str | None = None
+
+
+class _Original(BaseModel):
+    personas: tuple[list[str], list[str]]
+    dialog: list[_Message]
+    previous_dialogs: list[_Session] = []
+    metadata: dict[str, Any] = {}
+
+
+class _Personas(BaseModel):
+    user: list[str]
+    assistant: list[str]
+
+
+class _Pairs(BaseModel):
+    id: str
+    meta: _Personas
+    dialogue: list[tuple[str, str]]
+
+
+class MultiSessionChat(DataSet):
+    """Two forms: ParlAI's JSONL (`personas`, `dialog`, `previous_dialogs`) and the few-shot bot benchmark's JSON list.
+
+    Speaker 1 is `user`, Speaker 2 `system`. `persona` is Speaker 2's, as summed up from the sessions before;
+    `extra["user_persona"]` Speaker 1's. Earlier sessions, which ParlAI's form has, are `extra["sessions"]`:
+    `[{"turns": [text, ...], "ago": "5 days"}, ...]`, the oldest first.
+    """
+
+    name: ClassVar[str] = "multi-session-chat"
+    languages: ClassVar[tuple[Language, ...]] = ("en",)
+    paper: ClassVar[str] = "Multi-Session Chat (Xu et al., ACL 2022)"
+    licence: ClassVar[str] = "see ParlAI"
+    where: ClassVar[str] = "parl.ai/projects/msc; github.com/andreamad8/FSB, data/msc"
+    form: ClassVar[str] = "JSONL of {`personas`, `dialog`, ...}, or a JSON list of {`id`, `meta`, `dialogue`}"
+    has: ClassVar[tuple[Holding, ...]] = ("persona",)
+
+    def read(self, path: Path) -> Iterator[WholeDialogue]:
+        """The last session of each; Speaker 2's turns are the references."""
+        for place, entry in read_forms(path, {"personas": _Original, "dialogue": _Pairs}, self):
+            if isinstance(entry, _Original):
+                found = str(entry.metadata.get("initial_data_id") or place.number)
+                sessions = [_session(session) for session in entry.previous_dialogs]
+                turns = [message.text for message in entry.dialog]
+                yield from _talk(f"{self.name}-{found}", entry.personas, turns, sessions)
+            elif isinstance(entry, _Pairs):
+                turns = [turn for pair in entry.dialogue for turn in pair]
+                yield from _talk(f"{self.name}-{entry.id}", (entry.meta.user, entry.meta.assistant), turns, [])
+
+
+def _talk(
+    identifier: str, personas: tuple[list[str], list[str]], turns: list[str], sessions: list[dict[str, object]]
+) -> Iterator[WholeDialogue]:
+    first, second = personas
+    talk = Talk(identifier, "en", persona=tuple(second), user_persona=first, sessions=sessions or None)
+    for number, text in enumerate(turns):
+        if number % 2:
+            talk.answer("system", text)
+        else:
+            talk.say("user", text)
+    yield from talk.whole()
+
+
+def _session(session: _Session) -> dict[str, object]:
+    ago = f"{session.time_num} {session.time_unit}" if session.time_num is not None and session.time_unit else None
+    return {"turns": [message.text for message in session.dialog], **({"ago": ago} if ago else {})}

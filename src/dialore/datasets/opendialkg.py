@@ -1,0 +1,106 @@
+"""OpenDialKG (Moon et al., ACL 2019): dialogues that walk a knowledge graph."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import BaseModel
+
+from dialore.datasets.base import DataSet, Gold, Holding, Talk, WholeDialogue
+from dialore.datasets.files import Place, checked, open_text, parse, read_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from dialore.text import Language
+
+Triple = tuple[str, str, str]
+
+
+class _Message(BaseModel):
+    type: str
+    sender: Literal["user", "assistant"]
+    message: str = ""
+    action_id: str = ""
+    metadata: dict[str, Any] = {}
+
+
+class _Walk(BaseModel):
+    path: tuple[float, list[Triple], str]
+
+
+class _Row(BaseModel):
+    messages: list[_Message]
+
+
+class _Pairs(BaseModel):
+    id: str
+    dialogue: list[tuple[str, str]]
+    query: list[tuple[list[Triple] | Literal[""], list[Triple] | Literal[""]]]
+
+
+class OpenDialKG(DataSet):
+    """Two forms: the authors' CSV (`Messages`) and the few-shot bot benchmark's JSON list.
+
+    The assistant is `system`. `knowledge` is the walk that was chosen before the turn, fact by fact, as published: a
+    relation that starts with `~` was walked backwards.
+    """
+
+    name: ClassVar[str] = "opendialkg"
+    languages: ClassVar[tuple[Language, ...]] = ("en",)
+    paper: ClassVar[str] = "OpenDialKG (Moon et al., ACL 2019)"
+    licence: ClassVar[str] = "CC BY-NC 4.0"
+    where: ClassVar[str] = "github.com/facebookresearch/opendialkg; github.com/andreamad8/FSB, data/dialKG"
+    form: ClassVar[str] = "CSV with a column Messages, or a JSON list of {`id`, `dialogue`, `query`}"
+    has: ClassVar[tuple[Holding, ...]] = ("knowledge",)
+
+    def read(self, path: Path) -> Iterator[WholeDialogue]:
+        """Whole dialogues; the assistant's turns are the references. Rows without any message are left out."""
+        with open_text(path, form=f"{self.name} is {self.form}") as text:
+            is_csv = not text.read(64).lstrip().startswith("[")
+        yield from self._read_csv(path) if is_csv else self._read_pairs(path)
+
+    def _read_csv(self, path: Path) -> Iterator[WholeDialogue]:
+        form = f"{self.name} is {self.form}"
+        csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+        with open_text(path, form=form) as text:
+            rows = csv.DictReader(text)
+            for number, row in enumerate(rows, start=1):
+                place = Place(f"{path}, line {rows.line_num}, entry {number}", number, "", form)
+                if not row.get("Messages"):
+                    raise place.error("missing or empty", "Messages")
+                entry = checked({"messages": parse(row["Messages"], place.said, form)}, _Row, place)
+                yield from self._tell(entry, place)
+
+    def _tell(self, entry: _Row, place: Place) -> Iterator[WholeDialogue]:
+        talk = Talk(f"{self.name}-{place.number}", "en")
+        walked: list[Triple] = []
+        for number, message in enumerate(entry.messages):
+            if message.action_id == "kgwalk/choose_path":
+                inner = place._replace(said=f"{place.said}, message {number}")
+                walked = checked(message.metadata, _Walk, inner).path[1]
+            elif message.type == "chat":
+                if message.sender == "assistant":
+                    talk.answer("system", message.message, _facts(walked))
+                else:
+                    talk.say("user", message.message)
+                walked = []
+        yield from talk.whole()
+
+    def _read_pairs(self, path: Path) -> Iterator[WholeDialogue]:
+        for place, entry in read_entries(path, _Pairs, self):
+            if len(entry.query) != len(entry.dialogue):
+                raise place.error(f"{len(entry.query)} walks for {len(entry.dialogue)} pairs of turns", "query")
+            talk = Talk(f"{self.name}-{entry.id}", "en")
+            # Of a pair of walks the first is the assistant's; the second is the user's, for the next pair of turns.
+            for (user, assistant), (walked, _) in zip(entry.dialogue, entry.query, strict=True):
+                talk.say("user", user)
+                talk.answer("system", assistant, _facts(walked or ()))
+            yield from talk.whole()
+
+
+def _facts(triples: Iterable[Triple]) -> list[Gold]:
+    return [{"head": head, "relation": relation, "tail": tail} for head, relation, tail in triples]

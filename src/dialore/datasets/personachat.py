@@ -1,0 +1,89 @@
+"""PersonaChat (Zhang et al., ACL 2018): two strangers, each with a few persona sentences, get to know each other."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import BaseModel
+
+from dialore.datasets.base import DataSet, Holding, Talk, WholeDialogue
+from dialore.datasets.files import open_text, read_entries
+from dialore.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from dialore.text import Language
+
+_LINE = re.compile(r"^(\d+) (.*)$")
+_PERSONA = re.compile(r"^(your persona|partner's persona): (.*)$")
+
+
+class _Pairs(BaseModel):
+    meta: list[str]
+    dialogue: list[tuple[str, str]]
+
+
+class PersonaChat(DataSet):
+    """Two forms: ParlAI's numbered lines (`train_self_original.txt`) and the few-shot bot benchmark's JSON list.
+
+    The one whose persona is given is `system` and has `persona`; a partner's persona is `extra["user_persona"]`.
+    """
+
+    name: ClassVar[str] = "personachat"
+    languages: ClassVar[tuple[Language, ...]] = ("en",)
+    paper: ClassVar[str] = "PersonaChat (Zhang et al., ACL 2018)"
+    licence: ClassVar[str] = "see ParlAI"
+    where: ClassVar[str] = "parl.ai/projects/personachat; github.com/andreamad8/FSB, data/persona"
+    form: ClassVar[str] = (
+        "lines such as `1 your persona: ...` and `5 turn TAB reply`; or a JSON list of {`meta`, `dialogue`}"
+    )
+    has: ClassVar[tuple[Holding, ...]] = ("persona",)
+
+    def read(self, path: Path) -> Iterator[WholeDialogue]:
+        """Whole dialogues; the turns of the one with the persona are the references."""
+        form = f"{self.name} is {self.form}"
+        with open_text(path, form=form) as text:
+            is_json = text.read(64).lstrip()[:1] in {"[", "{", ""}
+        if is_json:
+            for place, entry in read_entries(path, _Pairs, self):
+                yield from _talk(f"{self.name}-{place.number}", entry.meta, [], entry.dialogue)
+            return
+        yield from self._read_lines(path, form)
+
+    def _read_lines(self, path: Path, form: str) -> Iterator[WholeDialogue]:
+        personas: dict[str, list[str]] = {}
+        pairs: list[tuple[str, str]] = []
+        count = 0
+        with open_text(path, form=form) as text:
+            for line, raw in enumerate(text, start=1):
+                found = _LINE.match(raw.rstrip("\n"))
+                if found is None:
+                    raise InputError(f"{path}, line {line}: no number at its start", mend=form)
+                if found[1] == "1" and (personas or pairs):
+                    count += 1
+                    yield from _close(f"{self.name}-{count}", personas, pairs)
+                    personas, pairs = {}, []
+                if persona := _PERSONA.match(found[2]):
+                    personas.setdefault(persona[1], []).append(persona[2])
+                else:
+                    turns = found[2].split("\t")
+                    if len(turns) < 2 or not turns[1].strip():
+                        raise InputError(f"{path}, line {line}: no reply after a tab", mend=form)
+                    pairs.append((turns[0], turns[1]))
+        yield from _close(f"{self.name}-{count + 1}", personas, pairs)
+
+
+def _close(identifier: str, personas: dict[str, list[str]], pairs: list[tuple[str, str]]) -> Iterator[WholeDialogue]:
+    return _talk(identifier, personas.get("your persona", []), personas.get("partner's persona", []), pairs)
+
+
+def _talk(identifier: str, own: list[str], others: list[str], pairs: list[tuple[str, str]]) -> Iterator[WholeDialogue]:
+    talk = Talk(identifier, "en", persona=tuple(line.strip() for line in own), user_persona=others or None)
+    for user, system in pairs:
+        # ParlAI's mark for a partner who has not spoken yet.
+        talk.say("user", "" if user == "__SILENCE__" else user)
+        talk.answer("system", system)
+    yield from talk.whole()

@@ -1,0 +1,58 @@
+"""Dialogues in our own form, of any data: JSON or JSONL."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, ClassVar
+
+from dialore.datasets.base import Answer, DataSet, Holding, WholeDialogue
+from dialore.datasets.files import json_entries
+from dialore.dialogue import Dialogue, Utterance, dialogue_from
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from dialore.text import Language
+
+
+class Jsonl(DataSet):
+    """Dialogue files as `dialore data convert` writes them.
+
+    A dialogue with a `reference` is read as it is: its turns, then the reference, which alone is to be answered, with
+    its `knowledge`, `sources` and the rest. In one without, every turn but the first may be the reference.
+    """
+
+    name: ClassVar[str] = "jsonl"
+    languages: ClassVar[tuple[Language, ...]] = ("en", "zh")
+    paper: ClassVar[str] = "any"
+    licence: ClassVar[str] = "its own"
+    where: ClassVar[str] = "your files"
+    form: ClassVar[str] = "JSONL, or a JSON list, of {`turns`, `reference`?, `knowledge`?, `sources`?, ...}"
+    has: ClassVar[tuple[Holding, ...]] = ("knowledge", "persona", "plan", "query")
+
+    def read(self, path: Path) -> Iterator[WholeDialogue]:
+        """Whole dialogues; ids must be unique."""
+        stem = path.name.split(".", maxsplit=1)[0] or self.name
+        seen: set[bytes] = set()
+        for place, data in json_entries(path, self):
+            dialogue = dialogue_from(data, place=place.said, default_id=f"{stem}-{place.number}")
+            digest = hashlib.blake2b(dialogue.id.encode(), digest_size=12).digest()
+            if digest in seen:
+                raise place.error(f"{dialogue.id!r} was already used", "id")
+            seen.add(digest)
+            yield _whole(dialogue)
+
+
+def _whole(dialogue: Dialogue) -> WholeDialogue:
+    fields = {name: getattr(dialogue, name) for name in dialogue.model_fields_set}
+    if dialogue.reference and dialogue.reference.strip():
+        answer = Answer(
+            turn=len(dialogue.turns),
+            knowledge=fields.pop("knowledge", ()),
+            sources=fields.pop("sources", None),
+            extra=fields.pop("extra", {}),
+        )
+        reply = Utterance(speaker=dialogue.responder, text=fields.pop("reference"))
+        fields |= {"turns": (*dialogue.turns, reply), "answers": (answer,)}
+    return WholeDialogue.model_validate(fields)
