@@ -15,6 +15,7 @@ from dialore.llm.model import Completion, Usage
 from dialore.methods.edit_outputs import Better, read_answer, read_questions
 from dialore.methods.model_responder import ModelResponder
 from dialore.methods.registry import create_method
+from dialore.methods.routing import RoutedResponder
 from dialore.methods.stages import Stages
 from dialore.prompts.library import PromptLibrary
 
@@ -373,3 +374,44 @@ def test_answers_are_read_on_one_line(text, answer):
 @pytest.mark.parametrize("said", ["A", "a", "AnswerA", "Answer A: it is exact", "答案A"])
 def test_a_choice_may_be_said_in_words(said):
     assert Better(better=said).better == "A"
+
+
+async def test_the_generator_may_be_another_model(dialogue):
+    chat, generator = Asked(), Asked(question_generation="What calms a sore throat? Why do people lose their voice?")
+    library = PromptLibrary()
+    responder = RoutedResponder(
+        ModelResponder(chat, library), {"question-generation": ModelResponder(generator, library)}
+    )
+    stages = Stages(responder, "edit", dialogue)
+    draft = await create_method("edit", {}, {}).respond(dialogue, stages)
+    assert generator.calls == ["question-generation"]
+    assert "question-generation" not in chat.calls
+    assert [piece.detail["question"] for piece in draft.grounds.knowledge] == QUESTIONS[:2]
+
+
+async def test_grounding_stops_before_the_response(dialogue):
+    model = Asked()
+    grounds = await create_method("edit", {"documents": Base()}, {"questions": 2}).ground(
+        dialogue, Stages(ModelResponder(model, PromptLibrary()), "edit", dialogue)
+    )
+    assert [piece.text for piece in grounds.knowledge] == ["Base on 1", "Base on 2"]
+    assert "response-generation" not in model.calls
+
+
+@pytest.mark.parametrize(
+    "prompt", [each for each in PromptLibrary() if each.name.startswith("edit/")], ids=lambda each: each.reference
+)
+def test_what_never_changes_stands_first(prompt):
+    names = ("history", "last_turn", "question")
+    one = {**dict.fromkeys(names, "ONE"), "sentences": ["ONE"], "answers": ["ONE", "ONE"], "knowledge": []}
+    two = {**dict.fromkeys(names, "TWO"), "sentences": ["TWO"], "answers": ["TWO", "TWO"], "knowledge": []}
+    first, second = (
+        prompt.render({"limit": 5, "trained": False, "cite": False, **each}).messages for each in (one, two)
+    )
+    assert [message.role for message in first] == ["system", "user"]
+    assert first[0] == second[0]
+    assert first[1] != second[1]
+    whole = first[0].content + first[1].content
+    assert bool(re.search("[一-鿿]", whole)) == (prompt.language == "zh")
+    assert "\n\n\n" not in whole
+    assert "{{" not in whole
