@@ -40,8 +40,8 @@ class TRag:
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
         """Look up every concept that the history mentions."""
-        links = stage.did("concept-mentions", lambda: _find(lambda: self.graph.mentions(dialogue)))
-        return Grounds(knowledge=_retrieve(self.graph, links, dialogue, stage, self.top))
+        links = stage.did("concept-mentions", lambda: linked(lambda: self.graph.mentions(dialogue)))
+        return Grounds(knowledge=retrieve_facts(self.graph, links, dialogue, stage, self.top))
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Draft:
         """Ground, then write."""
@@ -72,8 +72,8 @@ class QpRag:
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
         """Ask for queries and look them up."""
         demands = await produce_queries(dialogue, stage, thoughts=self.thoughts)
-        links = stage.did("query-linking", lambda: _find(lambda: self.graph.link(demands.queries, dialogue)))
-        return Grounds(knowledge=_retrieve(self.graph, links, dialogue, stage, self.top), demands=demands)
+        links = stage.did("query-linking", lambda: linked(lambda: self.graph.link(demands.queries, dialogue)))
+        return Grounds(knowledge=retrieve_facts(self.graph, links, dialogue, stage, self.top), demands=demands)
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Draft:
         """Ground, then write."""
@@ -97,14 +97,17 @@ def mended(demands: Demands, dialogue: Dialogue, stage: Stages, name: str) -> De
     return right
 
 
-def _find(work: Callable[[], Sequence[Link]]) -> tuple[Sequence[Link], dict[str, object], list[str]]:
+def linked(work: Callable[[], Sequence[Link]]) -> tuple[Sequence[Link], dict[str, object], list[str]]:
+    """Links to the graph's concepts, as the work of a traced stage."""
     links = work()
     return links, {"links": [f"{link.phrase} -> {link.name} ({link.how})" for link in links]}, []
 
 
-def _retrieve(
+def retrieve_facts(
     graph: GraphSource, links: Sequence[Link], dialogue: Dialogue, stage: Stages, top: int
 ) -> list[Knowledge]:
+    """The best facts of the linked concepts, as a traced stage."""
+
     def work() -> tuple[list[Knowledge], dict[str, object], list[str]]:
         facts, found = graph.retrieve_queries(links, dialogue, top)
         return facts, {"graph": graph.name, "concepts": len(links), "found": found, "kept": len(facts)}, []

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dialore.methods.base import Method
 
 _OWN = {
+    "cosmo": "dialore.methods.cosmo:Cosmo",
     "dcrag": "dialore.methods.dcrag:Dcrag",
     "draft-ground": "dialore.methods.draft_ground:DraftGround",
     "edit": "dialore.methods.edit:Edit",
@@ -25,6 +26,9 @@ _OWN = {
     "msdp-kg": "dialore.methods.msdp:MsdpKg",
     "pplm": "dialore.methods.pplm:Pplm",
     "qp-rag": "dialore.methods.rag:QpRag",
+    "scg-qp": "dialore.methods.scg_qp:ScgQp",
+    "scg-qp-graph": "dialore.methods.scg_qp_graph:ScgQpGraph",
+    "search-query": "dialore.methods.search_query:SearchQuery",
     "ssdp": "dialore.methods.msdp:Ssdp",
     "t-rag": "dialore.methods.rag:TRag",
     "vanilla": "dialore.methods.vanilla:Vanilla",
