@@ -81,17 +81,20 @@ class RunStore:
         """
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if any(path.name not in {FILE, "lock"} for path in folder.iterdir() if not path.name.startswith(FILE)):
+            if not (folder / FILE).exists() and any(folder.iterdir()):
                 raise InputError(f"{folder} is not empty and holds no run", mend="name another folder")
             database = _connect(folder / FILE)
+            # Two that begin at once: the second finds the tables of the first.
             with database:
-                if not database.execute("pragma application_id").fetchone()[0]:
-                    database.executescript(
-                        f"begin; {_SCHEMA} pragma application_id={_APPLICATION}; pragma user_version={FORMAT}; commit;"
-                    )
+                database.execute("begin immediate")
+                if not database.execute("select count(*) from sqlite_master").fetchone()[0]:
+                    for statement in _SCHEMA.split(";"):
+                        database.execute(statement)
+                    database.execute(f"pragma application_id = {_APPLICATION}")
+                    database.execute(f"pragma user_version = {FORMAT}")
         except OSError as error:
             raise InputError(f"cannot make the run folder {folder}: {error.strerror}") from error
-        return cls(folder, _checked(database, folder))
+        return cls(folder, database)
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -102,7 +105,7 @@ class RunStore:
         """
         if not (folder / FILE).is_file():
             raise InputError(f"no run in {folder}", mend="make one with `dialore run`")
-        return cls(folder, _checked(_connect(folder / FILE), folder))
+        return cls(folder, _connect(folder / FILE))
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -226,6 +229,11 @@ class RunStore:
         )
         return [Job(*row) for row in self._database.execute(sql, (system, without_metric))]
 
+    def responses(self, system: int | None = None) -> Iterator[tuple[Job, Dialogue, Response]]:
+        """Responses with their dialogues, in the data set's order, one at a time."""
+        for job in self.jobs(system):
+            yield job, self.dialogue(job.position), self.response(job)
+
     def response(self, job: Job) -> Response:
         """The response of a job that is done."""
         row = self._database.execute(
@@ -308,25 +316,25 @@ class RunStore:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path, timeout=30.0)
-    # A commit in the log survives the death of the process at any point; only a crash of the machine may take the
-    # last ones, which a run would then do again.
-    database.execute("pragma journal_mode = wal")
-    database.execute("pragma synchronous = normal")
-    return database
-
-
-def _checked(database: sqlite3.Connection, folder: Path) -> sqlite3.Connection:
+    """The file, opened and of this format; an empty one is let through."""
     try:
+        database = sqlite3.connect(path, timeout=30.0)
+        # A commit in the log survives the death of the process at any point; only a crash of the machine may take the
+        # last ones, which a run would then do again.
+        database.execute("pragma journal_mode = wal")
+        database.execute("pragma synchronous = normal")
         application = database.execute("pragma application_id").fetchone()[0]
         version = database.execute("pragma user_version").fetchone()[0]
+        is_empty = not database.execute("select count(*) from sqlite_master").fetchone()[0]
     except sqlite3.DatabaseError as error:
-        raise InputError(f"the run in {folder} is damaged: {error}", mend="name another folder") from error
+        raise InputError(f"the run in {path.parent} cannot be read: {error}", mend="name another folder") from error
+    if is_empty:
+        return database
     if application != _APPLICATION:
-        raise InputError(f"{folder / FILE} is no run of Dialore", mend="name another folder")
+        raise InputError(f"{path} is no run of Dialore", mend="name another folder")
     if version != FORMAT:
         raise InputError(
-            f"the run in {folder} has format {version}; this version reads {FORMAT}",
+            f"the run in {path.parent} has format {version}; this version reads {FORMAT}",
             mend="score and report it with the version that made it, or run again into another folder",
         )
     return database

@@ -1,0 +1,259 @@
+"""Runs: resumed, cut short, killed, among failing calls; and what they are expected to cost."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+
+from dialore.errors import InputError, ModelError
+from dialore.experiments.config import make_config, read_config
+from dialore.experiments.opening import default_connect
+from dialore.experiments.run import run_experiment
+from dialore.experiments.store import RunStore
+from dialore.llm.connection import connect
+from dialore.llm.rehearsal import Rehearsal
+from dialore.response import Response
+from tests.experiments.conftest import misbehaving, write_dialogues
+
+
+def rehearse(config, name):
+    return Rehearsal()
+
+
+async def test_a_second_run_does_only_what_is_missing(config_of, tmp_path):
+    first = await run_experiment(config_of(), tmp_path / "run", default_connect(8))
+    assert (first.total, first.before, first.ok, first.failed) == (12, 0, 12, 0)
+    second = await run_experiment(config_of(repetitions=2), tmp_path / "run", default_connect(8))
+    assert (second.total, second.before, second.ok) == (24, 12, 12)
+    with RunStore.open(tmp_path / "run") as store:
+        jobs = [job for job, _, _ in store.responses()]
+        assert len(set(jobs)) == len(jobs) == 24
+        assert {response.by for _, _, response in store.responses()} == {"lexical responder"}
+
+
+async def test_what_failed_is_tried_again(config_of, tmp_path, monkeypatch):
+    class Moody(Rehearsal):
+        broken = True
+
+        async def complete(self, request, on_text=None):
+            if self.broken and request.label.startswith(("d1/", "d4/")):
+                raise ModelError("out of order")
+            return await super().complete(request, on_text)
+
+    first = await run_experiment(config_of(), tmp_path / "run", lambda config, name: Moody())
+    assert (first.ok, first.failed) == (8, 4)
+    assert "out of order" in first.failures[0]
+    monkeypatch.setattr(Moody, "broken", False)
+    second = await run_experiment(config_of(), tmp_path / "run", lambda config, name: Moody())
+    assert (second.before, second.ok, second.failed) == (8, 4, 0)
+
+
+async def test_repetitions_ask_for_other_samples(config_of, tmp_path):
+    samples = Counter()
+
+    class Counting(Rehearsal):
+        async def complete(self, request, on_text=None):
+            samples[request.sample] += 1
+            return await super().complete(request, on_text)
+
+    config = config_of(2, systems=["vanilla"], repetitions=3)
+    await run_experiment(config, tmp_path / "run", lambda config, name: Counting())
+    assert samples == {0: 2, 1: 2, 2: 2}
+
+
+async def test_a_budget_stops_a_run_cleanly_and_a_larger_one_goes_on(config_of, tmp_path):
+    short = config_of(20, **{"budget.tokens": 20_000, "concurrency": 2, "systems": ["dcrag"]})
+    first = await run_experiment(short, tmp_path / "run", rehearse)
+    assert "budget of 20,000 tokens is spent" in first.stopped
+    assert 0 < first.ok < 20
+    assert first.failed == 0
+    second = await run_experiment(config_of(20, systems=["dcrag"]), tmp_path / "run", rehearse)
+    assert (second.before, second.ok) == (first.ok, 20 - first.ok)
+
+
+async def test_the_estimate_is_near_what_it_then_costs(config_of, tmp_path):
+    told = []
+    config = config_of(8, models=[{"model": "m"}])
+    ended = await run_experiment(config, tmp_path / "run", rehearse, on_estimate=told.append)
+    assert told[0].responses == 16
+    assert told[0].calls == pytest.approx(ended.calls, rel=0.2)
+    assert told[0].prompt_tokens + told[0].completion_tokens == pytest.approx(ended.tokens, rel=0.2)
+    again = []
+    await run_experiment(config, tmp_path / "run", rehearse, on_estimate=again.append)
+    assert again[0].calls == 0
+
+
+async def test_among_failing_calls_every_dialogue_is_answered_or_recorded_as_failed_none_twice(
+    config_of, tmp_path, faulty_server
+):
+    reply = misbehaving(0.2)
+    faulty_server.always = reply
+    config = config_of(12, models=[{"model": "flaky"}], concurrency=16)
+
+    def make(chosen, name):
+        return connect("flaky", faulty_server.url, timeout=0.5, retries=2, concurrency=16)
+
+    ended = await run_experiment(config, tmp_path / "run", make)
+    assert ended.ok + ended.failed == 24
+    assert reply.counts["bad"] > 5
+    with RunStore.open(tmp_path / "run") as store:
+        responses = list(store.responses())
+        assert len({job for job, _, _ in responses}) == len(responses) == 24
+        for _, dialogue, response in responses:
+            assert response.id == dialogue.id
+            assert (response.status == "ok" and response.text) or (response.status == "failed" and response.error)
+
+
+async def test_an_endpoint_that_refuses_stops_the_run_at_once(config_of, tmp_path, faulty_server):
+    from tests.llm.server import status
+
+    faulty_server.always = status(401, "wrong key")
+    config = config_of(12, models=[{"model": "m"}])
+    with pytest.raises(ModelError, match=r"401|key"):
+        await run_experiment(config, tmp_path / "run", lambda c, n: connect("m", faulty_server.url, retries=0))
+    assert len(faulty_server.calls) < 30
+
+
+# Imports once; then, for each line it reads, a child of it makes the run and says what it has kept.
+_LAUNCHER = """
+import asyncio, os, random, sys
+from pathlib import Path
+import dialore.methods.vanilla, dialore.methods.model_responder, dialore.sources.graph.source
+from dialore.experiments.config import read_config
+from dialore.experiments.run import run_experiment
+from dialore.experiments.store import RunStore
+from dialore.llm.rehearsal import Rehearsal
+
+class Slow(Rehearsal):
+    async def complete(self, request, on_text=None):
+        await asyncio.sleep(random.random() * 0.02)
+        return await super().complete(request, on_text)
+
+keep = RunStore.add
+def add(store, job, response):
+    keep(store, job, response)
+    os.write(1, f"{job.position} {job.system} {job.repetition}\\n".encode())
+RunStore.add = add
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        config = read_config(Path(sys.argv[1]))
+        asyncio.run(run_experiment(config, Path(sys.argv[2]), lambda c, n: Slow()))
+        os.write(1, b"done\\n")
+        os._exit(0)
+    os.write(1, f"child {child}\\n".encode())
+    os.waitpid(child, 0)
+    os.write(1, b"ended\\n")
+"""
+
+
+def test_killed_at_random_moments_a_run_loses_nothing_finished(tmp_path):
+    data = write_dialogues(tmp_path / "dialogues.jsonl", 800)
+    experiment = tmp_path / "experiment.yaml"
+    experiment.write_text(
+        f"name: doomed\ndataset: {{name: jsonl, path: {data}}}\nsystems: [vanilla]\nconcurrency: 4\n", encoding="utf-8"
+    )
+    draw, finished, moments = random.Random(7), set(), set()
+    command = [sys.executable, "-c", _LAUNCHER, str(experiment), str(tmp_path / "run")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as launcher:
+        for turn in range(25):
+            launcher.stdin.write("go\n")
+            launcher.stdin.flush()
+            said = launcher.stdout.readline().split()
+            while said[0] != "child":
+                finished.add(tuple(map(int, said)))
+                said = launcher.stdout.readline().split()
+            if turn % 3:  # after the first response; else at any moment, the beginning too
+                finished.add(tuple(map(int, launcher.stdout.readline().split())))
+            time.sleep(draw.random() * 0.3)
+            os.kill(int(said[1]), signal.SIGKILL)
+            for line in iter(launcher.stdout.readline, "ended\n"):
+                assert line != "done\n", "the run ended before it could be killed: make it longer"
+                finished.add(tuple(map(int, line.split())))
+            if not (tmp_path / "run" / "run.sqlite").exists():
+                continue
+            with RunStore.open(tmp_path / "run") as store:
+                kept = {(job.position, job.system, job.repetition) for job in store.done()}
+                assert finished <= kept
+                moments.add(len(kept))
+                assert all(isinstance(response, Response) for _, _, response in store.responses())
+        launcher.stdin.close()
+    assert len(moments) > 5, "the kills all came before the first response"
+
+
+async def test_an_interrupted_run_keeps_what_is_finished(config_of, tmp_path):
+    import asyncio
+
+    class Endless(Rehearsal):
+        async def complete(self, request, on_text=None):
+            if request.label.startswith("d5/"):
+                await asyncio.sleep(60)
+            return await super().complete(request, on_text)
+
+    config = config_of(6, systems=["vanilla"])
+    task = asyncio.create_task(run_experiment(config, tmp_path / "run", lambda c, n: Endless()))
+    for _ in range(400):
+        await asyncio.sleep(0.01)
+        if (tmp_path / "run").exists():
+            with RunStore.open(tmp_path / "run") as store:
+                if len(store.done()) == 5:
+                    break
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    ended = await run_experiment(config, tmp_path / "run", rehearse)
+    assert (ended.before, ended.ok) == (5, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("dataset: {name: jsonl}\nsystems: [vanilla]", "dataset.path: Field required"),
+        ("dataset: {name: jsonl, path: x}\nsystems: []", "systems: List should have at least 1"),
+        ("dataset: {name: jsonl, path: x, cut: middle}\nsystems: [vanilla]", "dataset.cut"),
+        ("dataset: {name: jsonl, path: x}\nsystems: [vanilla]\nsystem: x", "system: Extra inputs"),
+        ("dataset: {name: jsonl, path: x}\nsystems: [vanilla, vanilla]", "two systems are called 'vanilla'"),
+        ("a: [", "is not YAML"),
+        ("- a", "holds no experiment"),
+    ],
+)
+def test_a_wrong_experiment_file_names_the_field(tmp_path, text, said):
+    path = tmp_path / "experiment.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as error:
+        read_config(path)
+    assert said in str(error.value)
+
+
+def test_paths_beside_the_experiment_file_are_found(tmp_path):
+    (tmp_path / "talks.jsonl").write_text('{"turns": ["Hi"]}\n', encoding="utf-8")
+    path = tmp_path / "experiment.yaml"
+    path.write_text("dataset: {name: jsonl, path: talks.jsonl}\nsystems: [vanilla]", encoding="utf-8")
+    config = read_config(path, {"dataset.limit": 3})
+    assert config.dataset.path == tmp_path / "talks.jsonl"
+    assert config.dataset.limit == 3
+    assert config.name == "experiment"
+
+
+def test_a_budget_of_money_needs_a_price():
+    config = make_config(
+        {"name": "x", "dataset": {"name": "jsonl", "path": "x"}, "systems": ["vanilla"], "budget": {"cost": 1.0}}
+    )
+
+    async def go():
+        from dialore.experiments.opening import open_systems
+
+        async with open_systems(config, rehearse):
+            pass
+
+    import asyncio
+
+    with pytest.raises(InputError, match="price"):
+        asyncio.run(go())
