@@ -9,7 +9,7 @@ import pytest
 
 from dialore.datasets.cutting import cut_dialogues, stream_histories
 from dialore.datasets.dailydialog import untokenise
-from dialore.datasets.registry import data_set
+from dialore.datasets.registry import data_set, knowledge_texts
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, UnknownNameError
 from tests.data_folder import real_file
@@ -64,6 +64,44 @@ def test_another_form_is_one_clear_error(tmp_path, name, text, wanted):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=wanted):
         list(data_set(name).read(path))
+
+
+def test_a_break_is_named_by_its_line(tmp_path):
+    # Far enough into the file that the reader has moved on several times.
+    lines = json.dumps([{"dialogue": [["Hello there"] * 2] * 20}] * 3000, indent=1).split("\n")
+    wanted = len(lines) - 30
+    lines[wanted - 1] += " ,,"
+    path = tmp_path / "valid.json"
+    path.write_text("\n".join(lines), "utf-8")
+    with pytest.raises(InputError, match=rf"valid.json, line {wanted}: not valid JSON"):
+        list(data_set("dailydialog").read(path))
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        (b'[{"dialogue": [["caf\xe9", "b"]]}]', "not UTF-8"),
+        (
+            b'[{"dialogue": [["\\ud83d\\ude00", "a"]]}, {"dialogue": [["\\uD800", "b"]]}]',
+            r"entry 2: field dialogue\[0\]\[0\]",
+        ),
+        (
+            b'{"dialogue": [["\\ud83d\\ude00", "b"]]}\n{"dialogue": [["\\udc00", "b"]]}',
+            r"line 2.*field dialogue\[0\]\[0\]",
+        ),
+        (b"[" * 100_000, "not valid JSON"),
+    ],
+)
+def test_what_is_no_text_is_refused(tmp_path, content, wanted):
+    path = tmp_path / "valid.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=wanted):
+        list(data_set("dailydialog").read(path))
+
+
+def test_small_talk_has_no_knowledge_to_build_of(tmp_path):
+    with pytest.raises(InputError, match=r"dailydialog comes without knowledge.*kbp"):
+        next(knowledge_texts("dailydialog", tmp_path / "valid.json"))
 
 
 def test_an_unknown_data_set_names_the_nearest():

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import BaseModel
 
 from dialore.datasets.base import DataSet, Gold, Holding, Talk, WholeDialogue
-from dialore.datasets.files import Place, archive_of, checked, parse
+from dialore.datasets.files import Place, archive_of, checked
 from dialore.datasets.sentences import sentences_of
+from dialore.datasets.stream import parse
 from dialore.errors import InputError
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import BaseModel
 
 from dialore.datasets.base import DataSet, Gold, Holding, Talk, WholeDialogue
-from dialore.datasets.files import Place, checked, open_text, parse, read_entries
+from dialore.datasets.files import Place, checked, open_text, read_entries
+from dialore.datasets.stream import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

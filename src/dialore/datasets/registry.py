@@ -6,7 +6,7 @@ import hashlib
 import importlib
 from typing import TYPE_CHECKING
 
-from dialore.errors import UnknownNameError
+from dialore.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,10 +55,14 @@ def knowledge_texts(name: str, path: Path) -> Iterator[str]:
     They are all that the responders could draw on where the file has it, else the gold knowledge of their turns.
 
     Raises:
-        InputError: an unknown data set, or a file that is not in its published form.
+        InputError: an unknown data set, one without knowledge, or a file that is not in its published form.
     """
+    reader = data_set(name)
+    if "knowledge" not in reader.has:
+        telling = ", ".join(other for other in data_set_names() if "knowledge" in data_set(other).has)
+        raise InputError(f"{name} comes without knowledge", mend=f"these have some: {telling}")
     seen: set[bytes] = set()
-    for text in data_set(name).texts(path):
+    for text in reader.texts(path):
         clean = text.strip()
         # A digest, so that a data set of millions of sentences is not held in memory.
         digest = hashlib.blake2b(clean.encode(), digest_size=12).digest()
