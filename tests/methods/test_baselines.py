@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.methods.registry import create_method, method_names
+from dialore.methods.registry import create_method, method_class, method_names
 
 
 async def test_vanilla_asks_once_and_is_given_nothing(run, model):
@@ -44,7 +44,8 @@ async def test_facts_are_ranked_and_cut(run, name):
 
 def test_every_method_is_made_by_its_name(small_graph):
     for name in method_names():
-        assert create_method(name, {"graph": small_graph}).name == name
+        sources = dict.fromkeys(method_class(name).needs, small_graph)
+        assert create_method(name, sources).name == name
 
 
 def test_options_are_read_as_their_types(small_graph):

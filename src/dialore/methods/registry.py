@@ -34,6 +34,8 @@ _OWN = {
     "vanilla": "dialore.methods.vanilla:Vanilla",
 }
 GROUP = "dialore.methods"
+_FLAGS = {"web": "search"}
+"""Options of the command that are not called as their source."""
 
 
 def method_names() -> list[str]:
@@ -84,7 +86,9 @@ def create_method(name: str, sources: Mapping[str, object], options: Mapping[str
     cls = method_class(name)
     missing = [need for need in cls.needs if sources.get(need) is None]
     if missing:
-        raise InputError(f"method {name} needs a {missing[0]}", mend=f"give one with --{missing[0]}")
+        raise InputError(
+            f"method {name} needs a {missing[0]}", mend=f"give one with --{_FLAGS.get(missing[0], missing[0])}"
+        )
     known = method_options(cls)
     values: dict[str, Any] = {}
     for option, value in (options or {}).items():
