@@ -117,14 +117,15 @@ def _data(system: SystemScores) -> dict[str, Any]:
 
 
 def show(results: RunResults) -> None:
-    """The scores as a table on the terminal: systems down, metrics across, what is not available as a dash."""
-    abouts = results.metrics()
-    systems = results.systems()
-    for begin in range(0, len(abouts), _ACROSS):
-        some = abouts[begin : begin + _ACROSS]
-        rows = table("!system", "model", *(f">{about.name}" for about in some))
-        for system in systems:
-            rows.add_row(system.name, system.model, *(_cell(system.scores[about.name]) for about in some))
+    """The scores on the terminal: metrics down, systems across, what is not available as a dash."""
+    abouts, systems = results.metrics(), results.systems()
+    several = len({system.model for system in systems}) > 1
+    for begin in range(0, len(systems), _ACROSS):
+        some = systems[begin : begin + _ACROSS]
+        heads = (f"{system.name} ({system.model})" if several else system.name for system in some)
+        rows = table("!metric", *(f">{head}" for head in heads))
+        for about in abouts:
+            rows.add_row(about.name, *(_cell(system.scores[about.name]) for system in some))
         console().print(rows)
     missing = {
         f"{about.name}: {system.scores[about.name].reason}"
@@ -136,7 +137,7 @@ def show(results: RunResults) -> None:
         note(f"not available: {reason}")
 
 
-_ACROSS = 7
+_ACROSS = 4
 
 
 def _cell(score: Score) -> str:

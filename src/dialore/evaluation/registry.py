@@ -17,7 +17,21 @@ if TYPE_CHECKING:
 
 GROUP = "dialore.metrics"
 # Where each metric's maker is: a function `(name, context) -> Metric`, which may make several.
-_OWN: dict[str, str] = {}
+_OWN: dict[str, str] = {
+    "bleu": "dialore.evaluation.ngrams:make",
+    "bleu-1": "dialore.evaluation.ngrams:make",
+    "bleu-2": "dialore.evaluation.ngrams:make",
+    "bleu-3": "dialore.evaluation.ngrams:make",
+    "bleu-4": "dialore.evaluation.ngrams:make",
+    "meteor": "dialore.evaluation.ngrams:make",
+    "meteor-exact-stem": "dialore.evaluation.ngrams:make",
+    "rouge-l": "dialore.evaluation.ngrams:make",
+    "f1": "dialore.evaluation.overlap:make",
+    "kf1": "dialore.evaluation.overlap:make",
+    "knowledge-copy": "dialore.evaluation.overlap:make",
+    "distinct-1": "dialore.evaluation.ngrams:make",
+    "distinct-2": "dialore.evaluation.ngrams:make",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,301 @@
+"""BLEU, ROUGE-L, METEOR and Distinct, by the libraries that define them (the `evaluation` extra)."""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dialore.errors import MissingExtraError
+from dialore.evaluation.base import About, Mean, Measure, unavailable
+from dialore.evaluation.tokens import ChineseTokens, check_chinese_tokens, tokens_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dialore.evaluation.base import Metric, Sample
+    from dialore.evaluation.registry import Context
+
+_ORDERS = 4
+
+
+def make(name: str, context: Context) -> Metric:
+    """A metric of this file by name."""
+    chinese = check_chinese_tokens(context.tokens)
+    if name == "bleu":
+        return MeanBleu(chinese)
+    if name.startswith("bleu-"):
+        return Bleu(int(name.removeprefix("bleu-")), chinese)
+    if name.startswith("distinct-"):
+        return Distinct(int(name.removeprefix("distinct-")), chinese)
+    if name == "rouge-l":
+        return RougeL(chinese)
+    return Meteor(chinese) if name == "meteor" else MeteorExactStem(chinese)
+
+
+class _Worded:
+    """Metrics that may count Chinese by character or by word."""
+
+    def __init__(self, chinese: ChineseTokens = "character") -> None:
+        self._chinese: ChineseTokens = chinese
+
+    @property
+    def identity(self) -> str:
+        """How Chinese is counted."""
+        return f"Chinese by {self._chinese}"
+
+    def _cut(self, text: str, sample: Sample) -> tuple[str, ...]:
+        return tokens_of(text, sample.dialogue.language, self._chinese)
+
+
+class Bleu(_Worded):
+    """Corpus BLEU of orders 1 to n, by sacrebleu: its 13a and zh tokens, its exponential smoothing, per cent.
+
+    The measure of a response is its n-gram matches, its n-gram totals, its length and the reference's, so that the
+    figure of any set of responses is sacrebleu's own.
+    """
+
+    def __init__(self, order: int = 4, chinese: ChineseTokens = "character") -> None:
+        super().__init__(chinese)
+        self.order = order
+
+    @property
+    def about(self) -> About:
+        """What it is."""
+        return About(
+            f"bleu-{self.order}",
+            "Papineni et al. (2002); SAFARI (EMNLP Findings 2023), Table 6; EDIT, Table 4",
+            f"Corpus BLEU of n-grams up to {self.order} against one reference, as sacrebleu computes it, in per cent.",
+            needs=("reference",),
+            scale=100.0,
+            level="corpus",
+        )
+
+    async def measure(self, sample: Sample) -> Measure:
+        """Matches and totals of each order, and the two lengths."""
+        reference = sample.dialogue.reference
+        if not reference:
+            return unavailable("the dialogue has no reference")
+        scorer, response = _sacrebleu("zh" if sample.dialogue.language == "zh" else "13a"), sample.response.text
+        if sample.dialogue.language == "zh" and self._chinese == "word":
+            scorer = _sacrebleu("none")
+            response, reference = " ".join(self._cut(response, sample)), " ".join(self._cut(reference, sample))
+        found = scorer.corpus_score([response], [[reference]])
+        return Measure(tuple(float(n) for n in (*found.counts, *found.totals, found.sys_len, found.ref_len)))
+
+    def combine(self, values: NDArray[np.float64]) -> float:
+        """The figure of all responses together, 0 to 100."""
+        return float(self.of_sums(values.sum(axis=0)))
+
+    def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """BLEU from summed matches, totals and lengths."""
+        return bleu_of(sums, self.order)
+
+
+def bleu_of(sums: NDArray[np.float64], order: int) -> NDArray[np.float64]:
+    """BLEU in per cent from sums of shape (..., 10): four matches, four totals, two lengths (exponential smoothing)."""
+    matches, totals = sums[..., :order], sums[..., _ORDERS : _ORDERS + order]
+    length, reference = sums[..., -2], sums[..., -1]
+    # Each order without a match counts as half of what the one before it would: 1/2, 1/4, ... of one match.
+    empty = np.cumsum(matches == 0, axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precisions = 100.0 * np.where(matches == 0, 0.5**empty, matches) / totals
+        brevity = np.where(length < reference, np.exp(1 - reference / length), 1.0)
+        figure = brevity * np.exp(np.log(precisions).mean(axis=-1))
+    found: NDArray[np.float64] = np.where((totals == 0).any(axis=-1) | (matches[..., 0] == 0), 0.0, figure)
+    return found
+
+
+class MeanBleu(Bleu):
+    """The mean of BLEU-1 to BLEU-4 (MSDP, Section 3.4)."""
+
+    def __init__(self, chinese: ChineseTokens = "character") -> None:
+        super().__init__(_ORDERS, chinese)
+
+    @property
+    def about(self) -> About:
+        """What it is."""
+        return About(
+            "bleu",
+            "MSDP (ACL Findings 2022), Section 3.4: averaged BLEU",
+            "Mean of corpus BLEU-1, 2, 3 and 4 against one reference, as sacrebleu computes each, in per cent.",
+            needs=("reference",),
+            scale=100.0,
+            level="corpus",
+        )
+
+    def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The mean over the orders, from summed matches, totals and lengths."""
+        figure: NDArray[np.float64] = np.mean([bleu_of(sums, order) for order in range(1, _ORDERS + 1)], axis=0)
+        return figure
+
+
+class RougeL(Mean, _Worded):
+    """ROUGE-L F-measure of single responses, by rouge-score without stemming; Chinese by our own tokens."""
+
+    @property
+    def about(self) -> About:
+        """What it is."""
+        return About(
+            "rouge-l",
+            "Lin (2004); SAFARI (EMNLP Findings 2023), Table 6; MSDP (ACL Findings 2022), Section 3.4",
+            "F-measure of the longest common subsequence of response and reference, as rouge-score computes it.",
+            needs=("reference",),
+        )
+
+    async def measure(self, sample: Sample) -> Measure:
+        """F-measure, 0 to 1."""
+        reference = sample.dialogue.reference
+        if not reference:
+            return unavailable("the dialogue has no reference")
+        response = sample.response.text
+        if sample.dialogue.language == "zh":
+            response, reference = (" ".join(self._cut(text, sample)) for text in (response, reference))
+        scorer = _rouge(sample.dialogue.language == "zh")
+        return Measure((float(scorer.score(reference, response)["rougeL"].fmeasure),))
+
+
+class MeteorExactStem(Mean, _Worded):
+    """METEOR with exact and stem matches, by nltk; without WordNet's synonyms, which no package brings."""
+
+    @property
+    def about(self) -> About:
+        """What it is."""
+        return About(
+            "meteor-exact-stem",
+            "Denkowski and Lavie (2011), matchers exact and stem; MSDP (ACL Findings 2022), Section 3.4",
+            "METEOR as nltk computes it, with exact and Porter-stem matches alone: lower than with synonyms.",
+            needs=("reference",),
+        )
+
+    async def measure(self, sample: Sample) -> Measure:
+        """METEOR, 0 to 1."""
+        reference = sample.dialogue.reference
+        if not reference:
+            return unavailable("the dialogue has no reference")
+        return self._score(self._cut(reference, sample), self._cut(sample.response.text, sample))
+
+    def _score(self, reference: tuple[str, ...], response: tuple[str, ...]) -> Measure:
+        return Measure((_meteor(reference, response, _NoSynonyms()),))
+
+
+class Meteor(MeteorExactStem):
+    """METEOR with WordNet's synonyms too, where nltk finds its data on this machine."""
+
+    @property
+    def about(self) -> About:
+        """What it is."""
+        return About(
+            "meteor",
+            "Denkowski and Lavie (2011); MSDP (ACL Findings 2022), Section 3.4",
+            "METEOR as nltk computes it: exact, Porter-stem and WordNet-synonym matches.",
+            needs=("reference",),
+        )
+
+    def _score(self, reference: tuple[str, ...], response: tuple[str, ...]) -> Measure:
+        wordnet = _wordnet()
+        if wordnet is None:
+            return unavailable("nltk has no WordNet on this machine: see meteor-exact-stem")
+        return Measure((_meteor(reference, response, wordnet),))
+
+
+class Distinct(_Worded):
+    """Distinct n-grams over all n-grams of all responses together (Li et al., 2016), per cent.
+
+    The measure of a response is its n-grams as numbers. The figure falls as responses are added: compare equal numbers
+    of them only.
+    """
+
+    def __init__(self, order: int, chinese: ChineseTokens = "character") -> None:
+        super().__init__(chinese)
+        self.order = order
+
+    @property
+    def about(self) -> About:
+        """What it is."""
+        return About(
+            f"distinct-{self.order}",
+            "Li et al. (2016); DCRAG (EMNLP 2024), Section 4.1.3",
+            f"Distinct {self.order}-grams over all {self.order}-grams of the responses, in per cent.",
+            scale=100.0,
+            level="corpus",
+        )
+
+    async def measure(self, sample: Sample) -> Measure:
+        """The response's n-grams, as numbers that are the same in every run."""
+        tokens = self._cut(sample.response.text, sample)
+        grams = zip(*(tokens[place:] for place in range(self.order)), strict=False)
+        return Measure(tuple(float(_number(" ".join(gram))) for gram in grams))
+
+    def combine(self, values: NDArray[np.float64]) -> float:
+        """Distinct n-grams over n-grams, per cent; NaN where there are none."""
+        grams = values[~np.isnan(values)]
+        return 100.0 * len(np.unique(grams)) / len(grams) if len(grams) else math.nan
+
+
+@functools.lru_cache(maxsize=262144)
+def _number(gram: str) -> int:
+    """A number below 2**52 that stands for an n-gram: exact in a float, and all but sure to differ from any other's."""
+    import hashlib
+
+    return int.from_bytes(hashlib.blake2b(gram.encode(), digest_size=8).digest(), "big") >> 12
+
+
+@functools.lru_cache(maxsize=4)
+def _sacrebleu(tokens: str) -> Any:  # noqa: ANN401 - the library is untyped
+    try:
+        from sacrebleu.metrics.bleu import BLEU
+    except ImportError:
+        raise MissingExtraError("BLEU", "evaluation") from None
+    return BLEU(tokenize=tokens, force=True)
+
+
+class _Spaces:
+    """A tokenizer for rouge-score that cuts at spaces: its own knows no Chinese."""
+
+    def tokenize(self, text: str) -> list[str]:
+        return text.split()
+
+
+@functools.lru_cache(maxsize=2)
+def _rouge(is_cut: bool) -> Any:  # noqa: ANN401 - the library is untyped
+    try:
+        from rouge_score.rouge_scorer import RougeScorer
+    except ImportError:
+        raise MissingExtraError("ROUGE", "evaluation") from None
+    return RougeScorer(["rougeL"], use_stemmer=False, tokenizer=_Spaces() if is_cut else None)
+
+
+class _NoSynonyms:
+    """WordNet without an entry."""
+
+    def synsets(self, _word: str) -> list[Any]:
+        return []
+
+
+def _meteor(reference: tuple[str, ...], response: tuple[str, ...], wordnet: Any) -> float:  # noqa: ANN401
+    try:
+        from nltk.translate.meteor_score import single_meteor_score
+    except ImportError:
+        raise MissingExtraError("METEOR", "evaluation") from None
+    if not reference or not response:
+        return 0.0
+    return float(single_meteor_score(list(reference), list(response), wordnet=wordnet))
+
+
+@functools.lru_cache(maxsize=1)
+def _wordnet() -> Any:  # noqa: ANN401 - the library is untyped
+    try:
+        from nltk.corpus import wordnet
+    except ImportError:
+        raise MissingExtraError("METEOR", "evaluation") from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            wordnet.ensure_loaded()
+    except LookupError:
+        return None
+    return wordnet
