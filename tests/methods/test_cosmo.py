@@ -27,10 +27,10 @@ from tests.methods.scg_qp_world import (
 HAVE = importlib.util.find_spec("torch") is not None and importlib.util.find_spec("transformers") is not None
 
 COSMO_FORM = (
-    "Two people are having a friendly open-domain conversation. It may be about anything, and there is no goal that the "
-    "conversation has to reach. <sep> You are one of the two: first understand the dialogue history, then say the next "
-    "turn of the dialogue. <sep> Hi! Seen anything good? <turn> Not lately, you? <turn> I watched The Conjuring last "
-    "night."
+    "Two people are having a friendly open-domain conversation. It may be about anything, and there is no goal that "
+    "the conversation has to reach. <sep> You are one of the two: first understand the dialogue history, then say the "
+    "next turn of the dialogue. <sep> Hi! Seen anything good? <turn> Not lately, you? <turn> I watched The Conjuring "
+    "last night."
 )
 
 
