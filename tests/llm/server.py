@@ -307,7 +307,7 @@ class FaultyServer:
             if self.models is None:
                 return status(404)
             return answer({"object": "list", "data": [{"id": name} for name in self.models]})
-        if asked.path != "/v1/chat/completions":
+        if asked.path not in {"/v1/chat/completions", "/v1/completions"}:
             return status(404, "no such path")
         if self._script:
             return self._script.pop(0)

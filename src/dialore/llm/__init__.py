@@ -20,9 +20,11 @@ if TYPE_CHECKING:
         OutputSchema,
         Request,
         Sampling,
+        Steering,
         Usage,
         estimate_tokens,
     )
+    from dialore.llm.perplexity import Likelihood, LikelihoodModel, Scored, joint_perplexity, likelihood_model
     from dialore.llm.recording import Recorded, Recorder, Replay
     from dialore.llm.retry import Retrying
     from dialore.llm.seq2seq import LocalSeq2Seq
@@ -35,6 +37,8 @@ __all__ = [
     "Completion",
     "Endpoint",
     "LanguageModel",
+    "Likelihood",
+    "LikelihoodModel",
     "Limited",
     "LocalModel",
     "LocalSeq2Seq",
@@ -47,12 +51,16 @@ __all__ = [
     "Request",
     "Retrying",
     "Sampling",
+    "Scored",
+    "Steering",
     "Structured",
     "UnparsedError",
     "Usage",
     "complete_structured",
     "connect",
     "estimate_tokens",
+    "joint_perplexity",
+    "likelihood_model",
     "output_schema",
     "parse",
 ]
@@ -72,9 +80,11 @@ _ROOMS = {
         "OutputSchema",
         "Request",
         "Sampling",
+        "Steering",
         "Usage",
         "estimate_tokens",
     ),
+    "perplexity": ("Likelihood", "LikelihoodModel", "Scored", "joint_perplexity", "likelihood_model"),
     "recording": ("Recorded", "Recorder", "Replay"),
     "retry": ("Retrying",),
     "seq2seq": ("LocalSeq2Seq",),

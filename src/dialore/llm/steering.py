@@ -60,17 +60,17 @@ def generate_steered(
     import torch
 
     tokenizer, model = loaded
-    bag = torch.tensor(bag_tokens(tokenizer, steering.words), device=prompt.device)
-    if not len(bag):
+    numbers = bag_tokens(tokenizer, steering.words)
+    if not numbers:
         log.warning("no word of the bag is a single token of %s: the text is not steered", model.name_or_path)
     ends = model.generation_config.eos_token_id
     ends = set(ends) if isinstance(ends, list) else {ends}
-    tokens, past = prompt, None
+    past: Past | None = None
     if stream is not None:
         stream.put(prompt)
     # The caller may be in inference mode, in which nothing can be differentiated.
     with torch.inference_mode(mode=False):
-        tokens = prompt.clone()
+        tokens, bag = prompt.clone(), torch.tensor(numbers, dtype=torch.long, device=prompt.device)
         for _ in range(most):
             plain, past = _step(model, tokens, past, steering, bag)
             following = _choose(plain, steering, sampling)

@@ -1,0 +1,179 @@
+"""Likelihoods of texts in their context: a local model against sums by hand, and an echoing endpoint."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import pytest
+
+from dialore.errors import InputError, MissingExtraError, ModelError
+from dialore.llm.perplexity import Likelihood, LikelihoodModel, Scored, joint_perplexity, likelihood_model
+from dialore.llm.perplexity_endpoint import EndpointLikelihood
+from dialore.llm.perplexity_local import LocalLikelihood
+from tests.llm.server import answer, say, status
+from tests.llm.tiny_causal import make_tiny_causal, needs_torch
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("scorer")
+    make_tiny_causal(path, positions=48)
+    return path
+
+
+@pytest.fixture(scope="module")
+def beginning(tmp_path_factory):
+    path = tmp_path_factory.mktemp("beginning")
+    make_tiny_causal(path, positions=48, begins=True)
+    return path
+
+
+def by_hand(folder, text: str, context: str, *, begin: bool = False) -> tuple[float, int]:
+    """One forward pass a prefix, one probability a token."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    whole = tokenizer(context + text, add_special_tokens=False, return_offsets_mapping=True)
+    tokens = ([tokenizer.bos_token_id] if begin else []) + whole["input_ids"]
+    ends = ([0] if begin else []) + [end for _, end in whole["offset_mapping"]]
+    total, count = 0.0, 0
+    for place in range(1, len(tokens)):
+        if ends[place] > len(context):
+            with torch.no_grad():
+                logits = model(torch.tensor([tokens[:place]])).logits[0, -1].double()
+            total += float(torch.log_softmax(logits, -1)[tokens[place]])
+            count += 1
+    return total, count
+
+
+PAIRS = [
+    Scored("green tea", " is warm"),
+    Scored("", "the river runs to the sea"),
+    Scored("people talk about ", "books, 茶 and é"),
+    Scored("green t", "ea"),
+]
+
+
+@needs_torch
+async def test_it_is_the_sum_of_its_tokens_log_probabilities(folder):
+    model = LocalLikelihood(str(folder), device="cpu", dtype="float32", batch=3)
+    assert isinstance(model, LikelihoodModel)
+    steps: list[tuple[int, int]] = []
+    found = await model.score(PAIRS, lambda done, total: steps.append((done, total)))
+    for pair, likelihood in zip(PAIRS, found, strict=True):
+        total, count = by_hand(folder, pair.text, pair.context)
+        assert likelihood.tokens == count
+        assert likelihood.log_probability == pytest.approx(total, abs=1e-3)
+        assert likelihood.perplexity == pytest.approx(math.exp(-total / count), rel=1e-3)
+    assert steps[-1] == (4, 4)
+    alone = [(await model.score([pair]))[0].log_probability for pair in PAIRS]
+    assert alone == pytest.approx([likelihood.log_probability for likelihood in found], abs=1e-4)
+    await model.close()
+
+
+@needs_torch
+async def test_a_token_for_the_beginning_gives_the_first_one_a_probability(beginning, folder):
+    model = LocalLikelihood(str(beginning), device="cpu", dtype="float32")
+    (found,) = await model.score([Scored("", "green tea")])
+    total, count = by_hand(beginning, "green tea", "", begin=True)
+    assert (found.tokens, found.log_probability) == (count, pytest.approx(total, abs=1e-3))
+    without = LocalLikelihood(str(folder), device="cpu", dtype="float32")
+    assert (await without.score([Scored("", "green tea")]))[0].tokens == count - 1
+
+
+@needs_torch
+async def test_a_long_context_loses_its_beginning_and_a_long_text_is_refused(folder):
+    model = LocalLikelihood(str(folder), device="cpu", dtype="float32")
+    long, kept = await model.score(
+        [Scored("sea " * 200 + "the river runs", " to the sea"), Scored("sea " * 100 + "the river runs", " to the sea")]
+    )
+    assert long == kept
+    with pytest.raises(ModelError, match="takes 48"):
+        await model.score([Scored("tea", " sea river" * 60)])
+    with pytest.raises(InputError, match="text 2 to be scored is empty"):
+        await model.score([Scored("tea", "x"), Scored("tea", "")])
+
+
+@needs_torch
+async def test_a_model_that_is_not_there(tmp_path):
+    with pytest.raises(InputError, match="cannot load the model"):
+        await likelihood_model(f"hf:{tmp_path}/none").score([Scored("", "x y")])
+
+
+async def test_without_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtraError, match=r"dialore\[local\]"):
+        await LocalLikelihood("some/model").score([Scored("", "x y")])
+
+
+def echo(tokens, numbers, offsets=None):
+    told = {"tokens": tokens, "token_logprobs": numbers} | ({"text_offset": offsets} if offsets is not None else {})
+    return answer({"model": "base", "choices": [{"text": "".join(tokens), "logprobs": told}]})
+
+
+TOKENS, NUMBERS = ["Tea", " is", " old", "."], [None, -1.0, -2.0, -0.5]
+ECHOES = {
+    "offsets": echo([*TOKENS, " And"], [*NUMBERS, -9.0], [0, 3, 6, 10, 11]),
+    "no offsets": echo([*TOKENS, " And"], [*NUMBERS, -9.0]),
+    "no further token": echo(TOKENS, NUMBERS, [0, 3, 6, 10]),
+    "a beginning of text": echo(["<s>", *TOKENS, "!"], [None, -0.1, *NUMBERS[1:], -9.0], [0, 3, 6, 9, 13, 14]),
+}
+
+
+@pytest.mark.parametrize("reply", ECHOES.values(), ids=ECHOES)
+async def test_an_echoing_endpoint_scores_the_text_alone(faulty_server, reply):
+    faulty_server.reply(status(503), reply)
+    model = EndpointLikelihood("base", faulty_server.url, retries=1)
+    assert isinstance(model, LikelihoodModel)
+    (found,) = await model.score([Scored("Tea is", " old.")])
+    assert found == Likelihood(-2.5, 2)
+    sent = faulty_server.calls[-1]
+    assert sent.path == "/v1/completions"
+    assert sent.body["prompt"] == "Tea is old."
+    assert sent.body["echo"] is True
+    assert sent.body["logprobs"] == 1
+    await model.close()
+
+
+async def test_order_is_kept_over_many_calls(faulty_server):
+    def reply(asked):
+        text = asked.body["prompt"][1:]
+        return echo(["x", text], [None, -float(text)])
+
+    faulty_server.by_request = reply
+    model = EndpointLikelihood("base", faulty_server.url, concurrency=4)
+    found = await model.score([Scored("x", str(number)) for number in range(20)])
+    assert [likelihood.log_probability for likelihood in found] == [-float(number) for number in range(20)]
+    await model.close()
+
+
+@pytest.mark.parametrize(
+    ("reply", "wanted"),
+    [
+        (answer({"choices": [{"text": "Tea is old.", "logprobs": None}]}), "gives no log-probabilities"),
+        (echo(["!"], [-1.0]), "gives no log-probabilities"),
+        (answer({"error": {"message": "logprobs are off"}}), "logprobs are off"),
+        (say("hello"), "gives no log-probabilities"),
+    ],
+)
+async def test_an_endpoint_that_tells_nothing_is_a_clear_error(faulty_server, reply, wanted):
+    faulty_server.always = reply
+    model = EndpointLikelihood("base", faulty_server.url, retries=0)
+    with pytest.raises(ModelError, match=wanted):
+        await model.score([Scored("Tea is", " old.")])
+    await model.close()
+
+
+def test_perplexity():
+    assert Likelihood(-2.0, 2).perplexity == pytest.approx(math.e)
+    assert Likelihood(0.0, 0).perplexity == math.inf
+    assert Likelihood(-1e6, 1).perplexity == math.inf
+    assert joint_perplexity([Likelihood(-3.0, 1), Likelihood(-1.0, 3)]) == pytest.approx(math.e)
+    assert joint_perplexity([]) == math.inf
+    with pytest.raises(InputError, match="no endpoint is known"):
+        likelihood_model("base")
