@@ -1,0 +1,99 @@
+"""How a text is cut into the terms that lexical search compares: by script, so that one text may mix languages."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+from dialore.errors import UnknownNameError
+from dialore.retrieval.tokens import HAN
+from dialore.text import is_stop_word, normalise, stem, stop_words, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ChineseCut = Literal["search", "words", "characters", "bigrams"]
+CHINESE_CUTS: tuple[ChineseCut, ...] = get_args(ChineseCut)
+LONGEST = 64
+"""Characters of a term; a longer run of letters is no word (a key, an encoded picture) and is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cutter:
+    """Cuts texts and queries into terms; both must be cut alike.
+
+    Attributes:
+        stems: English words give their Snowball stems.
+        stop_words: function words are kept; they are left out by default.
+        chinese: `words` as jieba cuts them; `search` with the shorter words inside longer ones besides, so that 大学
+            finds 北京大学; `characters` one by one; `bigrams`, overlapping pairs.
+
+    Raises:
+        UnknownNameError: no cut of Chinese is called that.
+    """
+
+    stems: bool = True
+    stop_words: bool = False
+    chinese: ChineseCut = "search"
+
+    def __post_init__(self) -> None:
+        if self.chinese not in CHINESE_CUTS:
+            raise UnknownNameError("cut of Chinese", self.chinese, CHINESE_CUTS)
+
+    def __call__(self, text: str) -> list[str]:
+        """The terms of a text, repeated as often as they stand there."""
+        folded = normalise(text)
+        if folded.isascii():
+            return list(self._english(folded))
+        found = list(self._english(HAN.sub(" ", folded)))
+        for run in HAN.findall(folded):
+            found.extend(self._chinese(run))
+        return found
+
+    def _english(self, text: str) -> Iterator[str]:
+        for word in words(text, "en"):
+            term = _term(word, self.stems, self.stop_words)
+            if term:
+                yield term
+
+    def _chinese(self, run: str) -> list[str]:
+        if self.chinese == "characters":
+            cut = list(run)
+        elif self.chinese == "bigrams":
+            cut = [run[at : at + 2] for at in range(max(1, len(run) - 1))]
+        else:
+            cut = words(run, "zh") if self.chinese == "words" else _for_search(run)
+        if self.stop_words:
+            return cut
+        stop = stop_words("zh")
+        return [word for word in cut if word not in stop]
+
+
+@functools.lru_cache(maxsize=1 << 18)
+def _term(word: str, stems: bool, keep: bool) -> str:
+    """What a word is compared by; empty where it is left out."""
+    if len(word) > LONGEST or (not keep and is_stop_word(word, "en") and not word.isdigit()):
+        return ""
+    return stem(word) if stems else word
+
+
+def _for_search(run: str) -> list[str]:
+    found: list[str] = []
+    for word in words(run, "zh"):
+        found.extend(_within(word))
+        found.append(word)
+    return found
+
+
+@functools.lru_cache(maxsize=1 << 17)
+def _within(word: str) -> tuple[str, ...]:
+    """The dictionary's words of two and three characters inside a longer word, as jieba's search mode has them."""
+    if len(word) < 3:
+        return ()
+    import jieba  # `words` has loaded its dictionary
+
+    known = jieba.dt.FREQ
+    pairs = (word[at : at + 2] for at in range(len(word) - 1))
+    triples = (word[at : at + 3] for at in range(len(word) - 2)) if len(word) > 3 else ()
+    return tuple(part for part in (*pairs, *triples) if known.get(part))
