@@ -12,6 +12,7 @@ from dialore.errors import DialoreError, SourceError, StageError
 from dialore.llm.model import Usage
 from dialore.methods.citations import MarkReader, knowledge_in, read_citations
 from dialore.response import StageTrace
+from dialore.sources.base import TellingSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -268,6 +269,8 @@ class Stages:
     ) -> list[Knowledge]:
         """Ask a source of knowledge, and trace it. A source that cannot be asked gives nothing: the response goes on.
 
+        Of a source that tells what it did with the query (`TellingSource`), the trace has the query as it was sent.
+
         Args:
             stage: the stage's name.
             source: the source.
@@ -279,7 +282,12 @@ class Stages:
         self.trace.append(traced)
         found: list[Knowledge] = []
         try:
-            found = await source.search(query, self.dialogue, top, within)
+            if isinstance(source, TellingSource):
+                told = await source.find(query, self.dialogue, top)
+                query, found = told.query, told.knowledge
+                traced.notes += told.notes
+            else:
+                found = await source.search(query, self.dialogue, top, within)
         except SourceError as error:
             traced.outcome, traced.error = "failed", str(error)
             traced.notes.append(f"{source.name} could not be asked: the response goes on without it")

@@ -53,3 +53,31 @@ class KnowledgeSource(Protocol):
     def close(self) -> None:
         """Release files and connections."""
         ...
+
+
+class Told(Protocol):
+    """What a search gave, and what was done on the way."""
+
+    @property
+    def query(self) -> str:
+        """The query as it was sent; empty where nothing was left to send."""
+        ...
+
+    @property
+    def knowledge(self) -> list[Knowledge]:
+        """What was found, the best first."""
+        ...
+
+    @property
+    def notes(self) -> list[str]:
+        """What was taken out of the query, what could not be had, what was dropped: one sentence each."""
+        ...
+
+
+@runtime_checkable
+class TellingSource(KnowledgeSource, Protocol):
+    """A source that can say what it did with a query, for the trace: web search, which redacts and filters."""
+
+    async def find(self, query: str, dialogue: Dialogue, top: int = 10) -> Told:
+        """As `search`, with the query that was sent and notes."""
+        ...
