@@ -71,6 +71,8 @@ async def _measure(store: RunStore, names: Sequence[str], settings: Settings) ->
     graph = _open_graph(settings.graph) if any("graph" in about.needs for about in abouts) else None
     context = Context(
         graph=graph,
+        idf_corpus=lambda: (store.dialogue(position) for position in range(store.size)),
+        idf_corpus_name="the run's own dialogues",
         judge=judge,
         judge_prompts=settings.prompts,
         nli=settings.nli,

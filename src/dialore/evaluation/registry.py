@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dialore.errors import UnknownNameError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from dialore.dialogue import Dialogue
     from dialore.evaluation.base import Metric
     from dialore.llm.model import LanguageModel
 
@@ -29,6 +30,8 @@ _OWN: dict[str, str] = {
     "f1": "dialore.evaluation.overlap:make",
     "kf1": "dialore.evaluation.overlap:make",
     "knowledge-copy": "dialore.evaluation.overlap:make",
+    "cdp": "dialore.evaluation.commonsense:make",
+    "cdf": "dialore.evaluation.commonsense:make",
     "distinct-1": "dialore.evaluation.ngrams:make",
     "distinct-2": "dialore.evaluation.ngrams:make",
 }
@@ -40,6 +43,8 @@ class Context:
 
     Attributes:
         graph: a commonsense graph (`dialore.sources.graph.Graph`), for CDP and CDF.
+        idf_corpus: gives the dialogues of the corpus for CDF's IDF.
+        idf_corpus_name: the corpus's name.
         judge: the language model that judges.
         judge_prompts: a folder of prompts that override the judges'.
         nli: a natural-language-inference model by name, for consistency.
@@ -49,6 +54,8 @@ class Context:
     """
 
     graph: Any = None
+    idf_corpus: Callable[[], Iterable[Dialogue]] | None = None
+    idf_corpus_name: str = ""
     judge: LanguageModel | None = None
     judge_prompts: Any = None
     nli: str | None = None

@@ -1,0 +1,96 @@
+"""CDP and CDF: how many responses draw on the commonsense graph, and how much that is rare (DCRAG, Section 4.1.3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dialore.evaluation.base import About, Mean, Measure, unavailable
+from dialore.evaluation.hard_matching import HardMatcher, IdfTable, stores_of
+
+if TYPE_CHECKING:
+    from dialore.evaluation.base import Sample
+    from dialore.evaluation.registry import Context
+
+_matchers: dict[int, HardMatcher] = {}
+
+
+def make(name: str, context: Context) -> Cdp | Cdf:
+    """A metric of this file by name; both use one matcher for a graph."""
+    matcher = None
+    if context.graph is not None:
+        key = id(context.graph)
+        if key not in _matchers:
+            _matchers.clear()
+            _matchers[key] = HardMatcher(stores_of(context.graph))
+        matcher = _matchers[key]
+    graph = "" if context.graph is None else str(context.graph.name)
+    if name == "cdp":
+        return Cdp(matcher, graph)
+    table = None
+    if matcher is not None and context.idf_corpus is not None:
+        table = IdfTable(matcher, context.idf_corpus(), context.idf_corpus_name)
+    return Cdf(matcher, table, graph)
+
+
+class Cdp(Mean):
+    """Commonsense Dialogue Proportion: the share of responses that at least one fact ties to their history."""
+
+    def __init__(self, matcher: HardMatcher | None, graph: str = "") -> None:
+        self._matcher, self._graph = matcher, graph
+
+    @property
+    def about(self) -> About:
+        """What it is."""
+        return About(
+            "cdp",
+            "DCRAG (EMNLP 2024), Section 4.1.3",
+            "Share of responses with at least one fact of the graph between history and response, by hard matching.",
+            needs=("graph",),
+        )
+
+    @property
+    def identity(self) -> str:
+        """The graph whose facts are matched."""
+        return self._graph
+
+    async def measure(self, sample: Sample) -> Measure:
+        """1 or 0."""
+        if self._matcher is None:
+            return unavailable("no graph was given")
+        dialogue = sample.dialogue
+        facts = self._matcher.match(dialogue.texts, sample.response.text, dialogue.language)
+        return Measure((float(len(facts) > 0),))
+
+
+class Cdf(Mean):
+    """Commonsense Dialogue Feature: the summed IDF of the facts that tie a response to its history, on average."""
+
+    def __init__(self, matcher: HardMatcher | None, table: IdfTable | None, graph: str = "") -> None:
+        self._matcher, self._table, self._graph = matcher, table, graph
+
+    @property
+    def about(self) -> About:
+        """What it is, its corpus named."""
+        corpus = f"; IDF of {self._table.corpus} ({self._table.size:,} dialogues)" if self._table is not None else ""
+        return About(
+            "cdf",
+            "DCRAG (EMNLP 2024), Section 4.1.3",
+            f"Mean over responses of the summed IDF (in nats) of the facts between history and response{corpus}.",
+            needs=("graph",),
+            scale=0.0,
+        )
+
+    @property
+    def identity(self) -> str:
+        """The graph whose facts are matched, and the corpus of the IDF."""
+        return f"{self._graph} / {self._table.corpus if self._table is not None else ''}"
+
+    async def measure(self, sample: Sample) -> Measure:
+        """The summed IDF."""
+        if self._matcher is None:
+            return unavailable("no graph was given")
+        if self._table is None:
+            return unavailable("no corpus was given for the IDF")
+        dialogue = sample.dialogue
+        facts = self._matcher.match(dialogue.texts, sample.response.text, dialogue.language)
+        return Measure((sum(self._table.of(int(first), int(second)) for first, second in facts),))

@@ -1,0 +1,96 @@
+"""CDP and CDF by hand: which facts hard matching finds, and what they weigh."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dialore.dialogue import Dialogue
+from dialore.evaluation.base import Sample
+from dialore.evaluation.commonsense import Cdf, Cdp
+from dialore.evaluation.hard_matching import HardMatcher, IdfTable, concept_key
+from dialore.knowledge import Fact
+from dialore.response import Response
+
+
+class Store:
+    """Facts in memory."""
+
+    def __init__(self, *facts):
+        self._facts = [Fact(*fact) for fact in facts]
+
+    def facts(self):
+        return iter(self._facts)
+
+
+@pytest.fixture(scope="module")
+def matcher():
+    english = Store(
+        ("sore throat", "CausesDesire", "drink warm tea"),
+        ("honey", "UsedFor", "sore throat"),
+        ("honey", "RelatedTo", "sore throat"),
+        ("tea", "IsA", "drink"),
+        ("wedding ring", "MadeOf", "gold"),
+        ("tea", "RelatedTo", "teas"),
+        ("the", "RelatedTo", "honey"),
+    )
+    return HardMatcher([english, Store(("喝茶", "用于", "解渴"), ("花园", "有", "花"))])
+
+
+@pytest.mark.parametrize(
+    ("history", "response", "facts"),
+    [
+        (["My throat is sore."], "Have some honey.", 0),  # the words stand in another order
+        (["I have got a sore throat."], "Have some honey.", 2),  # two relations of one pair are two facts
+        (["Have some honey."], "For a sore throat?", 2),  # whichever comes first
+        (["My sore throat!", "Oh dear."], "Drink warm tea.", 1),  # any turn of the history
+        (["Sore throats are bad."], "Try drinking warm tea.", 1),  # whatever their inflection
+        (["Hello."], "Honey for the sore throat.", 0),  # both in the response, none before
+        (["Honey for the sore throat."], "Hello.", 0),
+        (["Her wedding rings?"], "They are gold.", 1),
+        (["Her wedding was fine, the ring too."], "They are gold.", 0),  # not beside each other
+        (["Tea?"], "Teas!", 0),  # one concept with itself
+        ([], "Honey", 0),
+    ],
+)
+def test_what_lies_between_history_and_response(matcher, history, response, facts):
+    assert len(matcher.match(history, response, "en")) == facts
+
+
+def test_chinese(matcher):
+    assert len(matcher.match(["我想去喝茶。"], "那可以解渴。", "zh")) == 1
+    assert len(matcher.match(["你好。"], "那可以解渴。", "zh")) == 0
+    assert concept_key("喝 茶") == "喝茶"
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    texts = ["I have a sore throat and honey.", "Honey is sweet.", "A sore throat.", "Nothing.", "Nothing."]
+    return [Dialogue(id=str(n), turns=[text]) for n, text in enumerate(texts)]
+
+
+def sample(history, response):
+    return Sample(Dialogue(id="d", turns=[history], language="en"), Response(id="d", method="m", text=response))
+
+
+async def test_cdp_is_one_or_nothing_and_cdf_sums_what_is_rare(matcher, corpus):
+    table = IdfTable(matcher, corpus, "ours")
+    both = sample("I have got a sore throat.", "Have honey, or drink warm tea.")
+    assert (await Cdp(matcher).measure(both)).values == (1.0,)
+    # Honey and sore throat: two facts, one of five dialogues says both; the third fact's pair is in none.
+    expected = 2 * math.log(6 / 2) + math.log(6 / 1)
+    assert (await Cdf(matcher, table).measure(both)).values == pytest.approx((expected,))
+    nothing = sample("Hello.", "Hello.")
+    assert (await Cdp(matcher).measure(nothing)).values == (0.0,)
+    assert (await Cdf(matcher, table).measure(nothing)).values == (0.0,)
+
+
+async def test_without_a_graph_or_a_corpus_there_is_no_figure(matcher):
+    some = sample("Tea", "Honey")
+    assert (await Cdp(None).measure(some)).reason == "no graph was given"
+    assert (await Cdf(matcher, None).measure(some)).reason == "no corpus was given for the IDF"
+
+
+def test_the_corpus_is_named(matcher, corpus):
+    assert "ours (5 dialogues)" in Cdf(matcher, IdfTable(matcher, corpus, "ours")).about.definition
