@@ -26,6 +26,7 @@ _OWN = {
     "msdp-kg": "dialore.methods.msdp:MsdpKg",
     "pplm": "dialore.methods.pplm:Pplm",
     "qp-rag": "dialore.methods.rag:QpRag",
+    "safari": "dialore.methods.safari:Safari",
     "scg-qp": "dialore.methods.scg_qp:ScgQp",
     "scg-qp-graph": "dialore.methods.scg_qp_graph:ScgQpGraph",
     "search-query": "dialore.methods.search_query:SearchQuery",
