@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from dialore.sources.samples.alignment import aligned_samples
     from dialore.sources.samples.base import SampleBase, open_samples
     from dialore.sources.samples.build import BuildReport, build_samples
-    from dialore.sources.samples.overlap import is_fit, overlap
+    from dialore.sources.samples.fitness import is_fit, overlap
     from dialore.sources.samples.sample import Sample, SampleTurn, samples_of
 
 __all__ = [
@@ -32,7 +32,7 @@ __getattr__ = lazy_names(
         "dialore.sources.samples.alignment": ["aligned_samples"],
         "dialore.sources.samples.base": ["SampleBase", "open_samples"],
         "dialore.sources.samples.build": ["BuildReport", "build_samples"],
-        "dialore.sources.samples.overlap": ["is_fit", "overlap"],
+        "dialore.sources.samples.fitness": ["is_fit", "overlap"],
         "dialore.sources.samples.sample": ["Sample", "SampleTurn", "samples_of"],
     },
 )

@@ -212,11 +212,11 @@ class SampleBase:
         own = whole_id(dialogue.id)
         found: list[Sample] = []
         for row in rows:
+            if len(found) >= count:
+                break
             sample = self.sample(row)
             if sample.dialogue != own and (sample.response or not answered):
                 found.append(sample)
-                if len(found) == count:
-                    break
         return found
 
 

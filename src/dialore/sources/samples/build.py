@@ -11,8 +11,8 @@ import numpy as np
 from pydantic import BaseModel
 
 from dialore.errors import InputError
+from dialore.sources.samples.fitness import is_fit, overlap
 from dialore.sources.samples.layout import LINES, META, OFFSETS, OVERLAPS, PERPLEXITIES, VECTORS, Group, SamplesMeta
-from dialore.sources.samples.overlap import is_fit, overlap
 from dialore.sources.samples.sample import context_text
 from dialore.text import LANGUAGES
 

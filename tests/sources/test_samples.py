@@ -1,0 +1,449 @@
+"""The base of samples: what is kept, what is fit, what is selected, and what happens to damaged files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import numpy as np
+import pytest
+
+from dialore.cli.samples_work import Plan, build
+from dialore.dialogue import Dialogue
+from dialore.errors import InputError, SourceError
+from dialore.knowledge import Fact
+from dialore.retrieval.embedding import load_embedder
+from dialore.retrieval.hashing import HashingEmbedder
+from dialore.sources.graph.source import Graph
+from dialore.sources.graph.writing.build import build_graph
+from dialore.sources.opening import open_sources
+from dialore.sources.samples import (
+    Sample,
+    aligned_samples,
+    build_samples,
+    is_fit,
+    open_samples,
+    overlap,
+    samples_of,
+)
+from dialore.sources.samples.sample import context_text, topic_of
+from tests.data_folder import real_file
+from tests.llm.server import answer
+from tests.sources.sample_fixture import histories
+
+SAMPLES = list(samples_of(histories()))
+
+
+def make(folder, samples=SAMPLES, **settings):
+    build_samples(samples, folder / "x.samples", load_embedder(), **settings)
+    return open_samples(folder / "x.samples")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    made = make(
+        tmp_path_factory.mktemp("samples"),
+        perplexities={s.id: -ord(s.topic[0]) % 97 for s in SAMPLES},
+        perplexity_by="x",
+    )
+    yield made
+    made.close()
+
+
+def asked(*turns, topic=None, **fields):
+    return Dialogue.model_validate({"id": "q", "turns": list(turns), "topic": topic, **fields})
+
+
+# --- overlap and fitness
+
+
+@pytest.mark.parametrize(
+    ("knowledge", "response", "language", "share"),
+    [
+        ("Tea is old.", "Tea is old", "en", 1.0),
+        ("Tea is old.", "I know that tea is OLD!", "en", 3 / 6),
+        ("Tea is old.", "Nice weather today", "en", 0.0),
+        ("Tea is old.", "", "en", 0.0),
+        ("绿茶很健康", "是的，绿茶很健康！", "zh", 5 / 7),  # by characters, punctuation aside
+        ("我们喝 Coffee", "喝coffee", "zh", 1.0),
+    ],
+)
+def test_overlap_is_the_share_of_the_response_that_stands_in_the_knowledge(knowledge, response, language, share):
+    assert overlap(knowledge, response, language) == pytest.approx(share)
+
+
+def test_overlap_by_rows_of_words():
+    knowledge, response = "the tea is old and the sea is warm", "the sea is warm but the tea"
+    assert overlap(knowledge, response, "en") == pytest.approx(6 / 7)
+    assert overlap(knowledge, response, "en", run=3) == pytest.approx(4 / 7)
+    assert overlap(knowledge, response, "en", run=5) == 0
+    assert overlap(knowledge, "but the sea is warm", "en", run=4) == pytest.approx(4 / 5)  # a row at the end counts
+
+
+def test_fit_is_what_names_its_topic_shortly_without_brackets_or_pointing_back():
+    fit = {sample.id.split("@")[0]: is_fit(sample) for sample in SAMPLES}
+    assert fit == {
+        "en0": True, "en1": True, "en2": True, "en3": False, "en4": False, "en5": True, "en6": True, "en7": True,
+        "zh0": True, "zh1": True, "zh2": False,
+    }  # fmt: skip
+    long = Sample("x", "en", "", SAMPLES[0].turns, " ".join(["word"] * 21), "")
+    assert not is_fit(long)
+    assert is_fit(Sample("x", "en", "", SAMPLES[0].turns, "Itching has many causes.", ""))
+
+
+# --- samples
+
+
+def test_a_sample_has_the_sides_of_the_dialogue_and_its_texts_on_one_line():
+    turns = [
+        {"speaker": "Ann", "text": "Hi"},
+        {"speaker": "Bo", "text": "Hey\nyou"},
+        {"speaker": "Ann", "text": "Tea?"},
+    ]
+    fields = {"knowledge": [{"text": "Tea is old."}, {"head": "tea", "relation": "IsA", "tail": "drink"}]}
+    dialogue = Dialogue.model_validate({"id": "d@3", "turns": turns, "reference": "Yes,\n please.", **fields})
+    sample = Sample.of_dialogue(dialogue)
+    assert [(turn.side, turn.text) for turn in sample.turns] == [
+        ("user", "Hi"),
+        ("system", "Hey you"),
+        ("user", "Tea?"),
+    ]
+    assert sample.knowledge == "Tea is old. (tea, IsA, drink)"
+    assert sample.response == "Yes, please."
+    assert (sample.dialogue, sample.last_turn) == ("d", "Tea?")
+    assert Sample.of_line(sample.line().encode()) == sample
+
+
+def test_what_knew_nothing_is_no_sample():
+    turns = {"turns": ["Hi"], "reference": "Hey"}
+    nothing = [{}, {"knowledge": ["  "]}, {"knowledge": ["no_passages_used"]}]
+    assert list(samples_of(Dialogue.model_validate({"id": "d", **turns, **fields}) for fields in nothing)) == []
+
+
+def test_the_topic_is_the_dialogues_own_else_the_query_that_was_searched():
+    assert topic_of(asked("Hi", topic="Tea\n time")) == "Tea time"
+    assert topic_of(asked("Hi", query="green tea")) == "green tea"
+    assert topic_of(asked("Hi", query=["x"])) == ""
+    assert context_text("Tea", ["a", "b", "c"], 2) == "Tea b c"
+    assert context_text("", ["a"], 3) == "a"
+
+
+# --- selection
+
+
+def test_query_based_selection_finds_the_like_and_scores_by_dot_product(base):
+    dialogue = asked("I would love some pizza.", topic="Pizza")
+    found = base.nearest(dialogue, 3)
+    assert {sample.topic for sample, _ in found[:2]} == {"Pizza"}
+    scores = [score for _, score in found]
+    assert scores == sorted(scores, reverse=True)
+    embedder = load_embedder()
+    query = embedder.encode(["Pizza I would love some pizza."])[0]
+    for sample, score in found:
+        text = context_text(sample.topic, [turn.text for turn in sample.turns], 3)
+        assert score == pytest.approx(float(embedder.encode([text])[0] @ query), abs=1e-3)
+
+
+def test_the_topic_counts_only_if_wanted(base):
+    dialogue = asked("Tell me something about it.", topic="Kyoto")
+    assert base.nearest(dialogue, 1)[0][0].topic == "Kyoto"
+    without, same = base.nearest(dialogue, 1, topic=False), base.nearest(asked("Tell me something about it."), 1)
+    assert without == same
+    assert without[0][1] < base.nearest(dialogue, 1)[0][1]
+
+
+def test_the_fit_come_first_and_the_others_fill_up(base):
+    dialogue = asked("Do you drink tea?", topic="Tea")
+    assert all(is_fit(sample) for sample, _ in base.nearest(dialogue, 6))
+    everyone = base.nearest(dialogue, 50)
+    assert len(everyone) == 8
+    assert [is_fit(sample) for sample, _ in everyone] == [True] * 6 + [False] * 2
+    unfiltered = [score for _, score in base.nearest(dialogue, 50, fit=False)]
+    assert unfiltered == sorted(unfiltered, reverse=True)
+    assert base.nearest(dialogue, 0) == []
+
+
+def test_samples_are_of_the_dialogues_language(base):
+    assert {sample.language for sample, _ in base.nearest(asked("你喜欢喝茶吗？"), 10)} == {"zh"}
+    assert {sample.language for sample in base.drawn(asked("你好"), 10)} == {"zh"}
+    assert {sample.language for sample in base.clearest(asked("你好"), 10)} == {"zh"}
+    assert {sample.language for sample in base.drawn_for_knowledge(asked("你好"), 10)} == {"zh"}
+
+
+@pytest.mark.parametrize("select", ["nearest", "clearest", "drawn", "drawn_for_knowledge"])
+def test_a_dialogue_never_gets_samples_of_its_own(base, select):
+    own = asked("I drink tea all day long.", topic="Tea").model_copy(update={"id": "en2@7"})
+    other = own.model_copy(update={"id": "en22@1"})
+
+    def ids(dialogue):
+        return {(found[0] if isinstance(found, tuple) else found).id for found in getattr(base, select)(dialogue, 8)}
+
+    assert "en2@1" not in ids(own)
+    assert "en2@1" in ids(other)
+
+
+def test_random_samples_have_the_overlap_that_is_wanted_and_are_the_same_for_all(base):
+    first, second = asked("Hi"), asked("Good morning", topic="Tea")
+    grounded = base.drawn(first, 20, 0, (0.6, 0.9))
+    assert 0 < len(grounded) < 8
+    assert all(0.6 <= overlap(s.knowledge, s.response, "en") <= 0.9 for s in grounded)
+    outside = {s.id for s in SAMPLES if s.language == "en"} - {s.id for s in grounded}
+    assert all(not 0.6 <= overlap(s.knowledge, s.response, "en") <= 0.9 for s in SAMPLES if s.id in outside)
+    assert base.drawn(second, 20, 0, (0.6, 0.9)) == grounded
+    orders = {tuple(s.id for s in base.drawn(first, 4, seed)) for seed in range(6)}
+    assert len(orders) > 1
+    assert base.drawn(first, 4, 3) == base.drawn(first, 4, 3)
+
+
+def test_perplexity_based_selection_takes_the_lowest(base, tmp_path):
+    found = [sample.topic[0] for sample in base.clearest(asked("Hi"), 8, fit=False)]
+    assert found == sorted(found, key=lambda letter: -ord(letter) % 97)
+    assert all(is_fit(sample) for sample in base.clearest(asked("Hi"), 6))
+    without = make(tmp_path)
+    with pytest.raises(InputError, match="--perplexity"):
+        without.clearest(asked("Hi"))
+    without.close()
+
+
+def test_an_unknown_language_has_no_samples(tmp_path):
+    only = make(tmp_path, [sample for sample in SAMPLES if sample.language == "en"])
+    chinese = asked("你好")
+    assert only.nearest(chinese) == []
+    assert only.drawn(chinese, 3) == []
+    assert only.drawn_for_knowledge(chinese, 3) == []
+    only.close()
+
+
+def test_rows_beyond_the_first_look_are_found_when_many_are_the_dialogues_own(tmp_path):
+    many = [Sample(f"own@{n}", "en", "Tea", SAMPLES[2].turns, f"Tea is old {n}.", "Yes.") for n in range(60)]
+    base = make(tmp_path, [*many, SAMPLES[0]])
+    found = base.nearest(asked("I drink tea all day long.", topic="Tea").model_copy(update={"id": "own"}), 3)
+    assert [sample.id for sample, _ in found] == ["en0@2"]
+    base.close()
+
+
+# --- the files
+
+
+def test_what_is_built_says_what_it_is(base):
+    assert len(base) == len(SAMPLES)
+    assert [(group.language, group.start, group.fit, group.stop) for group in base.meta.groups] == [
+        ("en", 0, 6, 8),
+        ("zh", 8, 10, 11),
+    ]
+    assert sorted(base.sample(row).id for row in range(len(base))) == sorted(sample.id for sample in SAMPLES)
+    for row in range(len(base)):
+        sample = base.sample(row)
+        assert base.overlap(row) == pytest.approx(overlap(sample.knowledge, sample.response, sample.language))
+
+
+@pytest.mark.parametrize(
+    ("harm", "wanted"),
+    [
+        (lambda path: (path / "meta.json").write_text("{}"), "no sample database"),
+        (lambda path: (path / "vectors.npy").unlink(), "damaged"),
+        (lambda path: (path / "offsets.npy").write_bytes(b"x"), "damaged"),
+        (lambda path: (path / "samples.jsonl").write_text("[]\n"), "do not fit"),
+        (lambda path: np.save(path / "overlaps.npy", np.zeros(3, np.float32)), "do not fit"),
+        (
+            lambda path: (path / "meta.json").write_text(
+                (path / "meta.json").read_text().replace('"version": 1', '"version": 9')
+            ),
+            "version 9",
+        ),
+    ],
+)
+def test_a_damaged_base_is_one_clear_error(tmp_path, harm, wanted):
+    make(tmp_path).close()
+    harm(tmp_path / "x.samples")
+    with pytest.raises(InputError, match=wanted) as caught:
+        open_samples(tmp_path / "x.samples")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_line_is_an_error_of_the_source(tmp_path):
+    make(tmp_path).close()
+    file = tmp_path / "x.samples" / "samples.jsonl"
+    file.write_bytes(b"#" * file.stat().st_size)
+    with open_samples_closing(tmp_path) as base, pytest.raises(SourceError, match="cannot be read"):
+        base.sample(0)
+
+
+def open_samples_closing(folder):
+    from contextlib import closing
+
+    return closing(open_samples(folder / "x.samples"))
+
+
+def test_another_embedder_is_refused(tmp_path):
+    make(tmp_path).close()
+    with pytest.raises(InputError, match="another static embedder"):
+        open_samples(tmp_path / "x.samples", HashingEmbedder())
+
+
+def test_an_old_base_stays_until_the_new_one_is_whole(tmp_path):
+    make(tmp_path).close()
+
+    class Failing:
+        name, dimension, fingerprint = "static", 8, "x"
+
+        def encode(self, texts):
+            raise InputError("no")
+
+    with pytest.raises(InputError, match="no"):
+        build_samples(SAMPLES, tmp_path / "x.samples", Failing())
+    assert [path.name for path in tmp_path.iterdir()] == ["x.samples"]
+    with open_samples_closing(tmp_path) as base:
+        assert len(base) == len(SAMPLES)
+    build_samples(SAMPLES[:2], tmp_path / "x.samples", load_embedder())
+    with open_samples_closing(tmp_path) as base:
+        assert len(base) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["x.samples"]
+
+
+def test_what_is_no_base_is_not_overwritten(tmp_path):
+    (tmp_path / "x.samples").mkdir()
+    (tmp_path / "x.samples" / "thesis.txt").write_text("mine")
+    with pytest.raises(InputError, match="is no sample database"):
+        make(tmp_path)
+    assert (tmp_path / "x.samples" / "thesis.txt").read_text() == "mine"
+    with pytest.raises(InputError, match="no sample has any knowledge"):
+        make(tmp_path / "y", [])
+
+
+def test_it_opens_as_a_source(tmp_path):
+    make(tmp_path).close()
+    opened = open_sources(samples=tmp_path / "x.samples")["samples"]
+    assert opened.name == "x.samples"
+    opened.close()
+
+
+# --- building from files
+
+
+def write(path, dialogues):
+    path.write_text("".join(json.dumps(each) + "\n" for each in dialogues), encoding="utf-8")
+    return path
+
+
+def test_a_base_of_a_dialogue_file_and_its_commands(tmp_path, capsys):
+    rows = [json.loads(each.model_dump_json()) for each in histories()]
+    file = write(tmp_path / "own.jsonl", rows)
+    build(tmp_path / "x.samples", [file], Plan(), json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert (told["samples"], told["fit"]) == (11, 8)
+    with open_samples_closing(tmp_path) as base:
+        assert {base.sample(row).response for row in range(11)} == {each.reference for each in histories()}
+        assert {base.sample(row).topic for row in range(11)} == {each.topic for each in histories()}
+    from dialore.cli.samples_work import find, stats
+
+    stats(tmp_path / "x.samples", json=True)
+    assert json.loads(capsys.readouterr().out)["languages"] == {"en": 8, "zh": 3}
+    find(tmp_path / "x.samples", "I love pizza", "Pizza", 2, json=True)
+    assert [row["topic"] for row in json.loads(capsys.readouterr().out)] == ["Pizza", "Pizza"]
+    find(tmp_path / "x.samples", "I love pizza", None, 2, json=False)
+    assert "Pizza" in capsys.readouterr().out
+
+
+def test_a_file_without_knowledge_builds_nothing(tmp_path):
+    file = write(tmp_path / "own.jsonl", [{"turns": ["Hi", "Hey"], "reference": "Yes"}])
+    with pytest.raises(InputError, match="no reply comes with its knowledge"):
+        build(tmp_path / "x.samples", [file], Plan(), json=True)
+    assert not (tmp_path / "x.samples").exists()
+
+
+async def test_perplexities_are_of_the_prompt_of_each_sample(tmp_path, faulty_server, capsys):
+    prompts: list[str] = []
+
+    def reply(request):
+        prompts.append(request.body["prompt"])
+        told = {"tokens": [prompts[-1][:1], prompts[-1][1:]], "token_logprobs": [None, -float(len(prompts[-1])) / 50]}
+        return answer({"choices": [{"text": "", "logprobs": told}]})
+
+    faulty_server.by_request = reply
+    file = write(tmp_path / "own.jsonl", [json.loads(each.model_dump_json()) for each in histories()])
+    plan = Plan(perplexity="base", base_url=faulty_server.url)
+    await asyncio.to_thread(build, tmp_path / "x.samples", [file], plan, json=True)
+    assert len(prompts) == 11
+    assert (
+        "( I drink tea all day long. ) Tea => Green tea and black tea are made from the leaves of one plant." in prompts
+    )
+    with open_samples_closing(tmp_path) as base:
+        assert base.meta.perplexity_by == "base"
+        shortest = min((p for p in prompts if p.isascii() and "(1817)" not in p and "=> It " not in p), key=len)
+        assert base.clearest(asked("Hi"), 1)[0].knowledge == shortest.partition("=> ")[2]
+
+
+# --- alignment with a graph
+
+
+@pytest.fixture(scope="module")
+def graph_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("graph") / "small.graph"
+    facts = [
+        Fact("sore throat", "CausesDesire", "drink warm tea"),
+        Fact("honey", "UsedFor", "sore throat"),
+        Fact("honey", "RelatedTo", "bee"),
+        Fact("sore throat", "RelatedTo", "throat"),
+        Fact("感冒", "CausesDesire", "喝水"),
+    ]
+    build_graph(facts, path, name="small", embedder=load_embedder())
+    return path
+
+
+@pytest.fixture(scope="module")
+def graph(graph_file):
+    opened = Graph.open(graph_file)
+    yield opened
+    opened.close()
+
+
+def test_alignment_takes_facts_between_history_and_what_the_reply_brings_in(graph):
+    dialogue = asked("I have a sore throat.", reference="Honey helps a sore throat. A bee told me.")
+    (sample,) = aligned_samples([dialogue], graph)
+    assert sample.knowledge == "(honey, UsedFor, sore throat)"
+    said_before = asked("Honey for my sore throat?", reference="Yes, honey is good for it.")
+    unanswered = asked("I have a sore throat.")
+    unrelated = asked("I have a sore throat.", reference="Look, a bee!")
+    assert list(aligned_samples([said_before, unanswered, unrelated], graph)) == []
+    (chinese,) = aligned_samples([asked("我感冒了。", reference="多喝水。")], graph)
+    assert chinese.knowledge == "(感冒, CausesDesire, 喝水)"
+
+
+def test_a_base_aligned_with_a_graph_from_dialogues_without_knowledge(tmp_path, graph_file, capsys):
+    file = write(
+        tmp_path / "own.jsonl",
+        [
+            {"id": "a", "turns": ["Hi.", "How are you?", "I have a sore throat.", "Drink warm tea then."]},
+            {"id": "b", "turns": ["I have a sore throat.", "Take honey."]},
+            {"id": "c", "turns": ["Nothing.", "To see here."]},
+        ],
+    )
+    build(
+        tmp_path / "x.samples",
+        [file],
+        Plan(align_graph=str(graph_file)),
+        json=True,
+    )
+    with open_samples_closing(tmp_path) as base:
+        found = {base.sample(row).id: base.sample(row).knowledge for row in range(len(base))}
+        assert base.meta.graph == "small"
+        assert base.meta.groups[0].fit == len(base)
+    assert found == {
+        "a@3": "(sore throat, CausesDesire, drink warm tea)",
+        "b@1": "(honey, UsedFor, sore throat)",
+    }
+
+
+# --- real data
+
+
+def test_wizard_of_wikipedia(tmp_path, capsys):
+    file = real_file("wizard_of_wikipedia/valid.json.gz")
+    build(tmp_path / "x.samples", [file], Plan(dataset="wizard-of-wikipedia", limit=800), json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told["samples"] > 500
+    assert 0.15 < told["grounded"] / told["samples"] < 0.4
+    with open_samples_closing(tmp_path) as base:
+        found = base.nearest(asked("I love pizza, do you?"), 10)
+        assert sum("pizza" in f"{sample.last_turn} {sample.knowledge}".lower() for sample, _ in found) >= 2
