@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dialore.errors import InputError, UnknownNameError
+from dialore.retrieval.cutting import Cutter
 from dialore.retrieval.hashing import HashingEmbedder
 from dialore.retrieval.reranking import (
     Bm25Reranker,
@@ -55,10 +56,21 @@ def test_a_negative_top_is_refused(reranker):
         reranker.rerank("ferry", TEXTS, -1)
 
 
-def test_equal_texts_keep_their_order_and_their_score(reranker):
-    ranked = reranker.rerank("bread", [TEXTS[2], TEXTS[1], TEXTS[1]], 3)
-    assert [at for at, _ in ranked] == [1, 2, 0]
-    assert ranked[0][1] == ranked[1][1]
+def test_equal_texts_keep_their_order(reranker):
+    assert [at for at, _ in reranker.rerank("bread", [TEXTS[2], TEXTS[1], TEXTS[1]], 3)] == [1, 2, 0]
+
+
+def test_bm25_cuts_a_set_of_texts_once():
+    cut: list[str] = []
+
+    class Counting(Cutter):
+        def __call__(self, text: str) -> list[str]:
+            cut.append(text)
+            return super().__call__(text)
+
+    reranker = Bm25Reranker(cutter=Counting())
+    assert reranker.rerank("bread", TEXTS, 4) == reranker.rerank("bread", TEXTS, 4)
+    assert cut == [*TEXTS, "bread", "bread"]
 
 
 def test_names_load_the_same_again(reranker):

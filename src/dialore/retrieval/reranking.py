@@ -7,17 +7,18 @@ pages. Equal scores keep the order in which the texts came.
 from __future__ import annotations
 
 import functools
-import math
 import threading
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from dialore.errors import InputError, MissingExtraError, UnknownNameError
+from dialore.retrieval.cutting import Cutter
 from dialore.retrieval.embedding import load_embedder
+from dialore.retrieval.fusion import K, reciprocal_ranks
+from dialore.retrieval.lexical import Bm25
 from dialore.retrieval.ranking import DECIMALS
-from dialore.text import is_chinese, lemmas, stem, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 
     from dialore.retrieval.embedding import Embedder
 
-_K = 60
-"""Of reciprocal-rank fusion (Cormack, Clarke and Büttcher, 2009)."""
 _REMEMBERED = 4096
 """Vectors that a dense reranker keeps: a dialogue's persona is ranked again at every turn."""
+_INDICES = 64
+"""Sets of texts that a BM25 reranker keeps, likewise."""
 
 
 @runtime_checkable
@@ -51,17 +52,20 @@ class Reranker(Protocol):
 
 
 class Bm25Reranker:
-    """BM25 (Robertson and Zaragoza, 2009) over the candidates alone, by stems; Chinese is cut by jieba.
+    """BM25 over the candidates alone, so that a word is rare where few of them have it; see `Bm25`.
 
     Args:
         k1: how soon more of the same word stops to count.
         b: how much a text's length counts, 0 to 1.
+        cutter: how query and texts are cut into terms.
     """
 
     name = "bm25"
 
-    def __init__(self, *, k1: float = 1.2, b: float = 0.75) -> None:
-        self._k1, self._b = k1, b
+    def __init__(self, *, k1: float = 1.2, b: float = 0.75, cutter: Cutter | None = None) -> None:
+        self._k1, self._b, self._cutter = k1, b, cutter or Cutter()
+        self._indices: OrderedDict[tuple[str, ...], Bm25] = OrderedDict()
+        self._lock = threading.Lock()
 
     def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
         """See `Reranker`; a text without any word of the query scores 0."""
@@ -69,28 +73,18 @@ class Bm25Reranker:
 
     def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
         """(len(texts),): the BM25 score of each."""
-        wanted = Counter(terms(query))
-        counts = [Counter(terms(text)) for text in texts]
-        lengths = [count.total() for count in counts]
-        mean = sum(lengths) / max(1, len(lengths)) or 1.0
-        having = Counter(word for count in counts for word in count.keys() & wanted.keys())
-        rarity = {word: math.log(1 + (len(texts) - n + 0.5) / (n + 0.5)) for word, n in having.items()}
-        scores = np.zeros(len(texts))
-        for at, count in enumerate(counts):
-            long = self._k1 * (1 - self._b + self._b * lengths[at] / mean)
-            scores[at] = sum(
-                wanted[word] * rarity[word] * count[word] * (self._k1 + 1) / (count[word] + long)
-                for word in sorted(count.keys() & wanted.keys())
-            )
-        return scores
+        return self._index(tuple(texts)).scores(query)
 
-
-@functools.lru_cache(maxsize=_REMEMBERED)
-def terms(text: str) -> tuple[str, ...]:
-    """The words of a text as BM25 compares them: English ones as stems, Chinese ones as jieba cuts them."""
-    if is_chinese(text):
-        return tuple(stem(word) for word in words(text, "zh"))
-    return tuple(stem(word) for word in lemmas(text, "en"))
+    def _index(self, texts: tuple[str, ...]) -> Bm25:
+        with self._lock:
+            index = self._indices.pop(texts, None)
+        if index is None:
+            index = Bm25(texts, k1=self._k1, b=self._b, cutter=self._cutter, engine="exact")
+        with self._lock:
+            self._indices[texts] = index
+            while len(self._indices) > _INDICES:
+                self._indices.popitem(last=False)
+        return index
 
 
 class DenseReranker:
@@ -168,9 +162,12 @@ class FusedReranker:
         Raises:
             ModelError: the embedder is an endpoint that failed.
         """
-        lexical, dense = self._lexical.scores(query, texts), self._dense.scores(query, texts)
-        fused = self._weight * _reciprocal(lexical) + (1 - self._weight) * _reciprocal(dense)
-        return _best(fused, top)
+        lexical = [at for at, score in self._lexical.rerank(query, texts, len(texts)) if score > 0]
+        dense = [at for at, _ in self._dense.rerank(query, texts, len(texts))]
+        scores = np.zeros(len(texts))
+        for at, score in reciprocal_ranks([lexical, dense], weights=[self._weight, 1 - self._weight]):
+            scores[at] = round(score * (K + 1), 6)
+        return _best(scores, top)
 
 
 class CrossEncoderReranker:
@@ -245,13 +242,6 @@ def load_reranker(spec: str = "dense") -> Reranker:
 
 RERANKERS = ("bm25", "dense", "fused", "cross")
 """What `load_reranker` knows."""
-
-
-def _reciprocal(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """1 for the best, less for those behind; equal scores share the better rank."""
-    rising = np.sort(scores)
-    better = len(scores) - np.searchsorted(rising, scores, side="right")
-    return (_K + 1) / (_K + 1 + better)
 
 
 def _best(scores: NDArray[np.float64], top: int) -> list[tuple[int, float]]:
