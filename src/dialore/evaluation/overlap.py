@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from dialore.datasets import gold_text
 from dialore.evaluation.base import About, Mean, Measure, unavailable
 from dialore.evaluation.tokens import ChineseTokens, check_chinese_tokens, tokens_of
 
@@ -125,13 +126,6 @@ def unigram_f1(first: Sequence[str], second: Sequence[str]) -> float:
 
 
 def gold_texts(dialogue: Dialogue) -> list[str]:
-    """The gold knowledge of a dialogue in words: its texts, its passages' texts, its facts' parts."""
-    found = []
-    for piece in dialogue.knowledge:
-        if isinstance(piece, str):
-            found.append(piece)
-        elif "text" in piece:
-            found.append(str(piece["text"]))
-        elif {"head", "relation", "tail"} <= piece.keys():
-            found.append(" ".join(str(piece[part]) for part in ("head", "relation", "tail")))
-    return [text for text in found if text.strip()]
+    """The gold knowledge of a dialogue in words."""
+    texts = (gold_text(piece) for piece in dialogue.knowledge)
+    return [text for text in texts if text.strip()]

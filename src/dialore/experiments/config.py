@@ -26,7 +26,8 @@ class DatasetConfig(_Strict):
         name: a data set (`dialore data list`), or `jsonl` for dialogues in Dialore's own form.
         path: its file; a relative one is looked for beside the experiment file, then where the command runs.
         split: the split's name, for tables.
-        cut: where whole dialogues are cut into history and reference.
+        cut: where whole dialogues are cut into history and reference; `last` for `jsonl`, whose dialogues bring their
+            references, else `random`.
         limit: how many, drawn by seed; None for all.
         seed: of the draw.
     """
@@ -34,7 +35,7 @@ class DatasetConfig(_Strict):
     name: str
     path: Path
     split: str = ""
-    cut: Cut = "random"
+    cut: Cut | None = None
     limit: int | None = Field(default=None, ge=1)
     seed: int = 0
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
     from dialore.experiments.config import ModelConfig, RunConfig
+    from dialore.experiments.store import RunStore
     from dialore.knowledge import Source
 
 _REHEARSED = 4
@@ -41,18 +42,18 @@ class Estimate:
     failed: str = ""
 
 
-async def estimate_run(config: RunConfig, dialogues: Sequence[Dialogue], responses: dict[int, int]) -> Estimate:
+async def estimate_run(config: RunConfig, store: RunStore, responses: dict[int, int]) -> Estimate:
     """Rehearse a few dialogues with every system, and multiply.
 
     Args:
         config: the run.
-        dialogues: its dialogues; a few, evenly spaced, are rehearsed.
+        store: holds its dialogues; a few, evenly spaced, are rehearsed.
         responses: how many each system has still to make, by its number.
 
     Raises:
         InputError: as `open_systems`.
     """
-    spaced = dialogues[:: max(1, len(dialogues) // _REHEARSED)][:_REHEARSED]
+    spaced = [store.dialogue(place) for place in range(0, store.size, max(1, store.size // _REHEARSED))][:_REHEARSED]
     calls = sent = written = cost = 0.0
     failed = ""
     unlimited = config.model_copy(update={"budget": BudgetConfig()})

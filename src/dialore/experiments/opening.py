@@ -9,8 +9,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dialore.agent import Agent, open_graphs
-from dialore.datasets import cut_dialogues, data_set
-from dialore.dialogue import read_dialogues
+from dialore.datasets import data_set, stream_histories
 from dialore.errors import InputError
 from dialore.experiments.store import System
 from dialore.llm.budget import Budgeted, Purse
@@ -20,7 +19,7 @@ from dialore.methods.registry import method_class, method_sources
 from dialore.sources.opening import open_sources
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from dialore.dialogue import Dialogue
@@ -40,17 +39,15 @@ class Connect(Protocol):
         ...
 
 
-def load_dialogues(config: DatasetConfig) -> list[Dialogue]:
-    """The dialogues of a run, each with its reference.
+def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
+    """The dialogues of a run, each with its reference, one at a time.
 
     Raises:
         InputError: an unknown data set, a file that is missing or malformed.
     """
-    if config.name == "jsonl":
-        dialogues = list(read_dialogues(config.path))
-        return dialogues[: config.limit] if config.limit else dialogues
-    read = data_set(config.name).read(config.path)
-    return cut_dialogues(read, cut=config.cut, limit=config.limit, seed=config.seed)
+    source = data_set(config.name)
+    cut = config.cut or ("last" if config.name == "jsonl" else "random")
+    return stream_histories(lambda: source.read(config.path), cut=cut, limit=config.limit, seed=config.seed)
 
 
 def default_connect(concurrency: int, cache: Path | None = None, **settings: Any) -> Connect:  # noqa: ANN401

@@ -43,16 +43,15 @@ async def run_experiment(
         InputError: a set-up that is wrong for every dialogue, a folder of another run or held by another process.
         ModelError: an endpoint that refuses.
     """
-    dialogues = load_dialogues(config.dataset)
     with RunStore.create(folder) as store, store.writing():
         async with open_systems(config, connect_model) as opened:
-            store.set_up(facts_of(config, opened), opened.systems, dialogues)
+            store.set_up(facts_of(config, opened), opened.systems, load_dialogues(config.dataset))
             jobs = [job for job in jobs_of(store, config.repetitions) if (job.system, job.repetition) in opened.agents]
             if on_estimate is not None:
                 done = store.done()
                 missing = Counter(job.system for job in jobs if job not in done)
                 nothing = Estimate(responses=0, calls=0, prompt_tokens=0, completion_tokens=0)
-                on_estimate(await estimate_run(config, dialogues, dict(missing)) if missing else nothing)
+                on_estimate(await estimate_run(config, store, dict(missing)) if missing else nothing)
             return await run_jobs(
                 store, jobs, choose(opened.agents), at_once=config.concurrency, on_progress=on_progress
             )
