@@ -158,6 +158,23 @@ async def test_without_a_current_topic_a_new_one_is_proposed(model, web, dialogu
     assert draft.grounds.demands.maintained == []
 
 
+@pytest.mark.parametrize(
+    "decision",
+    [
+        {"kind": "information", "query": "horror films of 2013"},
+        {"kind": "information"},
+        {"kind": "opinion"},
+        {"kind": "none"},
+    ],
+)
+async def test_who_asks_for_something_is_not_offered_a_new_topic(model, web, decision):
+    model.answers |= {TOPIC: "none", DECISION: decision}
+    await respond("scg-qp", model, ENGLISH, {"web": web})
+    for request in model.asked:
+        assert "There is no current topic" not in request.messages[-1].content
+        assert "finished with one subject" not in (request.continuation or "")
+
+
 async def test_the_directives_form_for_cosmo(model, web):
     await respond("scg-qp", model, ENGLISH, {"web": web})
     assert continued(model, DIRECTIVE) == (

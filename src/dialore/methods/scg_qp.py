@@ -73,7 +73,7 @@ class ScgQp:
             "scg-qp/response-generation",
             passages=as_data(grounds.knowledge),
             searched=bool(wanted.query),
-            new_topic=wanted.topic.absent and wanted.kind != "none",
+            new_topic=wanted.topic.absent,
             proposal=wanted.directive if wanted.topic.absent else "",
         )
         return Draft(text, grounds)

@@ -64,6 +64,8 @@ class QueryMaker:
     async def make(self, dialogue: Dialogue, stage: Stages) -> Wanted:
         """Decide and track at once; then, where the turn asks for no particular thing, direct and generate."""
         decided, topic = await asyncio.gather(self.decide(stage), self.track(stage))
+        if decided.kind != "passive":
+            topic = Topic(topic.name)  # who asks for something has a topic, named or not: none is to be proposed
         if decided.kind == "none":
             return Wanted(kind="none", topic=topic)
         if decided.kind == "information" and (request := read_query(decided.query)):
