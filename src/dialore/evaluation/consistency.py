@@ -1,0 +1,144 @@
+"""Calibrated persona and knowledge consistency: P.C and K.C (SAFARI, Appendix C, Equations 4 to 7)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from dialore.datasets import gold_text
+from dialore.errors import InputError, MissingExtraError
+from dialore.evaluation.base import About, Mean, Measure, unavailable
+from dialore.evaluation.decisions import plan_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dialore.dialogue import Dialogue
+    from dialore.evaluation.base import Sample
+    from dialore.evaluation.registry import Context
+
+_SOURCES: dict[str, Literal["persona", "documents"]] = {
+    "persona-consistency": "persona",
+    "knowledge-consistency": "documents",
+}
+_models: dict[str, Entailment] = {}
+
+
+class Entailment(Protocol):
+    """A natural-language-inference model: does one text follow from another?"""
+
+    def entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
+        """Whether each second text agrees with its first; see the model for what it was trained to call so."""
+        ...
+
+
+def make(name: str, context: Context) -> Consistency:
+    """A metric of this file by name."""
+    model = None
+    if context.nli is not None:
+        model = _models.setdefault(context.nli, TransformerEntailment(context.nli))
+    return Consistency(_SOURCES[name], model, context.nli or "")
+
+
+class Consistency(Mean):
+    """C(r, g) of Equation 4, averaged (Equations 6 and 7).
+
+    1 or 0 by the NLI model where there is gold knowledge of the source and the plan uses the source; 1 where there is
+    none and the plan does not use it; 0 where plan and gold disagree.
+    """
+
+    def __init__(self, source: Literal["persona", "documents"], model: Entailment | None, name: str = "") -> None:
+        self._source, self._model, self._name = source, model, name
+
+    @property
+    def about(self) -> About:
+        """What it is."""
+        short = "P.C" if self._source == "persona" else "K.C"
+        return About(
+            "persona-consistency" if self._source == "persona" else "knowledge-consistency",
+            f"SAFARI (EMNLP Findings 2023), Appendix C, Equations 4 to 7 ({short})",
+            f"Share of responses that entail the gold {self._source}, calibrated by whether the plan asked for it.",
+            needs=("plan", "knowledge", "nli"),
+        )
+
+    @property
+    def identity(self) -> str:
+        """The NLI model."""
+        return self._name
+
+    async def measure(self, sample: Sample) -> Measure:
+        """1 or 0."""
+        made, gold_plan = plan_of(sample)
+        if gold_plan is None:
+            return unavailable("the dialogue has no gold plan")
+        if made is None:
+            return unavailable("the method makes no plan")
+        gold = gold_of(sample.dialogue, self._source)
+        if not gold or self._source not in made:
+            return Measure((float(not gold and self._source not in made),))
+        if self._model is None:
+            return unavailable("no NLI model was given")
+        pairs = [(text, sample.response.text) for text in gold]
+        found = await asyncio.to_thread(self._model.entails, pairs)
+        return Measure((float(any(found)),))
+
+
+def gold_of(dialogue: Dialogue, source: str) -> list[str]:
+    """The gold knowledge of a dialogue that is of one source."""
+    pieces = [piece for piece in dialogue.knowledge if isinstance(piece, dict) and piece.get("source") == source]
+    return [gold_text(piece) for piece in pieces]
+
+
+class TransformerEntailment:
+    """A sequence-pair classifier of Hugging Face transformers (the `local` extra), loaded when first asked.
+
+    The pair is given as in SAFARI: knowledge first, response second. The label that counts as entailment is the one
+    called `entailment`, else the last.
+
+    Args:
+        name_or_path: a model of the hub, or a folder.
+        batch: the most pairs at once.
+    """
+
+    def __init__(self, name_or_path: str, *, batch: int = 32) -> None:
+        self._name, self._batch = name_or_path, batch
+        self._loaded: tuple[Any, Any, int] | None = None
+
+    def entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
+        """Whether each second text follows from its first.
+
+        Raises:
+            MissingExtraError: torch or transformers is not installed.
+            InputError: there is no such model.
+        """
+        tokenizer, model, wanted = self._load()
+        import torch
+
+        found: list[bool] = []
+        for begin in range(0, len(pairs), self._batch):
+            some = pairs[begin : begin + self._batch]
+            first, second = [pair[0] for pair in some], [pair[1] for pair in some]
+            batch = tokenizer(first, second, return_tensors="pt", padding=True, truncation=True, max_length=512)
+            with torch.inference_mode():
+                logits = model(**{name: tensor.to(model.device) for name, tensor in batch.items()}).logits
+            found += (logits.argmax(dim=-1) == wanted).tolist()
+        return found
+
+    def _load(self) -> tuple[Any, Any, int]:
+        if self._loaded is not None:
+            return self._loaded
+        try:
+            import torch
+            from transformers import AutoModelForSequenceClassification, AutoTokenizer
+        except ImportError:
+            raise MissingExtraError("an NLI model", "local") from None
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(self._name)
+            model = AutoModelForSequenceClassification.from_pretrained(self._name)
+        except (OSError, ValueError) as error:
+            raise InputError(f"no NLI model {self._name!r}: {str(error).splitlines()[0]}") from error
+        model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
+        labels = {str(name).lower(): int(place) for place, name in model.config.id2label.items()}
+        named = [place for name, place in labels.items() if name.startswith("entail")]
+        self._loaded = (tokenizer, model, named[0] if named else len(labels) - 1)
+        return self._loaded
