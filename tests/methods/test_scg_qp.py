@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from dialore.agent import Agent
 from dialore.errors import InputError, ModelError, SourceError, StageError
 from dialore.knowledge import Passage
 from dialore.methods.model_responder import ModelResponder
@@ -336,6 +337,21 @@ async def test_an_unknown_reranker_is_one_clear_error(model, web):
     with pytest.raises(StageError, match="did you mean fused") as caught:
         await respond("scg-qp", model, ENGLISH, {"web": web}, reranker="fuse")
     assert isinstance(caught.value.cause, InputError)
+
+
+async def test_the_response_tells_its_page(model, web):
+    model.answers[RESPONSE] = (
+        "According to the reviews, critics praised The Conjuring for its slow dread and best horror."
+    )
+    async with Agent.create("scg-qp", model=model, sources={"web": web}, options={"passages": "2"}) as agent:
+        response = await agent.respond(ENGLISH)
+        grounding = await agent.ground(ENGLISH)
+    assert response.status == "ok"
+    best, other = response.knowledge
+    assert (best.used, other.used) == (True, False)
+    assert best.detail["url"] == PASSAGES[1].url
+    assert [found.id for found in grounding.knowledge] == [best.id, other.id]
+    assert response.usage.calls == 5
 
 
 async def test_a_failing_model_names_its_stage(model, web):
