@@ -1,0 +1,191 @@
+"""Pages fetched with care: from public addresses, small, in time, text only, and with nothing of the user's."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin
+
+from dialore import __version__
+from dialore.errors import DialoreError
+from dialore.sources.web.addresses import AddressRules, RefusedAddressError
+from dialore.sources.web.inflating import BombError, Inflater
+from dialore.sources.web.turns import PerLoop
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aiohttp import ClientResponse, ClientSession
+    from aiohttp.abc import AbstractResolver
+
+USER_AGENT = f"dialore/{__version__} (knowledge-grounded dialogue; fetches pages that a search has found)"
+_KINDS = frozenset({"text/html", "application/xhtml+xml", "text/plain"})
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+class PageError(DialoreError):
+    """A page that could not be had: refused, too big, too slow, no text. Its search snippet stands in for it."""
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A page as it came.
+
+    Attributes:
+        url: where it was in the end.
+        data: its bytes, decompressed.
+        kind: its content type, lower-case, without parameters.
+        charset: the charset that its header names, or an empty string.
+    """
+
+    url: str
+    data: bytes
+    kind: str
+    charset: str
+
+
+class PageFetcher:
+    """Fetches pages from the public internet.
+
+    A host is resolved once, and that very address is connected to. No proxy is asked, for it would resolve anew.
+
+    Args:
+        allowed_hosts: `host:port` pairs that need no public address and usual port: a page server of one's own.
+        rules: what may be fetched; None: public addresses, ports 80 and 443, and `allowed_hosts`.
+        max_bytes: the most bytes of a page, on the wire and decompressed.
+        timeout: seconds for a whole page, redirects included.
+        read_timeout: seconds without a byte after which a page is given up, and for making the connection.
+        redirects: how many redirects are followed, each checked like the first address.
+        concurrency: how many pages are fetched at once, over all searches.
+    """
+
+    def __init__(
+        self,
+        *,
+        allowed_hosts: frozenset[str] = frozenset(),
+        rules: AddressRules | None = None,
+        max_bytes: int = 2_000_000,
+        timeout: float = 10.0,
+        read_timeout: float = 5.0,
+        redirects: int = 5,
+        concurrency: int = 8,
+    ) -> None:
+        self._rules = rules or AddressRules(allowed_hosts)
+        self._max_bytes = max_bytes
+        self._timeout, self._read_timeout = timeout, read_timeout
+        self._redirects = redirects
+        self._turns = PerLoop(concurrency)
+
+    async def fetch(self, url: str) -> Fetched:
+        """Fetch a page.
+
+        Raises:
+            PageError: it cannot be had, with the reason.
+        """
+        import aiohttp
+
+        async with self._turns:
+            try:
+                async with asyncio.timeout(self._timeout), self._session() as session:
+                    return await self._follow(session, url)
+            except RefusedAddressError as error:
+                raise PageError(f"refused: {error}") from error
+            except TimeoutError as error:
+                raise PageError(f"not whole within {self._timeout:g} s") from error
+            except BombError as error:
+                raise PageError(str(error)) from error
+            except (aiohttp.ClientError, OSError, ValueError) as error:
+                refused = _refusal(error)
+                reason = f"refused: {refused}" if refused else f"cannot be reached ({type(error).__name__})"
+                raise PageError(reason) from error
+
+    async def _follow(self, session: ClientSession, url: str) -> Fetched:
+        for _ in range(self._redirects + 1):
+            self._rules.check(url)
+            async with session.get(url, allow_redirects=False) as response:
+                target = response.headers.get("Location")
+                if response.status not in _REDIRECTS or not target:
+                    return await self._read(response)
+                url = urljoin(url, target)
+        raise PageError(f"more than {self._redirects} redirects")
+
+    async def _read(self, response: ClientResponse) -> Fetched:
+        if response.status != 200:
+            raise PageError(f"answered {response.status}")
+        kind = response.headers.get("Content-Type", "text/html").partition(";")[0].strip().lower()
+        if kind not in _KINDS:
+            raise PageError(f"not a page of text but {kind[:80]}")
+        if response.content_length is not None and response.content_length > self._max_bytes:
+            raise self._too_big()
+        inflater = Inflater(response.headers.get("Content-Encoding", ""), self._max_bytes)
+        wire, pieces = 0, []
+        async for chunk in response.content.iter_any():
+            wire += len(chunk)
+            if wire > self._max_bytes:
+                raise self._too_big()
+            pieces.append(inflater.feed(chunk))
+        return Fetched(str(response.url), b"".join(pieces), kind, response.charset or "")
+
+    def _too_big(self) -> PageError:
+        return PageError(f"more than {self._max_bytes:,} bytes")
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[ClientSession]:
+        """A session without cookies, credentials, proxy or memory: nothing of one page is told to another."""
+        import aiohttp
+
+        connector = aiohttp.TCPConnector(resolver=_resolver(self._rules), use_dns_cache=False, force_close=True)
+        async with aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            trust_env=False,
+            headers={
+                "User-Agent": USER_AGENT,
+                "Accept": "text/html,application/xhtml+xml,text/plain;q=0.8",
+                "Accept-Encoding": "gzip, deflate",
+            },
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._read_timeout, sock_read=self._read_timeout),
+        ) as session:
+            yield session
+
+
+def _refusal(error: BaseException | None) -> RefusedAddressError | None:
+    """The refusal that a failed connection comes from."""
+    seen = 0
+    while error is not None and seen < 8:
+        if isinstance(error, RefusedAddressError):
+            return error
+        error, seen = error.__cause__ or error.__context__, seen + 1
+    return None
+
+
+def _resolver(rules: AddressRules) -> AbstractResolver:
+    from aiohttp.abc import AbstractResolver, ResolveResult
+
+    class Checked(AbstractResolver):
+        """Gives the connector addresses that were checked; it connects to nothing else."""
+
+        async def resolve(
+            self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+        ) -> list[ResolveResult]:
+            return [
+                ResolveResult(
+                    hostname=host,
+                    host=address,
+                    port=port,
+                    family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                    proto=0,
+                    flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+                )
+                for address in await rules.addresses(host, port)
+                if family in {socket.AF_UNSPEC, socket.AF_INET6 if ":" in address else socket.AF_INET}
+            ]
+
+        async def close(self) -> None:
+            pass
+
+    return Checked()

@@ -1,0 +1,109 @@
+"""From a page's bytes to its readable text (trafilatura; Barbaresi, 2021)."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dialore.errors import MissingExtraError
+from dialore.sources.web.fetching import PageError
+
+if TYPE_CHECKING:
+    from dialore.sources.web.fetching import Fetched
+
+_META = re.compile(
+    rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})|<\?xml[^>]{0,80}encoding=["']([\w.:-]+)""", re.I
+)
+_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+# What pages mean by a label that they use for its superset (WHATWG Encoding, 4.2).
+_SUPERSETS = {
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "hz": "hz",
+    "iso8859-1": "cp1252",
+    "ascii": "cp1252",
+    "big5": "big5hkscs",
+}
+# Encodings whose bytes pass for ASCII or for nothing: only their label tells them.
+_BY_LABEL = frozenset({"utf-16", "utf-16-le", "utf-16-be", "iso2022_jp", "iso2022_kr", "hz"})
+_TEXT = re.compile(
+    r"utf-?_?(?:8|16)|gb|big5|cp\d|windows|iso|koi8|euc|shift|sjis|latin|ascii|hz|mac|tis|johab|ptcp", re.I
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a page says: its title and its readable text."""
+
+    url: str
+    title: str
+    text: str
+
+
+def read_page(fetched: Fetched) -> Page:
+    """The readable text of a page, without menus, advertisements and comments.
+
+    Raises:
+        PageError: there is none.
+        MissingExtraError: trafilatura is not installed (extra `documents`).
+    """
+    text = decode(fetched.data, fetched.charset)
+    title = ""
+    if fetched.kind != "text/plain":
+        title, text = _extract(text, fetched.url)
+    text = without_controls(text).strip()
+    if not text:
+        raise PageError("no readable text")
+    return Page(fetched.url, " ".join(without_controls(title).split()), text)
+
+
+def _extract(html: str, url: str) -> tuple[str, str]:
+    try:
+        import trafilatura
+    except ImportError as error:
+        raise MissingExtraError("reading web pages", "documents") from error
+    document: Any = trafilatura.bare_extraction(html, url=url, include_comments=False, with_metadata=True)
+    if document is None:
+        return "", ""
+    return str(document.title or ""), str(document.text or "")
+
+
+def without_controls(text: str) -> str:
+    """A text without control, zero-width and direction-changing characters, in which words can be hidden."""
+    return _CONTROL.sub("", text)
+
+
+def decode(data: bytes, header: str = "") -> str:
+    """The text of a page's bytes, whatever it says of its charset; never fails.
+
+    A byte-order mark wins; then UTF-8 where the bytes are that, for hardly anything else passes for it; then what the
+    header says, what the page says, GB18030 and Windows-1252.
+    """
+    for mark, name in _BOMS:
+        if data.startswith(mark):
+            return data.decode(name, "replace")
+    found = _META.search(data[:4096])
+    said = (found[1] or found[2]).decode("ascii") if found else ""
+    labels = [codec for given in (header, said) if (codec := _codec(given))]
+    if labels and labels[0] in _BY_LABEL:
+        return data.decode(labels[0], "replace")
+    for label in ("utf-8", *labels, "gb18030"):
+        try:
+            return data.decode(label)
+        except UnicodeDecodeError:
+            continue
+    return data.decode(labels[0] if labels else "cp1252", "replace")
+
+
+def _codec(label: str) -> str | None:
+    """The codec that a label means; None for what is no charset."""
+    if not _TEXT.match(label.strip()):
+        return None
+    try:
+        name = codecs.lookup(label.strip()).name
+    except LookupError:
+        return None
+    return _SUPERSETS.get(name, name)

@@ -1,0 +1,204 @@
+"""The web as a source of knowledge: search, fetch, read, cut, filter, rerank (SCG-QP, Section 2.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from dialore.knowledge import Knowledge, Passage
+from dialore.retrieval.reranking import load_reranker
+from dialore.sources.web.fetching import PageError, PageFetcher
+from dialore.sources.web.passages import passages
+from dialore.sources.web.reading import read_page, without_controls
+from dialore.sources.web.redaction import redact as default_redact
+from dialore.sources.web.safety import is_safe as default_is_safe
+from dialore.sources.web.safety import without_commands
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dialore.dialogue import Dialogue
+    from dialore.knowledge import Source
+    from dialore.retrieval.reranking import Reranker
+    from dialore.sources.web.engines import SearchEngine, SearchResult
+
+    Redact = Callable[[str, Dialogue], tuple[str, list[str]]]
+    IsSafe = Callable[[str], bool]
+
+log = logging.getLogger(__name__)
+
+_REMEMBERED = 256
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a search gave, and what was done on the way.
+
+    Attributes:
+        query: the query as it was sent; empty where nothing was left to send.
+        knowledge: the passages, the best first.
+        notes: what was taken out of the query, which pages could not be had and why, what was dropped.
+    """
+
+    query: str
+    knowledge: list[Knowledge] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A passage of a page, or a snippet in its stead."""
+
+    text: str
+    title: str
+    url: str
+    instead: str = ""
+    """Why there is a snippet instead of the page; empty for a page's own passage."""
+
+
+class WebSource:
+    """Web search.
+
+    The query is redacted, the engine asked, the first pages fetched and read at once, their text cut into passages,
+    unsafe ones and sentences that command the model dropped, and the rest reranked by the redacted query. Where a page
+    cannot be had, its snippet stands in for it. A piece's `detail` has `title`, `url`, `engine`, `snippet` (whether it
+    is one) with `page_error`, and `suspicious` (whether commands were dropped from it).
+
+    Args:
+        engine: what searches.
+        fetcher: what fetches pages; None: a `PageFetcher` with its defaults.
+        pages: how many of the results are read; SCG-QP's is 3.
+        reranker: what ranks passages, a `Reranker` or its spec.
+        redact: from a query and the dialogue to the query that is sent, and notes.
+        is_safe: whether a passage may be used.
+        remember: seconds that a query's passages are kept in memory; 0 for not at all.
+        name: the source's name.
+
+    Raises:
+        UnknownNameError: no reranker is called that.
+    """
+
+    kind: Source = "web"
+
+    def __init__(
+        self,
+        engine: SearchEngine,
+        *,
+        fetcher: PageFetcher | None = None,
+        pages: int = 3,
+        reranker: str | Reranker = "fused",
+        redact: Redact = default_redact,
+        is_safe: IsSafe = default_is_safe,
+        remember: float = 900.0,
+        name: str = "web",
+    ) -> None:
+        self.name = name
+        self.engine = engine
+        self._fetcher = fetcher or PageFetcher()
+        self._pages = pages
+        self._reranker = load_reranker(reranker) if isinstance(reranker, str) else reranker
+        self._redact, self._is_safe = redact, is_safe
+        self._remember = remember
+        self._memory: OrderedDict[tuple[str, str], tuple[float, list[_Piece]]] = OrderedDict()
+
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
+    ) -> list[Knowledge]:
+        """See `KnowledgeSource`; `within` is ignored.
+
+        Raises:
+            SourceError: the engine is down, slow or busy, or answers nonsense.
+        """
+        return (await self.find(query, dialogue, top)).knowledge
+
+    async def find(self, query: str, dialogue: Dialogue, top: int = 10) -> Findings:
+        """As `search`, with the query that was sent and notes of what was done.
+
+        Raises:
+            SourceError: the engine is down, slow or busy, or answers nonsense.
+        """
+        sent, notes = self._redact(query, dialogue)
+        if not sent.strip():
+            return Findings("", [], [*notes, "nothing of the query was left to send"])
+        pieces = await self._pieces(sent, dialogue)
+        failed = dict.fromkeys(piece.url for piece in pieces if piece.instead)
+        reasons = {piece.url: piece.instead for piece in pieces}
+        notes += [f"{url}: {reasons[url]}; its snippet stands in for it" for url in failed]
+        knowledge, dropped = await asyncio.to_thread(self._ranked, sent, pieces, top)
+        return Findings(sent, knowledge, [*notes, *dropped])
+
+    def close(self) -> None:
+        """Close the engine, and forget what was found."""
+        self._memory.clear()
+        self.engine.close()
+
+    async def _pieces(self, query: str, dialogue: Dialogue) -> list[_Piece]:
+        key = (query, dialogue.language)
+        now = time.monotonic()
+        if key in self._memory and now - self._memory[key][0] < self._remember:
+            return self._memory[key][1]
+        results = await self.engine.search(query, dialogue, self._pages)
+        distinct: dict[tuple[str, str], SearchResult] = {}
+        for result in results[: self._pages]:
+            distinct.setdefault((result.url, result.text), result)
+        first: dict[str, _Piece] = {}
+        for read in await asyncio.gather(*map(self._read, distinct.values())):
+            for piece in read:
+                first.setdefault(piece.text, piece)
+        pieces = list(first.values())
+        if self._remember > 0:
+            self._memory[key] = (now, pieces)
+            self._memory.move_to_end(key)
+            while len(self._memory) > _REMEMBERED:
+                self._memory.popitem(last=False)
+        return pieces
+
+    async def _read(self, result: SearchResult) -> list[_Piece]:
+        """The passages of a result's page, or its snippet."""
+        if result.text:
+            return [_Piece(without_controls(result.text), result.title, result.url)]
+        try:
+            page = await asyncio.to_thread(read_page, await self._fetcher.fetch(result.url))
+        except PageError as error:
+            log.info("no page from %s: %s", result.url, error.message)
+            snippet = result.snippet.strip()
+            return [_Piece(snippet, result.title, result.url, error.message)] if snippet else []
+        title = result.title or page.title
+        return [_Piece(text, title, page.url) for text in passages(page.text)]
+
+    def _ranked(self, query: str, pieces: Sequence[_Piece], top: int) -> tuple[list[Knowledge], list[str]]:
+        kept: list[tuple[_Piece, bool]] = []
+        unsafe = commands = 0
+        for piece in pieces:
+            text, dropped = without_commands(piece.text)
+            title, in_title = without_commands(piece.title)
+            dropped += in_title
+            commands += dropped
+            if text and not self._is_safe(f"{title}\n{text}"):
+                unsafe += 1
+            elif text:
+                kept.append((replace(piece, text=text, title=title), dropped > 0))
+        notes = [f"unsafe passages left out: {unsafe}"] if unsafe else []
+        notes += [f"sentences that command the model left out: {commands}"] if commands else []
+        ranked = self._reranker.rerank(query, [piece.text for piece, _ in kept], top)
+        return [self._knowledge(*kept[at], score) for at, score in ranked], notes
+
+    def _knowledge(self, piece: _Piece, suspicious: bool, score: float) -> Knowledge:
+        detail: dict[str, object] = {"title": piece.title, "url": piece.url, "engine": self.engine.name}
+        detail |= {"snippet": bool(piece.instead), "suspicious": suspicious}
+        if piece.instead:
+            detail["page_error"] = piece.instead
+        if suspicious:
+            detail["note"] = "sentences that command the model were left out"
+        return Knowledge(
+            id=Passage(piece.text, piece.title, piece.url).id,
+            kind="passage",
+            text=piece.text,
+            source="web",
+            score=score,
+            detail=detail,
+        )

@@ -1,0 +1,194 @@
+"""Search engines, asked at a server that misbehaves."""
+
+from __future__ import annotations
+
+import time
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from dialore.dialogue import Dialogue
+from dialore.errors import InputError, SourceError, UnknownNameError
+from dialore.knowledge import Knowledge
+from dialore.sources.web import BraveEngine, CorpusEngine, SearchEngine, SearxngEngine, open_web
+from tests.sources.web.page_server import endless, found, page, redirect, silence
+
+CHINESE = Dialogue.model_validate({"id": "d2", "turns": ["企鹅住在哪里？"]})
+RESULTS = [
+    {"url": "https://a.test/1", "title": "One <b>penguin</b>", "content": "Ice &amp; snow\u200b.", "engine": "x"},
+    {"url": "https://a.test/2", "title": None, "content": 7},
+    {"url": "javascript:alert(1)", "title": "bad"},
+    {"title": "no address"},
+    "nonsense",
+    {"url": "http://a.test/3"},
+]
+KEY = "secret-token-1234"
+
+
+def brave_reply(results):
+    import json
+
+    return page(json.dumps({"type": "search", "web": {"results": results}}).encode(), "application/json")
+
+
+@pytest.fixture(params=["searxng", "brave"])
+def engine(request, site):
+    """An engine at the site, with the path that it asks and the words of a good answer."""
+    if request.param == "searxng":
+        made = SearxngEngine(site.url(""), timeout=1.0, wait=1.0)
+        made.path, made.reply = "/search", lambda results: found(*results)
+    else:
+        made = BraveEngine(KEY, url=site.url("/v1"), timeout=1.0, wait=1.0)
+        made.path, made.reply = "/v1/web/search", brave_reply
+    return made
+
+
+async def test_results_as_far_as_they_are_results(site, engine, dialogue):
+    entries = [
+        {**entry, "description": entry.get("content")} if isinstance(entry, dict) else entry for entry in RESULTS
+    ]
+    site.serve(engine.path, engine.reply(entries))
+    results = await engine.search("penguins & ice", dialogue, 2)
+    assert [result.url for result in results] == ["https://a.test/1", "https://a.test/2"]
+    assert (results[0].title, results[0].snippet) == ("One penguin", "Ice & snow.")
+    assert (results[1].title, results[1].snippet) == ("", "")
+    assert site.queries(engine.path) == ["penguins & ice"]
+    assert isinstance(engine, SearchEngine)
+
+
+async def test_nothing_found_is_no_error(site, engine, dialogue):
+    site.serve(engine.path, engine.reply([]))
+    assert await engine.search("xyzzy", dialogue, 3) == []
+
+
+async def test_brave_without_web_results(site, dialogue):
+    site.serve("/v1/web/search", page(b'{"type": "search", "query": {}}', "application/json"))
+    assert await BraveEngine(KEY, url=site.url("/v1")).search("xyzzy", dialogue, 3) == []
+
+
+async def test_what_is_asked_for(site, dialogue):
+    site.serve("/search", found())
+    site.serve("/v1/web/search", brave_reply([]))
+    await SearxngEngine(site.url("/search")).search("企鹅", CHINESE, 3)
+    await BraveEngine(KEY, url=site.url("/v1")).search("word " * 90, CHINESE, 3)
+    searxng, brave = (parse_qs(urlsplit(path).query) for path in site.paths)
+    assert searxng == {"q": ["企鹅"], "format": ["json"], "language": ["zh-CN"], "safesearch": ["1"]}
+    assert brave["search_lang"] == ["zh-hans"]
+    assert brave["count"] == ["3"]
+    assert len(brave["q"][0].split()) == 50
+    assert site.headers[1]["X-Subscription-Token"] == KEY
+    assert all(headers["User-Agent"].startswith("dialore/") for headers in site.headers)
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (page(b"<!DOCTYPE html><html>Welcome</html>"), "a web page that is not JSON"),
+        (page(b"oops", "application/json"), "not JSON"),
+        (page(b"[1, 2]", "application/json"), "without a list of results"),
+        (page(b'{"results": {"a": 1}, "web": 3}', "application/json"), "without a list of results"),
+        (page(b"null", "application/json"), "without a list of results"),
+        (page(b"[" * 100_000, "application/json"), "not JSON"),
+        (page(b"", code=500), "answered 500"),
+        (page(b"", code=403), "answered 403"),
+        (page(b"", code=404), "answered 404"),
+        (page(b"", code=429), "answered 429"),
+        (redirect("http://127.0.0.1:1/"), "answered 302"),
+        (silence(), "within 1 s"),
+        (endless("application/json"), "more than 4,000,000 bytes"),
+        (lambda handler: handler.wfile.write(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"), "cannot reach"),
+    ],
+)
+async def test_trouble_is_a_source_error_with_a_mend(site, engine, dialogue, reply, reason):
+    site.serve(engine.path, reply)
+    with pytest.raises(SourceError, match=reason) as caught:
+        await engine.search("penguins", dialogue, 3)
+    assert caught.value.mend
+    assert "\n" not in str(caught.value)
+    assert KEY not in str(caught.value)
+    assert "penguins" not in str(caught.value)
+    assert len(site.paths) == 1
+
+
+async def test_a_busy_engine_is_asked_once_more_when_it_says(site, engine, dialogue):
+    good = engine.reply([{"url": "https://a.test/1"}])
+    site.serve(engine.path, page(b"", code=429, Retry_After="1"), good)
+    started = time.monotonic()
+    assert len(await engine.search("penguins", dialogue, 3)) == 1
+    assert 0.9 < time.monotonic() - started < 3.0
+    site.serve(engine.path, page(b"", code=429, Retry_After="0"), page(b"", code=429, Retry_After="0"), good)
+    with pytest.raises(SourceError, match="429"):
+        await engine.search("penguins", dialogue, 3)
+
+
+async def test_a_long_wait_is_not_waited_out(site, engine, dialogue):
+    site.serve(engine.path, page(b"", code=429, Retry_After="3600"))
+    with pytest.raises(SourceError, match="429"):
+        await engine.search("penguins", dialogue, 3)
+    assert len(site.paths) == 1
+
+
+async def test_an_engine_that_is_not_there(dialogue):
+    with pytest.raises(SourceError, match="cannot reach"):
+        await SearxngEngine("http://127.0.0.1:9").search("penguins", dialogue, 3)
+
+
+async def test_searxngs_silent_engines_are_an_error_and_named(site, dialogue):
+    site.serve("/search", found(unresponsive_engines=[["google", "CAPTCHA"], ["bing", "timeout"]]))
+    with pytest.raises(SourceError, match="google, bing"):
+        await SearxngEngine(site.url("")).search("penguins", dialogue, 3)
+
+
+async def test_searxng_that_may_not_answer_json_says_how(site, dialogue):
+    site.serve("/search", page(b"<html>Forbidden</html>", code=403))
+    with pytest.raises(SourceError, match=r"settings\.yml"):
+        await SearxngEngine(site.url("")).search("penguins", dialogue, 3)
+
+
+async def test_braves_refusal_is_quoted_without_the_key(site, dialogue):
+    body = ('{"error": {"detail": "token ' + KEY + ' is invalid"}}').encode()
+    site.serve("/v1/web/search", page(body, "application/json", 422))
+    with pytest.raises(SourceError, match=r"is invalid.*BRAVE_API_KEY") as caught:
+        await BraveEngine(KEY, url=site.url("/v1")).search("penguins", dialogue, 3)
+    assert KEY not in str(caught.value)
+
+
+class Shelf:
+    """A document index in memory."""
+
+    name, kind = "documents", "documents"
+    closed = False
+
+    async def search(self, query, dialogue, top=10, within=()):
+        detail = {"title": "Birds", "url": "https://a.test/birds"}
+        return [Knowledge(id="p", kind="passage", text=f"{query}: ice", source="documents", detail=detail)][:top]
+
+    def close(self):
+        self.closed = True
+
+
+async def test_documents_in_place_of_the_web(dialogue):
+    shelf = Shelf()
+    engine = CorpusEngine(shelf)
+    (result,) = await engine.search("penguins", dialogue, 3)
+    assert (result.text, result.title, result.url) == ("penguins: ice", "Birds", "https://a.test/birds")
+    engine.close()
+    assert shelf.closed
+
+
+def test_bad_specs_are_one_clear_line(monkeypatch):
+    monkeypatch.delenv("BRAVE_API_KEY", raising=False)
+    with pytest.raises(UnknownNameError, match="searxng"):
+        open_web("searxn:http://localhost")
+    for spec, reason in [
+        ("searxng:", "needs an address"),
+        ("searxng:localhost", "not an endpoint"),
+        ("corpus:", "needs a document index"),
+        ("brave:", "BRAVE_API_KEY"),
+        ("brave:key", "no argument"),
+    ]:
+        with pytest.raises(InputError, match=reason):
+            open_web(spec)
+    monkeypatch.setenv("BRAVE_API_KEY", KEY)
+    assert open_web("brave:").engine.name == "brave"
+    assert open_web("searxng:http://localhost:8888").engine.name == "searxng"
