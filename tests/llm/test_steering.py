@@ -31,13 +31,13 @@ def next_token(loaded, steering):
     """The plain and the steered probabilities of the token after the prompt."""
     import torch
 
-    from dialore.llm.steering import _step, bag_tokens
+    from dialore.llm.steering import Decoder, bag_tokens
 
     _, tokenizer, model, prompt = loaded
-    bag = torch.tensor(bag_tokens(tokenizer, steering.words))
+    bag = bag_tokens(tokenizer, steering.words)
     with torch.no_grad():
         plain = torch.softmax(model(prompt).logits[0, -1].float(), dim=-1)
-    return plain, _step(model, prompt, None, steering, bag)[0], bag
+    return plain, Decoder(model, prompt, steering, bag).step(prompt[:, -1:]), bag
 
 
 def test_steering_raises_the_bags_probability(loaded):
@@ -121,4 +121,36 @@ async def test_seeds_streams_stops_and_top_k(loaded):
     stop = drawn[0][4:6]
     stopped = await model.complete(ask(soft, temperature=1.0, seed=1, stop=(stop,)))
     assert stopped.text == drawn[0][: drawn[0].find(stop)]
+    await model.close()
+
+
+def test_many_steps_are_those_of_the_published_loop(loaded):
+    """Each token once more with the plain distribution over the whole text, and the moved past handed on by hand."""
+    import torch
+
+    from dialore.llm.steering import Decoder, _cache, _layers, _perturb, bag_tokens
+
+    _, tokenizer, model, prompt = loaded
+    steering = Steering(words=BAG, step_size=0.5, window=3, gm_scale=0.8)
+    bag = bag_tokens(tokenizer, BAG)
+    decoder, tokens = Decoder(model, prompt, steering, bag), prompt
+    with torch.no_grad():
+        past = _layers(model(prompt[:, :-1], use_cache=True).past_key_values)
+    for _ in range(4):
+        found = decoder.step(tokens[:, -1:])
+        with torch.no_grad():
+            plain = torch.softmax(model(tokens).logits[0, -1], dim=-1)
+        moved = _perturb(model, tokens[:, -1:], past, plain, steering, torch.tensor(bag))
+        with torch.no_grad():
+            answer = model(tokens[:, -1:], past_key_values=_cache(moved), use_cache=True)
+        past = _layers(answer.past_key_values)
+        fused = torch.softmax(answer.logits[0, -1], dim=-1) ** 0.8 * plain**0.2
+        assert found.tolist() == pytest.approx((fused / fused.sum()).tolist(), rel=2e-2, abs=1e-5)
+        tokens = torch.cat([tokens, found.argmax().view(1, 1)], dim=1)
+
+
+async def test_a_prompt_of_one_token_is_steered_from_the_second_on(loaded):
+    model = LocalModel(str(loaded[0]), device="cpu", dtype="float32")
+    short = ask(STRONG).model_copy(update={"continuation": "t"})
+    assert (await model.complete(short)).usage.completion_tokens > 1
     await model.close()

@@ -345,6 +345,24 @@ def test_a_base_of_a_dialogue_file_and_its_commands(tmp_path, capsys):
     assert "Pizza" in capsys.readouterr().out
 
 
+def test_the_commands_take_their_options(tmp_path):
+    from typer.testing import CliRunner
+
+    from dialore.cli.app import app
+
+    file = write(tmp_path / "own.jsonl", [json.loads(each.model_dump_json()) for each in histories()])
+    base, run = str(tmp_path / "x.samples"), CliRunner().invoke
+    built = run(
+        app, ["samples", "build", base, str(file), "--turns", "1", "--overlap-run", "2", "--limit", "5", "--json"]
+    )
+    assert built.exit_code == 0, built.output
+    assert json.loads(built.stdout)["samples"] == 5
+    told = json.loads(run(app, ["samples", "stats", base, "--json"]).stdout)
+    assert (told["turns"], told["overlap_run"], told["samples"]) == (1, 2, 5)
+    assert "embedder" in run(app, ["samples", "stats", base]).stdout
+    assert len(json.loads(run(app, ["samples", "find", base, "Tea?", "--top", "2", "--json"]).stdout)) == 2
+
+
 def test_a_file_without_knowledge_builds_nothing(tmp_path):
     file = write(tmp_path / "own.jsonl", [{"turns": ["Hi", "Hey"], "reference": "Yes"}])
     with pytest.raises(InputError, match="no reply comes with its knowledge"):

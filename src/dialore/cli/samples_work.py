@@ -186,7 +186,7 @@ def find(path: Path, text: str, topic: str | None, top: int, *, json: bool) -> N
         found = base.nearest(Dialogue.model_validate({"id": "query", "turns": [text], "topic": topic}), top)
     if json:
         fields = ("id", "topic", "last_turn", "knowledge", "response")
-        print_json([{"score": score, **{name: getattr(each, name) for name in fields}} for each, score in found])
+        print_json([{"score": round(score, 4), **{name: getattr(each, name) for name in fields}} for each, score in found])
         return
     rows = table(">score", "topic", "last turn", "knowledge", "response")
     for each, score in found:

@@ -65,15 +65,14 @@ def generate_steered(
         log.warning("no word of the bag is a single token of %s: the text is not steered", model.name_or_path)
     ends = model.generation_config.eos_token_id
     ends = set(ends) if isinstance(ends, list) else {ends}
-    past: Past | None = None
     if stream is not None:
         stream.put(prompt)
     # The caller may be in inference mode, in which nothing can be differentiated.
     with torch.inference_mode(mode=False):
-        tokens, bag = prompt.clone(), torch.tensor(numbers, dtype=torch.long, device=prompt.device)
+        tokens = prompt.clone()
+        decoder = Decoder(model, tokens, steering, numbers)
         for _ in range(most):
-            plain, past = _step(model, tokens, past, steering, bag)
-            following = _choose(plain, steering, sampling)
+            following = _choose(decoder.step(tokens[:, -1:]), steering, sampling)
             tokens = torch.cat([tokens, following.view(1, 1)], dim=1)
             if stream is not None:
                 stream.put(following)
@@ -84,24 +83,48 @@ def generate_steered(
     return tokens
 
 
-def _step(model: Any, tokens: Any, past: Past | None, steering: Steering, bag: Any) -> tuple[Any, Past | None]:  # noqa: ANN401
-    """The next token's probabilities (vocabulary,), and the past that the next step goes on from: the moved one."""
-    import torch
+class Decoder:
+    """Steered decoding of one text, a token a step. It keeps two pasts: the plain one, and the one that was moved.
 
-    with torch.no_grad():
-        plain = torch.softmax(model(tokens).logits[0, -1].float(), dim=-1)
-    if not len(bag) or tokens.shape[1] < 2:
-        return plain, None
-    last = tokens[:, -1:]
-    if past is None:
+    Args:
+        model: a causal model of transformers.
+        prompt: (1, positions) token ids, the last of which the first step is given.
+        steering: how hard to steer.
+        bag: the tokens to steer towards; none leaves the text as it is.
+    """
+
+    def __init__(self, model: Any, prompt: Any, steering: Steering, bag: Sequence[int]) -> None:  # noqa: ANN401
+        import torch
+        from transformers import DynamicCache
+
+        self._model, self._steering = model, steering
+        self._bag = torch.tensor(list(bag), dtype=torch.long, device=prompt.device)
+        self._plain = DynamicCache()
+        if prompt.shape[1] > 1:
+            with torch.no_grad():
+                model(prompt[:, :-1], past_key_values=self._plain, use_cache=True)
+        self._past = _layers(self._plain)
+
+    def step(self, last: Any) -> Any:  # noqa: ANN401
+        """The probabilities (vocabulary,) of the token after `last` (1, 1)."""
+        import torch
+
         with torch.no_grad():
-            past = _layers(model(tokens[:, :-1], use_cache=True).past_key_values)
-    moved = _perturb(model, last, past, plain, steering, bag)
-    with torch.no_grad():
-        answer = model(last, past_key_values=_cache(moved), use_cache=True)
-    steered = torch.softmax(answer.logits[0, -1].float(), dim=-1)
-    fused = steered**steering.gm_scale * plain ** (1 - steering.gm_scale)
-    return fused / fused.sum(), _layers(answer.past_key_values)
+            answer = self._model(last, past_key_values=self._plain, use_cache=True)
+        plain = torch.softmax(answer.logits[0, -1].float(), dim=-1)
+        if not len(self._bag):
+            return plain
+        if not self._past:
+            self._past = _layers(self._plain)
+            return plain
+        moved = _perturb(self._model, last, self._past, plain, self._steering, self._bag)
+        with torch.no_grad():
+            answer = self._model(last, past_key_values=_cache(moved), use_cache=True)
+        # The next step goes on from the moved past, as published.
+        self._past = _layers(answer.past_key_values)
+        steered = torch.softmax(answer.logits[0, -1].float(), dim=-1)
+        fused = steered**self._steering.gm_scale * plain ** (1 - self._steering.gm_scale)
+        return fused / fused.sum()
 
 
 def _perturb(model: Any, last: Any, past: Past, plain: Any, steering: Steering, bag: Any) -> Past:  # noqa: ANN401
