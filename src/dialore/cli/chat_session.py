@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from rich.markup import escape
 from dialore.agent import Agent, open_graphs
 from dialore.cli import report
 from dialore.cli.output import console, note, say_error, write_whole
-from dialore.cli.wiring import connect_model, method_options
+from dialore.cli.wiring import connect_model, connect_stage_models, method_options, open_further_sources
 from dialore.dialogue import Dialogue
 from dialore.errors import DialoreError, InputError, UnknownNameError
 from dialore.response import Response
@@ -53,17 +54,33 @@ def run(models: ModelSettings, knowledge: KnowledgeSettings, method: str, langua
     # One event loop for the whole chat: an endpoint keeps its connections in it.
     with asyncio.Runner() as runner:
         model = connect_model(models, cached=False)
-        graph = None
+        stage_models: dict[str, LanguageModel] = {}
+        graph, sources = None, {}
         try:
+            stage_models = connect_stage_models(models)
             graph = open_graphs(knowledge.graph or [], knowledge.ranking)
-            session = Session(runner, model, graph, knowledge, language=spoken, json=json)
+            sources = open_further_sources(knowledge)
+            opened = Opened(model, stage_models, graph, sources)
+            session = Session(runner, opened, knowledge, language=spoken, json=json)
             session.use(method)
             session.talk()
         finally:
-            if model is not None:
-                runner.run(model.close())
-            if graph is not None:
-                graph.close()
+            for other in (model, *stage_models.values()):
+                if other is not None:
+                    runner.run(other.close())
+            for source in (graph, *sources.values()):
+                if source is not None:
+                    source.close()  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a chat works with, whichever method it uses just now."""
+
+    model: LanguageModel | None
+    stage_models: dict[str, LanguageModel]
+    graph: Graph | Graphs
+    sources: dict[str, object]
 
 
 class Session:
@@ -72,14 +89,14 @@ class Session:
     def __init__(
         self,
         runner: asyncio.Runner,
-        model: LanguageModel | None,
-        graph: Graph | Graphs,
+        opened: Opened,
         settings: KnowledgeSettings,
         *,
         language: str | None,
         json: bool,
     ) -> None:
-        self._runner, self._model, self._graph, self._settings = runner, model, graph, settings
+        self._runner, self._opened, self._settings = runner, opened, settings
+        self._graph = opened.graph
         self._language, self._json = language, json
         self._turns: list[dict[str, str]] = []
         self._last: Response | None = None
@@ -101,8 +118,10 @@ class Session:
         """Answer by this method from now on; raises InputError where it cannot be made."""
         self._agent = Agent.create(
             method,
-            model=self._model,
+            model=self._opened.model,
             graph=self._graph,
+            sources=self._opened.sources,
+            stage_models=self._opened.stage_models,
             prompts=self._settings.prompts,
             options=method_options([method], self._settings.option or [])[method],
             cite=self._settings.cite,

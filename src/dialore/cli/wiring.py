@@ -119,7 +119,7 @@ async def open_agents(
         if model is None or "graph" in needed or ("graph" in taken and settings.graph):
             graph = open_graphs(settings.graph or [], settings.ranking)
         if taken - {"graph"}:
-            sources = _open_sources(settings)
+            sources = open_further_sources(settings)
         yield [
             Agent.create(
                 name,
@@ -142,7 +142,12 @@ async def open_agents(
                 source.close()  # type: ignore[attr-defined]
 
 
-def _open_sources(settings: KnowledgeSettings) -> dict[str, object]:
+def open_further_sources(settings: KnowledgeSettings) -> dict[str, object]:
+    """The sources beside the graph that the options name, by the names that methods have for them.
+
+    Raises:
+        InputError: one cannot be opened.
+    """
     from dialore.sources.opening import open_sources
 
     return open_sources(
