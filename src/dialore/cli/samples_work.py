@@ -186,13 +186,14 @@ def find(path: Path, text: str, topic: str | None, top: int, *, json: bool) -> N
         found = base.nearest(Dialogue.model_validate({"id": "query", "turns": [text], "topic": topic}), top)
     if json:
         fields = ("id", "topic", "last_turn", "knowledge", "response")
-        print_json([{"score": round(score, 4), **{name: getattr(each, name) for name in fields}} for each, score in found])
+        rows = ({"score": round(score, 4)} | {name: getattr(each, name) for name in fields} for each, score in found)
+        print_json(list(rows))
         return
-    rows = table(">score", "topic", "last turn", "knowledge", "response")
+    shown = table(">score", "topic", "last turn", "knowledge", "response")
     for each, score in found:
         cells = (each.topic, each.last_turn, each.knowledge, each.response)
-        rows.add_row(f"{score:.3f}", *(escape(cell) for cell in cells))
-    console().print(rows)
+        shown.add_row(f"{score:.3f}", *(escape(cell) for cell in cells))
+    console().print(shown)
 
 
 def _open(path: Path) -> SampleBase:
