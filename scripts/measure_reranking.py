@@ -95,6 +95,16 @@ def candidates_of(turns: Sequence[Turn], kind: str, seed: int = 0) -> list[list[
     return made
 
 
+def drawn(
+    turns: Sequence[Turn], candidates: Sequence[list[str]], limit: int | None
+) -> tuple[list[Turn], list[list[str]]]:
+    """Some of the turns with their candidates, drawn by seed; all where there is no limit."""
+    pairs = list(zip(turns, candidates, strict=True))
+    if limit and limit < len(pairs):
+        pairs = random.Random(0).sample(pairs, limit)  # noqa: S311 - a sample, not a secret
+    return [turn for turn, _ in pairs], [sentences for _, sentences in pairs]
+
+
 def measure(
     turns: Sequence[Turn], candidates: Sequence[Sequence[str]], reranker: Reranker, *, by_turn: bool = False
 ) -> dict[str, float]:
@@ -126,17 +136,14 @@ def main() -> None:
     turns = read_turns(options.data / FILE)
     figures: dict[str, dict[str, dict[str, float]]] = {}
     for kind in options.candidates:
-        pairs = list(zip(turns, candidates_of(turns, kind), strict=True))
-        if options.limit:
-            pairs = random.Random(0).sample(pairs, min(options.limit, len(pairs)))  # noqa: S311 - likewise
-        asked, sentences = [turn for turn, _ in pairs], [found for _, found in pairs]
+        asked, sentences = drawn(turns, candidates_of(turns, kind), options.limit)
         figures[kind] = {}
         for spec in options.reranker:
             reranker = load_reranker(spec)
             figures[kind][spec] = measure(asked, sentences, reranker)
             figures[kind][f"{spec}, turn"] = measure(asked, sentences, reranker, by_turn=True)
     if options.json:
-        print(json.dumps({"data": FILE, "turns": len(turns), "figures": figures}, indent=1))
+        print(json.dumps({"data": FILE, "turns": options.limit or len(turns), "figures": figures}, indent=1))
         return
     print(
         f"{len(turns)} turns\n\n| candidates | reranker | recall@1 | recall@5 | mrr | ms |\n|---|---|---|---|---|---|"
