@@ -48,6 +48,8 @@ PERSONAL = [
     ("my name is John Smith and I want a pizza", "John", "I want a pizza"),
     ("my name is jane, best yoga for me", "jane", "best yoga for me"),
     ("我叫王小明，附近有什么好吃的", "王小明", "附近有什么好吃的"),
+    ("你好，我叫琳达·布朗。有什么好看的电影", "琳达", "你好。有什么好看的电影"),
+    ("My name is Jenkins. Where is 212 Barton Street North?", "Barton", "Where is?"),
     ("我的名字是诗涵，适合我的星座书", "诗涵", "适合我的星座书"),
 ]
 
@@ -108,6 +110,18 @@ HARMLESS = [
     "1688网站怎么样",
     "12306抢票",
     "全国人口1412000000",
+    "between 2 and 10 dollars per square yard",
+    "house at 7500 yuan per square meter",
+    "laptop with 16.1 inch screen and removable disk drive",
+    "what does std::vector mean in c++",
+    "cast a::b to int",
+    "位置在校园的一栋三层楼上",
+    "这是一栋三层的公寓",
+    "我叫醒你",
+    "尽管我叫他不要，他还是来了",
+    "我就叫打车去",
+    "我叫我妹妹来",
+    "请不要叫我先生。",
 ]
 
 

@@ -84,6 +84,8 @@ def test_a_command_across_sentences_takes_the_passage_along():
     ("passage", "safe"),
     [
         ("Penguins live in the southern hemisphere.", True),
+        ("He worked at Merrill Lynch and met David Lynch.", True),
+        ("They wanted to lynch him.", False),
         ("Breast cancer screening saves lives.", True),
         ("What the fuck is this?", False),
         ("How to get heroin cheaply.", False),

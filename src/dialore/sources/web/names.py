@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
 
-_CAPITALISED = r"[A-Z][a-z'’-]*[A-Za-z]\.?"
+_CAPITALISED = r"(?:[A-Z]\.|[A-Z][a-z'’-]*[A-Za-z])"
 _LOWER = r"[A-Za-z][A-Za-z'’-]+"
 _FULL = rf"(?P<name>{_CAPITALISED}(?:\s+(?:(?:de|van|von|der|la|bin|al)\s+)*{_CAPITALISED}){{0,3}})"
 _MINE = r"my (?:full |first |last |real )?name(?: is|'s|’s)"
@@ -42,13 +42,19 @@ _SURNAMES = (
     "尚符舒阮柯纪梅童凌毕单季裴霍涂成苗谷盛曲翁冉骆蓝路游辛靳管柴蒙鲍华喻祁蒲房滕屈饶解牟艾尤阳时穆农司卓古吉缪简车项连芦麦褚娄窦戚岑景党宫费卜冷晏席卫"
     "米柏宗瞿桂全佟应臧闵苟邬边卞姬师和仇栾隋商刁沙荣巫寇桑郎甄丛仲虞敖巩明佘池查麻苑迟邝]"
 )
-_END = rf"(?=$|[^{_HAN}]|今年|来自|是|住|也|和|想|要|在|有|你|呢|啊|呀|吧|哦|，|请|很|，)"
+_STOP = rf"(?=$|[^{_HAN}·]|今年|来自)"
+_END = rf"(?=$|[^{_HAN}·]|今年|来自|是|住|也|和|想|要|在|有|呢|啊|呀|吧|哦|请|很)"
+# What stands in sentences about calling somebody rather than in names: 我叫醒你, 我叫他不要来.
+_PLAIN = rf"(?:(?![你我他她它们您咱谁了着过不没别去来要吃喝打醒])[{_HAN}])"
+_FOREIGN = rf"[{_HAN}]{{1,6}}(?:·[{_HAN}]{{1,6}}){{1,3}}"
 _CHINESE = re.compile(
     rf"(?:我(?:的(?:名字|全名|大名|真名)|名)(?:就)?(?:叫做|叫|是|为)|我(?:就)?叫(?:做)?|(?:请)?叫我|我姓)\s*"
-    rf"(?:(?P<name>(?:{_SURNAMES})[{_HAN}]{{1,2}}?|[小阿老][{_HAN}]{{1,2}}?|[{_HAN}]{{2,3}}?|{_LOWER}){_END})[，,]?"
+    rf"(?P<name>{_FOREIGN}|(?:(?:{_SURNAMES}){_PLAIN}{{1,2}}?|[小阿老]{_PLAIN}{{1,2}}?){_END}|{_PLAIN}{{2,4}}?{_STOP}|{_LOWER}{_STOP})"
+    rf"[，,]?"
 )
 _SURE = re.compile(r"名|我姓")
-_FAMILY_OR_NICK = re.compile(rf"(?:{_SURNAMES})[{_HAN}]{{1,2}}|[小阿老][{_HAN}]{{1,2}}|[A-Za-z]")
+_FAMILY = re.compile(rf"(?:{_SURNAMES}){_PLAIN}{{1,2}}|阿{_PLAIN}|[A-Za-z]|.*·")
+_TITLES = frozenset({"先生", "小姐", "老师", "老板", "师傅", "女士"})
 
 
 @dataclass(frozen=True)
@@ -92,10 +98,9 @@ def _is_chinese_name(name: str) -> bool:
     """Whether what follows 我叫 is a name: 我叫王芳, 我叫诗涵, but not 我叫外卖."""
     import jieba
 
-    if not words(name, "zh"):
+    if name in _TITLES or not words(name, "zh"):
         return False
-    known = bool(jieba.get_FREQ(name))
-    return not known if not _FAMILY_OR_NICK.match(name) else name[:1] not in "小老" or not known
+    return _FAMILY.match(name) is not None or not jieba.get_FREQ(name)
 
 
 def _without(query: str, name: str) -> str:

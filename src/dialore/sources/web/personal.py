@@ -116,7 +116,9 @@ def _is_ip(text: str) -> bool:
     except ValueError:
         return False
     # 3.11.4.1 is a version: hardly any machine has four numbers as small.
-    return address.version == 6 or max(address.packed) > _LARGEST_OF_A_VERSION
+    if address.version == 4:
+        return max(address.packed) > _LARGEST_OF_A_VERSION
+    return sum(map(bool, text.split(":"))) > 2 and any(map(str.isdigit, text))
 
 
 _DIALLED = re.compile(r"\D*(?:\d\D*){7,15}")
@@ -147,19 +149,19 @@ def _bare_url(match: re.Match[str]) -> str:
 
 
 _STREET = (
-    r"(?:Street|Avenue|Ave|Road|Rd|Boulevard|Blvd|Lane|Ln|Court|Terrace|Crescent|Square|Close|Drive|Highway|Hwy|Parkway|"
-    r"Pkwy|(?:St|Dr|Ct|Pl)(?:\.|(?=\s*(?:,|$|#|apt|unit|suite))))"
+    r"(?:Street|Avenue|Ave|Road|Rd|Boulevard|Blvd|Lane|Ln|Terrace|Crescent|Hwy|Parkway|Pkwy|"
+    r"(?-i:Court|Square|Close|Drive|Highway)|(?:St|Dr|Ct|Pl)(?:\.|(?=\s*(?:,|$|#|apt|unit|suite))))"
 )
 _NO_STREET = (
     r"(?:best|top|most|days?|miles?|minutes?|hours?|years?|weeks?|months?|ways?|good|great|cheap|free|new|old|people|"
-    r"things?|reasons?|star|lane|percent|in|on|for|of|from|at|and|the|to|with|is|was|a|an)\b"
+    r"things?|reasons?|star|lane|percent|in|on|for|of|from|at|and|the|to|with|is|was|a|an|per|dollars?|yuan|euros?|pounds?|[gmt]b|inch)\b"
 )
 _FAMOUS = r"(?:10\s+downing|221b\s+baker|1600\s+pennsylvania|4\s+privet|21\s+jump|12\s+grimmauld)\b"
 _FLAT = r"(?:,?\s*(?:apt|apartment|unit|suite|ste|flat|floor|room|#)\.?\s*#?\w{1,6}\b)?"
 _POSTCODE = r"(?:(?P<town>,[^,\d]{2,40}?),?\s+(?:[A-Z]{2}\s+\d{5}(?:-\d{4})?|[A-Z]{1,2}\d[A-Z\d]?\s\d[A-Z]{2})(?!\w))?"
 _ADDRESS = re.compile(
-    rf"{_BEFORE}(?!{_FAMOUS})\d{{1,5}}[A-Za-z]?,?\s+(?:(?!{_NO_STREET})[A-Za-z0-9'’.-]{{1,20}}\s+){{1,4}}?{_STREET}{_AFTER}"
-    rf"\.?{_FLAT}(?-i:{_POSTCODE})",
+    rf"(?<![.,$€£¥]){_BEFORE}(?!{_FAMOUS})\d{{1,5}}[A-Za-z]?,?\s+(?:(?!{_NO_STREET})[A-Za-z0-9'’.-]{{1,20}}\s+){{1,4}}?{_STREET}{_AFTER}"
+    rf"(?:\s+(?:North|South|East|West)\b)?\.?{_FLAT}(?-i:{_POSTCODE})",
     re.IGNORECASE,
 )
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff"
@@ -167,7 +169,7 @@ _NUMBER = r"[0-9０-９一二三四五六七八九十百]{1,5}"
 _CHINESE_ADDRESS = re.compile(
     rf"(?:(?![省市区县镇乡村在住是到去从往离])[{_HAN}]){{1,6}}(?:路|街|大道|大街|巷|胡同)(?:[东南西北中]段?)?\s*{_NUMBER}\s*[号弄](?!线|公交|楼盘)"
     rf"(?:[院]?(?:[{_HAN}]{{1,8}}(?:小区|花园|公寓|大厦|苑))?(?:\s*{_NUMBER}\s*(?:号楼|栋|幢|座|单元|楼|层|室|号))*)?"
-    rf"|{_NUMBER}\s*(?:号楼|栋|幢)(?:\s*{_NUMBER}\s*(?:单元|楼|层|室|号))+"
+    rf"|\d{{1,4}}\s*(?:号楼|栋|幢)(?:\s*\d{{1,4}}\s*(?:单元|楼|层|室|号))+"
 )
 _LABELLED = re.compile(
     r"(?P<label>\b(?:passport|driver'?s licen[cs]e|ssn|social security|bank account|account|id card|medicare|"

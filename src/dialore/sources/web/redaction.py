@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _SPACES = re.compile(r"\s+")
 _HANGING = re.compile(r"\s+([,.;:!?，。；：！？])")
+_DOUBLED = re.compile(r"[,;:，；：、\s]+([.。!?！？])|([.。!?！？，])[\s.。,，]*[.。,，]")
 _EDGES = " ,;:，；：、-"
 
 
@@ -36,5 +37,6 @@ def redact(query: str, dialogue: Dialogue) -> tuple[str, list[str]]:
         notes.append("the user's name was taken out of the query")
     if not notes:
         return query, []
-    tidy = _HANGING.sub(r"\1", _SPACES.sub(" ", clean)).strip(_EDGES)
+    tidy = _HANGING.sub(r"\1", _SPACES.sub(" ", clean))
+    tidy = _DOUBLED.sub(r"\1\2", tidy).lstrip(_EDGES + ".。!?！？").rstrip(_EDGES)
     return tidy if re.search(r"\w", tidy) else "", list(dict.fromkeys(notes))

@@ -13,7 +13,11 @@ from dialore.sources.web.reading import without_controls
 def is_safe(passage: str) -> bool:
     """Whether a passage holds none of the words that no fact offered to a dialogue may hold either."""
     # Past the cache, which is made for concepts: passages are long and seldom come twice.
-    return filters.is_safe.__wrapped__(passage)
+    return filters.is_safe.__wrapped__(_SURNAME.sub("", passage))
+
+
+_SURNAME = re.compile(r"(?<=[a-z] )Lynch\b")
+"""A word of the list that, written so after another word, is a name: Merrill Lynch, David Lynch."""
 
 
 _TOLD = r"(?:instruction|prompt|rule|guideline|direction|directive|command|message|context|constraint|training|polic)"

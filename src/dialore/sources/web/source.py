@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dialore.knowledge import Source
     from dialore.retrieval.reranking import Reranker
     from dialore.sources.web.engines import SearchEngine, SearchResult
+    from dialore.sources.web.reading import Page
 
     Redact = Callable[[str, Dialogue], tuple[str, list[str]]]
     IsSafe = Callable[[str], bool]
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _REMEMBERED = 256
+_READING_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -162,13 +164,21 @@ class WebSource:
         if result.text:
             return [_Piece(without_controls(result.text), result.title, result.url)]
         try:
-            page = await asyncio.to_thread(read_page, await self._fetcher.fetch(result.url))
+            page = await self._page(result.url)
         except PageError as error:
             log.info("no page from %s: %s", result.url, error.message)
             snippet = result.snippet.strip()
             return [_Piece(snippet, result.title, result.url, error.message)] if snippet else []
         title = result.title or page.title
         return [_Piece(text, title, page.url) for text in passages(page.text)]
+
+    async def _page(self, url: str) -> Page:
+        fetched = await self._fetcher.fetch(url)
+        try:
+            async with asyncio.timeout(_READING_SECONDS):
+                return await asyncio.to_thread(read_page, fetched)
+        except TimeoutError as error:
+            raise PageError(f"not read within {_READING_SECONDS:g} s") from error
 
     def _ranked(self, query: str, pieces: Sequence[_Piece], top: int) -> tuple[list[Knowledge], list[str]]:
         kept: list[tuple[_Piece, bool]] = []
