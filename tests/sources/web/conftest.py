@@ -25,7 +25,7 @@ def site() -> Iterator[Site]:
 @pytest.fixture
 def fetcher(site: Site) -> PageFetcher:
     """A fetcher that may fetch from the site, by name, and from no other private address."""
-    return PageFetcher(allowed_hosts=frozenset({site.host}), timeout=2.0, read_timeout=1.0)
+    return PageFetcher(allowed_hosts=frozenset({site.host}), timeout=10.0, read_timeout=2.0)
 
 
 @pytest.fixture

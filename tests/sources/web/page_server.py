@@ -68,7 +68,7 @@ def silence() -> Reply:
     return lambda handler: handler.server.stopping.wait(20.0)
 
 
-def gzip_bomb(megabytes: int = 200) -> Reply:
+def gzip_bomb(megabytes: int = 60) -> Reply:
     """Zeros that are small on the wire."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     body = b"".join(packer.compress(bytes(1_000_000)) for _ in range(megabytes)) + packer.flush()

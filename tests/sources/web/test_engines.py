@@ -35,10 +35,10 @@ def brave_reply(results):
 def engine(request, site):
     """An engine at the site, with the path that it asks and the words of a good answer."""
     if request.param == "searxng":
-        made = SearxngEngine(site.url(""), timeout=1.0, wait=1.0)
+        made = SearxngEngine(site.url(""), timeout=2.0, wait=1.0)
         made.path, made.reply = "/search", lambda results: found(*results)
     else:
-        made = BraveEngine(KEY, url=site.url("/v1"), timeout=1.0, wait=1.0)
+        made = BraveEngine(KEY, url=site.url("/v1"), timeout=2.0, wait=1.0)
         made.path, made.reply = "/v1/web/search", brave_reply
     return made
 
@@ -94,7 +94,7 @@ async def test_what_is_asked_for(site, dialogue):
         (page(b"", code=404), "answered 404"),
         (page(b"", code=429), "answered 429"),
         (redirect("http://127.0.0.1:1/"), "answered 302"),
-        (silence(), "within 1 s"),
+        (silence(), "within 2 s"),
         (endless("application/json"), "more than 4,000,000 bytes"),
         (lambda handler: handler.wfile.write(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"), "cannot reach"),
     ],

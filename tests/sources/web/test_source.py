@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from dialore.errors import SourceError, UnknownNameError
@@ -161,11 +159,12 @@ async def test_unsafe_passages_are_left_out(site, web, dialogue):
 async def test_a_query_is_remembered_for_a_while(site, fetcher, dialogue):
     site.serve("/search", found(result(site, "/ice")))
     site.serve("/ice", page(article("Ice", ICE)))
-    web = WebSource(SearxngEngine(site.url("")), fetcher=fetcher, remember=0.3)
+    now = 1000.0
+    web = WebSource(SearxngEngine(site.url("")), fetcher=fetcher, remember=900, clock=lambda: now)
     first = await web.search("where do penguins live", dialogue)
     assert await web.search("where do penguins live", dialogue) == first
     assert len(site.paths) == 2
-    await asyncio.sleep(0.35)
+    now += 901
     await web.search("where do penguins live", dialogue)
     assert len(site.paths) == 4
     await web.search("where do penguins eat", dialogue)

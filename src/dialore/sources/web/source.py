@@ -79,6 +79,7 @@ class WebSource:
         is_safe: whether a passage may be used.
         remember: seconds that a query's passages are kept in memory; 0 for not at all.
         name: the source's name.
+        clock: seconds that only grow.
 
     Raises:
         UnknownNameError: no reranker is called that.
@@ -97,6 +98,7 @@ class WebSource:
         is_safe: IsSafe = default_is_safe,
         remember: float = 900.0,
         name: str = "web",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
         self.engine = engine
@@ -104,7 +106,7 @@ class WebSource:
         self._pages = pages
         self._reranker = load_reranker(reranker) if isinstance(reranker, str) else reranker
         self._redact, self._is_safe = redact, is_safe
-        self._remember = remember
+        self._remember, self._clock = remember, clock
         self._memory: OrderedDict[tuple[str, str], tuple[float, list[_Piece]]] = OrderedDict()
 
     async def search(
@@ -140,8 +142,7 @@ class WebSource:
 
     async def _pieces(self, query: str, dialogue: Dialogue) -> list[_Piece]:
         key = (query, dialogue.language)
-        now = time.monotonic()
-        if key in self._memory and now - self._memory[key][0] < self._remember:
+        if key in self._memory and self._clock() - self._memory[key][0] < self._remember:
             return self._memory[key][1]
         results = await self.engine.search(query, dialogue, self._pages)
         distinct: dict[tuple[str, str], SearchResult] = {}
@@ -153,7 +154,7 @@ class WebSource:
                 first.setdefault(piece.text, piece)
         pieces = list(first.values())
         if self._remember > 0:
-            self._memory[key] = (now, pieces)
+            self._memory[key] = (self._clock(), pieces)
             self._memory.move_to_end(key)
             while len(self._memory) > _REMEMBERED:
                 self._memory.popitem(last=False)
