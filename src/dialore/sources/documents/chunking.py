@@ -1,0 +1,163 @@
+"""Cutting documents into passages that keep sentences whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+from dialore.errors import InputError, UnknownNameError
+from dialore.retrieval.tokens import HAN
+from dialore.sources.documents.appending import Piece
+from dialore.sources.documents.sentences import split_clauses, split_sentences
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Unit = Literal["words", "sentence", "whole"]
+UNITS: tuple[Unit, ...] = get_args(Unit)
+_CHARACTERS_A_WORD = 1.6
+_LONG_WORD, _LETTERS_A_WORD = 30, 5
+_LONGEST = 3
+"""A sentence of more than so many passages' words is cut after all: a table, or text without punctuation."""
+
+
+class Paragraph(NamedTuple):
+    """A paragraph and the page that it begins on; 0 where there are no pages."""
+
+    text: str
+    page: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a document under one heading; passages do not reach beyond it.
+
+    Attributes:
+        paragraphs: its text.
+        title: the document's title and the headings above, joined by " > ".
+        url: where it can be read.
+        extra: whatever else its document says of it.
+    """
+
+    paragraphs: Sequence[Paragraph]
+    title: str = ""
+    url: str = ""
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class _Sentence(NamedTuple):
+    text: str
+    page: int
+    words: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunking:
+    """How sections are cut into passages.
+
+    Attributes:
+        unit: `words`: as many whole sentences as `words` holds; `sentence`: one sentence a passage, as EDIT's knowledge
+            base has it (Section 3.2); `whole`: a section a passage.
+        words: of a passage at most, unless one sentence has more; 1.6 Chinese characters count as a word.
+        overlap: sentences that a passage begins with again from the one before.
+
+    Raises:
+        InputError: a number out of range.
+        UnknownNameError: no unit is called that.
+    """
+
+    unit: Unit = "words"
+    words: int = 120
+    overlap: int = 1
+
+    def __post_init__(self) -> None:
+        if self.unit not in UNITS:
+            raise UnknownNameError("way to cut", self.unit, UNITS)
+        if self.words < 1 or self.overlap < 0:
+            raise InputError(f"{self.words} words with an overlap of {self.overlap} cannot be cut")
+
+    def cut(self, section: Section, file: str = "") -> Iterator[Piece]:
+        """The passages of a section."""
+        for group in self._groups(section):
+            text = joined([sentence.text for sentence in group])
+            yield Piece(text, section.title, section.url, file, group[0].page, section.extra)
+
+    def _groups(self, section: Section) -> Iterator[list[_Sentence]]:
+        if self.unit == "whole":
+            whole = joined([" ".join(paragraph.text.split()) for paragraph in section.paragraphs])
+            if whole:
+                yield [_Sentence(whole, section.paragraphs[0].page, 0)]
+            return
+        sentences = [sentence for paragraph in section.paragraphs for sentence in self._sentences(paragraph)]
+        if self.unit == "sentence":
+            yield from ([sentence] for sentence in sentences)
+            return
+        group: list[_Sentence] = []
+        fresh = 0
+        for sentence in sentences:
+            if fresh and sum(each.words for each in group) + sentence.words > self.words:
+                yield group
+                group, fresh = self._carried(group, sentence), 0
+            group.append(sentence)
+            fresh += 1
+        if fresh:
+            yield group
+
+    def _carried(self, group: Sequence[_Sentence], following: _Sentence) -> list[_Sentence]:
+        """The last sentences of a passage that the next begins with, as far as they leave room for what follows."""
+        kept = list(group[-self.overlap :]) if self.overlap else []
+        # A passage that begins anew with all of the one before would say it twice.
+        kept = kept[1:] if len(kept) == len(group) and len(group) > 1 else kept
+        while kept and sum(each.words for each in kept) + following.words > self.words:
+            kept = kept[1:]
+        return kept
+
+    def _sentences(self, paragraph: Paragraph) -> Iterator[_Sentence]:
+        for sentence in split_sentences(paragraph.text):
+            words = count_words(sentence)
+            if words <= _LONGEST * self.words:
+                yield _Sentence(sentence, paragraph.page, words)
+            else:
+                yield from (_Sentence(part, paragraph.page, count_words(part)) for part in self._parts(sentence))
+
+    def _parts(self, sentence: str) -> Iterator[str]:
+        """An over-long sentence in parts of about a passage's words, cut where clauses and words end."""
+        part, words = "", 0
+        for clause in split_clauses(sentence):
+            more = count_words(clause)
+            if part and words + more > self.words:
+                yield part.strip()
+                part, words = "", 0
+            part += clause
+            words += more
+            while words > _LONGEST * self.words:  # no white space and no comma anywhere
+                limit = max(1, int(self.words * _CHARACTERS_A_WORD))
+                yield part[:limit]
+                part = part[limit:]
+                words = count_words(part)
+        if part.strip():
+            yield part.strip()
+
+
+def count_words(text: str) -> int:
+    """Words of a text: those between white space, very long ones as several; 1.6 Chinese characters are one."""
+    runs = HAN.findall(text)
+    latin = HAN.sub(" ", text).split() if runs else text.split()
+    # Scripts without spaces make very long "words".
+    counted = sum(1 if len(word) <= _LONG_WORD else len(word) // _LETTERS_A_WORD for word in latin)
+    return counted + round(sum(map(len, runs)) / _CHARACTERS_A_WORD)
+
+
+def joined(texts: Sequence[str]) -> str:
+    """Texts as one, with a space between unless both sides of the seam are Chinese."""
+    whole = ""
+    for text in texts:
+        if not text:
+            continue
+        seamless = not whole or (_chinese(whole[-1]) and _chinese(text[0]))
+        whole += text if seamless else f" {text}"
+    return whole
+
+
+def _chinese(character: str) -> bool:
+    return "\u3000" <= character <= "\u9fff" or "\uff00" <= character <= "\uffef" or character in "“”‘’…—"

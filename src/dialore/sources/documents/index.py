@@ -1,0 +1,239 @@
+"""A document index as a source of knowledge: passages by BM25, by vectors, or by both fused."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
+from dialore.knowledge import Knowledge, Source, stable_id
+from dialore.retrieval.cutting import Cutter
+from dialore.retrieval.fusion import K, reciprocal_ranks
+from dialore.sources.documents.appending import id_number
+from dialore.sources.documents.editing import embedder_of
+from dialore.sources.documents.layout import stamp
+from dialore.sources.documents.view import View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dialore.dialogue import Dialogue
+    from dialore.retrieval.embedding import Embedder
+    from dialore.sources.documents.layout import Document
+
+Retriever = Literal["fused", "bm25", "dense"]
+RETRIEVERS: tuple[Retriever, ...] = get_args(Retriever)
+_QUICK = ("static", "hashing")
+"""Embedders that take microseconds; others work in a thread, or a dialogue would wait for another's."""
+
+
+class DocumentIndex:
+    """An index that `dialore documents build` or `build_documents` made, open for questions.
+
+    Many threads and processes may ask while one changes it; each question is answered from the newest state.
+
+    Args:
+        path: its folder.
+        name: its name; None for the one that it was built with.
+        retriever: `bm25`, `dense` (cosine of embeddings), or `fused`, both by reciprocal ranks.
+        embedder: the one that made its vectors; None loads it.
+        depth: how many of each ranking are fused, at least.
+        k: the constant of reciprocal ranks.
+        exact: compare a question with every vector, also of large indices (see `retrieval.sketches`).
+
+    Raises:
+        InputError: no index, damaged, of another version, its embedder is another one now, or `dense` without vectors.
+        UnknownNameError: no retriever is called that.
+        MissingExtraError: the extra `documents` is not installed.
+    """
+
+    kind: Source = "documents"
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        name: str | None = None,
+        retriever: Retriever = "fused",
+        embedder: Embedder | None = None,
+        depth: int = 100,
+        k: float = K,
+        exact: bool = False,
+    ) -> None:
+        self.path = Path(path)
+        self._view: View | None = View.open(self.path)
+        manifest = self._view.manifest
+        self.name = name or manifest.name
+        self.retriever = _checked(retriever)
+        self.depth, self.k, self.exact = depth, k, exact
+        self._given = embedder
+        self._embedder = embedder_of(manifest, self.path, embedder)
+        self._cut = Cutter(**manifest.cutter)
+        if retriever == "dense" and self._embedder is None:
+            raise InputError(f"{path} has no vectors", mend="build it with --embedder, or take the retriever bm25")
+
+    # --- the state that is read
+
+    def _live(self) -> View:
+        if self._view is None:
+            raise SourceError(f"the document index {self.path} is closed", mend="open it again")
+        return self._view
+
+    def refresh(self) -> bool:
+        """Go on to the newest state; some microseconds where there is none. Every question does so by itself.
+
+        Returns:
+            Whether there was a newer one.
+
+        Raises:
+            SourceError: the index is closed, or damaged now.
+        """
+        old = self._live()
+        try:
+            if stamp(self.path) == old.stamp:
+                return False
+        except OSError:
+            return False  # moved away: what was opened can still be read
+        try:
+            new = View.open(self.path)
+            if new.manifest.embedder_fingerprint != old.manifest.embedder_fingerprint:
+                self._embedder = embedder_of(new.manifest, self.path, self._given)
+        except InputError as error:
+            raise SourceError(error.message, mend=error.mend) from error
+        self._cut = Cutter(**new.manifest.cutter)
+        self._view = new
+        return True
+
+    def close(self) -> None:
+        """Let go of the files; a second time does nothing."""
+        self._view = None
+
+    def __enter__(self) -> DocumentIndex:
+        """The index."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+    # --- what is in it
+
+    def __len__(self) -> int:
+        return self._live().manifest.live
+
+    def documents(self) -> list[Document]:
+        """The documents that have passages, in the order in which they came."""
+        return [document for document in self._live().manifest.documents if document.passages]
+
+    def passages(self) -> Iterator[Knowledge]:
+        """Every passage, in order."""
+        view = self._live()
+        return (self._knowledge(view, row, 0.0) for row in view.live())
+
+    def passage(self, identifier: str) -> Knowledge | None:
+        """The passage of that id."""
+        view, number = self._live(), id_number(identifier)
+        rows = (view.ids == number).nonzero()[0].tolist() if number >= 0 else []
+        found = (self._knowledge(view, row, 0.0) for row in rows if view.counts(row))
+        return next(found, None)
+
+    def stats(self) -> dict[str, Any]:
+        """Counts, sizes and settings."""
+        view = self._live()
+        manifest = view.manifest
+        base = self.path / manifest.base
+        return {
+            "name": manifest.name,
+            "path": str(self.path),
+            "passages": manifest.live,
+            "documents": len(self.documents()),
+            "deleted": manifest.rows - manifest.live,
+            "bytes": sum(file.stat().st_size for file in base.rglob("*") if file.is_file()),
+            "embedder": manifest.embedder,
+            "dimension": manifest.dimension,
+            "cutter": manifest.cutter,
+            "chunking": manifest.chunking,
+        }
+
+    # --- questions
+
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
+    ) -> list[Knowledge]:
+        """See `KnowledgeSource`: passages, the best first, equal texts once.
+
+        `within` is not looked at: what belongs to a persona sentence is the persona source's to search. Neither is the
+        dialogue's language: an index may hold several, and each text is cut by its own script.
+        """
+        if self._embedder is None or self.retriever == "bm25" or self._embedder.name.split(":")[0] in _QUICK:
+            return self.find(query, top)
+        return await asyncio.to_thread(self.find, query, top)
+
+    def find(self, query: str, top: int = 10, *, retriever: Retriever | None = None) -> list[Knowledge]:
+        """The `top` passages for a query, the best first, equal texts once.
+
+        Args:
+            query: what is looked for.
+            top: how many at most.
+            retriever: another than the index's own.
+
+        Raises:
+            SourceError: the index is closed or damaged, or its embedder cannot be asked.
+            UnknownNameError: no retriever is called that.
+        """
+        chosen = self.retriever if retriever is None else _checked(retriever)
+        self.refresh()
+        view = self._live()
+        if top < 1 or not view.manifest.live:
+            return []
+        depth = max(self.depth, 2 * top)
+        while True:
+            ranked = self._ranked(view, query, depth, chosen)
+            found = self._distinct(view, ranked, top)
+            if len(found) == top or len(ranked) < depth:
+                return found
+            depth *= 4  # many of them were the same text
+
+    def _ranked(self, view: View, query: str, depth: int, retriever: Retriever) -> list[tuple[int, float]]:
+        by_terms = functools.partial(view.by_terms, self._cut(query), depth)
+        if retriever == "bm25" or self._embedder is None:
+            return [] if retriever == "dense" else by_terms()
+        try:
+            vector = self._embedder.encode([query])[0]
+        except DialoreError as error:
+            raise SourceError(f"{self.name}: {error.message}", mend=error.mend) from error
+        near = view.by_vector(vector, depth, exact=self.exact)
+        if retriever == "dense":
+            return near
+        rankings = [[row for row, _ in by_terms()], [row for row, _ in near]]
+        return reciprocal_ranks(rankings, k=self.k)
+
+    def _distinct(self, view: View, ranked: Sequence[tuple[int, float]], top: int) -> list[Knowledge]:
+        found: dict[str, Knowledge] = {}
+        for row, score in ranked:
+            knowledge = self._knowledge(view, row, round(score, 6))
+            found.setdefault(knowledge.text, knowledge)
+            if len(found) == top:
+                break
+        return list(found.values())
+
+    def _knowledge(self, view: View, row: int, score: float) -> Knowledge:
+        record = view.record(row)
+        text, title, url = (record.get(name, "") for name in ("text", "title", "url"))
+        detail = {name: value for name, value in record.items() if name not in {"text", "extra"}}
+        return Knowledge(
+            id=stable_id("passage", url, title, text),
+            kind="passage",
+            text=text,
+            source="documents",
+            score=score,
+            detail={**record.get("extra", {}), **detail, "index": self.name},
+        )
+
+
+def _checked(retriever: Retriever) -> Retriever:
+    if retriever not in RETRIEVERS:
+        raise UnknownNameError("retriever", retriever, RETRIEVERS)
+    return retriever

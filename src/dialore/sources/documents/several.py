@@ -1,0 +1,74 @@
+"""Several document indices asked as one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from dialore.errors import InputError
+from dialore.retrieval.fusion import K, reciprocal_ranks
+from dialore.sources.documents.index import DocumentIndex, Retriever
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dialore.dialogue import Dialogue
+    from dialore.knowledge import Knowledge, Source
+    from dialore.sources.base import KnowledgeSource
+
+
+class SeveralDocuments:
+    """Sources of passages asked at once, their rankings fused by reciprocal ranks; each passage keeps its index's name.
+
+    Args:
+        sources: at least one.
+        name: the name of them all; None joins theirs.
+        k: the constant of reciprocal ranks.
+    """
+
+    kind: Source = "documents"
+
+    def __init__(self, sources: Sequence[KnowledgeSource], *, name: str | None = None, k: float = K) -> None:
+        self.sources, self.k = tuple(sources), k
+        self.name = name or "+".join(source.name for source in sources)
+
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
+    ) -> list[Knowledge]:
+        """See `KnowledgeSource`; a text that several indices have is given once, as of the first."""
+        found = await asyncio.gather(*(source.search(query, dialogue, top, within) for source in self.sources))
+        by_text: dict[str, Knowledge] = {}
+        for ranking in found:
+            for piece in ranking:
+                by_text.setdefault(piece.text, piece)
+        fused = reciprocal_ranks([[piece.text for piece in ranking] for ranking in found], k=self.k)
+        return [by_text[text].model_copy(update={"score": round(score, 6)}) for text, score in fused[:top]]
+
+    def close(self) -> None:
+        """Close them all."""
+        for source in self.sources:
+            source.close()
+
+
+def open_documents(paths: Sequence[Path], *, retriever: Retriever = "fused") -> KnowledgeSource:
+    """Open document indices as one source.
+
+    Args:
+        paths: their folders; one that is named twice is opened once.
+        retriever: how each is searched.
+
+    Raises:
+        InputError: none is named, or as `DocumentIndex` does.
+    """
+    if not paths:
+        raise InputError("no document index is named", mend="give --documents PATH")
+    opened: list[DocumentIndex] = []
+    try:
+        for path in dict.fromkeys(path.resolve() for path in paths):
+            opened.append(DocumentIndex(path, retriever=retriever))  # noqa: PERF401 - those before are closed on failure
+    except BaseException:
+        for index in opened:
+            index.close()
+        raise
+    return opened[0] if len(opened) == 1 else SeveralDocuments(opened)
