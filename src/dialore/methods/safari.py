@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dialore.dialogue import Dialogue
-    from dialore.methods.base import GraphSource
     from dialore.methods.stages import Stages
     from dialore.sources.base import KnowledgeSource
     from dialore.sources.declared import DeclaredSource
+    from dialore.sources.graph_knowledge import GraphLike
     from dialore.text import Language
 
 _CHOICES = {
@@ -53,7 +53,7 @@ class Safari:
         sources: declared sources (`open_declared`).
         persona: persona sentences, where nothing is declared; without them, each dialogue's own.
         documents: a document index, planned over as `library`, where nothing is declared.
-        graph: the commonsense graph, likewise.
+        graph: the commonsense graph, likewise; and where sources declare one without saying which.
         web: web search, likewise.
         planning: `model`; `persona`: always the persona ("- Planning*"); `all`: always every source, for the paper's
             two "- Planning**"; `gold`: as the data set says ("+ Ground Planning").
@@ -78,7 +78,7 @@ class Safari:
     sources: DeclaredSources | None = None
     persona: KnowledgeSource | None = None
     documents: KnowledgeSource | None = None
-    graph: GraphSource | None = None
+    graph: GraphLike | None = None
     web: KnowledgeSource | None = None
     planning: str = "model"
     demonstrations: int = 0
@@ -111,7 +111,7 @@ class Safari:
     def declared(self) -> DeclaredSources:
         """The sources that are planned over."""
         if self.sources is not None:
-            declared = self.sources
+            declared = self.sources if self.graph is None else self.sources.on_graph(self.graph)
         else:
             opened = {"persona": self.persona, "documents": self.documents, "graph": self.graph, "web": self.web}
             declared = default_sources(opened, retriever=self.retriever)

@@ -21,7 +21,7 @@ and a demonstration `{turns: [...], plan: [...], knowledge: {source: [...]}, res
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dialore.sources.base import KnowledgeSource
+    from dialore.sources.graph_knowledge import GraphLike
 
 Join = Literal["filter", "query"]
 _NAME = re.compile(r"[^\W\d_][\w-]*(?: [\w-]+)*")
@@ -128,6 +129,7 @@ class DeclaredSource:
         depends_on: the sources whose pieces it is retrieved by.
         join: how they are used.
         top: how many pieces; None: as the method says.
+        stands_in: it is the starter graph, because neither `from` nor an open graph named another.
     """
 
     name: str
@@ -137,6 +139,7 @@ class DeclaredSource:
     depends_on: tuple[str, ...] = ()
     join: Join = "query"
     top: int | None = None
+    stands_in: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +187,16 @@ class DeclaredSources:
             entry for entry in self.entries if entry.name not in gone and not gone & set(self.needed_by(entry.name))
         )
         return DeclaredSources(kept, self.demonstrations)
+
+    def on_graph(self, graph: GraphLike) -> DeclaredSources:
+        """The same, with a graph in the place of the starter graph where that only stands in."""
+        from dialore.sources.graph_knowledge import GraphKnowledge
+
+        entries = [
+            replace(entry, source=GraphKnowledge(graph, name=entry.name), stands_in=False) if entry.stands_in else entry
+            for entry in self.entries
+        ]
+        return replace(self, entries=tuple(entries))
 
     @classmethod
     def of(

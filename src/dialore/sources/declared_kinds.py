@@ -108,7 +108,9 @@ def _open(
         source = _documents_under(under, entry)
     else:
         source = _other(entry, opened, own, folder, place)
-    return DeclaredSource(entry.name, entry.kind, entry.description, source, entry.depends_on, join, entry.top)
+    stands_in = entry.kind == "graph" and entry.opened_from is None and opened.get("graph") is None
+    of = (entry.name, entry.kind, entry.description, source, entry.depends_on, join, entry.top)
+    return DeclaredSource(*of, stands_in=stands_in)
 
 
 def _check_nothing_to_open(entry: Declaration, place: str) -> None:
@@ -166,21 +168,30 @@ def _other(
     if source is None:
         found = _open_kind(entry, folder)
         own.append(found)
-    else:
-        found = cast("KnowledgeSource", source)
-    return found if entry.retriever is None else Reranked(found, load_reranker(entry.retriever))
+        return found
+    given = cast("KnowledgeSource", source)
+    return given if entry.retriever is None else Reranked(given, load_reranker(entry.retriever))
 
 
 def _open_kind(entry: Declaration, folder: Path | None) -> KnowledgeSource:
-    opened_from = str(entry.opened_from)
+    """A web search or a document index by itself, which ranks by what its own kind has, else by a reranker."""
+    opened_from, retriever = str(entry.opened_from), entry.retriever
     if entry.kind == "web":
         from dialore.sources.web import open_web
 
         corpus = opened_from.partition("corpus:")[2]
-        return cast("KnowledgeSource", open_web(f"corpus:{_path(corpus, folder)}" if corpus else opened_from))
-    from dialore.sources.documents import open_documents
+        spec = f"corpus:{_path(corpus, folder)}" if corpus else opened_from
+        return open_web(spec) if retriever is None else open_web(spec, reranker=retriever)
+    from dialore.sources.documents import RETRIEVERS, open_documents
 
-    return cast("KnowledgeSource", open_documents([_path(opened_from, folder)]))
+    place = [_path(opened_from, folder)]
+    for own in RETRIEVERS:
+        if retriever == own:
+            return open_documents(place, retriever=own)
+    if retriever is None:
+        return open_documents(place)
+    reranker = load_reranker(retriever)
+    return Reranked(open_documents(place), reranker)
 
 
 _OPTIONS = {"documents": "--documents", "web": "--search"}

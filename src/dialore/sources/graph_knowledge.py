@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from dialore.errors import DialoreError, SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from dialore.dialogue import Dialogue
@@ -17,14 +17,20 @@ if TYPE_CHECKING:
     from dialore.text import Language
 
 
-class _Graph(Protocol):
-    def mentions_in(self, texts: Iterable[str], language: Language) -> list[Link]: ...
+class GraphLike(Protocol):
+    """What is asked of a graph, or of several as one."""
 
-    def retrieve_queries(
-        self, links: Sequence[Link], dialogue: Dialogue, top: int = 20
-    ) -> tuple[list[Knowledge], int]: ...
+    def mentions_in(self, texts: Sequence[str], language: Language) -> list[Link]:
+        """Every concept that texts mention."""
+        ...
 
-    def close(self) -> None: ...
+    def retrieve_queries(self, links: Sequence[Link], dialogue: Dialogue, top: int = 20) -> tuple[list[Knowledge], int]:
+        """Facts of the linked concepts, the best first, and how many there were."""
+        ...
+
+    def close(self) -> None:
+        """Close it."""
+        ...
 
 
 class GraphKnowledge:
@@ -37,7 +43,7 @@ class GraphKnowledge:
 
     kind: Source = "graph"
 
-    def __init__(self, graph: _Graph, *, name: str = "graph") -> None:
+    def __init__(self, graph: GraphLike, *, name: str = "graph") -> None:
         self.graph, self.name = graph, name
 
     async def search(
