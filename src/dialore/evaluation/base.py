@@ -112,6 +112,23 @@ class Additive(Protocol):
         ...
 
 
+@runtime_checkable
+class Reweighable(Protocol):
+    """A metric that knows a cheaper way to its figures of many resamples than to combine each anew; just as exact."""
+
+    def of_weights(self, values: NDArray[np.float64], weights: NDArray[np.uint16]) -> NDArray[np.float64]:
+        """Figures of resamples.
+
+        Args:
+            values: as for `combine`, shape (responses, columns).
+            weights: how often each response is drawn, shape (resamples, responses).
+
+        Returns:
+            Figures, shape (resamples,).
+        """
+        ...
+
+
 class Mean:
     """For a metric whose measure is one value a response: the figure is the mean."""
 

@@ -79,12 +79,11 @@ class Bleu(_Worded):
         reference = sample.dialogue.reference
         if not reference:
             return unavailable("the dialogue has no reference")
-        scorer, response = _sacrebleu("zh" if sample.dialogue.language == "zh" else "13a"), sample.response.text
+        tokens, response = "zh" if sample.dialogue.language == "zh" else "13a", sample.response.text
         if sample.dialogue.language == "zh" and self._chinese == "word":
-            scorer = _sacrebleu("none")
+            tokens = "none"
             response, reference = " ".join(self._cut(response, sample)), " ".join(self._cut(reference, sample))
-        found = scorer.corpus_score([response], [[reference]])
-        return Measure(tuple(float(n) for n in (*found.counts, *found.totals, found.sys_len, found.ref_len)))
+        return Measure(_bleu_sums(response, reference, tokens))
 
     def combine(self, values: NDArray[np.float64]) -> float:
         """The figure of all responses together, 0 to 100."""
@@ -93,6 +92,13 @@ class Bleu(_Worded):
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """BLEU from summed matches, totals and lengths."""
         return bleu_of(sums, self.order)
+
+
+@functools.lru_cache(maxsize=4096)
+def _bleu_sums(response: str, reference: str, tokens: str) -> tuple[float, ...]:
+    """Matches, totals and lengths; kept, because BLEU of every order asks for the same."""
+    found = _sacrebleu(tokens).corpus_score([response], [[reference]])
+    return tuple(float(n) for n in (*found.counts, *found.totals, found.sys_len, found.ref_len))
 
 
 def bleu_of(sums: NDArray[np.float64], order: int) -> NDArray[np.float64]:
@@ -235,6 +241,26 @@ class Distinct(_Worded):
         grams = values[~np.isnan(values)]
         return 100.0 * len(np.unique(grams)) / len(grams) if len(grams) else math.nan
 
+    def of_weights(self, values: NDArray[np.float64], weights: NDArray[np.uint16]) -> NDArray[np.float64]:
+        """The figures of resamples: an n-gram is there where any response that has it is drawn."""
+        there = ~np.isnan(values)
+        lengths = there.sum(axis=1)
+        _, grams = np.unique(values[there], return_inverse=True)
+        rows = np.repeat(np.arange(len(values)), lengths)
+        # An n-gram's responses stand together, each once, so that one pass tells whether any was drawn.
+        order = np.lexsort((rows, grams))
+        rows, grams = rows[order], grams[order]
+        first = np.ones(len(rows), dtype=bool)
+        first[1:] = (rows[1:] != rows[:-1]) | (grams[1:] != grams[:-1])
+        rows, grams = rows[first], grams[first]
+        begins = np.flatnonzero(np.diff(grams, prepend=-1))
+        found = np.full(len(weights), math.nan)
+        for place, drawn in enumerate(weights):
+            count = int(drawn @ lengths)
+            if count:
+                found[place] = 100.0 * np.count_nonzero(np.logical_or.reduceat((drawn > 0)[rows], begins)) / count
+        return found
+
 
 @functools.lru_cache(maxsize=262144)
 def _number(gram: str) -> int:
@@ -283,7 +309,21 @@ def _meteor(reference: tuple[str, ...], response: tuple[str, ...], wordnet: Any)
         raise MissingExtraError("METEOR", "evaluation") from None
     if not reference or not response:
         return 0.0
-    return float(single_meteor_score(list(reference), list(response), wordnet=wordnet))
+    return float(single_meteor_score(list(reference), list(response), stemmer=_stemmer(), wordnet=wordnet))
+
+
+class _CachedStemmer:
+    """nltk's Porter stemmer, which takes most of METEOR's time, asked once a word."""
+
+    def __init__(self, stemmer: Any) -> None:  # noqa: ANN401 - the library is untyped
+        self.stem = functools.lru_cache(maxsize=65536)(stemmer.stem)
+
+
+@functools.lru_cache(maxsize=1)
+def _stemmer() -> _CachedStemmer:
+    from nltk.stem.porter import PorterStemmer
+
+    return _CachedStemmer(PorterStemmer())
 
 
 @functools.lru_cache(maxsize=1)

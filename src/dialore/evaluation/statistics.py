@@ -5,6 +5,7 @@ scipy, statsmodels and krippendorff (the `evaluation` extra) do the arithmetic; 
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dialore.errors import InputError, MissingExtraError
-from dialore.evaluation.base import Additive
+from dialore.evaluation.base import Additive, Reweighable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dialore.evaluation.base import Metric
 
 RESAMPLES = 1000
+_BLOCK = 64
 Correction = Literal["holm", "bonferroni", "fdr_bh"]
 
 
@@ -102,7 +104,7 @@ def bootstrap(metric: Metric, values: NDArray[np.float64], *, resamples: int = R
     if not len(values):
         raise InputError("no measures to make a figure of", mend="score the run first")
     value = metric.combine(values)
-    if len(values) == 1:
+    if len(values) == 1 or math.isnan(value):
         return Interval(value, math.nan, math.nan)
     low, high = np.nanpercentile(_resampled(metric, values, _weights(len(values), resamples, seed)), [2.5, 97.5])
     return Interval(value, float(low), float(high))
@@ -144,19 +146,25 @@ def paired_bootstrap(
     )
 
 
+@functools.lru_cache(maxsize=1)
 def _weights(rows: int, resamples: int, seed: int) -> NDArray[np.uint16]:
-    """How often each row is drawn in each resample, shape (resamples, rows)."""
+    """How often each row is drawn in each resample, shape (resamples, rows); kept for the next metric."""
     draw = np.random.default_rng(seed)
     weights = np.empty((resamples, rows), dtype=np.uint16)
     for place in range(resamples):
         weights[place] = np.bincount(draw.integers(rows, size=rows), minlength=rows)
+    weights.flags.writeable = False
     return weights
 
 
 def _resampled(metric: Metric, values: NDArray[np.float64], weights: NDArray[np.uint16]) -> NDArray[np.float64]:
     if isinstance(metric, Additive):
         summed = np.hstack([values, np.ones((len(values), 1))]) if values.shape[1] == 1 else values
-        return metric.of_sums(weights.astype(np.float64) @ summed)
+        # In blocks: as floats all weights would take four times their memory.
+        blocks = (weights[begin : begin + _BLOCK] for begin in range(0, len(weights), _BLOCK))
+        return metric.of_sums(np.concatenate([block.astype(np.float64) @ summed for block in blocks]))
+    if isinstance(metric, Reweighable):
+        return metric.of_weights(values, weights)
     rows = np.arange(len(values))
     return np.array([metric.combine(values[np.repeat(rows, drawn)]) for drawn in weights])
 

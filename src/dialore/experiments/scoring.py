@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
     from dialore.experiments.store import Job, RunStore
     from dialore.response import Response
 
+NEEDS_MODEL = frozenset({"judge", "nli", "language-model"})
+"""What a metric may need that takes its time: such metrics are asked many responses at once."""
+
 _CHUNK = 256
-"""Responses that are measured before their measures are written."""
+"""Responses that are measured without a model before their measures are written."""
 
 
 async def measure_run(
@@ -35,35 +39,35 @@ async def measure_run(
     again: bool = False,
     on_progress: Callable[[str, int, int], None] | None = None,
 ) -> None:
-    """Measure every response that has no measure yet, metric by metric; the store must be held for writing.
+    """Measure every response that has no measure yet; the store must be held for writing.
 
-    Measures that failed (a judge's endpoint was down) are made again, too.
+    Metrics that need no model measure a response one after another, so that it is read once; the others follow, metric
+    by metric, each measure kept as soon as it is there. Measures that failed (a judge's endpoint was down) are made
+    again, too.
 
     Args:
         store: the run.
         metrics: what is measured.
         at_once: the most responses measured at a time; judges wait for their model.
         again: measure what has been measured, too.
-        on_progress: told of metric, responses measured, and responses in all.
+        on_progress: told of metric (or how many of them), responses measured, and responses in all.
 
     Raises:
         ModelError: a judge's endpoint refuses for every response.
         BudgetError: the budget is spent; what is measured is kept.
     """
+    for metric in metrics:
+        store.set_metric(metric.about.name, {**dataclasses.asdict(metric.about), **_identity(metric)})
+    plain = [metric for metric in metrics if not NEEDS_MODEL & set(metric.about.needs)]
     # A second connection reads while the first writes.
     with type(store).open(store.folder) as reader:
+        await _measure_together(store, reader, plain, again=again, on_progress=on_progress)
         for metric in metrics:
-            name = metric.about.name
-            store.set_metric(name, {**dataclasses.asdict(metric.about), **_identity(metric)})
-            wanted = None if again else name
-            waiting = reader.jobs(without_metric=wanted)
-            done = 0
-            for jobs in _chunks(waiting):
-                found = await _measure_some(metric, reader, jobs, at_once)
-                store.measure(name, found)
-                done += len(found)
-                if on_progress is not None:
-                    on_progress(name, done, len(waiting))
+            if metric not in plain:
+                name = metric.about.name
+                jobs = reader.jobs(without_metric=None if again else name)
+                tell = functools.partial(on_progress, name) if on_progress is not None else None
+                await _measure_queued(store, reader, metric, jobs, at_once=at_once, tell=tell)
 
 
 def _identity(metric: Metric) -> dict[str, object]:
@@ -75,15 +79,61 @@ def _identity(metric: Metric) -> dict[str, object]:
     return said
 
 
-async def _measure_some(metric: Metric, reader: RunStore, jobs: Sequence[Job], at_once: int) -> dict[Job, Measure]:
-    free = asyncio.Semaphore(at_once)
+async def _measure_together(
+    store: RunStore,
+    reader: RunStore,
+    metrics: Sequence[Metric],
+    *,
+    again: bool,
+    on_progress: Callable[[str, int, int], None] | None,
+) -> None:
+    wanted: dict[Job, list[Metric]] = {}
+    for metric in metrics:
+        for job in reader.jobs(without_metric=None if again else metric.about.name):
+            wanted.setdefault(job, []).append(metric)
+    jobs, done = sorted(wanted), 0
+    what = metrics[0].about.name if len(metrics) == 1 else f"{len(metrics)} metrics"
+    for some in _chunks(jobs):
+        found: dict[str, dict[Job, Measure]] = {}
+        for job in some:
+            dialogue, response = reader.dialogue(job.position), reader.response(job)
+            for metric in wanted[job]:
+                found.setdefault(metric.about.name, {})[job] = await measure(metric, dialogue, response)
+        store.measure_all(found)
+        done += len(some)
+        if on_progress is not None:
+            on_progress(what, done, len(jobs))
+        # Nothing above waits: others of this loop, and an interrupt, get their turn here.
+        await asyncio.sleep(0)
 
-    async def one(job: Job) -> Measure:
-        async with free:
-            return await measure(metric, reader.dialogue(job.position), reader.response(job))
 
-    measures = await asyncio.gather(*(one(job) for job in jobs))
-    return dict(zip(jobs, measures, strict=True))
+async def _measure_queued(
+    store: RunStore,
+    reader: RunStore,
+    metric: Metric,
+    jobs: Sequence[Job],
+    *,
+    at_once: int,
+    tell: Callable[[int, int], None] | None,
+) -> None:
+    waiting, done = iter(jobs), 0
+
+    async def work() -> None:
+        nonlocal done
+        for job in waiting:
+            found = await measure(metric, reader.dialogue(job.position), reader.response(job))
+            store.measure(metric.about.name, {job: found})
+            done += 1
+            if tell is not None:
+                tell(done, len(jobs))
+
+    workers = [asyncio.create_task(work()) for _ in range(min(at_once, len(jobs)))]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
 
 
 async def measure(metric: Metric, dialogue: Dialogue, response: Response) -> Measure:

@@ -258,12 +258,26 @@ class RunStore:
 
     def measure(self, metric: str, measures: Mapping[Job, Measure]) -> None:
         """Keep measures; they are on disk when this returns."""
-        rows = [
-            (metric, job.system, job.position, job.repetition, json.dumps(m.values), m.problem, m.reason, m.detail)
-            for job, m in measures.items()
-        ]
+        self.measure_all({metric: measures})
+
+    def measure_all(self, measures: Mapping[str, Mapping[Job, Measure]]) -> None:
+        """Keep measures of several metrics, all or none; they are on disk when this returns."""
         with self._database as database:
-            database.executemany("insert or replace into measures values (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            for metric, found in measures.items():
+                rows = [
+                    (
+                        metric,
+                        job.system,
+                        job.position,
+                        job.repetition,
+                        json.dumps(m.values),
+                        m.problem,
+                        m.reason,
+                        m.detail,
+                    )
+                    for job, m in found.items()
+                ]
+                database.executemany("insert or replace into measures values (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def measures(self, metric: str, system: int) -> Iterator[tuple[Job, Measure]]:
         """A system's measures of a metric, in the data set's order."""
