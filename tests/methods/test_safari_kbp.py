@@ -1,4 +1,4 @@
-"""SAFARI's retrieval on real data: the scores of `expected/safari.json`, which `measure_persona_retrieval.py` writes."""
+"""SAFARI's retrieval on real data: scores as in `expected/safari.json`, which `measure_persona_retrieval.py` writes."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from dialore.knowledge import Fact, Knowledge
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import KnowledgeSource
-from dialore.sources.declared import default_sources, in_order, open_declared
+from dialore.sources.declaration import in_order
+from dialore.sources.declared import default_sources, open_declared
 from dialore.sources.declared_kinds import Reranked
 from dialore.sources.dialogue_ranking import DialogueDocuments, DialoguePersona
 from dialore.sources.documents import build_documents

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 from dialore.errors import InputError
 from dialore.retrieval.reranking import load_reranker
-from dialore.sources.declared import DeclaredSource, DeclaredSources, in_order
+from dialore.sources.declaration import in_order
+from dialore.sources.declared import DeclaredSource, DeclaredSources
 from dialore.sources.dialogue_ranking import DialogueDocuments, DialoguePersona
 from dialore.sources.persona import PersonaDocuments, PersonaSource, read_persona
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from dialore.knowledge import Knowledge, Source
     from dialore.retrieval.reranking import Reranker
     from dialore.sources.base import KnowledgeSource
-    from dialore.sources.declared import Declaration, DeclarationFile, Join
+    from dialore.sources.declaration import Declaration, DeclarationFile, Join
 
 KEYS: dict[Source, str] = {"persona": "persona", "documents": "documents", "graph": "graph", "web": "web", "model": ""}
 """The name by which `open_sources` gives what a kind is asked of."""

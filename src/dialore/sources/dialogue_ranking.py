@@ -4,8 +4,9 @@ SAFARI ranks by the whole context at once, and there lexical ranking is little b
 context is full of knowledge that has been told already. Here each turn counts for what it is. The last turn asks, and
 a response seldom tells the same thing twice; but the sentence that a dialogue is about stays the same for some turns,
 and a question about it is often one about its documents. The numbers were chosen on KBP's training split, by
-`scripts/measure_persona_retrieval.py`. Recall@1 on its development split, untrained: 80.8 and 91.0 for the persona (alone,
-and with documents), 62.5 for documents under it; the paper's trained DPR on the test split: 83.2, 93.1 and 51.7.
+`scripts/measure_persona_retrieval.py`. On its development split this finds, untrained, 80.8% and 91.0% of persona
+sentences (alone, and with documents) and 62.5% of documents; the paper's trained DPR, on the test split, 83.2%, 93.1%
+and 51.7%.
 """
 
 from __future__ import annotations
