@@ -283,7 +283,7 @@ class Stages:
         found: list[Knowledge] = []
         try:
             if isinstance(source, TellingSource):
-                told = await source.find(query, self.dialogue, top)
+                told = await source.search_telling(query, self.dialogue, top)
                 query, found = told.query, told.knowledge
                 traced.notes += told.notes
             else:

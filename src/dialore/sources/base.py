@@ -78,6 +78,6 @@ class Told(Protocol):
 class TellingSource(KnowledgeSource, Protocol):
     """A source that can say what it did with a query, for the trace: web search, which redacts and filters."""
 
-    async def find(self, query: str, dialogue: Dialogue, top: int = 10) -> Told:
+    async def search_telling(self, query: str, dialogue: Dialogue, top: int = 10) -> Told:
         """As `search`, with the query that was sent and notes."""
         ...

@@ -117,9 +117,9 @@ class WebSource:
         Raises:
             SourceError: the engine is down, slow or busy, or answers nonsense.
         """
-        return (await self.find(query, dialogue, top)).knowledge
+        return (await self.search_telling(query, dialogue, top)).knowledge
 
-    async def find(self, query: str, dialogue: Dialogue, top: int = 10) -> Findings:
+    async def search_telling(self, query: str, dialogue: Dialogue, top: int = 10) -> Findings:
         """As `search`, with the query that was sent and notes of what was done.
 
         Raises:
