@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from dialore.datasets import gold_text
@@ -103,6 +104,8 @@ class TransformerEntailment:
     def __init__(self, name_or_path: str, *, batch: int = 32) -> None:
         self._name, self._batch = name_or_path, batch
         self._loaded: tuple[Any, Any, int] | None = None
+        # Many ask at once, each from a thread: one loads the model, and one uses it at a time.
+        self._turn = threading.Lock()
 
     def entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         """Whether each second text follows from its first.
@@ -111,6 +114,10 @@ class TransformerEntailment:
             MissingExtraError: torch or transformers is not installed.
             InputError: there is no such model.
         """
+        with self._turn:
+            return self._entails(pairs)
+
+    def _entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         tokenizer, model, wanted = self._load()
         import torch
 

@@ -44,6 +44,7 @@ _OWN: dict[str, str] = {
     "cdf": "dialore.evaluation.commonsense:make",
     "distinct-1": "dialore.evaluation.ngrams:make",
     "distinct-2": "dialore.evaluation.ngrams:make",
+    "perplexity": "dialore.evaluation.perplexity:make",
 }
 
 

@@ -1,0 +1,144 @@
+"""Perplexity: how likely a causal language model finds the responses, given their histories."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dialore.errors import ModelError
+from dialore.evaluation.base import About, Measure, unavailable
+from dialore.llm.perplexity import Scored
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dialore.dialogue import Dialogue
+    from dialore.evaluation.base import Sample
+    from dialore.evaluation.registry import Context
+    from dialore.llm.perplexity import Likelihood, LikelihoodModel
+
+_LOCAL = "hf:"
+_models: dict[str, LikelihoodModel] = {}
+
+
+def make(name: str, context: Context) -> Perplexity:
+    """The metric of this file; one model of a name is shared by all."""
+    chosen = (context.language_model or "").removeprefix(_LOCAL)
+    if chosen and chosen not in _models:
+        from dialore.llm.perplexity_local import LocalLikelihood
+
+        _models[chosen] = LocalLikelihood(chosen)
+    return Perplexity(_models.get(chosen), chosen)
+
+
+class Perplexity:
+    """Perplexity a token of all responses together, each given its history, a turn a line.
+
+    The measure of a response is its summed negative log-likelihood and its tokens. Figures of models with different
+    tokens do not compare.
+
+    Args:
+        model: says how likely texts are; None where there is none.
+        name: the model's name.
+    """
+
+    def __init__(self, model: LikelihoodModel | None, name: str = "") -> None:
+        self._queue = _Queue(model) if model is not None else None
+        self._name = name
+
+    @property
+    def about(self) -> About:
+        """What it is."""
+        return About(
+            "perplexity",
+            "Jelinek et al. (1977)",
+            "Base e to the mean negative log-likelihood a token of the responses, given their histories"
+            + (f", by {self._name}." if self._name else ", by a causal language model."),
+            needs=("language-model",),
+            higher_is_better=False,
+            scale=0.0,
+            level="corpus",
+        )
+
+    @property
+    def identity(self) -> str:
+        """The model, and how a history is laid out."""
+        return f"{self._name}, a turn a line"
+
+    async def measure(self, sample: Sample) -> Measure:
+        """Summed negative log-likelihood in nats, and tokens."""
+        if self._queue is None:
+            return unavailable("no language model was given")
+        text = sample.response.text.strip()
+        if not text:
+            return unavailable("the response is empty")
+        found = await self._queue.score(Scored(context_of(sample.dialogue), text))
+        if not found.tokens:
+            return unavailable("the model gives no token of the response a probability")
+        return Measure((-found.log_probability, float(found.tokens)))
+
+    def combine(self, values: NDArray[np.float64]) -> float:
+        """The perplexity a token of all responses together."""
+        return float(self.of_sums(values.sum(axis=0)))
+
+    def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Perplexity from summed negative log-likelihoods and tokens; NaN where it is too large for a number."""
+        mean = sums[..., 0] / sums[..., 1]
+        figure: NDArray[np.float64] = np.where(mean < _LARGEST, np.exp(np.minimum(mean, _LARGEST)), math.nan)
+        return figure
+
+
+_LARGEST = 700.0
+
+
+def context_of(dialogue: Dialogue) -> str:
+    """A history as a text that a response continues: a turn a line, without the speakers' names."""
+    return "".join(f"{text}\n" for text in dialogue.texts)
+
+
+class _Queue:
+    """Scores in batches what many ask for one by one: while a batch is scored, the next gathers."""
+
+    def __init__(self, model: LikelihoodModel) -> None:
+        self._model = model
+        self._waiting: list[tuple[Scored, asyncio.Future[Likelihood]]] = []
+        self._worker: asyncio.Task[None] | None = None
+
+    async def score(self, pair: Scored) -> Likelihood:
+        """The likelihood of one text; raises as `LikelihoodModel.score`."""
+        found: asyncio.Future[Likelihood] = asyncio.get_running_loop().create_future()
+        self._waiting.append((pair, found))
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._work())
+        return await found
+
+    async def _work(self) -> None:
+        while self._waiting:
+            some, self._waiting = self._waiting, []
+            try:
+                likelihoods = await self._model.score([pair for pair, _ in some])
+            except ModelError:
+                # One text of a batch may be too long: the others are not to suffer for it.
+                for pair, found in some:
+                    await self._alone(pair, found)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait
+                for _, found in some:
+                    if not found.done():
+                        found.set_exception(error)
+            else:
+                for (_, found), likelihood in zip(some, likelihoods, strict=True):
+                    if not found.done():
+                        found.set_result(likelihood)
+
+    async def _alone(self, pair: Scored, found: asyncio.Future[Likelihood]) -> None:
+        try:
+            (likelihood,) = await self._model.score([pair])
+        except Exception as error:  # noqa: BLE001 - it belongs to the one who waits
+            if not found.done():
+                found.set_exception(error)
+        else:
+            if not found.done():
+                found.set_result(likelihood)
