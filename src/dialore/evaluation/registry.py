@@ -45,6 +45,16 @@ _OWN: dict[str, str] = {
     "distinct-1": "dialore.evaluation.ngrams:make",
     "distinct-2": "dialore.evaluation.ngrams:make",
     "perplexity": "dialore.evaluation.perplexity:make",
+    "meep": "dialore.evaluation.judges.metrics:make",
+    "informativeness": "dialore.evaluation.judges.metrics:make",
+    "overall": "dialore.evaluation.judges.metrics:make",
+    "relevance": "dialore.evaluation.judges.metrics:make",
+    "specificity": "dialore.evaluation.judges.metrics:make",
+    "useful-knowledge": "dialore.evaluation.judges.metrics:make",
+    "query-score": "dialore.evaluation.judges.metrics:make",
+    "ragas-context-relevance": "dialore.evaluation.judges.metrics:make",
+    "ragas-faithfulness": "dialore.evaluation.judges.metrics:make",
+    "ragas-answer-relevance": "dialore.evaluation.judges.metrics:make",
 }
 
 

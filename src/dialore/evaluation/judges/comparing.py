@@ -1,0 +1,164 @@
+"""Which of two systems' responses a judge prefers, asked in both orders (Zheng et al., NeurIPS 2023, Section 3.4)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Literal
+
+from dialore.errors import InputError, UnknownNameError
+from dialore.evaluation.base import Measure, Problem
+from dialore.evaluation.judges.answers import preferences_shape
+from dialore.evaluation.judges.asking import queries_of, spoken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from dialore.dialogue import Dialogue
+    from dialore.evaluation.judges.asking import Asker
+    from dialore.response import Response
+
+Judged = Literal["responses", "queries"]
+CRITERIA: dict[Judged, tuple[str, ...]] = {
+    "responses": ("naturalness", "coherence", "engagingness", "informativeness", "overall"),
+    "queries": ("relevance", "specificity", "usefulness", "interestingness", "overall"),
+}
+"""What can be compared: responses by DCRAG's Appendix A.3, queries by SCG-QP's guidelines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """What a judge prefers of two systems' answers to one dialogue, by one criterion.
+
+    Attributes:
+        criterion: what was compared.
+        first: a system.
+        second: the other.
+        picks: who was picked with the first system shown first, and with the second shown first; empty for "same".
+        problem: why there is no preference.
+        reason: the problem in words.
+    """
+
+    criterion: str
+    first: str
+    second: str
+    picks: tuple[str, str] = ("", "")
+    problem: Problem | None = None
+    reason: str = ""
+
+    @property
+    def winner(self) -> str:
+        """Whoever was picked in both orders; empty where nobody was: a tie, or no preference at all."""
+        return self.picks[0] if self.problem is None and self.picks[0] == self.picks[1] else ""
+
+    @property
+    def outcome(self) -> Literal["win", "loss", "tie"]:
+        """What it is for the first system."""
+        return "tie" if not self.winner else "win" if self.winner == self.first else "loss"
+
+
+@dataclass(frozen=True, slots=True)
+class Bias:
+    """How far a judge goes by the place that an answer is shown in.
+
+    Attributes:
+        first: how often whoever was shown first was picked in both orders.
+        second: how often whoever was shown second was.
+        n: how many preferences there are.
+    """
+
+    first: int
+    second: int
+    n: int
+
+    @property
+    def lean(self) -> float:
+        """The share of preferences that went by the first place, less those that went by the second; NaN of none."""
+        return (self.first - self.second) / self.n if self.n else float("nan")
+
+
+def position_bias(preferences: Iterable[Preference]) -> Bias:
+    """How often place alone decided, among preferences without a problem."""
+    first = second = n = 0
+    for one in preferences:
+        if one.problem is None:
+            n += 1
+            first += one.picks == (one.first, one.second)
+            second += one.picks == (one.second, one.first)
+    return Bias(first, second, n)
+
+
+async def compare(
+    judge: Asker,
+    dialogue: Dialogue,
+    responses: Mapping[str, Response],
+    *,
+    criteria: Sequence[str] = ("overall",),
+    judged: Judged = "responses",
+) -> list[Preference]:
+    """Compare every two systems' answers to a dialogue, by each criterion, in both orders.
+
+    A system wins only where both orders agree on it. Equal answers are a tie that nobody is asked about.
+
+    Args:
+        judge: who is asked.
+        dialogue: what the responses answer.
+        responses: by system.
+        criteria: some of `CRITERIA`; all are asked about in one prompt.
+        judged: the responses' texts, or the queries that were asked for them.
+
+    Raises:
+        UnknownNameError: no such criterion.
+        InputError: fewer than two systems.
+        ModelError: a call failed.
+    """
+    if len(responses) < 2:
+        raise InputError("a comparison wants at least two systems", mend="name another")
+    check_criteria(criteria, judged)
+    pairs = combinations(responses, 2)
+    found = await asyncio.gather(*(_pair(judge, dialogue, responses, pair, tuple(criteria), judged) for pair in pairs))
+    return [preference for some in found for preference in some]
+
+
+def check_criteria(criteria: Sequence[str], judged: Judged) -> None:
+    """Raise UnknownNameError where something cannot be compared by a criterion."""
+    for name in criteria:
+        if name not in CRITERIA[judged]:
+            raise UnknownNameError(f"criterion for {judged}", name, CRITERIA[judged])
+
+
+def shown(response: Response, judged: Judged) -> str:
+    """What a judge is shown of a response: its text, or its queries; empty where it has none."""
+    if response.status == "failed":
+        return ""
+    return spoken(response) if judged == "responses" else "; ".join(queries_of(response))
+
+
+async def _pair(
+    judge: Asker,
+    dialogue: Dialogue,
+    responses: Mapping[str, Response],
+    pair: tuple[str, str],
+    criteria: tuple[str, ...],
+    judged: Judged,
+) -> list[Preference]:
+    first, second = pair
+    a, b = (shown(responses[system], judged) for system in pair)
+    if not a or not b:
+        lacking = first if not a else second
+        reason = f"{lacking} has no {'response' if judged == 'responses' else 'query'}"
+        return [Preference(name, first, second, problem="unavailable", reason=reason) for name in criteria]
+    if a == b:
+        return [Preference(name, first, second) for name in criteria]
+    name, shape = f"pairwise-{judged}", preferences_shape(criteria)
+    forward, backward = await asyncio.gather(
+        judge.ask(name, shape, dialogue, label=f"{name}/{first}/{second}", a=a, b=b, criteria=criteria),
+        judge.ask(name, shape, dialogue, label=f"{name}/{second}/{first}", a=b, b=a, criteria=criteria),
+    )
+    for said in (forward, backward):
+        if isinstance(said, Measure):
+            return [Preference(one, first, second, problem=said.problem, reason=said.reason) for one in criteria]
+    picked, other = forward.model_dump(), backward.model_dump()  # type: ignore[union-attr]
+    ahead, behind = {"A": first, "B": second, "same": ""}, {"A": second, "B": first, "same": ""}
+    return [Preference(one, first, second, (ahead[picked[one]], behind[other[one]])) for one in criteria]
