@@ -27,6 +27,7 @@ async def figure(name, samples):
     return score_of(metric, [await metric.measure(each) for each in samples])
 
 
+PERSONA = ({"text": "I live in Shenzhen.", "source": "persona"},)
 PLANS = [
     (["persona", "documents"], ["persona", "documents"]),
     (["documents", "persona"], ["persona", "documents"]),  # the order is mended before
@@ -72,14 +73,23 @@ async def test_retrieval(name, expected):
     assert (await figure(name, [sample(given=given)])).value is None
 
 
+@pytest.mark.parametrize(("name", "expected"), [("recall-1-documents", 1.0), ("recall-1-persona", 0.0)])
+async def test_retrieval_from_one_source(name, expected):
+    gold = (*PERSONA, {"text": "Shenzhen is in Guangdong.", "source": "documents"})
+    found = sample(knowledge=gold, given=["Shenzhen is in Guangdong."])
+    wrong = Knowledge(id="p", kind="persona", text="I drink tea.", source="persona")
+    response = found.response.model_copy(update={"knowledge": [wrong, *found.response.knowledge]})
+    assert (await figure(name, [Sample(found.dialogue, response)])).value == expected
+    # What a dialogue has no gold of, it is not scored by.
+    other = sample(knowledge=("It rains.",), given=["It rains."])
+    assert (await figure(name, [other])).reason.startswith(f"the dialogue has no gold {name.split('-')[-1]}")
+
+
 class Agrees:
     """Says that a response follows from what it repeats."""
 
     def entails(self, pairs):
         return [first.split()[-1] in second for first, second in pairs]
-
-
-PERSONA = ({"text": "I live in Shenzhen.", "source": "persona"},)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from dialore.text import normalise
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dialore.datasets.base import Gold
     from dialore.evaluation.base import Metric, Sample
     from dialore.evaluation.registry import Context
 
@@ -29,8 +30,8 @@ def make(name: str, context: Context) -> Metric:
         return PlanningAccuracy()
     if name == "mrr":
         return ReciprocalRank()
-    kind, _, top = name.partition("-")
-    return Recall(int(top)) if kind == "recall" else Ndcg(int(top))
+    kind, top, *of = name.split("-")
+    return Recall(int(top), *of) if kind == "recall" else Ndcg(int(top))
 
 
 def plan_of(sample: Sample) -> tuple[frozenset[str] | None, frozenset[str] | None]:
@@ -107,15 +108,25 @@ class PlanningAccuracy(Mean):
         return Measure((float(made == gold),))
 
 
-def ranks_of(sample: Sample) -> tuple[list[bool], int] | None:
+def ranks_of(sample: Sample, source: str = "") -> tuple[list[bool], int] | None:
     """Of the knowledge that a response was given, best first, which is gold; and how many gold pieces there are.
 
     Pieces are compared by their text, whatever its case and spaces. None where there is no gold knowledge.
+
+    Args:
+        sample: dialogue and response.
+        source: look at what is of this source alone, where the data set says of which its gold knowledge is.
     """
-    gold = {_key(gold_text(piece)) for piece in sample.dialogue.knowledge} - {""}
+    pieces = [piece for piece in sample.dialogue.knowledge if not source or _source(piece) == source]
+    gold = {_key(gold_text(piece)) for piece in pieces} - {""}
     if not gold:
         return None
-    return [_key(piece.text) in gold for piece in sample.response.knowledge], len(gold)
+    found = [piece for piece in sample.response.knowledge if not source or piece.source == source]
+    return [_key(piece.text) in gold for piece in found], len(gold)
+
+
+def _source(piece: Gold) -> str:
+    return "" if isinstance(piece, str) else str(piece.get("source") or "")
 
 
 def _key(text: str) -> str:
@@ -125,11 +136,13 @@ def _key(text: str) -> str:
 class _Retrieval(Mean):
     """Metrics of how the given knowledge is ranked."""
 
+    source = ""
+
     async def measure(self, sample: Sample) -> Measure:
         """0 to 1."""
-        found = ranks_of(sample)
+        found = ranks_of(sample, self.source)
         if found is None:
-            return unavailable("the dialogue has no gold knowledge")
+            return unavailable(f"the dialogue has no gold {self.source or 'knowledge'}")
         return Measure((self._figure(*found),))
 
     def _figure(self, hits: list[bool], gold: int) -> float:
@@ -137,18 +150,20 @@ class _Retrieval(Mean):
 
 
 class Recall(_Retrieval):
-    """The share of gold knowledge among the best k pieces (SAFARI, Table 5: Recall@1)."""
+    """The share of gold knowledge among the best k pieces, of all or of one source (SAFARI, Table 5: Recall@1)."""
 
-    def __init__(self, top: int) -> None:
+    def __init__(self, top: int, source: str = "") -> None:
         self.top = top
+        self.source = source
 
     @property
     def about(self) -> About:
         """What it is."""
+        of = f" of the source {self.source}" if self.source else ""
         return About(
-            f"recall-{self.top}",
+            f"recall-{self.top}" + (f"-{self.source}" if self.source else ""),
             "SAFARI (EMNLP Findings 2023), Table 5",
-            f"Share of the gold knowledge among the best {self.top} pieces that the response was given.",
+            f"Share of the gold knowledge{of} among the best {self.top} pieces{of} that the response was given.",
             needs=("knowledge",),
         )
 

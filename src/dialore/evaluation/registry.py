@@ -36,6 +36,8 @@ _OWN: dict[str, str] = {
     "planning-accuracy": "dialore.evaluation.decisions:make",
     "recall-1": "dialore.evaluation.decisions:make",
     "recall-5": "dialore.evaluation.decisions:make",
+    "recall-1-persona": "dialore.evaluation.decisions:make",
+    "recall-1-documents": "dialore.evaluation.decisions:make",
     "mrr": "dialore.evaluation.decisions:make",
     "ndcg-10": "dialore.evaluation.decisions:make",
     "persona-consistency": "dialore.evaluation.consistency:make",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -28,6 +28,8 @@ class DatasetConfig(_Strict):
         split: the split's name, for tables.
         cut: where whole dialogues are cut into history and reference; `last` for `jsonl`, whose dialogues bring their
             references, else `random`.
+        reference: what responses are scored against: `response`, the data set's own, or `knowledge`, its gold
+            knowledge, where the response is to be that (MSDP, Tables 1 and 5); a turn without any has no reference.
         limit: how many, drawn by seed; None for all.
         seed: of the draw.
     """
@@ -36,6 +38,7 @@ class DatasetConfig(_Strict):
     path: Path
     split: str = ""
     cut: Cut | None = None
+    reference: Literal["response", "knowledge"] = "response"
     limit: int | None = Field(default=None, ge=1)
     seed: int = 0
 
@@ -49,7 +52,8 @@ class ModelConfig(_Strict):
     """A language model; what is not said comes from the environment, as everywhere.
 
     Attributes:
-        model: its name, or `hf:NAME`; `lexical` for the lexical responder.
+        model: its name, or `hf:NAME`; `lexical` for the lexical responder; `rehearsal` for answers that fit and mean
+            nothing: enough where a figure depends on retrieval alone, and to try an experiment out.
         base_url: the endpoint.
         api: `chat` or `completions`.
         stages: other models for some stages, by the stage's name.

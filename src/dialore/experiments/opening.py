@@ -9,11 +9,12 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dialore.agent import Agent, open_graphs
-from dialore.datasets import data_set, stream_histories
+from dialore.datasets import data_set, gold_text, stream_histories
 from dialore.errors import InputError
 from dialore.experiments.store import System
 from dialore.llm.budget import Budgeted, Purse
 from dialore.llm.connection import connect
+from dialore.llm.rehearsal import Rehearsal
 from dialore.llm.sampled import Sampled
 from dialore.methods.registry import method_class, method_sources
 from dialore.sources.opening import open_sources
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from dialore.sources.base import KnowledgeSource
 
 LEXICAL = "lexical"
+REHEARSAL = "rehearsal"
 _PARTS = ("dialore", "numpy", "lmdb", "aiohttp", "pydantic", "jinja2", "tantivy", "torch", "transformers")
 
 
@@ -47,16 +49,25 @@ def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
     """
     source = data_set(config.name)
     cut = config.cut or ("last" if config.name == "jsonl" else "random")
-    return stream_histories(lambda: source.read(config.path), cut=cut, limit=config.limit, seed=config.seed)
+    histories = stream_histories(lambda: source.read(config.path), cut=cut, limit=config.limit, seed=config.seed)
+    return map(_to_knowledge, histories) if config.reference == "knowledge" else histories
+
+
+def _to_knowledge(dialogue: Dialogue) -> Dialogue:
+    """The dialogue with its gold knowledge as the reference; without one where it has none."""
+    gold = " ".join(gold_text(piece).strip() for piece in dialogue.knowledge)
+    return dialogue.model_copy(update={"reference": gold or None})
 
 
 def default_connect(concurrency: int, cache: Path | None = None, **settings: Any) -> Connect:  # noqa: ANN401
-    """Connects by flags and environment, as every command does; `lexical` is no model at all."""
+    """Connects by flags and environment, as every command does; `lexical` is no model, `rehearsal` needs no endpoint."""
 
     def make(config: ModelConfig, name: str | None) -> LanguageModel | None:
         if config.model == LEXICAL and name is None:
             return None
         wanted = name or config.model
+        if REHEARSAL in {config.model, wanted}:
+            return Rehearsal()
         return connect(wanted, config.base_url, concurrency=concurrency, cache=cache, **settings)
 
     return make
