@@ -1,0 +1,212 @@
+"""Judges that compare: both orders, what agrees and what does not, and several systems in one prompt."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+
+import pytest
+
+from dialore.dialogue import Dialogue
+from dialore.errors import InputError, ModelError, UnknownNameError
+from dialore.evaluation.judges import Asker, compare, position_bias, score_together
+from dialore.evaluation.judges.comparing import CRITERIA
+from dialore.llm.model import Completion
+from dialore.response import Demands, Response
+from dialore.text import is_chinese
+from tests.llm.models import Scripted
+
+TALK = {
+    "en": Dialogue(id="rain", turns=["It rains again."]),
+    "zh": Dialogue(id="rain-zh", turns=["又下雨了。"]),
+}
+
+
+def said(text, *queries):
+    return Response(id="rain", method="m", text=text, demands=Demands(explicit=list(queries)))
+
+
+class Opinionated:
+    """Picks, for each criterion of the prompt, by a rule over the two texts shown as A and B."""
+
+    name = "opinionated"
+
+    def __init__(self, rule):
+        self.rule, self.asked = rule, []
+
+    async def complete(self, request, on_text=None):
+        self.asked.append(request)
+        system, user = (message.content for message in request.messages)
+        a, b = re.search(r"^A[:：] ?(.+)\n\nB[:：] ?(.+)$", user, re.MULTILINE).groups()
+        criteria = re.findall(r'"(\w+)":', system.splitlines()[-1])
+        return Completion(text=json.dumps({name: self.rule(a, b) for name in criteria}))
+
+    async def close(self):
+        """Nothing."""
+
+
+def longer(a, b):
+    return "A" if len(a) > len(b) else "B"
+
+
+PAIR = {"short": said("Oh."), "long": said("Then let us stay in and bake.")}
+
+
+@pytest.mark.parametrize(
+    ("rule", "winner", "bias"),
+    [
+        (longer, "long", (0, 0)),
+        (lambda a, b: longer(b, a), "short", (0, 0)),
+        (lambda a, b: "A", "", (1, 0)),
+        (lambda a, b: "B", "", (0, 1)),
+        (lambda a, b: "same", "", (0, 0)),
+        (lambda a, b: "A" if a == "Oh." else "same", "", (0, 0)),
+    ],
+    ids=["longer", "shorter", "first", "second", "same", "half sure"],
+)
+@pytest.mark.parametrize("language", ["en", "zh"])
+async def test_a_win_wants_both_orders(rule, winner, bias, language):
+    model = Opinionated(rule)
+    found = await compare(Asker(model), TALK[language], PAIR, criteria=["overall"])
+    assert [one.winner for one in found] == [winner]
+    assert found[0].outcome == {"long": "loss", "short": "win", "": "tie"}[winner]
+    counted = position_bias(found)
+    assert (counted.first, counted.second, counted.n) == (*bias, 1)
+    assert counted.lean == bias[0] - bias[1]
+    orders = {re.search(r"^A[:：] ?(.+)$", r.messages[1].content, re.MULTILINE)[1] for r in model.asked}
+    assert orders == {"Oh.", "Then let us stay in and bake."}
+    assert all(is_chinese(r.messages[0].content) == (language == "zh") for r in model.asked)
+    assert {r.label for r in model.asked} == {
+        f"{TALK[language].id}/judge/pairwise-responses/short/long",
+        f"{TALK[language].id}/judge/pairwise-responses/long/short",
+    }
+
+
+@pytest.mark.parametrize("judged", ["responses", "queries"])
+@pytest.mark.parametrize("language", ["en", "zh"])
+async def test_criteria_are_asked_in_one_prompt_and_defined_there(judged, language):
+    model = Opinionated(longer)
+    pair = {"a": said("x", "rain"), "b": said("xy", "rain in May", "wet socks")}
+    found = await compare(Asker(model), TALK[language], pair, criteria=CRITERIA[judged], judged=judged)
+    assert [one.criterion for one in found] == list(CRITERIA[judged])
+    assert {one.winner for one in found} == {"b"}
+    assert len(model.asked) == 2
+    system = model.asked[0].messages[0].content
+    assert all(f"- {name}" in system for name in CRITERIA[judged])
+    one = Opinionated(longer)
+    await compare(Asker(one), TALK[language], pair, criteria=["overall"], judged=judged)
+    assert f"- {CRITERIA[judged][0]}" not in one.asked[0].messages[0].content
+    shown = one.asked[0].messages[1].content
+    assert ("wet socks" in shown) == (judged == "queries")
+
+
+async def test_every_two_of_several_are_compared():
+    systems = {"a": said("1"), "b": said("12"), "c": said("123")}
+    found = await compare(Asker(Opinionated(longer)), TALK["en"], systems)
+    assert [(one.first, one.second, one.winner) for one in found] == [
+        ("a", "b", "b"),
+        ("a", "c", "c"),
+        ("b", "c", "c"),
+    ]
+
+
+async def test_equal_answers_tie_and_nobody_is_asked():
+    model = Opinionated(longer)
+    found = await compare(Asker(model), TALK["en"], {"a": said("Oh."), "b": said(" Oh.\n")})
+    assert (found[0].outcome, found[0].problem, model.asked) == ("tie", None, [])
+
+
+@pytest.mark.parametrize(
+    ("script", "problem"),
+    [
+        (["Sorry, I cannot compare these."], "refused"),
+        (["Both are fine."], "unparsed"),
+        (['{"overall": "A"}', '{"overall": "C"}'], "unparsed"),
+        ([ModelError("x refuses to answer: no")], "refused"),
+    ],
+)
+async def test_what_is_not_answered_in_both_orders_is_no_preference(script, problem):
+    found = await compare(Asker(Scripted(*script)), TALK["en"], PAIR)
+    assert (found[0].problem, found[0].winner) == (problem, "")
+    assert position_bias(found).n == 0
+
+
+async def test_a_system_without_an_answer_is_not_compared():
+    model = Scripted("never")
+    failed = Response(id="rain", method="m", status="failed", error="down")
+    found = await compare(Asker(model), TALK["en"], {"a": said("Oh."), "b": failed})
+    assert (found[0].problem, model.asked) == ("unavailable", [])
+    found = await compare(Asker(model), TALK["en"], {"a": said("Oh.", "rain"), "b": said("Ah.")}, judged="queries")
+    assert "b has no query" in found[0].reason
+
+
+@pytest.mark.parametrize("judged", ["responses", "queries"])
+async def test_an_unknown_criterion_is_refused(judged):
+    with pytest.raises(UnknownNameError, match="criterion"):
+        await compare(Asker(Scripted()), TALK["en"], PAIR, criteria=["beauty"], judged=judged)
+    with pytest.raises(UnknownNameError, match="criterion"):
+        await score_together(Asker(Scripted()), TALK["en"], PAIR, criterion="beauty", judged=judged)
+    with pytest.raises(InputError, match="at least two"):
+        await compare(Asker(Scripted()), TALK["en"], {"a": said("x")}, judged=judged)
+
+
+class ByLength:
+    """Scores each candidate that it is shown by its length."""
+
+    name = "by-length"
+
+    def __init__(self):
+        self.asked = []
+
+    async def complete(self, request, on_text=None):
+        self.asked.append(request)
+        shown = re.findall(r"^\[\d+\] (.+)$", request.messages[1].content, re.MULTILINE)
+        return Completion(text=json.dumps({"scores": [len(text) for text in shown]}))
+
+    async def close(self):
+        """Nothing."""
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize(
+    ("judged", "criterion"), [("responses", "overall"), ("responses", "useful-knowledge"), ("queries", "overall")]
+)
+async def test_scores_go_to_whom_they_belong_in_any_order(judged, criterion, language):
+    systems = {name: said("x" * size, "q" * size) for size, name in enumerate(("one", "two", "three", "four"), start=1)}
+    orders = Counter()
+    for seed in range(12):
+        model = ByLength()
+        found = await score_together(
+            Asker(model), TALK[language], systems, criterion=criterion, judged=judged, seed=seed
+        )
+        assert {name: measure.values for name, measure in found.items()} == {
+            "one": (1.0,),
+            "two": (2.0,),
+            "three": (3.0,),
+            "four": (4.0,),
+        }
+        orders[tuple(re.findall(r"^\[\d+\] (.+)$", model.asked[0].messages[1].content, re.MULTILINE))] += 1
+        again = ByLength()
+        reversed_systems = dict(reversed(systems.items()))
+        await score_together(
+            Asker(again), TALK[language], reversed_systems, criterion=criterion, judged=judged, seed=seed
+        )
+        assert again.asked[0].messages == model.asked[0].messages
+    assert len(orders) > 4
+    assert is_chinese(model.asked[0].messages[0].content) == (language == "zh")
+
+
+async def test_of_scores_together_a_wrong_number_is_unparsed_and_a_refusal_refused():
+    for answer, problem in (('{"scores": [3]}', "unparsed"), ("I'm sorry, I can't score these.", "refused")):
+        found = await score_together(Asker(Scripted(answer)), TALK["en"], PAIR)
+        assert {measure.problem for measure in found.values()} == {problem}
+
+
+async def test_who_has_nothing_to_score_is_left_out():
+    model = ByLength()
+    systems = {"a": said("x", "rain"), "b": said("x"), "c": said("x", "sun")}
+    found = await score_together(Asker(model), TALK["en"], systems, judged="queries")
+    assert (found["a"].values, found["b"].problem, found["c"].values) == ((4.0,), "unavailable", (3.0,))
+    alone = await score_together(Asker(model), TALK["en"], {"a": systems["a"], "b": systems["b"]}, judged="queries")
+    assert {measure.problem for measure in alone.values()} == {"unavailable"}

@@ -1,0 +1,120 @@
+"""Judging a run's systems: kept in the run, resumed, judged anew where a response changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from dialore.dialogue import Dialogue
+from dialore.errors import BudgetError, ModelError
+from dialore.evaluation.judges import Asker
+from dialore.experiments.comparisons import ComparisonStore
+from dialore.experiments.judging import compare_systems, score_systems_together
+from dialore.experiments.store import Job, RunStore, System
+from dialore.response import Response
+from tests.evaluation.test_judges_comparing import ByLength, Opinionated, longer
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Six dialogues; system 0 says ever more, system 1 always as much, system 2 failed on the last."""
+    with RunStore.create(tmp_path / "run") as made:
+        systems = [System(number, name, "vanilla", {}, "m") for number, name in enumerate(("grows", "stays", "fails"))]
+        made.set_up({}, systems, [Dialogue(id=f"d{n}", turns=[f"Number {n}."]) for n in range(6)])
+        for n in range(6):
+            for system, text in enumerate(("x" * (n + 1), "x" * 4, "x")):
+                failed = system == 2 and n == 5
+                response = Response(
+                    id=f"d{n}", method="m", text="" if failed else text, status="failed" if failed else "ok"
+                )
+                made.add(Job(n, system), response)
+        yield made
+
+
+async def outcomes(store, model, pair=(0, 1), criteria=("overall",), **rest):
+    with store.writing(), ComparisonStore(store.folder) as kept:
+        found = await compare_systems(store, kept, Asker(model), pair, criteria=criteria, **rest)
+    return {name: [one.outcome for one in some] for name, some in found.items()}
+
+
+async def test_what_is_kept_is_not_asked_again(store):
+    first, second, third = Opinionated(longer), Opinionated(longer), Opinionated(longer)
+    wanted = ["loss"] * 3 + ["tie"] + ["win"] * 2
+    assert await outcomes(store, first) == {"overall": wanted}
+    assert len(first.asked) == 10  # the fourth pair is equal
+    assert await outcomes(store, second) == {"overall": wanted}
+    assert not second.asked
+    mirrored = [{"win": "loss", "loss": "win", "tie": "tie"}[one] for one in wanted]
+    assert await outcomes(store, third, pair=(1, 0), criteria=("overall", "coherence")) == {
+        "overall": mirrored,
+        "coherence": mirrored,
+    }
+    assert len(third.asked) == 10
+    assert all("- overall" not in request.messages[0].content for request in third.asked)
+
+
+async def test_a_limit_looks_at_the_first_dialogues_alone(store):
+    model = Opinionated(longer)
+    assert await outcomes(store, model, limit=2) == {"overall": ["loss", "loss"]}
+    assert len(model.asked) == 4
+
+
+async def test_a_response_that_changed_is_compared_anew(store):
+    await outcomes(store, Opinionated(longer))
+    store.add(Job(0, 0), Response(id="d0", method="m", text="something much longer"))
+    again = Opinionated(longer)
+    assert (await outcomes(store, again))["overall"][0] == "win"
+    assert len(again.asked) == 2
+
+
+async def test_another_judge_is_asked_anew_and_only_what_both_answered(store):
+    await outcomes(store, Opinionated(longer))
+    other = Opinionated(longer)
+    other.name = "other"
+    await outcomes(store, other)
+    assert len(other.asked) == 10
+    assert len((await outcomes(store, other, pair=(0, 2)))["overall"]) == 5
+
+
+async def test_a_judge_that_fails_is_tried_again_and_a_budget_keeps_what_is_found(store):
+    class Moody(Opinionated):
+        error = ModelError("out of order")
+
+        async def complete(self, request, on_text=None):
+            if "Number 1" in request.messages[1].content:
+                raise self.error
+            return await super().complete(request, on_text)
+
+    with store.writing(), ComparisonStore(store.folder) as kept:
+        found = await compare_systems(store, kept, Asker(Moody(longer)), (0, 1), criteria=["overall"])
+    assert [one.problem for one in found["overall"]] == [None, "failed", None, None, None, None]
+    spent = Moody(longer)
+    spent.error = BudgetError("spent")
+    with pytest.raises(BudgetError):
+        await outcomes(store, spent, criteria=["overall", "coherence"])
+    well = Opinionated(longer)
+    await outcomes(store, well, criteria=["overall", "coherence"])
+    assert len(well.asked) == 2
+
+
+async def test_a_key_that_is_refused_stops_at_once(store):
+    class Locked(Opinionated):
+        async def complete(self, request, on_text=None):
+            raise ModelError("no such key", configuration=True)
+
+    with pytest.raises(ModelError, match="no such key"):
+        await outcomes(store, Locked(longer))
+
+
+async def test_scores_given_together_are_kept_too(store):
+    async def scores(model, systems, **rest):
+        with store.writing(), ComparisonStore(store.folder) as kept:
+            found = await score_systems_together(store, kept, Asker(model), systems, **rest)
+        return {name: [measure.values for measure in some] for name, some in found.items()}
+
+    first, second, third = ByLength(), ByLength(), ByLength()
+    wanted = {"stays": [(4.0,)] * 6, "grows": [(float(n),) for n in range(1, 7)]}
+    assert await scores(first, [1, 0]) == wanted
+    assert await scores(second, [0, 1]) == wanted
+    assert (len(first.asked), len(second.asked)) == (6, 0)
+    assert list(await scores(third, [0, 1, 2], seed=1)) == ["grows", "stays", "fails"]
+    assert len(third.asked) == 5
