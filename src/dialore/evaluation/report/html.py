@@ -1,0 +1,123 @@
+"""The report as one HTML file with everything in it: it asks the network for nothing and works from a disk."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+import yaml
+from markupsafe import Markup
+
+from dialore import __version__
+from dialore.evaluation.report.numbers import duration, p_value, share, signed, three
+from dialore.evaluation.report.words import (
+    COST_HEAD,
+    OUTCOME_HEAD,
+    arrow,
+    cost_row,
+    how_to_read,
+    outcome_row,
+    tests,
+    unit,
+)
+
+if TYPE_CHECKING:
+    from dialore.evaluation.report.build import Report
+    from dialore.evaluation.report.survey import Survey
+
+FOLDER = "report"
+
+
+def render_html(report: Report) -> str:
+    """The report as one page."""
+    browser = report.browser if report.browser is not None and report.browser.size else None
+    return (
+        environment()
+        .get_template("page.html.j2")
+        .render(
+            report=report,
+            table=report.table,
+            version=__version__,
+            style=own("page.css"),
+            script=own("page.js"),
+            browser_script=own("browser.js") if browser else "",
+            browser=browser,
+            index=browser.index() if browser else "",
+            chunks=browser.chunks if browser else [],
+            reading=how_to_read(report.table),
+            testing=tests,
+            arrow=arrow,
+            unit=unit,
+            three=three,
+            signed=signed,
+            p_value=p_value,
+            share=share,
+            duration=duration,
+            cost_head=COST_HEAD,
+            costs=[cost_row(survey) for survey in report.surveys],
+            outcome_head=OUTCOME_HEAD,
+            outcomes=[outcome_row(survey) for survey in report.surveys],
+            by_stage=[_by_stage(survey) for survey in report.surveys],
+            ran=[_ran(name, facts) for name, facts in report.facts.items()],
+        )
+    )
+
+
+def environment() -> jinja2.Environment:
+    """Templates of the package's own `data/report`, escaping everything that they are given."""
+
+    def load(name: str) -> str:
+        return (resources.files("dialore") / "data" / FOLDER / name).read_text(encoding="utf-8")
+
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(load),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def own(name: str) -> Markup:
+    """A file of the package, which goes into a page as it is."""
+    return Markup((resources.files("dialore") / "data" / FOLDER / name).read_text(encoding="utf-8"))  # noqa: S704
+
+
+def _by_stage(survey: Survey) -> list[tuple[str, list[str]]]:
+    return [
+        (stage, [f"{counts[outcome]:,}" for outcome in ("ok", "repaired", "unparsed", "failed")])
+        for stage, counts in survey.stages.items()
+    ]
+
+
+def _ran(name: str, facts: Any) -> dict[str, Any]:  # noqa: ANN401 - what a run keeps of itself
+    """A run's facts, each as text that folds."""
+    facts = facts if isinstance(facts, dict) else {}
+    config = facts.get("config") or {}
+    parts = [("Configuration", _yaml(config)) if config else None]
+    for key, title in (("versions", "Versions"), ("prompts", "Prompt hashes"), ("fingerprints", "Fingerprints")):
+        parts.append((title, _yaml(facts[key])) if facts.get(key) else None)
+    known = {"name", "about", "config", "versions", "prompts", "fingerprints"}
+    others = {key: value for key, value in facts.items() if key not in known}
+    parts.append(("Besides", _yaml(others)) if others else None)
+    return {
+        "folder": name,
+        "name": str(facts.get("name") or name),
+        "about": str(facts.get("about") or ""),
+        "seed": (config.get("dataset") or {}).get("seed") if isinstance(config, dict) else None,
+        "parts": [part for part in parts if part is not None],
+    }
+
+
+def _yaml(value: Any) -> str:  # noqa: ANN401 - plain data
+    plain = json.loads(json.dumps(value, default=str))
+    return yaml.safe_dump(_without_empty(plain), allow_unicode=True, sort_keys=False, width=100).rstrip()
+
+
+def _without_empty(value: Any) -> Any:  # noqa: ANN401 - plain data
+    if isinstance(value, dict):
+        kept = {key: _without_empty(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if item not in (None, "", [], {})}
+    return [_without_empty(item) for item in value] if isinstance(value, list) else value

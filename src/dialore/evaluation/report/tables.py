@@ -1,0 +1,239 @@
+"""The main table: systems down in groups, metrics across, best and second best, marks, and what is not available."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dialore.errors import UnknownNameError
+from dialore.evaluation.report.comparison import Comparison, compare
+from dialore.evaluation.report.numbers import decimals, spread, three
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dialore.evaluation.base import About, Score
+    from dialore.evaluation.report.data import Results, SystemScores
+
+_DEFAULT_BASELINE = "vanilla"
+_FAMILIES = (
+    ("Judged", {"judge"}),
+    ("Knowledge and planning", {"knowledge", "plan", "nli"}),
+    ("Reference-based", {"reference"}),
+)
+_ORDER = ("Reference-based", "Reference-free", "Knowledge and planning", "Judged")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One figure of the table.
+
+    Attributes:
+        score: the figure with its interval; its value is None where it is not available.
+        text: the figure as shown; empty where it is not available.
+        spread: half the width of its interval, as shown; empty without one.
+        place: 1 for the best of its group, 2 for the second, else 0.
+        comparison: with the baseline, where one was made.
+        note: the number of its footnote, from 1; 0 without one.
+    """
+
+    score: Score
+    text: str
+    spread: str
+    place: int
+    comparison: Comparison | None
+    note: int
+
+    @property
+    def mark(self) -> str:
+        """The mark of significance."""
+        return self.comparison.mark if self.comparison is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A system's row."""
+
+    system: SystemScores
+    label: str
+    cells: list[Cell]
+    is_baseline: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Systems that are compared with each other: of one data set, and of one model where several have several."""
+
+    title: str
+    rows: list[Row]
+    baseline: SystemScores | None
+    comparisons: list[Comparison]
+
+
+@dataclass(slots=True)
+class MainTable:
+    """The table and what stands below it.
+
+    Attributes:
+        metrics: the columns.
+        families: titles over them, each with how many columns it spans.
+        groups: the rows.
+        notes: the footnotes, in the order of their numbers.
+        absent: metrics that no system has, with the reason; they have no column.
+    """
+
+    metrics: list[About]
+    families: list[tuple[str, int]]
+    groups: list[Group]
+    notes: list[str] = field(default_factory=list)
+    absent: list[tuple[About, str]] = field(default_factory=list)
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether the rows need headings."""
+        return len(self.groups) > 1
+
+    @property
+    def comparisons(self) -> list[Comparison]:
+        """All of them, group by group."""
+        return [each for group in self.groups for each in group.comparisons]
+
+
+def family(about: About) -> str:
+    """What kind of metric it is, by what it needs: the heading over its column."""
+    needs = set(about.needs)
+    return next((title for title, any_of in _FAMILIES if needs & any_of), "Reference-free")
+
+
+def main_table(results: Results, *, baseline: str | None = None, keep_absent: bool = False) -> MainTable:
+    """The main table.
+
+    Args:
+        results: the scored runs.
+        baseline: the system that others are compared with, by its name in tables or its method's name; `vanilla`
+            where there is such a one, else each group's first.
+        keep_absent: give metrics that no system has a column, too.
+
+    Raises:
+        UnknownNameError: no system is called that.
+    """
+    systems = results.systems()
+    known = {name for system in systems for name in (system.name, system.method)}
+    if baseline is not None and baseline not in known:
+        raise UnknownNameError("system", baseline, known)
+    abouts = sorted(results.metrics(), key=lambda about: _ORDER.index(family(about)))
+    empty = [about for about in abouts if all(_score(system, about).value is None for system in systems)]
+    shown = [about for about in abouts if keep_absent or about not in empty]
+    made = MainTable(shown, _spans(shown), [])
+    made.absent = [(about, _reasons(systems, about)) for about in empty if about not in shown]
+    for title, some in grouped(systems):
+        made.groups.append(_group(results, title, some, shown, baseline, made.notes))
+    return made
+
+
+def grouped(systems: Sequence[SystemScores]) -> list[tuple[str, list[SystemScores]]]:
+    """Systems by data set, and by model where every model has several; the title says what tells groups apart."""
+    datasets = list(dict.fromkeys(system.dataset for system in systems))
+    found: list[tuple[str, list[SystemScores]]] = []
+    for dataset in datasets:
+        some = [system for system in systems if system.dataset == dataset]
+        models = list(dict.fromkeys(system.model for system in some))
+        by_model = [[system for system in some if system.model == model] for model in models]
+        if len(models) > 1 and all(len(each) > 1 for each in by_model):
+            title = f"{dataset} · " if len(datasets) > 1 else ""
+            found += [(title + model, each) for model, each in zip(models, by_model, strict=True)]
+        else:
+            found.append((dataset, some))
+    return found
+
+
+def labels(systems: Sequence[SystemScores]) -> list[str]:
+    """Names that tell a group's systems apart: with the model, and with the run, where they must."""
+    names = [system.name for system in systems]
+    if len({system.model for system in systems}) > 1:
+        names = [f"{name} · {system.model}" for name, system in zip(names, systems, strict=True)]
+    if len(set(names)) < len(names):
+        names = [f"{name} · {system.run}" for name, system in zip(names, systems, strict=True)]
+    return names
+
+
+def _group(
+    results: Results,
+    title: str,
+    systems: Sequence[SystemScores],
+    abouts: Sequence[About],
+    wanted: str | None,
+    notes: list[str],
+) -> Group:
+    baseline = _baseline(systems, wanted)
+    made = compare(results, systems, baseline, abouts) if baseline is not None else []
+    by_place = {(id(each.system), each.metric): each for each in made}
+    places = {about.name: _places(systems, about) for about in abouts}
+    rows = []
+    for number, (system, label) in enumerate(zip(systems, labels(systems), strict=True)):
+        cells = [
+            _cell(_score(system, about), places[about.name][number], by_place.get((id(system), about.name)), notes)
+            for about in abouts
+        ]
+        rows.append(Row(system, label, cells, system is baseline))
+    return Group(title, rows, baseline, made)
+
+
+def _baseline(systems: Sequence[SystemScores], wanted: str | None) -> SystemScores | None:
+    if len(systems) < 2:
+        return None
+    for name in (wanted or _DEFAULT_BASELINE,):
+        for system in systems:
+            if system.name == name:
+                return system
+        for system in systems:
+            if system.method == name:
+                return system
+    return systems[0] if wanted is None else None
+
+
+def _cell(score: Score, place: int, comparison: Comparison | None, notes: list[str]) -> Cell:
+    note = 0
+    if score.problems or score.value is None:
+        text = f"of {score.n} responses only: {score.reason}" if score.value is not None else _not_available(score)
+        if text not in notes:
+            notes.append(text)
+        note = notes.index(text) + 1
+    if score.value is None:
+        return Cell(score, "", "", 0, None, note)
+    wide = spread(score.low, score.high, decimals(score.value))
+    return Cell(score, three(score.value), wide, place, comparison, note)
+
+
+def _not_available(score: Score) -> str:
+    return f"not available: {score.reason or 'not measured'}"
+
+
+def _places(systems: Sequence[SystemScores], about: About) -> list[int]:
+    """1 for the best, 2 for the second, else 0; figures that look the same share a place, and all alike have none."""
+    shown = [_score(system, about).value for system in systems]
+    rounded = [None if value is None else float(f"{value:.2e}") for value in shown]
+    different = sorted({value for value in rounded if value is not None}, reverse=about.higher_is_better)
+    if len(different) < 2:
+        return [0] * len(systems)
+    return [different.index(value) + 1 if value in different[:2] else 0 for value in rounded]
+
+
+def _score(system: SystemScores, about: About) -> Score:
+    from dialore.evaluation.base import Score
+
+    return system.scores.get(about.name) or Score(about.name, None, reason="not measured in this run")
+
+
+def _spans(abouts: Iterable[About]) -> list[tuple[str, int]]:
+    spans: list[tuple[str, int]] = []
+    for title in map(family, abouts):
+        if spans and spans[-1][0] == title:
+            spans[-1] = (title, spans[-1][1] + 1)
+        else:
+            spans.append((title, 1))
+    return spans
+
+
+def _reasons(systems: Sequence[SystemScores], about: About) -> str:
+    return "; ".join(dict.fromkeys(_score(system, about).reason or "not measured" for system in systems))
