@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from dialore import __version__
-from dialore.cli import chat, data, demo, graph, methods, prompts, respond, run, samples, score
+from dialore.cli import chat, data, demo, documents, graph, judge, methods, prompts, respond, run, samples, score
 from dialore.cli.bench import command as bench
+from dialore.cli.report_command import report
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -56,9 +57,12 @@ app.command("ground")(respond.ground)
 app.command("chat")(chat.chat)
 app.command("run")(run.run)
 app.command("score")(score.score)
+app.command("report")(report)
+app.command("judge")(judge.judge)
 app.command("demo")(demo.demo)
 app.command("methods")(methods.methods)
 app.add_typer(graph.app, name="graph")
+app.add_typer(documents.app, name="documents")
 app.add_typer(prompts.app, name="prompts")
 app.add_typer(data.app, name="data")
 app.add_typer(samples.app, name="samples")

@@ -128,13 +128,12 @@ class Chunking:
             if part and words + more > self.words:
                 yield part.strip()
                 part, words = "", 0
-            part += clause
-            words += more
-            while words > _LONGEST * self.words:  # no white space and no comma anywhere
+            if more > _LONGEST * self.words:  # no white space and no comma anywhere
                 limit = max(1, int(self.words * _CHARACTERS_A_WORD))
-                yield part[:limit]
-                part = part[limit:]
-                words = count_words(part)
+                yield from (clause[start : start + limit] for start in range(0, len(clause), limit))
+            else:
+                part += clause
+                words += more
         if part.strip():
             yield part.strip()
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from markdown_it.token import Token
 
-_FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n(?:---|\.\.\.)\s*\n", re.DOTALL)
+FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n(?:---|\.\.\.)\s*(?:\n|\Z)", re.DOTALL)
 _TITLE = re.compile(r"^title\s*:\s*[\"']?(.*?)[\"']?\s*$", re.MULTILINE)
 _TAG = re.compile(r"<!--.*?-->|<[^>]+>", re.DOTALL)
 PATH = " > "
@@ -28,7 +28,7 @@ def read_markdown(text: str, *, title: str = "", url: str = "") -> Iterator[Sect
     """
     from markdown_it import MarkdownIt
 
-    front = _FRONT_MATTER.match(text)
+    front = FRONT_MATTER.match(text)
     if front:
         said = _TITLE.search(front[1])
         title = title or (said[1] if said else "")

@@ -1,0 +1,138 @@
+"""Files of every format, read for real."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+
+import pytest
+
+from dialore.errors import InputError, MissingExtraError
+from dialore.sources.documents import Chunking, DocumentIndex, add_documents, build_documents
+from tests.sources.documents.files import MARKDOWN, library, pdf
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    folder = library(tmp_path_factory.mktemp("library"))
+    out = tmp_path_factory.mktemp("out") / "index"
+    return build_documents(out, [folder], chunking=Chunking("sentence")), DocumentIndex(out), folder
+
+
+def details(index: DocumentIndex, name: str) -> list[tuple[str, str]]:
+    return [
+        (piece.text, piece.detail.get("title", ""))
+        for piece in index.passages()
+        if piece.detail.get("file", "").endswith(name)
+    ]
+
+
+def test_what_cannot_be_read_is_counted_and_shown(built):
+    report, index, folder = built
+    reasons = {line.partition(": ")[0].removeprefix(f"{folder.resolve()}/"): line for line in report.rejects}
+    assert report.rejected == 6
+    assert "encrypted" in reasons["secret.pdf"]
+    assert "damaged PDF" in reasons["broken.pdf"]
+    assert "scanned" in reasons["scan.pdf"]
+    assert "binary" in reasons["binary.txt"]
+    assert "not UTF-8 (byte 1)" in reasons["latin.txt"]
+    assert "no text" in reasons["blank.txt"]
+    names = {document.name.removeprefix(f"{folder.resolve()}/") for document in index.documents()}
+    assert names == {"kettle.md", "basil.html", "deep/notes.txt", "birds.jsonl.gz", "engine.pdf", "utf16.txt"}
+
+
+def test_markdown_keeps_its_headings_as_titles(built):
+    _, index, _ = built
+    assert details(index, "kettle.md") == [
+        ("Read this first.", "Kettle handbook"),
+        ("Descale it with vinegar once a month.", "Kettle handbook > Cleaning"),
+        ("Rinse twice.", "Kettle handbook > Cleaning"),
+        ("Never use bleach.", "Kettle handbook > Cleaning"),
+        ("Dry it well.", "Kettle handbook > Cleaning"),
+        ("part | life", "Kettle handbook > Cleaning"),
+        ("lid | 2 years", "Kettle handbook > Cleaning"),
+        ("wipe --softly", "Kettle handbook > Cleaning > By hand"),
+        ("保修期为两年。", "Kettle handbook > 保修"),
+    ]
+
+
+def test_html_is_read_without_its_furniture(built):
+    _, index, _ = built
+    found = details(index, "basil.html")
+    assert [title for _, title in found] == ["Growing basil", "Growing basil > Pruning"]
+    assert found[1][0].startswith("Pinch the tips above")
+    assert "Shop" not in str(found)
+    assert index.find("pinch the tips", 1)[0].detail["url"] == "https://example.org/basil"
+
+
+def test_a_pdf_keeps_its_pages_and_sentences_that_run_over_them(built):
+    _, index, _ = built
+    pages = [(p.text, p.detail["page"]) for p in index.passages() if p.detail.get("file", "").endswith("engine.pdf")]
+    assert pages == [
+        ("The engine has four cylinders.", 1),
+        ("Its oil must be changed every year.", 1),
+        ("The belt lasts longer.", 1),
+    ]
+    assert index.find("how often is oil changed", 1)[0].detail["title"] == "Engine manual"
+
+
+def test_jsonl_keeps_title_url_and_the_rest(built):
+    _, index, _ = built
+    found = index.find("puffin burrows", 1)[0]
+    assert found.text == "Puffins nest in burrows."
+    assert {"title": "Puffin", "url": "http://birds/p", "year": 2020}.items() <= found.detail.items()
+    assert index.find("gull", 1)[0].text == "A gull."
+
+
+def test_text_is_unwrapped_and_utf16_is_read(built):
+    _, index, _ = built
+    assert details(index, "notes.txt") == [("The tide turns at noon.", ""), ("The ferry leaves at one.", "")]
+    assert index.find("海鸥", 1)[0].text == "海鸥在飞。"
+
+
+def test_bad_lines_of_jsonl_are_left_out(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "fine"}\nnot json\n{"title": "no text"}\n[1]\n"also fine"\n', "utf-8")
+    report = build_documents(tmp_path / "index", [path])
+    assert (report.passages, report.rejected) == (2, 3)
+    assert "line 2: not JSON" in report.rejects[0]
+    path.write_text("[1]\n[2]\n", "utf-8")
+    with pytest.raises(InputError, match="nothing to make passages of"):
+        build_documents(tmp_path / "other", [path])
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_format_may_be_said(tmp_path):
+    path = tmp_path / "page.unknown"
+    path.write_text("First. Still first.\nSecond.\n", "utf-8")
+    build_documents(tmp_path / "lines", [path], file_format="lines")
+    assert [p.text for p in DocumentIndex(tmp_path / "lines").passages()] == ["First. Still first.", "Second."]
+    path.write_text(MARKDOWN, "utf-8")
+    build_documents(tmp_path / "md", [path], file_format="markdown")
+    assert DocumentIndex(tmp_path / "md").find("bleach", 1)[0].detail["title"] == "Kettle handbook > Cleaning"
+
+
+def test_a_file_that_was_readable_stays_when_it_no_longer_is(tmp_path):
+    path = tmp_path / "a.pdf"
+    path.write_bytes(pdf("Whales sing."))
+    build_documents(tmp_path / "index", [path])
+    path.write_bytes(b"%PDF-1.7 torn")
+    with pytest.raises(InputError, match="damaged PDF"):
+        add_documents(tmp_path / "index", [path])
+    assert [p.text for p in DocumentIndex(tmp_path / "index").passages()] == ["Whales sing."]
+
+
+@pytest.mark.parametrize(("library_name", "file"), [("pypdf", "engine.pdf"), ("trafilatura", "basil.html")])
+def test_a_missing_library_names_its_extra(built, tmp_path, monkeypatch, library_name, file):
+    real = builtins.__import__
+
+    def without(name, *rest):
+        if name.partition(".")[0] == library_name:
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.delitem(sys.modules, library_name, raising=False)
+    with pytest.raises(MissingExtraError, match=r"dialore\[documents\]"):
+        build_documents(tmp_path / "index", [built[2] / file])
+    assert not (tmp_path / "index").exists()

@@ -1,0 +1,96 @@
+"""Where sentences end, and how they become passages."""
+
+from __future__ import annotations
+
+import pytest
+
+from dialore.errors import InputError, UnknownNameError
+from dialore.sources.documents import Chunking, split_sentences
+from dialore.sources.documents.chunking import Paragraph, Section, count_words
+
+ENGLISH = [
+    ("Dr. Smith paid 3.5 dollars. He left at 5 p.m. The shop closed.", 3),
+    ("The U.S. economy grew. J. K. Rowling wrote it, e.g. in 1997.", 2),
+    ('"Stop!" he said. "Why?" She ran. He said "Go." Then he left.', 5),
+    ("No. 5 is alive. I said no. He left.", 3),
+    ("1. Open the box. 2. Close it.", 2),
+    ("Acme Inc. makes socks. See fig. 3 and www.example.org. Now!", 3),
+    ("We live in the U.S. It is big. Really?! yes! ok", 5),
+    ("Wait... what? I mean... no. It was 1999. Then 2000 came.", 4),
+    ("no full stop at all", 1),
+    ("", 0),
+]
+
+
+@pytest.mark.parametrize(("text", "count"), ENGLISH)
+def test_english_sentences(text, count):
+    found = split_sentences(text)
+    assert len(found) == count, found
+    assert " ".join(found) == text
+
+
+def test_chinese_sentences():
+    text = "他说：“你好。”然后走了。真的吗？！是的……好吧。价格是3.5元。（见上文。）Hello there. 再见"
+    assert split_sentences(text) == [
+        "他说：“你好。”",
+        "然后走了。",
+        "真的吗？！",
+        "是的……",
+        "好吧。",
+        "价格是3.5元。",
+        "（见上文。）",
+        "Hello there.",
+        "再见",
+    ]
+
+
+def section(*texts: str, title: str = "Guide") -> Section:
+    return Section([Paragraph(text, page) for page, text in enumerate(texts, start=1)], title, "http://x/y", {"k": 1})
+
+
+def test_passages_keep_sentences_whole_and_overlap_by_one():
+    sentences = [f"Sentence number {at} has exactly seven words." for at in range(10)]
+    pieces = list(Chunking(words=22, overlap=1).cut(section(" ".join(sentences)), "a.txt"))
+    assert [piece.text for piece in pieces] == [" ".join(sentences[start : start + 3]) for start in (0, 2, 4, 6)] + [
+        " ".join(sentences[8:])
+    ]
+    assert pieces[0].title == "Guide"
+    assert (pieces[0].url, pieces[0].file, pieces[0].extra) == ("http://x/y", "a.txt", {"k": 1})
+    apart = list(Chunking(words=22, overlap=0).cut(section(" ".join(sentences))))
+    assert " ".join(piece.text for piece in apart) == " ".join(sentences)
+
+
+def test_the_units():
+    two = section("One is here. Two is here.", "Three is here.")
+    assert [(p.text, p.page) for p in Chunking("sentence").cut(two)] == [
+        ("One is here.", 1),
+        ("Two is here.", 1),
+        ("Three is here.", 2),
+    ]
+    assert [p.text for p in Chunking("whole", words=1).cut(two)] == ["One is here. Two is here. Three is here."]
+    assert [p.text for p in Chunking().cut(section("今天很好。", "明天 下雨。"))] == ["今天很好。明天 下雨。"]
+    assert list(Chunking().cut(section("", "  "))) == []
+    assert list(Chunking("whole").cut(Section([]))) == []
+    with pytest.raises(UnknownNameError, match="did you mean sentence"):
+        Chunking("sentences")
+    with pytest.raises(InputError, match="0 words"):
+        Chunking(words=0)
+
+
+def test_what_never_ends_is_cut_after_all():
+    endless = "word, " * 2000
+    pieces = list(Chunking(words=50, overlap=0).cut(section(endless)))
+    assert all(count_words(piece.text) <= 150 for piece in pieces)
+    assert " ".join(piece.text for piece in pieces).split() == endless.split()
+    unspaced = "字" * 5000
+    assert "".join(piece.text for piece in Chunking(words=50, overlap=0).cut(section(unspaced))) == unspaced
+    code = "x" * 100_000
+    pieces = list(Chunking(words=50, overlap=0).cut(section(code)))
+    assert len(pieces) > 100
+    assert "".join(piece.text for piece in pieces).replace(" ", "") == code
+
+
+def test_words_are_counted_by_script():
+    assert count_words("three small words") == 3
+    assert count_words("北京大学图书馆里") == 5
+    assert count_words("去 Beijing 玩") == 2
