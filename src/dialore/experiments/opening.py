@@ -60,7 +60,7 @@ def _to_knowledge(dialogue: Dialogue) -> Dialogue:
 
 
 def default_connect(concurrency: int, cache: Path | None = None, **settings: Any) -> Connect:  # noqa: ANN401
-    """Connects by flags and environment, as every command does; `lexical` is no model, `rehearsal` needs no endpoint."""
+    """Connects by flags and environment, as every command does; `lexical` is no model, `rehearsal` no endpoint."""
 
     def make(config: ModelConfig, name: str | None) -> LanguageModel | None:
         if config.model == LEXICAL and name is None:
@@ -68,7 +68,7 @@ def default_connect(concurrency: int, cache: Path | None = None, **settings: Any
         wanted = name or config.model
         if REHEARSAL in {config.model, wanted}:
             return Rehearsal()
-        return connect(wanted, config.base_url, concurrency=concurrency, cache=cache, **settings)
+        return connect(wanted, config.base_url, concurrency=concurrency, cache=cache, api=config.api, **settings)
 
     return make
 
@@ -120,7 +120,7 @@ async def open_systems(
                     opened.agents[number, repetition] = Agent.create(
                         system.method,
                         model=_sample(model, repetition),
-                        graph=graph,
+                        graph=graph if _wants_graph(config, system.method, model) else None,
                         sources=sources,
                         stage_models={stage: Sampled(other, repetition) for stage, other in stages.items()},
                         prompts=config.sources.prompts,
@@ -135,6 +135,11 @@ async def open_systems(
         for source in (graph, *sources.values()):
             if source is not None:
                 source.close()
+
+
+def _wants_graph(config: RunConfig, method: str, model: LanguageModel | None) -> bool:
+    """Whether a method is given the graph: one that can do without (SAFARI plans over it) only where one is named."""
+    return model is None or bool(config.sources.graph) or "graph" in method_class(method).needs
 
 
 def _sample(model: LanguageModel | None, repetition: int) -> LanguageModel | None:
