@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import re
 
 import pytest
@@ -106,6 +107,7 @@ def edit(dialogue):
     async def go(model=None, base=None, dialogue=dialogue, **options):
         model = model or Asked()
         stages = Stages(ModelResponder(model, PromptLibrary()), "edit", dialogue)
+        options = {"drawn": False, **options}  # the paper's order, but where the order is what is tested
         draft = await create_method("edit", {"documents": base}, options).respond(dialogue, stages)
         return draft, stages, model
 
@@ -198,6 +200,25 @@ ABLATIONS = {
     "w/o ChatGPT's Answer": ({"model_answers": False}, True, {"base-answer": 5}, "Base"),
     "no base": ({}, False, {"model-answer": 5}, "Model"),
 }
+
+
+async def test_which_answer_stands_first_is_drawn_by_the_question_and_does_not_change_who_gave_it(edit):
+    base = Base()
+    _, _, plain = await edit(base=base)
+    draft, stages, drawn = await edit(base=base, drawn=True)
+    first = {
+        stage: prompt_of(drawn, stage).index("Model on") < prompt_of(drawn, stage).index("Base on")
+        for stage in drawn.requests
+        if stage.startswith("answer-choice")
+    }
+    assert set(first.values()) == {True, False}, "the draw never falls the other way for these questions"
+    for stage, model_first in first.items():
+        assert (prompt_of(drawn, stage) == prompt_of(plain, stage)) == model_first
+    shown = {each["question"]: each["by"] for each in traced(stages, "answer-integration").output["answers"]}
+    said = {stage: json.loads(drawn.answers["answer-choice"])["better"] for stage in first}
+    for number, question in enumerate(shown, 1):
+        stage = f"answer-choice-{number}"
+        assert shown[question] == ("model" if (said[stage] == "A") == first[stage] else "documents")
 
 
 @pytest.mark.parametrize(("options", "with_base", "wanted", "source"), ABLATIONS.values(), ids=ABLATIONS)
@@ -391,7 +412,7 @@ async def test_the_generator_may_be_another_model(dialogue):
 
 async def test_grounding_stops_before_the_response(dialogue):
     model = Asked()
-    grounds = await create_method("edit", {"documents": Base()}, {"questions": 2}).ground(
+    grounds = await create_method("edit", {"documents": Base()}, {"questions": 2, "drawn": False}).ground(
         dialogue, Stages(ModelResponder(model, PromptLibrary()), "edit", dialogue)
     )
     assert [piece.text for piece in grounds.knowledge] == ["Base on 1", "Base on 2"]

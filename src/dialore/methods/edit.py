@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -45,6 +46,8 @@ class Edit:
         base_answers: off: Tables 2 and 3, "w/o KB's Answer".
         trained: the question generator was trained for this (Section 3.2.2): text to be continued is then the
             context alone, without an instruction.
+        drawn: which of a question's two answers is shown first is drawn by the question, so that a model's liking for
+            one place does not decide; off: the model's own, as in the paper.
     """
 
     name: ClassVar[str] = "edit"
@@ -60,6 +63,7 @@ class Edit:
     model_answers: bool = True
     base_answers: bool = True
     trained: bool = False
+    drawn: bool = True
 
     def __post_init__(self) -> None:
         """Check that there is somebody to answer; raises InputError where there is not."""
@@ -123,15 +127,18 @@ class Edit:
 
     async def _choose(self, number: int, of_model: Answered, of_base: Answered, stage: Stages) -> Answered:
         """Answer Integration (Section 3.3.3). Where nothing parses, the model's: Table 3 loses more without it."""
+        shown = [of_model, of_base]
+        if self.drawn and _is_odd(of_model.question):
+            shown.reverse()
         chosen = await stage.ask(
             "edit/answer-choice",
             Better,
-            Better(better="A"),
+            Better(better="A" if shown[0] is of_model else "B"),
             suffix=str(number),
             question=of_model.question,
-            answers=[_as_data(of_model.text), _as_data(of_base.text)],
+            answers=[_as_data(answer.text) for answer in shown],
         )
-        taken = of_model if chosen.better == "A" else of_base
+        taken = shown[0] if chosen.better == "A" else shown[1]
         return Answered(taken.question, taken.text, taken.source, taken.found, taken.score, "it is the better of two")
 
     def _knowledge(self, answered: Sequence[Answered], stage: Stages) -> list[Knowledge]:
@@ -146,6 +153,11 @@ class Edit:
             return list(pieces.values()), {"answers": shown}, notes
 
         return stage.did("answer-integration", work)
+
+
+def _is_odd(question: str) -> bool:
+    """A coin that falls the same way for the same question, in every run."""
+    return hashlib.blake2b(question.encode(), digest_size=1).digest()[0] % 2 == 1
 
 
 def _piece(answered: Answered) -> Knowledge:
