@@ -205,7 +205,7 @@ ABLATIONS = {
 async def test_which_answer_stands_first_is_drawn_by_the_question_and_does_not_change_who_gave_it(edit):
     base = Base()
     _, _, plain = await edit(base=base)
-    draft, stages, drawn = await edit(base=base, drawn=True)
+    _, stages, drawn = await edit(base=base, drawn=True)
     first = {
         stage: prompt_of(drawn, stage).index("Model on") < prompt_of(drawn, stage).index("Base on")
         for stage in drawn.requests
