@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dialore import __version__
-from dialore.cli import chat, data, demo, documents, graph, judge, methods, prompts, respond, run, samples, score
+from dialore.cli import chat, data, demo, documents, graph, judge, meta, methods, prompts, respond, run, samples, score
 from dialore.cli.bench import command as bench
 from dialore.cli.report_command import report
 
@@ -59,6 +59,7 @@ app.command("run")(run.run)
 app.command("score")(score.score)
 app.command("report")(report)
 app.command("judge")(judge.judge)
+app.command("meta")(meta.meta)
 app.command("demo")(demo.demo)
 app.command("methods")(methods.methods)
 app.add_typer(graph.app, name="graph")
