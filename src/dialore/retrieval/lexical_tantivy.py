@@ -6,15 +6,19 @@ rows says their numbers, and which of the rows found still count.
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+import weakref
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from dialore.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
 
 TANTIVY_K1 = 1.2
 TANTIVY_B = 0.75
@@ -46,6 +50,7 @@ class TantivyBm25:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._library = tantivy = _tantivy()
+        self._folder = folder
         builder = tantivy.SchemaBuilder()
         builder.add_text_field("terms", stored=False, tokenizer_name="whitespace", index_option="freq")
         builder.add_unsigned_field("row", stored=False, indexed=True, fast=True)
@@ -54,7 +59,11 @@ class TantivyBm25:
             self._index = tantivy.Index(self._schema)
         else:
             folder.mkdir(parents=True, exist_ok=True)
-            self._index = tantivy.Index(self._schema, path=str(folder), reuse=True)
+            where = folder
+            if not _writable(folder):
+                where = _links_to(folder)
+                weakref.finalize(self, shutil.rmtree, where, ignore_errors=True)
+            self._index = tantivy.Index(self._schema, path=str(where), reuse=True)
         # Only `refresh` moves a reader on; the library would look for commits by a thread of its own.
         self._index.config_reader(reload_policy="manual")
         self.refresh()
@@ -90,6 +99,8 @@ class TantivyBm25:
             raise
         finally:
             writer.wait_merging_threads()
+            if self._folder is not None:
+                _share(self._folder)
 
     def best(
         self, terms: Iterable[str], top: int, counts: Callable[[int], bool] | None = None
@@ -119,6 +130,33 @@ class TantivyBm25:
     def _clause(self, term: str, times: int) -> Any:  # noqa: ANN401
         query = self._library.Query.term_query(self._schema, "terms", term, index_option="freq")
         return self._library.Query.boost_query(query, float(times)) if times > 1 else query
+
+
+_LOCKS = (".tantivy-meta.lock", ".tantivy-writer.lock")
+_PRIVATE = ("meta.json", ".managed.json")
+
+
+def _writable(folder: Path) -> bool:
+    effective = os.access in os.supports_effective_ids
+    paths = (folder, *map(folder.joinpath, _LOCKS))
+    return all(os.access(path, os.W_OK, effective_ids=effective) for path in paths if path.exists())
+
+
+def _links_to(folder: Path) -> Path:
+    """A new folder with links to an index that may only be read, for the library wants to write its locks."""
+    made = Path(tempfile.mkdtemp(prefix="dialore-terms-"))
+    for path in folder.iterdir():
+        if path.name not in _LOCKS:
+            (made / path.name).symlink_to(path.resolve())
+    return made
+
+
+def _share(folder: Path) -> None:
+    """Let those read all files who may read the locks: the library makes two files for their owner alone."""
+    with suppress(OSError):
+        mode = (folder / _LOCKS[1]).stat().st_mode & 0o777
+        for name in _PRIVATE:
+            (folder / name).chmod(mode)
 
 
 class TantivyChange:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
+import tempfile
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,9 +29,6 @@ from dialore.sources.documents import (
     open_documents,
 )
 from dialore.sources.documents.layout import read_manifest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FACTS = [
     "Honey soothes a sore throat.",
@@ -247,6 +246,31 @@ def test_many_threads_ask_while_one_changes(base):
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become somebody else")
+def test_who_may_only_read_can_ask(monkeypatch):
+    """An index that an administrator built, asked by a service that may not write there."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)  # pytest's own folders are closed to others
+        (scratch := Path(folder, "scratch")).mkdir()
+        scratch.chmod(0o777)
+        monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+        build_documents(Path(folder, "i"), texts=FACTS)
+        DocumentIndex(Path(folder, "i"), embedder=EMBEDDER).find("throat")  # all is imported: others may not read that
+        os.seteuid(65534)
+        try:
+            assert not os.access(folder, os.W_OK, effective_ids=True)
+            index = DocumentIndex(Path(folder, "i"), embedder=EMBEDDER)
+            assert index.find("sore throat", 1)[0].text == FACTS[0]
+        finally:
+            os.seteuid(0)
+        add_documents(Path(folder, "i"), texts=["The throat is sorer today."])
+        os.seteuid(65534)
+        try:
+            assert {"The throat is sorer today."} < {piece.text for piece in index.find("sore throat", 2)}
+        finally:
+            os.seteuid(0)
 
 
 async def test_several_are_asked_as_one(tmp_path):

@@ -72,17 +72,17 @@ class View:
         """The newest state of an index; raises InputError where it is none or damaged."""
         last: Exception | None = None
         for _ in range(_TRIES):
-            try:
-                before = stamp(folder)
-            except OSError:
-                before = None  # the manifest's reader says what is wrong
+            before = _stamp_of(folder)
             try:
                 view = cls(folder, read_manifest(folder), before)
                 # Where the manifest is another by now, terms may lack rows that the one which was read counts.
-                if stamp(folder) == before:
+                if _stamp_of(folder) == before:
                     return view
             except FileNotFoundError as error:
                 last = error
+            except InputError:
+                if _stamp_of(folder) == before:
+                    raise
         raise InputError(f"{folder} lacks some of its files, or changes all the time", mend="build it again") from last
 
     def _array(self, name: str, kind: str, width: int = 1) -> NDArray[Any]:
@@ -131,6 +131,13 @@ class View:
             return []
         columns = None if exact else self._columns
         return nearest(query, self.vectors, columns, top, self.dead if self._any_dead else None)
+
+
+def _stamp_of(folder: Path) -> Stamp | None:
+    try:
+        return stamp(folder)
+    except OSError:
+        return None  # the manifest's reader says what is wrong
 
 
 def _mapped(path: Path, length: int) -> mmap.mmap | bytes:
