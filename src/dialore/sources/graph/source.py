@@ -9,20 +9,23 @@ import numpy as np
 
 from dialore.knowledge import Fact, Knowledge
 from dialore.sources.graph.facts.relations import verbalise
-from dialore.sources.graph.linking.linker import Link, Linker, best_links
+from dialore.sources.graph.linking.linker import Link, best_links
 from dialore.sources.graph.ranking.question import Question
-from dialore.sources.graph.ranking.ranker import Ranker
 from dialore.sources.graph.ranking.settings import Ranking
 from dialore.sources.graph.servers.stores import open_store
+from dialore.sources.graph.view import View, Views
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
     from typing import Literal
 
+    from numpy.typing import NDArray
+
     from dialore.dialogue import Dialogue
     from dialore.response import Demands
     from dialore.retrieval.embedding import Embedder
+    from dialore.sources.graph.linking.linker import Linker
     from dialore.sources.graph.store.edges import Edges
     from dialore.sources.graph.store.protocol import FactStore
     from dialore.text import Language
@@ -57,6 +60,8 @@ class Retrieval:
 class Graph:
     """A commonsense graph: links phrases, retrieves facts and ranks them.
 
+    A question sees one state of the graph: the newest when it was asked, whichever process has changed the graph.
+
     Args:
         store: the facts.
         embedder: ranks them. Where it made the graph's vectors they are used as they are.
@@ -77,8 +82,7 @@ class Graph:
         self.store = store
         self.embedder = embedder
         self.ranking = Ranking.named(ranking) if isinstance(ranking, str) else ranking
-        self.linker = Linker(store, embedder)
-        self._ranker = Ranker(store, embedder, self.ranking, reranker)
+        self._views = Views(store, embedder, self.ranking, reranker)
 
     @classmethod
     def open(
@@ -98,8 +102,14 @@ class Graph:
         """The graph's name."""
         return self.store.meta.name
 
+    @property
+    def linker(self) -> Linker:
+        """What links phrases to concepts of the graph as it is now."""
+        return self._views.newest().linker
+
     def close(self) -> None:
         """Close the store."""
+        self._views.close()
         self.store.close()
 
     # --- retrieval
@@ -115,28 +125,32 @@ class Graph:
             dialogue: whose history facts are ranked by.
             top: facts to keep of each set.
         """
-        language = dialogue.language
+        view, language = self._views.newest(), dialogue.language
         phrases = tuple(dict.fromkeys((*demands.queries, *demands.topics)))
-        links = {phrase: self.linker.link(phrase, language) for phrase in phrases}
+        links = {phrase: view.linker.link(phrase, language) for phrase in phrases}
         query_links = best_links(links[phrase] for phrase in demands.queries)
         topic_links = best_links(links[phrase] for phrase in demands.topics)
         queries = [link.concept for link in query_links]
         topics = [link.concept for link in topic_links]
-        edges = self.store.edges_of([*queries, *topics])
-        between = edges.between(queries, topics)
-        foreseen, unforeseen = np.flatnonzero(between), np.flatnonzero(~between)
         question = Question.of(dialogue, phrases, self.ranking)
-        scored = self._ranker.score(edges, question, language)
-        second = self._known(edges, self._ranker.best(scored, unforeseen, top), dialogue, "unforeseen")
+        scored = view.ranker.ask([*queries, *topics], question, language, top)
+
+        between = np.flatnonzero(scored.edges.between(queries, topics))
+
+        def unforeseen(edges: Edges) -> NDArray[np.intp]:
+            return np.flatnonzero(~edges.between(queries, topics))
+
+        first = _known(view.ranker.best(scored, lambda _: between, top, whole=True), language, "foreseen")
+        second = _known(view.ranker.best(scored, unforeseen, top), language, "unforeseen")
         if self.ranking.hops:
-            second = self._with_neighbours(second, {*queries, *topics}, question, dialogue, top)
+            second = self._with_neighbours(view, second, {*queries, *topics}, question, language, top)
         return Retrieval(
-            foreseen=self._known(edges, self._ranker.best(scored, foreseen, top), dialogue, "foreseen"),
+            foreseen=first,
             unforeseen=second,
             links=best_links([query_links, topic_links]),
             unlinked=[phrase for phrase, found in links.items() if not found],
-            foreseen_found=len(foreseen),
-            unforeseen_found=len(unforeseen),
+            foreseen_found=len(between),
+            unforeseen_found=scored.edges.total - len(between),
         )
 
     def retrieve_queries(self, links: Sequence[Link], dialogue: Dialogue, top: int = 20) -> tuple[list[Knowledge], int]:
@@ -145,14 +159,16 @@ class Graph:
         Returns:
             The best facts, and how many there were before the cut.
         """
-        edges = self.store.edges_of(link.concept for link in links)
+        view, language = self._views.newest(), dialogue.language
         question = Question.of(dialogue, (link.phrase for link in links), self.ranking)
-        scored = self._ranker.score(edges, question, dialogue.language)
-        return self._known(edges, self._ranker.best(scored, np.arange(len(edges)), top), dialogue, ""), len(edges)
+        scored = view.ranker.ask(view.concepts(links), question, language, top)
+        best = view.ranker.best(scored, lambda edges: np.arange(len(edges)), top)
+        return _known(best, language, ""), scored.edges.total
 
     def link(self, phrases: Sequence[str], dialogue: Dialogue) -> list[Link]:
         """The concepts that phrases name, each once, by its best link."""
-        return best_links(self.linker.link(phrase, dialogue.language) for phrase in phrases)
+        linker = self.linker
+        return best_links(linker.link(phrase, dialogue.language) for phrase in phrases)
 
     def mentions(self, dialogue: Dialogue) -> list[Link]:
         """Every concept that the history mentions, in order of mention."""
@@ -164,42 +180,41 @@ class Graph:
 
     def degree(self, link: Link) -> int:
         """How many facts a linked concept has."""
-        return self.store.degree(link.concept)
+        view = self._views.newest()
+        return sum(view.store.degree(concept) for concept in view.concepts([link]))
 
     @property
     def facts_count(self) -> int:
         """How many facts there are."""
-        return self.store.meta.facts
+        return self._views.newest().store.meta.facts
 
     def facts_of(self, name: str) -> list[Fact]:
         """Every fact of one concept, the heaviest first; empty where the graph does not have it."""
-        concept = self.store.find(name)
+        store = self._views.newest().store
+        concept = store.find(name)
         if concept is None:
             return []
-        edges = self.store.edges_of([concept])
-        return sorted((self.store.fact(edges, row) for row in range(len(edges))), key=lambda fact: -fact.weight)
+        edges = store.edges_of([concept])
+        return sorted((store.fact(edges, row) for row in range(len(edges))), key=lambda fact: -fact.weight)
 
     # --- helpers
 
-    def _known(
-        self, edges: Edges, best: Iterable[tuple[int, float]], dialogue: Dialogue, set_name: SetName
-    ) -> list[Knowledge]:
-        found = []
-        for row, score in best:
-            fact = self.store.fact(edges, row)
-            found.append(Knowledge.of_fact(fact, verbalise(fact, dialogue.language), round(score, 4), set_name))
-        return found
-
     def _with_neighbours(
-        self, best: list[Knowledge], asked: set[int], question: Question, dialogue: Dialogue, top: int
+        self, view: View, best: list[Knowledge], asked: set[int], question: Question, language: Language, top: int
     ) -> list[Knowledge]:
         """The best facts with those of the neighbours that they lead to, as many as `ranking.hops`, by one score."""
-        ends = (self.store.find(item.detail[end]) for item in best for end in ("head", "tail"))
+        ends = (view.store.find(item.detail[end]) for item in best for end in ("head", "tail"))
         found = dict.fromkeys(end for end in ends if end is not None and end not in asked)
-        neighbours = [concept for concept in found if self.store.degree(concept) <= _BUSIEST][: self.ranking.hops]
-        edges = self.store.edges_of(neighbours)
+        neighbours = [concept for concept in found if view.store.degree(concept) <= _BUSIEST][: self.ranking.hops]
         demanded = np.array(sorted(asked), np.uint32)
-        rows = np.flatnonzero(~(np.isin(edges.head, demanded) | np.isin(edges.tail, demanded)))
-        scored = self._ranker.score(edges, question, dialogue.language)
-        more = self._known(edges, self._ranker.best(scored, rows, top), dialogue, "unforeseen")
+
+        def others(edges: Edges) -> NDArray[np.intp]:
+            return np.flatnonzero(~(np.isin(edges.head, demanded) | np.isin(edges.tail, demanded)))
+
+        scored = view.ranker.ask(neighbours, question, language, top)
+        more = _known(view.ranker.best(scored, others, top), language, "unforeseen")
         return sorted((*best, *more), key=lambda item: -item.score)[:top]
+
+
+def _known(best: Iterable[tuple[Fact, float]], language: Language, set_name: SetName) -> list[Knowledge]:
+    return [Knowledge.of_fact(fact, verbalise(fact, language), round(score, 4), set_name) for fact, score in best]

@@ -12,7 +12,7 @@ from dialore.sources.graph.linking.nearest import ConceptSums
 from dialore.sources.graph.store.protocol import VectorStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -39,15 +39,22 @@ class FactCosines:
         self._store, self._embedder = store, embedder
         self._encoded: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
         self._own = store.meta.embedder_fingerprint == embedder.fingerprint
+        self._near = store if self._own and isinstance(store, VectorStore) else None
         self._of_edges = self._quickest()
 
     def _quickest(self) -> Callable[[Edges, NDArray[np.float32]], NDArray[np.float32]] | None:
         from dialore.sources.graph.ranking.linear import LinearCosines
         from dialore.sources.graph.store.embed import LinearEmbedder
 
-        if self._own and isinstance(self._store, VectorStore):
-            return self._store.cosines
+        if self._near is not None:
+            return self._near.cosines
         return LinearCosines(self._store, self._embedder) if isinstance(self._embedder, LinearEmbedder) else None
+
+    def edges(self, concepts: Iterable[int], query: NDArray[np.float32], keep: int) -> Edges:
+        """Facts of concepts: all, or of a hub those nearest the question where the store can tell (see VectorStore)."""
+        if self._near is not None:
+            return self._near.edges_of(concepts, query, keep)
+        return self._store.edges_of(concepts)
 
     def of_facts(self, edges: Edges, query: NDArray[np.float32], language: Language) -> NDArray[np.float32]:
         """(n,): each fact's cosine with a question of unit length (dimension,)."""

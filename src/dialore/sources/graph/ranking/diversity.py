@@ -21,11 +21,9 @@ _DIGITS = 4
 def owners(edges: Edges) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Each fact's concept, as its place among those asked for, and how many facts each of those has.
 
-    A fact between two of them belongs to the one with fewer facts.
+    A fact between two of them belongs to the one with fewer facts. Facts that were not read count too.
     """
-    head, tail = edges.head_place, edges.tail_place
-    counts = np.bincount(head[head >= 0], minlength=len(edges.asked))
-    counts += np.bincount(tail[tail >= 0], minlength=len(edges.asked))
+    head, tail, counts = edges.head_place, edges.tail_place, edges.degrees
     owner = np.maximum(head, tail)
     both = np.flatnonzero((head >= 0) & (tail >= 0))
     one, other = head[both], tail[both]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,15 +12,18 @@ from dialore.sources.graph.ranking.cosines import FactCosines
 from dialore.sources.graph.ranking.diversity import owners, pool, take
 from dialore.sources.graph.ranking.filters import is_safe, is_well_formed
 from dialore.sources.graph.ranking.fusion import bm25, fused
+from dialore.sources.graph.store.edges import Edges
 from dialore.text import content_stems
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
+    from dialore.knowledge import Fact
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph.ranking.question import Question, QuestionVectors
     from dialore.sources.graph.ranking.settings import Ranking
-    from dialore.sources.graph.store.edges import Edges
     from dialore.sources.graph.store.protocol import FactStore
     from dialore.text import Language
 
@@ -27,6 +31,11 @@ DIGITS = 4
 """Scores are rounded before they are compared, so that machines whose last bits differ rank alike."""
 _LEAST_SPARE = 2
 """The pool holds at least so many times as many facts as are wanted, so that dropped ones can be made good."""
+_AHEAD = 2
+"""Of each side of a hub so many times the pool are read, so that the pool can grow before more are read."""
+
+RowsOf = Callable[[Edges], "NDArray[np.intp]"]
+"""Chooses rows of facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,8 @@ class Scored:
     """Facts with what they are ranked by.
 
     Attributes:
+        concepts: whose facts they are.
+        keep: how many of a hub's facts were asked for at least.
         edges: the facts.
         scores: float32 (facts,), rounded.
         owner: each fact's concept, as its place among those asked for.
@@ -42,12 +53,19 @@ class Scored:
         language: the dialogue's.
     """
 
+    concepts: Sequence[int]
+    keep: int
     edges: Edges
     scores: NDArray[np.float32]
     owner: NDArray[np.intp]
     question: Question
     vectors: QuestionVectors
     language: Language
+
+    @property
+    def partial(self) -> bool:
+        """Whether a hub has more facts than are here."""
+        return len(self.edges) < self.edges.total
 
 
 class Ranker:
@@ -73,32 +91,54 @@ class Ranker:
     def _looked_at(self) -> int:
         return self.ranking.pool if self._closer is None else self.ranking.rerank
 
-    def score(self, edges: Edges, question: Question, language: Language) -> Scored:
-        """Score facts by the question."""
+    def ask(self, concepts: Sequence[int], question: Question, language: Language, top: int) -> Scored:
+        """The facts of the concepts, scored by the question; of hubs at least those among which the best `top` are."""
         vectors = question.vectors(self._embedder, self.ranking)
+        return self._scored(concepts, question, vectors, language, _AHEAD * self._first_pool(top))
+
+    def _first_pool(self, top: int) -> int:
+        return max(self._looked_at, _LEAST_SPARE * top)
+
+    def _scored(
+        self, concepts: Sequence[int], question: Question, vectors: QuestionVectors, language: Language, keep: int
+    ) -> Scored:
+        edges = self._cosines.edges(concepts, vectors.whole, keep)
         scores = self._cosines.of_facts(edges, vectors.whole, language)
         owner, counts = owners(edges)
         if self.ranking.specificity and len(edges):
             scores = scores - (self.ranking.specificity * np.log(np.maximum(counts, 1))).astype(np.float32)[owner]
         scores = np.round(scores, DIGITS) + np.float32(0)  # no negative zeros
-        return Scored(edges, scores, owner, question, vectors, language)
+        return Scored(concepts, keep, edges, scores, owner, question, vectors, language)
 
-    def best(self, scored: Scored, rows: NDArray[np.intp], top: int) -> list[tuple[int, float]]:
-        """The best of some of the facts, as rows and scores, best first."""
-        edges = scored.edges
+    def best(self, scored: Scored, rows_of: RowsOf, top: int, *, whole: bool = False) -> list[tuple[Fact, float]]:
+        """The best of some of the facts, with their scores, best first; where too few are left, more are read.
+
+        Args:
+            scored: the facts.
+            rows_of: gives the rows to choose from.
+            top: how many.
+            whole: whether all rows to choose from are here, however many of a hub's were read: those between concepts.
+        """
         if self.ranking.plain and self._closer is None:
-            return [(row, float(scored.scores[row])) for row in edges.best(scored.scores, rows, top)]
+            best = scored.edges.best(scored.scores, rows_of(scored.edges), top)
+            return [(self._store.fact(scored.edges, row), float(scored.scores[row])) for row in best]
+        rows = rows_of(scored.edges)
         if top <= 0 or not len(rows):
             return []
-        size = max(self._looked_at, _LEAST_SPARE * top)
+        size = self._first_pool(top)
         while True:
+            edges = scored.edges
             close = pool(edges, scored.scores, scored.owner, rows, self.ranking.decay, size)
             scores = self._look_closely(scored, close)
             chooser = _Chooser(self._store, edges, self.ranking)
             taken = take(edges, scores, scored.owner, close, self.ranking.decay, top, chooser.accept)
-            if len(taken) == top or len(close) == len(rows):
-                return taken
+            more = not whole and scored.partial
+            if len(taken) == top or (len(close) == len(rows) and not more):
+                return [(self._store.fact(edges, row), score) for row, score in taken]
             size *= _LEAST_SPARE
+            if more and size > scored.keep:
+                scored = self._scored(scored.concepts, scored.question, scored.vectors, scored.language, _AHEAD * size)
+                rows = rows_of(scored.edges)
 
     def _look_closely(self, scored: Scored, rows: NDArray[np.intp]) -> NDArray[np.float32]:
         """The scores of a pool, with what is too dear to be asked of every fact; the rest come after."""
@@ -133,8 +173,7 @@ class Ranker:
     ) -> NDArray[np.float32]:
         whole = scored.question.vectors(reranker, self.ranking).whole
         found = closer.encode(closer.wordings(scored.edges, rows.tolist(), scored.language)) @ whole
-        _, counts = owners(scored.edges)
-        cost = self.ranking.specificity * np.log(np.maximum(counts, 1))[scored.owner[rows]]
+        cost = self.ranking.specificity * np.log(np.maximum(scored.edges.degrees, 1))[scored.owner[rows]]
         return (found - cost).astype(np.float32)
 
     def _lexical(self, scored: Scored, rows: NDArray[np.intp]) -> NDArray[np.float32]:

@@ -44,10 +44,28 @@ class Edges:
         """How many facts."""
         return len(self.head)
 
+    @property
+    def degrees(self) -> NDArray[np.intp]:
+        """(asked,): how many facts each of the asked concepts has in all; one about itself counts twice."""
+        if self.counts is not None:
+            return self.counts
+        head, tail, size = self.head_place, self.tail_place, len(self.asked)
+        counts: NDArray[np.intp] = np.bincount(head[head >= 0], minlength=size)
+        counts += np.bincount(tail[tail >= 0], minlength=size)
+        return counts
+
+    @property
+    def total(self) -> int:
+        """How many facts the asked concepts have in all, each once; more than rows where only near ones were read."""
+        if self.counts is None:
+            return len(self)
+        return int(self.counts.sum()) - int(np.count_nonzero((self.head_place >= 0) & (self.tail_place >= 0)))
+
     def between(self, some: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
         """Which facts have their head among some of the asked concepts and their tail among others, or the reverse."""
         # The last entry is what the place -1 of an end that was not asked for finds.
-        one, other = (np.append(np.isin(self.asked, np.array(side, np.uint32)), False) for side in (some, others))
+        asked = self.asked.tolist()
+        one, other = (np.array([*map(frozenset(side).__contains__, asked), False]) for side in (some, others))
         head, tail = self.head_place, self.tail_place
         found: NDArray[np.bool_] = one.take(head, mode="wrap") & other.take(tail, mode="wrap")
         found |= other.take(head, mode="wrap") & one.take(tail, mode="wrap")

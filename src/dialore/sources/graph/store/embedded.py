@@ -119,9 +119,9 @@ class GraphStore:
 
         Args:
             concepts: their numbers.
-            query: of unit length (dimension,). Of a concept with very many facts those near it are read alone: exactly
-                the `keep` whose cosines are highest, ties, and all that lead to another of the concepts. `counts` of
-                the edges says how many there are. None reads all.
+            query: of unit length (dimension,). Of a concept with very many facts those near it are read alone: of each
+                of its sides exactly the `keep` of highest cosine among those that lead to none of the concepts, ties,
+                and all that lead to one. `counts` of the edges says how many there are. None reads all.
             keep: how many of each side of a concept.
         """
         return self._live().edges_of(concepts, query, keep)

@@ -8,11 +8,12 @@ the hub's facts share. What a side needs for that is laid out in a row when it i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dialore.sources.graph.store.edges import places_among
+from dialore.sources.graph.store.vectors import Columns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,29 +30,28 @@ _MARGIN = np.float32(2e-4)
 
 @dataclass(frozen=True, slots=True)
 class HubSide:
-    """One side of a hub.
+    """One side of a hub, its facts in the order of `columns`.
 
     Attributes:
         other: the facts' other ends.
         relation: their relations.
         inverse: one by the length of each one's vector.
-        parts: the parts of the other ends, one's after the other's.
-        starts: where each one's begin.
+        columns: the parts of the other ends.
     """
 
     other: NDArray[np.uint32]
     relation: NDArray[np.uint16]
     inverse: NDArray[np.float32]
-    parts: NDArray[np.intp]
-    starts: NDArray[np.intp]
+    columns: Columns
 
     @classmethod
     def of(cls, records: NDArray[np.void], vectors: PartVectors) -> HubSide:
         """The side whose records are given."""
-        other = np.ascontiguousarray(records["other"])
-        parts, starts = vectors.of(other)
-        inverse = (1 / records["norm"]).astype(np.float32)
-        return cls(other, np.ascontiguousarray(records["relation"]), inverse, parts, starts)
+        columns = Columns.of(*vectors.of(np.ascontiguousarray(records["other"])))
+        columns = Columns(columns.order, tuple(parts.astype(np.int32) for parts in columns.parts))
+        ordered = records[columns.order]
+        inverse = (1 / ordered["norm"]).astype(np.float32)
+        return cls(ordered["other"].copy(), ordered["relation"].copy(), inverse, columns)
 
     def near(
         self,
@@ -61,7 +61,7 @@ class HubSide:
         keep: int,
         asked: NDArray[np.uint32],
     ) -> NDArray[np.intp]:
-        """Rows of the best facts and of those whose other end was asked for too, in order.
+        """Rows of the facts whose other end was asked for too and, of the rest, of the best, in order.
 
         Args:
             own: the hub's product with the question.
@@ -70,11 +70,13 @@ class HubSide:
             keep: how many of the best.
             asked: the concepts that were asked for.
         """
-        scores: NDArray[Any] = np.add.reduceat(values.take(self.parts), self.starts)
+        scores = self.columns.ordered_sums(values)
         scores += relations.take(self.relation)
         scores += np.float32(own)
         scores *= self.inverse
+        between = np.flatnonzero(places_among(asked, self.other) >= 0)
+        scores[between] = -np.inf
         place = len(scores) - keep
         chosen = scores >= np.partition(scores, place)[place] - _MARGIN
-        chosen |= places_among(asked, self.other) >= 0
-        return np.flatnonzero(chosen)
+        chosen[between] = True
+        return np.sort(self.columns.order[chosen])

@@ -64,6 +64,14 @@ class FactStore(Protocol):
 class VectorStore(FactStore, Protocol):
     """A store that keeps vectors too, so that its facts are ranked without encoding them."""
 
+    def edges_of(self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, keep: int = 1000) -> Edges:
+        """As FactStore's; given a unit query, of a concept with very many facts only those near it may be read.
+
+        Exactly: of each of its sides the `keep` of highest cosine among the facts that lead to none of the other
+        concepts, ties, and all that lead to one of them. `counts` of the edges says how many there are in all.
+        """
+        ...
+
     def cosines(self, edges: Edges, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """(n,): each fact's cosine with a unit query (dimension,), for the embedder that `meta` names."""
         ...

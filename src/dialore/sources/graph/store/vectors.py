@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
 NOTHING = 0
 """The part of concepts in which the embedder knows nothing: the zero vector."""
 RESERVED = 1
-_CHUNK = 1024
-"""Parts that are multiplied at once: few enough to stay in a processor's cache."""
-_MANY = 4096
-"""Of more parts than these, all frequent ones are multiplied: one call, and no search for those that are needed."""
-_FLOATS = 1 << 15
-"""Parts whose vectors are kept as float32 once a concept with many facts was asked for: 32 MB at most."""
+_CHUNK = 512
+"""Rows that are multiplied at once: few enough to stay in a processor's cache."""
+_PEAK = 127
+_EXACT = 1 << 24
+"""Whole numbers up to here, and their sums, are exact in float32."""
 
 
 @dataclass(frozen=True)
@@ -40,31 +39,41 @@ class PartVectors:
     ends: NDArray[np.uint32]
     made: NDArray[np.unsignedinteger[Any]]
 
-    @cached_property
-    def _floats(self) -> NDArray[np.float32]:
-        floats: NDArray[np.float32] = self.rows[:_FLOATS].astype(np.float32)
-        floats *= self.scales[:_FLOATS, None]
-        return floats
-
     def values(self, query: NDArray[np.float32], parts: NDArray[np.intp]) -> NDArray[np.float32]:
-        """(parts of the graph,): the product with the query of each part that is among the given ones at least."""
-        found = np.zeros(len(self.rows), np.float32)
-        if len(parts) > _MANY:
-            np.dot(self._floats, query, out=found[: len(self._floats)])
-            if len(self.rows) <= _FLOATS:
-                return found
-            parts = parts[parts >= _FLOATS]
+        """(parts of the graph,): the products with the query of the given parts, 0 for others.
+
+        To the last bit the same whichever parts are asked for together, and on every machine (see `_fixed`).
+        """
         wanted = np.zeros(len(self.rows), np.bool_)
         wanted[parts] = True
         used = np.flatnonzero(wanted)
-        for start in range(0, len(used), _CHUNK):
-            some = used[start : start + _CHUNK]
-            found[some] = (self.rows.take(some, axis=0).astype(np.float32) @ query) * self.scales.take(some)
+        found = np.zeros(len(self.rows), np.float32)
+        found[used] = self._products(query, (self.rows.take(some, axis=0) for some in _chunks(used)), len(used))
+        found *= self.scales
         return found
 
     def all_values(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """(parts of the graph,): the product of each part with the query."""
-        return self.values(query, np.arange(len(self.rows)))
+        found = self._products(query, _chunks(self.rows), len(self.rows))
+        found *= self.scales
+        return found
+
+    @staticmethod
+    def _products(query: NDArray[np.float32], chunks: Iterable[NDArray[np.int8]], count: int) -> NDArray[np.float32]:
+        # Rows are made floats a cache's worth at a time: quicker than reading a table four times as large.
+        digits, coarse, fine = _fixed(query)
+        sums = np.empty((count, 2), np.float32)
+        floats = np.empty((min(_CHUNK, count), len(query)), np.float32)
+        start = 0
+        for chunk in chunks:
+            rows = floats[: len(chunk)]
+            np.copyto(rows, chunk)
+            np.dot(rows, digits, out=sums[start : start + len(chunk)])
+            start += len(chunk)
+        found: NDArray[np.float32] = sums[:, 1] / fine
+        found += sums[:, 0]
+        found /= coarse
+        return found
 
     def of(self, concepts: NDArray[np.uint32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """The parts of the concepts, one's after the other's, and where each one's begin."""
@@ -83,17 +92,24 @@ class PartVectors:
         if not len(concepts):
             return np.empty(0, np.float32)
         parts, starts = self.of(concepts)
-        products: NDArray[np.float32] = np.add.reduceat(self.values(query, parts).take(parts), starts)
-        return products
+        return Columns.of(parts, starts).sums(self.values(query, parts))
 
     def sums(self, concepts: NDArray[np.uint32]) -> NDArray[np.float32]:
         """(n, dimension): each concept's unnormalised vector."""
         if not len(concepts):
             return np.empty((0, self.rows.shape[1]), np.float32)
-        parts, starts = self.of(concepts)
-        vectors = self.rows.take(parts, axis=0) * self.scales.take(parts)[:, None]
-        sums: NDArray[np.float32] = np.add.reduceat(vectors, starts)
-        return sums
+        columns = Columns.of(*self.of(concepts))
+        total: NDArray[np.float32] | None = None
+        for parts in columns.parts:
+            vectors: NDArray[np.float32] = self.rows.take(parts, axis=0).astype(np.float32)
+            vectors *= self.scales.take(parts)[:, None]
+            if total is None:
+                total = vectors
+            else:
+                total[: len(parts)] += vectors
+        found = np.empty((len(concepts), self.rows.shape[1]), np.float32)
+        found[columns.order] = total
+        return found
 
     def extended(
         self, made: Sequence[NDArray[Any]], rows: NDArray[np.int8], scales: NDArray[np.float32]
@@ -107,6 +123,60 @@ class PartVectors:
             np.concatenate([self.ends, ends + np.uint32(len(self.made))]),
             np.concatenate([self.made.astype(wide, copy=False), new_made.astype(wide)]),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Parts of concepts for adding up: first all first parts, then the second ones of those that have two, and so on.
+
+    Attributes:
+        order: the concepts, those of most parts first.
+        parts: of each column the parts, those of the first so many concepts in that order.
+    """
+
+    order: NDArray[np.intp]
+    parts: tuple[NDArray[np.integer[Any]], ...]
+
+    @classmethod
+    def of(cls, parts: NDArray[np.intp], starts: NDArray[np.intp]) -> Columns:
+        """Of parts one concept's after the other's, and where each one's begin; each has one at least."""
+        counts = np.diff(starts, append=len(parts))
+        order = np.argsort(-counts, kind="stable")
+        firsts = starts.take(order)
+        having = len(order) - np.cumsum(np.bincount(counts))  # how many have more parts than 0, 1, 2, ...
+        return cls(order, tuple(parts.take(firsts[:many] + at) for at, many in enumerate(having[:-1].tolist())))
+
+    def ordered_sums(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(concepts,): the sum of each one's parts' values, in this order of them."""
+        total = values.take(self.parts[0])
+        for parts in self.parts[1:]:
+            total[: len(parts)] += values.take(parts)
+        return total
+
+    def sums(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(concepts,): the sum of each one's parts' values, in the concepts' own order."""
+        found = np.empty(len(self.order), np.float32)
+        found[self.order] = self.ordered_sums(values)
+        return found
+
+
+def _chunks(rows: NDArray[Any]) -> Iterable[NDArray[Any]]:
+    return (rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK))
+
+
+def _fixed(query: NDArray[np.float32]) -> tuple[NDArray[np.float32], np.float32, np.float32]:
+    """A query as whole numbers, coarse and fine ones side by side (dimension, 2), and what each is to be divided by.
+
+    No sum of their products with a row of int8 is larger than what float32 holds exactly, so that the order in which a
+    library adds them up does not matter: together they are as fine as a float32.
+    """
+    size = len(query)
+    weight = max(float(np.abs(query, dtype=np.float64).sum()), 1e-30)
+    coarse = np.float32(2.0 ** math.floor(math.log2((_EXACT / _PEAK - size / 2) / weight)))
+    fine = np.float32(2.0 ** math.floor(math.log2(_EXACT / _PEAK / (size / 2))))
+    scaled = query * coarse
+    first = np.rint(scaled)
+    return np.stack([first, np.rint((scaled - first) * fine)], axis=1), coarse, fine
 
 
 def in_a_row(made: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:

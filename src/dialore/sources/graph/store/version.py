@@ -295,8 +295,8 @@ class GraphVersion:
     def edges_of(self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, keep: int = 1000) -> Edges:
         """The facts with one of the concepts as head or tail, each once; of hubs those near the query if one is given.
 
-        Exact: of each concept the facts are there whose cosines are its `keep` highest, and all that lead to another of
-        the concepts; what is left out has lower cosines than all of these.
+        Exact: on each side of a concept all facts are there that lead to another of the concepts and, of the rest,
+        those whose cosines are the `keep` highest; what is left out has lower cosines than all of these.
         """
         asked = np.array(sorted(set(concepts)), np.uint32)
         near = None
