@@ -12,6 +12,7 @@ from dialore.errors import InputError
 from dialore.knowledge import Knowledge, stable_id
 from dialore.methods.base import Draft, Grounds
 from dialore.methods.edit_outputs import Answered, Better, read_answer, read_questions
+from dialore.sources.base import RankedSource
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -42,6 +43,7 @@ class Edit:
         documents: the knowledge base of sentences; without one the model's answers alone are used.
         questions: how many questions (Table 6 shows five; Section 4.4.3 asks for five).
         top: sentences of the base that answer a question (Section 3.3.2: L = 10).
+        retriever: how a document index ranks them: `dense`, by embeddings (Section 3.3.2), `bm25` or `fused`.
         model_answers: off: Tables 2 and 3, "w/o ChatGPT's Answer".
         base_answers: off: Tables 2 and 3, "w/o KB's Answer".
         trained: the question generator was trained for this (Section 3.2.2): text to be continued is then the
@@ -60,6 +62,7 @@ class Edit:
     documents: KnowledgeSource | None = None
     questions: int = 5
     top: int = 10
+    retriever: str = "dense"
     model_answers: bool = True
     base_answers: bool = True
     trained: bool = False
@@ -118,7 +121,8 @@ class Edit:
         """Retrieving Answer in Knowledge Base (Section 3.3.2): the nearest sentences, organised by the model."""
         if not self.base_answers or self.documents is None:
             return "", []
-        found = await stage.search(f"base-retrieval-{number}", self.documents, question, self.top)
+        base = self.documents.by(self.retriever) if isinstance(self.documents, RankedSource) else self.documents
+        found = await stage.search(f"base-retrieval-{number}", base, question, self.top)
         if not found:
             return "", []
         sentences = [_sentence(piece) for piece in found]

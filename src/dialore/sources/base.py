@@ -81,3 +81,16 @@ class TellingSource(KnowledgeSource, Protocol):
     async def search_telling(self, query: str, dialogue: Dialogue, top: int = 10) -> Told:
         """As `search`, with the query that was sent and notes."""
         ...
+
+
+@runtime_checkable
+class RankedSource(KnowledgeSource, Protocol):
+    """A source that can rank in more than one way: a document index by terms, by embeddings, or by both."""
+
+    def by(self, retriever: str) -> KnowledgeSource:
+        """The same source, ranked in that way; it shares files with this one and is not to be closed.
+
+        Raises:
+            UnknownNameError: there is no such way.
+        """
+        ...

@@ -160,16 +160,27 @@ class DocumentIndex:
     # --- questions
 
     async def search(
-        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
+        self,
+        query: str,
+        dialogue: Dialogue,
+        top: int = 10,
+        within: Sequence[Knowledge] = (),
+        *,
+        retriever: Retriever | None = None,
     ) -> list[Knowledge]:
         """See `KnowledgeSource`: passages, the best first, equal texts once.
 
         `within` is not looked at: what belongs to a persona sentence is the persona source's to search. Neither is the
         dialogue's language: an index may hold several, and each text is cut by its own script.
         """
-        if self._embedder is None or self.retriever == "bm25" or self._embedder.name.split(":")[0] in _QUICK:
-            return self.find(query, top)
-        return await asyncio.to_thread(self.find, query, top)
+        chosen = retriever or self.retriever
+        if self._embedder is None or chosen == "bm25" or self._embedder.name.split(":")[0] in _QUICK:
+            return self.find(query, top, retriever=chosen)
+        return await asyncio.to_thread(self.find, query, top, retriever=chosen)
+
+    def by(self, retriever: str) -> RankedIndex:
+        """This index, ranked by another retriever; see `RankedSource`. Without vectors it is always ranked by terms."""
+        return RankedIndex(self, "bm25" if self._embedder is None else _checked(retriever))
 
     def find(self, query: str, top: int = 10, *, retriever: Retriever | None = None) -> list[Knowledge]:
         """The `top` passages for a query, the best first, equal texts once.
@@ -233,7 +244,32 @@ class DocumentIndex:
         )
 
 
-def _checked(retriever: Retriever) -> Retriever:
-    if retriever not in RETRIEVERS:
-        raise UnknownNameError("retriever", retriever, RETRIEVERS)
-    return retriever
+class RankedIndex:
+    """An index as another retriever ranks it; the index holds the files.
+
+    Args:
+        index: the index.
+        retriever: what ranks.
+    """
+
+    kind: Source = "documents"
+
+    def __init__(self, index: DocumentIndex, retriever: Retriever) -> None:
+        self.name, self.retriever = index.name, retriever
+        self._index = index
+
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
+    ) -> list[Knowledge]:
+        """See `DocumentIndex.search`."""
+        return await self._index.search(query, dialogue, top, within, retriever=self.retriever)
+
+    def close(self) -> None:
+        """Nothing: the index is closed by whoever opened it."""
+
+
+def _checked(retriever: str) -> Retriever:
+    for known in RETRIEVERS:
+        if retriever == known:
+            return known
+    raise UnknownNameError("retriever", retriever, RETRIEVERS)

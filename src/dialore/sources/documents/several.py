@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dialore.errors import InputError
 from dialore.retrieval.fusion import K, reciprocal_ranks
+from dialore.sources.base import RankedSource
 from dialore.sources.documents.index import DocumentIndex, Retriever
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ class SeveralDocuments:
                 by_text.setdefault(piece.text, piece)
         fused = reciprocal_ranks([[piece.text for piece in ranking] for ranking in found], k=self.k)
         return [by_text[text].model_copy(update={"score": round(score, 6)}) for text, score in fused[:top]]
+
+    def by(self, retriever: str) -> SeveralDocuments:
+        """These sources, ranked by another retriever where they can be; see `RankedSource`."""
+        ranked = [source.by(retriever) if isinstance(source, RankedSource) else source for source in self.sources]
+        return SeveralDocuments(ranked, name=self.name, k=self.k)
 
     def close(self) -> None:
         """Close them all."""
