@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 from dialore.cli.output import console, table
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from dialore.evaluation.meta import Agreement
     from dialore.evaluation.statistics import Interval
 
+_INTERVAL = re.compile(r"\[(-?[\d.]+), (-?[\d.]+)\]")
 _OVER_RESPONSES = ("metric", "people", "n", "Spearman", "Kendall", "Pearson")
 _LABELS = ("metric", "people", "n", "AUC", "accuracy", "commoner label")
 _OVER_SYSTEMS = ("metric", "people", "systems", "Spearman", "Kendall", "Pearson")
@@ -46,11 +48,17 @@ def _label_row(one: Agreement) -> list[str]:
 def _cell(figure: Interval | None) -> str:
     if figure is None or math.isnan(figure.value):
         return "-"
-    if math.isnan(figure.low):
-        return f"{figure.value:.3f}"
     # Adding 0 turns a rounded -0.00 into 0.00.
+    value = round(figure.value, 3) + 0.0
+    if math.isnan(figure.low):
+        return f"{value:.3f}"
     low, high = (round(bound, 2) + 0.0 for bound in (figure.low, figure.high))
-    return f"{figure.value:.3f} [{low:.2f}, {high:.2f}]"
+    return f"{value:.3f} [{low:.2f}, {high:.2f}]"
+
+
+def _narrow(found: re.Match[str]) -> str:
+    """An interval as its half width, so that a row fits a terminal."""
+    return f"[dim]±{(float(found[2]) - float(found[1])) / 2:.2f}[/]"
 
 
 def show(found: Sequence[Found]) -> None:
@@ -59,8 +67,7 @@ def show(found: Sequence[Found]) -> None:
         for title, columns, rows in _parts(one):
             shown = table(*(f"{'!' if place < 2 else '>'}{name}" for place, name in enumerate(columns)), title=title)
             for row in rows:
-                # Brackets are markup to the terminal.
-                shown.add_row(*(cell.replace("[", r"\[") for cell in row))
+                shown.add_row(*(_INTERVAL.sub(_narrow, cell) for cell in row))
             console().print(shown)
 
 
@@ -92,8 +99,8 @@ def without(found: Found) -> list[str]:
             if said:
                 partly.setdefault(said, []).append(metric)
             continue
-        reasons = dict.fromkeys(one.reason for one in found.agreements if one.metric == metric and one.reason)
-        why = said or "; ".join(reasons) or "a figure of systems, and the set names none"
+        reasons = dict.fromkeys(one.reason for one in found.agreements if one.metric == metric and one.reason and one.n)
+        why = "; ".join(text for text in (said, *reasons) if text) or "a figure of systems, and the set names none"
         absent.setdefault(why, []).append(metric)
     lines = [f"not available: {', '.join(metrics)}: {why}" for why, metrics in absent.items()]
     return [*lines, *(f"without a measure: {', '.join(metrics)}: {why}" for why, metrics in partly.items())]

@@ -266,7 +266,7 @@ def _sets() -> Iterator[JudgementSet]:
         for language in get_args(Language):
             name, said = f"xdial_dailydialog_{source}", f"{paper}, by way of xDial-Eval (Zhang et al., 2023)"
             yield JudgementSet(f"{name}_{language}", f"{name}.csv", said, language, _xdial)
-    alexa = "Santhanam et al. (2021), factual consistency of dialogues"
+    alexa = "Santhanam et al. (2021), factual correctness of knowledge-grounded responses"
     yield JudgementSet("alexa_factual_expert", "alexa_factual_expert.csv", alexa, "en", _alexa)
 
 
