@@ -44,7 +44,7 @@ def work(folder: Path, settings: Settings, *, json: bool) -> None:
     """Measure what is missing, and show the scores.
 
     Raises:
-        InputError: no run, an unknown metric, a judge without a model.
+        InputError: no run, an unknown metric, a judge without a model that was asked for by name.
         ModelError: the judge's endpoint refuses.
         BudgetError: the budget is spent.
     """
@@ -65,8 +65,8 @@ async def _measure(store: RunStore, names: Sequence[str], settings: Settings) ->
     abouts = _abouts(names)
     judge = None
     if any("judge" in about.needs for about in abouts):
-        judge = connect_model(settings.judge)
-        if judge is None:
+        judge = connect_model(settings.judge, otherwise="nothing is judged")
+        if judge is None and settings.metrics:
             raise InputError("a judge is a language model", mend="set --base-url and --model")
     graph = _open_graph(settings.graph) if any("graph" in about.needs for about in abouts) else None
     context = Context(

@@ -23,7 +23,12 @@ T = TypeVar("T")
 
 
 def connect_model(
-    settings: ModelSettings, *, record: Path | None = None, replay: Path | None = None, cached: bool = True
+    settings: ModelSettings,
+    *,
+    record: Path | None = None,
+    replay: Path | None = None,
+    cached: bool = True,
+    otherwise: str = "the lexical responder answers, without a language model",
 ) -> LanguageModel | None:
     """The model that the options mean, None for the lexical responder (which is said on standard error).
 
@@ -32,6 +37,7 @@ def connect_model(
         record: a recording that the calls are appended to.
         replay: a recording that answers in the model's stead.
         cached: whether completions are kept where the options do not say.
+        otherwise: what happens without an endpoint, in words.
 
     Raises:
         InputError: options that do not go together, or as `connect` does.
@@ -58,7 +64,7 @@ def connect_model(
     if model is None:
         if record is not None:
             raise InputError("--record needs a language model", mend="set --base-url and --model")
-        note("no endpoint: the lexical responder answers, without a language model (go live: --base-url, --model)")
+        note(f"no endpoint: {otherwise} (go live: --base-url, --model)")
         return None
     if record is not None:
         from dialore.llm.recording import Recorder

@@ -192,12 +192,12 @@ def facts_of(config: RunConfig, opened: Opened) -> dict[str, Any]:
 
 
 def _prompts(agents: Sequence[Agent]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    """Every prompt with version and hash. One library is read: those of a run's agents are of the same folder."""
     for agent in agents:
         library = getattr(getattr(agent.responder, "main", agent.responder), "prompts", None)
         if library is not None:
-            found |= {f"{prompt.name}.{prompt.language}": prompt.reference for prompt in library}
-    return found
+            return {f"{prompt.name}.{prompt.language}": prompt.reference for prompt in library}
+    return {}
 
 
 def _fingerprints(agents: Sequence[Agent]) -> dict[str, str]:
