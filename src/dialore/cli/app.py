@@ -7,7 +7,22 @@ from typing import Annotated
 import typer
 
 from dialore import __version__
-from dialore.cli import chat, data, demo, documents, graph, judge, meta, methods, prompts, respond, run, samples, score
+from dialore.cli import (
+    annotate,
+    chat,
+    data,
+    demo,
+    documents,
+    graph,
+    judge,
+    meta,
+    methods,
+    prompts,
+    respond,
+    run,
+    samples,
+    score,
+)
 from dialore.cli.bench import command as bench
 from dialore.cli.report_command import report
 
@@ -67,4 +82,5 @@ app.add_typer(documents.app, name="documents")
 app.add_typer(prompts.app, name="prompts")
 app.add_typer(data.app, name="data")
 app.add_typer(samples.app, name="samples")
+app.add_typer(annotate.app, name="annotate")
 app.add_typer(bench.app, name="bench")
