@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import jinja2
 import yaml
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from dialore import __version__
 from dialore.evaluation.report.numbers import duration, p_value, share, signed, three
@@ -71,13 +72,20 @@ def environment() -> jinja2.Environment:
     def load(name: str) -> str:
         return (resources.files("dialore") / "data" / FOLDER / name).read_text(encoding="utf-8")
 
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.FunctionLoader(load),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters["breakable"] = breakable
+    return made
+
+
+def breakable(name: str) -> Markup:
+    """A system's name that may be broken where one would, on narrow screens."""
+    return Markup(re.sub(r"([_=,(/·]|-(?=\w))", r"\1<wbr>", str(escape(name))).replace("(<wbr>", "<wbr>("))  # noqa: S704
 
 
 def own(name: str) -> Markup:

@@ -141,12 +141,12 @@ def knowledge_against(
     across, down = _axes(drawing, marks_x, marks_y, "pieces of knowledge given")
     lines = []
     for place, row, steps in series:
-        drawing.path([(across(x), down(y)) for x, y, _, _ in steps], _line(place))
-        for x, y, wide, count in steps:
-            drawing.line(across(x), down(y - wide), across(x), down(y + wide), _line(place))
-            hint = f"{row.label}: {three(y)} ± {three(wide)} at {three(x)}, {count} responses"
-            drawing.dot(across(x), down(y), _fill(place), hint)
-            lines.append([row.label, three(x), three(y), f"±{three(wide)}", str(count)])
+        drawing.path([(across(amount), down(mean)) for amount, mean, _, _ in steps], _line(place))
+        for amount, mean, wide, count in steps:
+            drawing.line(across(amount), down(mean - wide), across(amount), down(mean + wide), _line(place))
+            hint = f"{row.label}: {three(mean)} ± {three(wide)} at {three(amount)}, {count} responses"
+            drawing.dot(across(amount), down(mean), _fill(place), hint)
+            lines.append([row.label, three(amount), three(mean), f"±{three(wide)}", str(count)])
     _legend(drawing, [(place, row.label) for place, row, _ in series])
     head = ["system", "pieces given", about.name, "95% interval", "n"]
     return Figure("knowledge", "Knowledge given against score", drawing, head, lines)

@@ -8,10 +8,10 @@ from html import escape
 
 from dialore.evaluation.report.numbers import fixed
 
-WIDTH = 560
+WIDTH = 480
 COLOURS = 8
-_GLYPH = 6.6
-"""Width of a character at 12 px, for fitting labels; a Chinese one takes two."""
+_GLYPH = 7.6
+"""Width of a character with some to spare, for fitting labels; a Chinese one takes two."""
 
 
 @dataclass(slots=True)
@@ -28,10 +28,12 @@ class Drawing:
     description: str
     height: float
     _shapes: list[str] = field(default_factory=list)
+    _under: list[str] = field(default_factory=list)
 
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str = "axis") -> None:
-        """A straight line."""
-        self._shapes.append(f'<line class="{kind}" x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}"/>')
+        """A straight line; a grid's lie below everything else."""
+        shapes = self._under if kind == "grid" else self._shapes
+        shapes.append(f'<line class="{kind}" x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}"/>')
 
     def bar(self, x: float, y: float, width: float, height: float, kind: str, hint: str = "") -> None:
         """A rectangle, with a hint on hovering."""
@@ -61,7 +63,7 @@ class Drawing:
         sheet = f"<style>{style}</style>" if style else ""
         size = f' width="{WIDTH}" height="{_n(self.height)}"' if style else ""
         said = f"<title>{escape(self.title)}</title><desc>{escape(self.description)}</desc>"
-        return f"{head}{size}>{said}{sheet}{''.join(self._shapes)}</svg>"
+        return f"{head}{size}>{said}{sheet}{''.join(self._under + self._shapes)}</svg>"
 
 
 STANDALONE = (
@@ -78,7 +80,7 @@ STANDALONE = (
 
 
 def fitted(words: str, width: float) -> str:
-    """Text cut to about a width at 12 px, with an ellipsis where it was cut."""
+    """Text cut to about a width, with an ellipsis where it was cut."""
     taken = 0.0
     for place, character in enumerate(words):
         taken += _GLYPH * (2 if ord(character) > 0x2E80 else 1)
