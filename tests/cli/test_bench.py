@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
+import statistics
 import urllib.request
 
 import pytest
 
 from dialore.agent import open_graph
 from dialore.cli.bench.dialogues import made_up
-from dialore.cli.bench.endpoint import answer
+from dialore.cli.bench.endpoint import Waits, answer
 from dialore.cli.bench.measures import cacheable_share, percentile
 from dialore.llm.structured import output_schema
 from dialore.llm.wire import Dialect
@@ -89,6 +91,43 @@ def test_the_pipeline_in_words(call):
     for words in ("our CPU a model call", "sequential steps", "prompt in a cacheable prefix", "peak memory"):
         assert words in done.out
     assert "did you mean t-rag" in call("bench", "pipeline", "-M", "trag").complaint
+
+
+def test_lognormal_latencies_are_as_their_name_says_and_the_same_again():
+    waits, again = Waits(), Waits()
+    times = [waits.next("lognormal-200-0.6-7") for _ in range(4000)]
+    assert times[:50] == [again.next("lognormal-200-0.6-7") for _ in range(50)]
+    assert times[:50] != [again.next("lognormal-200-0.6-8") for _ in range(50)]
+    assert statistics.median(times) == pytest.approx(0.2, rel=0.05)
+    assert statistics.stdev([math.log(each) for each in times]) == pytest.approx(0.6, rel=0.05)
+    assert waits.waited["lognormal-200-0.6-7"] == [4000, pytest.approx(sum(times))]
+    assert [waits.next(name) for name in ("wait-50", "wait-0", "other")] == [0.05, 0.0, 0.0]
+
+
+def test_the_run_bench(call):
+    settings = ("bench", "run", "--dialogues", 12, "--connections", 4, "--median", 30)
+    figures = json.loads(call(*settings, "--memory", 2, "--responses", 8, "--json").out)
+    ours, batch, stages, bare = figures["loops"]
+    assert ours["way"] == "dialore run"
+    assert (ours["dialogues"], batch["dialogues"], stages["dialogues"], bare["dialogues"]) == (12, 12, 12, 0)
+    assert ours["calls"] == stages["calls"] == bare["calls"] >= 60
+    for loop in figures["loops"]:
+        assert loop["over_ideal"] == pytest.approx(loop["ideal"] / loop["seconds"])
+        assert loop["ideal"] == pytest.approx(0.036 * loop["calls"] / 4, rel=0.4)
+        assert loop["cpu"] > 0
+    assert ours["half"] < ours["seconds"]
+    assert list(figures["memory"]) == ["2", "8"]
+    assert all(peak > 20 for peak in figures["memory"].values())
+    assert figures["scoring"]["responses"] == 8
+    assert set(figures["scoring"]["unavailable"]) <= {"meteor"}
+
+
+def test_the_run_bench_in_words(call):
+    settings = ("--dialogues", 4, "--connections", 2, "--median", 5, "--memory", 0, "--responses", 0)
+    done = call("bench", "run", *settings)
+    assert done.code == 0
+    for words in ("gather per batch", "of the ideal", "95%", "bare HTTP calls"):
+        assert words in " ".join(done.out.split())
 
 
 def test_the_graph_bench_asks_every_store_alike(call):

@@ -113,6 +113,32 @@ def test_two_processes_cannot_write_to_one_run(store):
     assert subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
+def go_on(folder, *, answers):
+    """Go on with a run that ends in an error."""
+    with RunStore.going_on(folder) as store:
+        store.set_up({}, SYSTEMS, DIALOGUES)
+        if answers:
+            store.add(Job(0, 0), answered())
+        raise InputError("wrong")
+
+
+def test_a_run_that_never_answered_leaves_nothing_behind_and_one_that_did_stays(tmp_path):
+    folder = tmp_path / "runs" / "run"
+    for answers, stays in ((False, False), (True, True), (False, True)):
+        with pytest.raises(InputError, match="wrong"):
+            go_on(folder, answers=answers)
+        assert folder.exists() == stays
+    with RunStore.open(folder) as store:
+        assert store.done() == {Job(0, 0)}
+
+
+def test_no_gold_plan_and_a_gold_plan_of_no_source_stay_apart(tmp_path):
+    dialogues = [Dialogue(id="none", turns=["Hi"]), Dialogue(id="empty", turns=["Hi"], sources=())]
+    with RunStore.create(tmp_path / "run") as made:
+        made.set_up({}, SYSTEMS, dialogues)
+        assert ["sources" in made.dialogue(place).model_fields_set for place in (0, 1)] == [False, True]
+
+
 def test_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(InputError, match="no run in"):
         RunStore.open(tmp_path)

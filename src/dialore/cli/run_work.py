@@ -78,6 +78,9 @@ def work(task: Task, *, json: bool) -> None:
                 ended = asyncio.run(running)
             else:
                 raise InputError(f"no such engine: {task.engine}", mend="local or ray")
+    except KeyboardInterrupt:
+        note(f"interrupted: what is finished is kept in {folder}; the same command again does the rest")
+        raise
     except _EnoughError:
         if json:
             print_json(asdict(expected[0]))
@@ -136,7 +139,7 @@ def _model(settings: ModelSettings) -> dict[str, object]:
         if not (stage and equals and name):
             raise InputError(f"stage model {text!r} is not STAGE=NAME", mend="e.g. topic-tracking=hf:NAME")
         stages[stage] = name
-    return {"model": settings.model, "base_url": settings.base_url, "stages": stages}
+    return {"model": settings.model, "base_url": settings.base_url, "api": settings.api, "stages": stages}
 
 
 def _connect(task: Task, config: RunConfig) -> Connect:

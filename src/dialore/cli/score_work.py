@@ -53,7 +53,11 @@ def work(folder: Path, settings: Settings, *, json: bool) -> None:
             settings.metrics or tuple(store.facts().get("config", {}).get("metrics", ())) or default_metrics(settings)
         )
         with store.writing():
-            asyncio.run(_measure(store, names, settings))
+            try:
+                asyncio.run(_measure(store, names, settings))
+            except KeyboardInterrupt:
+                note(f"interrupted: what is measured is kept in {folder}; the same command again does the rest")
+                raise
         results = RunResults([store], [about.name for about in _abouts(names)])
         if json:
             print_json([_data(system) for system in results.systems()])

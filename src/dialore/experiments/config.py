@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from dialore.datasets.cutting import Cut
 from dialore.errors import InputError
+from dialore.llm.wire import Api
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +63,7 @@ class ModelConfig(_Strict):
 
     model: str | None = None
     base_url: str | None = None
-    api: str = "chat"
+    api: Api = "chat"
     stages: dict[str, str] = Field(default_factory=dict)
     price: tuple[float, float] | None = None
 

@@ -74,7 +74,7 @@ def run_on_ray(
         ModelError: likewise.
     """
     ray = _ray()
-    with RunStore.create(folder) as store, store.writing():
+    with RunStore.going_on(folder) as store:
         jobs = asyncio.run(_prepare(config, store, connect_model, on_estimate))
         done = store.done()
         missing = [job for job in jobs if job not in done]
@@ -169,7 +169,7 @@ def _keep(
 
 
 def _row(store: RunStore, job: Job) -> Row:
-    dialogue = store.dialogue(job.position).model_dump_json()
+    dialogue = store.dialogue(job.position).model_dump_json(exclude_unset=True)
     return {"position": job.position, "system": job.system, "repetition": job.repetition, "dialogue": dialogue}
 
 

@@ -43,7 +43,7 @@ async def run_experiment(
         InputError: a set-up that is wrong for every dialogue, a folder of another run or held by another process.
         ModelError: an endpoint that refuses.
     """
-    with RunStore.create(folder) as store, store.writing():
+    with RunStore.going_on(folder) as store:
         async with open_systems(config, connect_model) as opened:
             store.set_up(facts_of(config, opened), opened.systems, load_dialogues(config.dataset))
             jobs = [job for job in jobs_of(store, config.repetitions) if (job.system, job.repetition) in opened.agents]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import sqlite3
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FILE = "run.sqlite"
 FORMAT = 1
+_LOCK = "lock"
 _APPLICATION = 0x444C5255
 _SCHEMA = """
 create table facts (name text primary key, value text not null) without rowid;
@@ -107,6 +108,36 @@ class RunStore:
             raise InputError(f"no run in {folder}", mend="make one with `dialore run`")
         return cls(folder, _connect(folder / FILE))
 
+    @classmethod
+    @contextmanager
+    def going_on(cls, folder: Path) -> Iterator[Self]:
+        """The run of a folder, held for writing; made if need be.
+
+        A run that was made here and ends in an error before its first response leaves nothing behind, so that the next
+        may be of other dialogues.
+
+        Raises:
+            InputError: as `create` and `writing`.
+        """
+        is_new = not (folder / FILE).exists()
+        with cls.create(folder) as store, store.writing():
+            try:
+                yield store
+            except Exception:
+                if is_new:
+                    store.discard()
+                raise
+
+    def discard(self) -> None:
+        """Close the run and take its files away, unless it has a response."""
+        if self._database.execute("select 1 from responses limit 1").fetchone() is not None:
+            return
+        self.close()
+        for name in (FILE, f"{FILE}-wal", f"{FILE}-shm", _LOCK):
+            (self.folder / name).unlink(missing_ok=True)
+        with suppress(OSError):
+            self.folder.rmdir()
+
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the run for writing responses or measures.
@@ -114,7 +145,7 @@ class RunStore:
         Raises:
             InputError: another process holds it.
         """
-        with (self.folder / "lock").open("a") as lock:
+        with (self.folder / _LOCK).open("a") as lock:
             _hold(lock, self.folder)
             yield
 
@@ -150,7 +181,8 @@ class RunStore:
         count = 0
         for position, dialogue in enumerate(dialogues):
             count += 1
-            content = dialogue.model_dump_json()
+            # What was not said stays unsaid: a plan of no source is another thing than no gold plan.
+            content = dialogue.model_dump_json(exclude_unset=True)
             if not has_any:
                 try:
                     database.execute("insert into dialogues values (?, ?, ?)", (position, dialogue.id, content))

@@ -27,19 +27,34 @@ def pipeline(
     ] = 500,
     method: Annotated[str, typer.Option("--method", "-M", metavar="NAME", help="The method.")] = "dcrag",
     graph: Annotated[str, typer.Option("--graph", "-g", metavar="PATH|starter", help="The graph.")] = "starter",
+    every: Annotated[bool, typer.Option("--all", help="Every method, one by one, in one table.")] = False,
+    sentences: Annotated[
+        int, typer.Option("--sentences", min=10, help="With --all: of the base that is made up for it.")
+    ] = 100_000,
+    documents: Annotated[
+        Path | None,
+        typer.Option("--documents", "-d", metavar="PATH", help="With --all: a document index in its place."),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Measure a method against a local endpoint of known latency.
+    """Measure a method, or with --all every one, against a local endpoint of known latency.
 
     The endpoint runs in a process of its own. Measured: our CPU time per
     model call and per response, sequential steps, the share of prompts that
     a server's prefix cache can reuse, throughput against the ideal, import
-    time and peak memory. Ratios hold on any machine; times do not.
+    time and peak memory. Ratios hold on any machine; times do not. With
+    --all: calls, steps, tokens, CPU and that share, in one table.
 
     [bold]Examples[/bold]
     dialore bench pipeline
     dialore bench pipeline --method t-rag --graph conceptnet.graph --json
+    dialore bench pipeline --all --latency 5
     """
+    if every:
+        from dialore.cli.bench import pipeline_all
+
+        pipeline_all.run(pipeline_all.Plan(dialogues, latency, graph, sentences, documents), json=json)
+        return
     from dialore.cli.bench import pipeline as work
 
     plan = work.Plan(dialogues, latency, batch, connections, batch_latency, method, graph)
@@ -71,3 +86,36 @@ def graph(
     from dialore.cli.bench import graph as work
 
     work.run(work.Plan(facts, questions, rivals, folder), json=json)
+
+
+@app.command("run")
+def run(
+    dialogues: Annotated[int, typer.Option("--dialogues", min=1, help="How many are answered.")] = 1500,
+    connections: Annotated[int, typer.Option("--connections", min=1, help="The most calls at once.")] = 64,
+    median: Annotated[int, typer.Option("--median", min=1, metavar="MS", help="Of the endpoint's latency.")] = 200,
+    sigma: Annotated[float, typer.Option("--sigma", min=0, help="Spread of the latency's logarithm.")] = 0.6,
+    method: Annotated[str, typer.Option("--method", "-M", metavar="NAME", help="The method.")] = "dcrag",
+    memory: Annotated[
+        int, typer.Option("--memory", min=0, help="Dialogues of a run, and four times as many; 0 leaves it out.")
+    ] = 500,
+    responses: Annotated[
+        int, typer.Option("--responses", min=0, help="How many are scored; 0 leaves it out.")
+    ] = 10_000,
+    json: Json = False,
+) -> None:
+    """Measure whole runs against a local endpoint of lognormal latency.
+
+    Measured: the throughput of `dialore run` against the ideal (the sum of
+    all latencies over the connections), beside a loop that gathers batch
+    after batch and one that begins all dialogues at once; our CPU time a
+    call; peak memory of a run and of one four times as long; and the time
+    to score responses by every metric that needs no model.
+
+    [bold]Examples[/bold]
+    dialore bench run
+    dialore bench run --dialogues 300 --memory 0 --responses 0 --json
+    """
+    from dialore.cli.bench import run as work
+
+    plan = work.Plan(dialogues, connections, median, sigma, method, memory, responses)
+    work.run(plan, json=json)

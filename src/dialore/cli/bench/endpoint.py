@@ -1,13 +1,17 @@
 """A chat endpoint of known latency: `python -m dialore.cli.bench.endpoint` serves one and prints its address.
 
 It answers each stage plausibly from the wanted JSON schema alone, so that every part of a method has work to do. The
-model's name sets the latency: `wait-50` answers after 50 milliseconds.
+model's name sets the latency: `wait-50` answers after 50 milliseconds, `lognormal-200-0.6-7` after times whose median
+is 200 milliseconds and whose logarithms spread by 0.6, drawn with the seed 7. `GET /v1/waited` tells by model how many
+calls there were and how many seconds they were made to wait in all.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
+import random
 import re
 import sys
 from typing import Any
@@ -20,14 +24,40 @@ from dialore.llm.rehearsal import plausible_answer
 def answer(body: dict[str, Any]) -> str:
     """A plausible answer to a chat request: JSON that fits the schema, else a sentence."""
     wanted = (body.get("response_format") or {}).get("json_schema") or {}
-    return plausible_answer(body["messages"][-1]["content"], wanted.get("schema"))
+    *told, asked = [message["content"] for message in body["messages"]]
+    return plausible_answer(asked, wanted.get("schema"), "\n".join(told))
+
+
+class Waits:
+    """Latencies by model: drawn in the order of the calls, the same again for the same name, and added up."""
+
+    def __init__(self) -> None:
+        self._draws: dict[str, random.Random] = {}
+        self.waited: dict[str, list[float]] = {}
+
+    def next(self, model: str) -> float:
+        """Seconds that the next call of a model waits."""
+        seconds = 0.0
+        if drawn := _LOGNORMAL.search(model):
+            draw = self._draws.setdefault(model, random.Random(int(drawn[3] or 0)))  # noqa: S311 - no secret
+            seconds = draw.lognormvariate(math.log(int(drawn[1]) / 1000), float(drawn[2]))
+        elif fixed := _FIXED.search(model):
+            seconds = int(fixed[1]) / 1000
+        said = self.waited.setdefault(model, [0, 0.0])
+        said[0] += 1
+        said[1] += seconds
+        return seconds
+
+
+_LOGNORMAL = re.compile(r"^lognormal-(\d+)-(\d+(?:\.\d+)?)(?:-(\d+))?$")
+_FIXED = re.compile(r"(\d+)$")
+_waits = Waits()
 
 
 async def _complete(request: web.Request) -> web.StreamResponse:
     body = json.loads(await request.read())
-    wait = re.search(r"(\d+)$", str(body.get("model", "")))
-    if wait:
-        await asyncio.sleep(int(wait[1]) / 1000)
+    if seconds := _waits.next(str(body.get("model", ""))):
+        await asyncio.sleep(seconds)
     text = answer(body)
     usage = {
         "prompt_tokens": sum(len(m["content"]) for m in body["messages"]) // 4,
@@ -58,11 +88,16 @@ async def _models(_: web.Request) -> web.Response:
     return web.json_response({"object": "list", "data": [{"id": "wait-0"}]})
 
 
+async def _waited(_: web.Request) -> web.Response:
+    return web.json_response({model: {"calls": n, "seconds": s} for model, (n, s) in _waits.waited.items()})
+
+
 async def serve() -> None:
     """Serve on a free port of this machine until standard input is closed; the first line written is the base URL."""
     app = web.Application(client_max_size=2**24)
     app.router.add_post("/v1/chat/completions", _complete)
     app.router.add_get("/v1/models", _models)
+    app.router.add_get("/v1/waited", _waited)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, backlog=1024)

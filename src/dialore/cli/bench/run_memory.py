@@ -1,0 +1,70 @@
+"""The most memory that runs of several sizes take: `python -m dialore.cli.bench.run_memory METHOD N AT_ONCE`."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dialore.agent import open_graph
+from dialore.cli.bench.dialogues import made_up
+from dialore.cli.bench.measures import peak_memory
+from dialore.errors import InputError
+from dialore.experiments.config import make_config
+from dialore.experiments.run import run_experiment
+from dialore.llm.rehearsal import Rehearsal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dialore.experiments.config import ModelConfig
+    from dialore.llm.model import LanguageModel
+
+
+def peak_of_runs(
+    method: str, sizes: Sequence[int], at_once: int, step: Callable[[str, int, int | None], None]
+) -> dict[str, float]:
+    """Peak memory in MB by number of dialogues, each run in a process of its own, by rehearsal, without an endpoint.
+
+    Raises:
+        InputError: a run failed.
+    """
+    found: dict[str, float] = {}
+    for size in sizes:
+        step(f"memory of {size:,} dialogues", 0, None)
+        command = [sys.executable, "-m", __name__, method, str(size), str(at_once)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode:
+            raise InputError(f"the run of {size} dialogues failed: {done.stderr[-300:]}", mend="report this")
+        found[str(size)] = round(int(done.stdout.split()[-1]) / 2**20, 1)
+    return found
+
+
+def _run(method: str, size: int, at_once: int) -> int:
+    """The peak of this process, in bytes, after a run over so many made-up dialogues."""
+    few = 200
+    with tempfile.TemporaryDirectory(prefix="dialore-bench-") as folder:
+        path = Path(folder) / "dialogues.jsonl"
+        with closing(open_graph(None)) as graph, path.open("w", encoding="utf-8") as file:
+            dialogues = made_up(graph, few)
+            for number in range(size):
+                one = dialogues[number % few].model_copy(update={"id": f"bench-{number}", "reference": "Yes."})
+                file.write(one.model_dump_json() + "\n")
+        given = {"name": "bench", "dataset": {"name": "jsonl", "path": str(path)}, "systems": [method]}
+        config = make_config(given | {"concurrency": at_once})
+        ended = asyncio.run(run_experiment(config, Path(folder) / "run", _rehearse))
+        if ended.ok != size:
+            raise InputError(f"{ended.failed} responses failed: {ended.failures[:1]}", mend="report this")
+    return peak_memory()
+
+
+def _rehearse(config: ModelConfig, name: str | None) -> LanguageModel:
+    return Rehearsal()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{_run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))}\n")

@@ -1,0 +1,248 @@
+"""`dialore run`: gone on with, estimated, replayed, cut short, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dialore.experiments.config import make_config
+from dialore.experiments.run import run_experiment
+from dialore.experiments.store import FILE, RunStore
+from dialore.llm.recording import Recorder
+from dialore.llm.rehearsal import Rehearsal
+from tests.experiments.conftest import write_dialogues
+
+
+@pytest.fixture
+def data(tmp_path):
+    return write_dialogues(tmp_path / "dialogues.jsonl", 6)
+
+
+@pytest.fixture
+def flags(data):
+    """A run said by options alone, answered by the lexical responder."""
+    return (
+        "run",
+        "-M",
+        "vanilla",
+        "-M",
+        "dcrag",
+        "--dataset",
+        "jsonl",
+        "--data",
+        data,
+        "-m",
+        "lexical",
+        "--out",
+        "out",
+    )
+
+
+def write_experiment(tmp_path, data, **changes):
+    path = tmp_path / "small.yaml"
+    given = {"dataset": {"name": "jsonl", "path": data.name}, "systems": ["vanilla"]} | changes
+    path.write_text(json.dumps(given), encoding="utf-8")
+    return path
+
+
+def counts(folder="out"):
+    with RunStore.open(Path(folder)) as store:
+        return len(store.jobs()), len(store.done())
+
+
+def test_it_answers_and_a_second_run_does_what_is_missing(call, flags):
+    first = call(*flags, "--limit", 4, "--json")
+    assert first.code == 0
+    said = json.loads(first.out)
+    assert (said["answered"], said["failed"], said["missing"], said["before"]) == (8, 0, 0, 0)
+    assert said["expected"]["responses"] == 8
+    assert said["stopped"] is None
+    assert "8 responses to make" in first.err
+    again = call(*flags, "--limit", 4, "--repetitions", 2)
+    assert again.code == 0
+    assert "8 answered, 0 failed, 8 were there: out" in again.err
+    assert "dialore score out" in again.err
+    assert again.out == ""
+    assert counts() == (16, 16)
+
+
+def test_an_experiment_file_is_run_into_a_folder_of_its_name_and_options_win(call, tmp_path, data):
+    path = write_experiment(tmp_path, data, systems=["vanilla", {"method": "dcrag", "options": {"limit": 5}}])
+    done = call("run", path, "-m", "lexical", "--limit", 2)
+    assert done.code == 0
+    with RunStore.open(tmp_path / "runs" / "small") as store:
+        assert [system.title for system in store.systems()] == ["vanilla", "dcrag (limit=5)"]
+        assert store.size == 2
+
+
+def test_a_dry_run_says_what_it_expects_and_leaves_nothing(call, flags, url, tmp_path):
+    live = [*flags[:-4], "-m", "wait-0", "-u", url, "--out", "out"]
+    dry = call(*live, "--dry-run", "--json")
+    assert dry.code == 0
+    expected = json.loads(dry.out)
+    assert expected["responses"] == 12
+    assert expected["calls"] >= 12
+    assert expected["prompt_tokens"] > 1000
+    assert not (tmp_path / "out").exists()
+    in_words = call(*live, "--dry-run")
+    assert (in_words.code, in_words.out) == (0, "")
+    assert "(rehearsed)" in in_words.err
+    # Nothing stands in the way of a smaller run afterwards.
+    assert call(*live, "--limit", 1).code == 0
+    assert counts() == (2, 2)
+
+
+def test_a_recording_answers_in_the_models_stead(call, flags, data, tmp_path):
+    given = {"name": "x", "dataset": {"name": "jsonl", "path": str(data)}, "systems": ["vanilla", "dcrag"]}
+    recording = tmp_path / "recording.jsonl"
+    made = run_experiment(make_config(given), tmp_path / "made", lambda c, n: Recorder(Rehearsal(), recording))
+    assert asyncio.run(made).ok == 12
+    replayed = call(*flags, "--replay", recording, "--json")
+    assert replayed.code == 0
+    assert json.loads(replayed.out)["answered"] == 12
+    folders = (tmp_path / "made", tmp_path / "out")
+    texts = [
+        [response.text for _, _, response in store.responses()]
+        for folder in folders
+        for store in [RunStore.open(folder)]
+    ]
+    assert texts[0] == texts[1]
+    # What is not in the recording is a failure with its reason, not a guess.
+    lines = recording.read_text("utf-8").splitlines(keepends=True)
+    recording.write_text("".join(line for line in lines if '"d2/' not in line), "utf-8")
+    part = call(*flags[:-1], "part", "--replay", recording, "--json")
+    assert part.code == 1
+    assert json.loads(part.out)["failed"] == 2
+    assert "failed: d2" in part.err
+
+
+def test_a_budget_stops_it_and_a_larger_one_goes_on(call, flags, url):
+    live = [*flags[:-4], "-m", "wait-0", "-u", url, "--no-cache", "--out", "out", "--concurrency", 1]
+    first = call(*live, "--max-tokens", 3000, "--json")
+    assert first.code == 1
+    said = json.loads(first.out)
+    assert "budget of 3,000 tokens is spent" in said["stopped"]
+    assert "stopped: the budget" in first.err
+    assert 0 < said["answered"] < 12
+    assert said["missing"] == 12 - said["answered"]
+    second = call(*live, "--json")
+    assert second.code == 0
+    assert json.loads(second.out)["before"] == said["answered"]
+    assert counts() == (12, 12)
+    assert call(*live, "--max-tokens", 0, "--repetitions", 2, "--json").code == 1
+
+
+def test_money_needs_a_price(call, flags, url):
+    live = [*flags[:-4], "-m", "wait-0", "-u", url, "--out", "out"]
+    assert "price" in call(*live, "--max-cost", 1).complaint
+
+
+def test_two_runs_cannot_share_a_folder(call, flags, tmp_path):
+    assert call(*flags, "--limit", 1).code == 0
+    with RunStore.open(tmp_path / "out") as store, store.writing():
+        assert "another process is writing to the run in out" in call(*flags, "--limit", 1).complaint
+    assert counts() == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"id": "x"}', "turns"),
+        ('{"id": "x", "turns": [{"speaker": "user"}]}', "text"),
+        ('{"id": "x", "turns": ["Hi", "Ho"', "JSON"),
+        ('{"id": "d0", "turns": ["Hi", "Ho"]}', "d0"),
+    ],
+)
+def test_a_wrong_data_file_names_line_and_field_and_leaves_nothing(call, flags, data, tmp_path, line, words):
+    lines = data.read_text("utf-8").splitlines()
+    data.write_text("\n".join([*lines[:2], line, *lines[2:]]) + "\n", "utf-8")
+    complaint = call(*flags).complaint
+    assert words in complaint
+    assert words == "d0" or "line 3" in complaint
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"--method": "dcrg"}, "did you mean dcrag"),
+        ({"--dataset": "dailydialg"}, "did you mean dailydialog"),
+        ({"--data": "nowhere.jsonl"}, "nowhere.jsonl"),
+        ({"--engine": "spark"}, "no such engine: spark (local or ray)"),
+        ({"--cut": "middle"}, "dataset.cut"),
+        ({"--option": "limit"}, "is not NAME=VALUE"),
+        ({"--api": "telepathy"}, "api"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_leaves_nothing(call, data, tmp_path, changes, words):
+    given = {"--method": "dcrag", "--dataset": "jsonl", "--data": data, "--model": "lexical", "--out": "out"} | changes
+    assert words in call("run", *(part for pair in given.items() for part in pair)).complaint
+    assert not (tmp_path / "out").exists()
+
+
+def test_too_few_options_are_named(call):
+    assert "needs --dataset and --data" in call("run", "-M", "vanilla").complaint
+
+
+def test_a_run_of_other_dialogues_or_options_or_of_another_version_is_refused(call, flags, tmp_path):
+    assert call(*flags, "--limit", 2).code == 0
+    assert "has other dialogues" in call(*flags, "--limit", 3, "--seed", 9).complaint
+    assert counts() == (4, 4)
+    with sqlite3.connect(tmp_path / "out" / FILE) as database:
+        database.execute("pragma user_version = 7")
+    assert "format 7; this version reads 1" in call(*flags, "--limit", 2).complaint
+
+
+def test_all_failing_is_two_and_some_failing_is_one(call, data, faulty_server):
+    from tests.llm.server import say, status
+
+    live = ("run", "-M", "vanilla", "--dataset", "jsonl", "--data", data, "-m", "m", "-u", faulty_server.url)
+    live += ("--no-cache", "--retries", 0, "--out", "out", "--concurrency", 1, "--json")
+    faulty_server.always = status(500, "oops")
+    none = call(*live)
+    assert none.code == 2
+    assert json.loads(none.out)["failed"] == 6
+    assert none.err.count("failed: d") == 6
+    faulty_server.reply(say("Well."), status(500, "oops"))
+    faulty_server.always = say("Well.")
+    some = call(*live)
+    assert some.code == 1
+    assert (json.loads(some.out)["answered"], json.loads(some.out)["failed"]) == (5, 1)
+    assert call(*live).code == 0
+
+
+def test_an_interrupt_says_what_is_kept(tmp_path, data, faulty_server):
+    from tests.llm.server import hang, say
+
+    faulty_server.reply(say("Well."), say("Well."))
+    faulty_server.always = hang()
+    command = [sys.executable, "-m", "dialore", "run", "-M", "vanilla", "--dataset", "jsonl", "--data", str(data)]
+    command += ["-m", "m", "-u", faulty_server.url, "--no-cache", "--out", "out", "--concurrency", "1"]
+    # A job in the background of a shell ignores Ctrl-C and so would its children: give it back to this one.
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed,  # noqa: PLW1509
+    ) as process:
+        limit = time.monotonic() + 40
+        while len(faulty_server.calls) < 3 and time.monotonic() < limit:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert out == ""
+    assert "Traceback" not in err
+    assert "interrupted: what is finished is kept in out; the same command again does the rest" in err
+    assert counts(tmp_path / "out") == (2, 2)
