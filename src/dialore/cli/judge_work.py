@@ -93,7 +93,7 @@ def _number(store: RunStore, name: str) -> int:
 
 
 def _asker(settings: Settings) -> Asker:
-    model = connect_model(settings.judge)
+    model = connect_model(settings.judge, otherwise="nothing is judged")
     if model is None:
         raise InputError("a judge is a language model", mend="set --base-url and --model")
     return Asker(model, PromptLibrary(settings.prompts))

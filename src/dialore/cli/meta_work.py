@@ -127,7 +127,7 @@ async def _measure(
 ) -> list[Found]:
     judge = None
     if "judge" in needs:
-        judge = connect_model(settings.judge)
+        judge = connect_model(settings.judge, otherwise="nothing is judged")
         if judge is None:
             raise InputError("a judge is a language model", mend="set --base-url and --model")
     graph = _open_graph(settings.graph) if "graph" in needs else None

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from dialore.evaluation.base import About
+from dialore.evaluation.geomean import ABOUT as GEOMEAN
+from dialore.evaluation.geomean import RAGAS_ABOUT as RAGAS_GEOMEAN
+from dialore.evaluation.geomean import geomean
 from dialore.evaluation.registry import Context, load_metric
 from dialore.evaluation.report.data import ScoredResponse, SystemScores
 from dialore.experiments.scoring import score_of
@@ -54,8 +57,9 @@ class RunResults:
         return [scores for scores, _, _ in self._systems]
 
     def metrics(self) -> Sequence[About]:
-        """Every metric that was scored, in the order of the tables."""
-        return list(self._abouts.values())
+        """Every metric that was scored, in the order of the tables, and the means of several where all are there."""
+        means = [about for about in (GEOMEAN, RAGAS_GEOMEAN) if set(about.needs) <= self._abouts.keys()]
+        return [*self._abouts.values(), *means]
 
     def measures(self, system: SystemScores, metric: str) -> dict[tuple[str, int], tuple[float, ...]]:
         """A system's measures by dialogue id and repetition."""
@@ -86,6 +90,9 @@ class RunResults:
         for name in self._abouts:
             measures = [measure for _, measure in store.measures(name, system.number)]
             scores[name] = score_of(combiner(name), measures)
+        for about in (GEOMEAN, RAGAS_GEOMEAN):
+            if set(about.needs) <= scores.keys():
+                scores[about.name] = geomean(scores, self._abouts, about=about)
         return SystemScores(
             name=system.title,
             method=system.method,

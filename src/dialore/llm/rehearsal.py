@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dialore.llm.model import Completion, Usage, estimate_tokens
@@ -22,6 +23,8 @@ _NUMBERED = re.compile(r"^\s*\[?(\d+)[\].)]", re.MULTILINE)
 _TURN = re.compile(r"\w+[:：]")
 _ASIDE = {"en": ["friend", "music", "tea", "walk"], "zh": ["朋友", "休息", "喝茶", "散步"]}
 _INFERRED = {"implicit", "extended"}
+_CHOSEN = {"sources"}
+_LISTED = re.compile(r"^([A-Z][A-Z0-9 _-]+)[:：]", re.MULTILINE)
 _MOST = 10
 
 
@@ -34,7 +37,8 @@ class Rehearsal:
         """Answer by the schema, else in a sentence or two."""
         asked = request.messages[-1].content
         schema = request.output_schema.definition if request.output_schema is not None else None
-        text = plausible_answer(asked, schema)
+        told = "\n".join(message.content for message in request.messages[:-1])
+        text = plausible_answer(asked, schema, told)
         if on_text is not None:
             on_text(text)
         sent = sum(estimate_tokens(message.content) for message in request.messages)
@@ -45,33 +49,40 @@ class Rehearsal:
         """Nothing to close."""
 
 
-def plausible_answer(asked: str, schema: dict[str, Any] | None) -> str:
+def plausible_answer(asked: str, schema: dict[str, Any] | None, told: str = "") -> str:
     """An answer to a prompt: JSON that fits the schema, else a sentence.
 
     Args:
         asked: the prompt's last message.
         schema: the JSON schema wanted, or None for plain text.
+        told: the messages before it; where names are to be chosen from those that they list, all are.
     """
     if not schema:
         said = " and ".join(_words(asked)[:2]) or "that"
         return f"That makes me think of {said}. What would you like to do about it?"
-    return json.dumps(_value("", schema, asked, schema.get("$defs", {})), ensure_ascii=False)
+    return json.dumps(_value("", schema, _Prompt(asked, told), schema.get("$defs", {})), ensure_ascii=False)
 
 
-def _value(name: str, kind: dict[str, Any], asked: str, shared: dict[str, Any]) -> object:
+@dataclass(frozen=True, slots=True)
+class _Prompt:
+    asked: str
+    told: str
+
+
+def _value(name: str, kind: dict[str, Any], prompt: _Prompt, shared: dict[str, Any]) -> object:
     kind = _resolved(kind, shared)
     if "enum" in kind or "const" in kind:
         return kind["enum"][0] if "enum" in kind else kind["const"]
     wanted = kind.get("type")
     if wanted == "object":
-        return {key: _value(key, inner, asked, shared) for key, inner in kind.get("properties", {}).items()}
+        return {key: _value(key, inner, prompt, shared) for key, inner in kind.get("properties", {}).items()}
     if wanted == "array":
-        return _list(name, kind, asked, shared)
+        return _list(name, kind, prompt, shared)
     if wanted in {"integer", "number"}:
         return max(1, int(kind.get("minimum", 1)))
     if wanted == "boolean":
         return True
-    return f"The history leads to {', '.join(_words(asked)[:3])}, and from there further."
+    return f"The history leads to {', '.join(_words(prompt.asked)[:3])}, and from there further."
 
 
 def _resolved(kind: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
@@ -85,15 +96,17 @@ def _resolved(kind: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
     return kind
 
 
-def _list(name: str, kind: dict[str, Any], asked: str, shared: dict[str, Any]) -> object:
+def _list(name: str, kind: dict[str, Any], prompt: _Prompt, shared: dict[str, Any]) -> object:
     inner = _resolved(kind.get("items", {}), shared)
     if inner.get("type") == "integer":
-        return [int(number) for number in _NUMBERED.findall(asked)[:_MOST]]
-    if inner.get("type") == "object" or "enum" in inner:
-        return [_value(name, inner, asked, shared)] * max(1, kind.get("minItems", 1))
+        return [int(number) for number in _NUMBERED.findall(prompt.asked)[:_MOST]]
+    if inner.get("type") in {"object", "boolean", "number"} or "enum" in inner:
+        return [_value(name, inner, prompt, shared)] * max(1, kind.get("minItems", 1))
+    if name in _CHOSEN:
+        return list(dict.fromkeys(_LISTED.findall(prompt.told)))
     if name in _INFERRED:
-        return _ASIDE["zh" if _CHINESE.search(asked) else "en"]
-    return _words(asked)[: max(6, kind.get("minItems", 0))]
+        return _ASIDE["zh" if _CHINESE.search(prompt.asked) else "en"]
+    return _words(prompt.asked)[: max(6, kind.get("minItems", 0))]
 
 
 def _words(asked: str) -> list[str]:

@@ -1,0 +1,61 @@
+"""Rehearsed answers fit whatever schema is wanted, so that every part of a method has work to do."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from dialore.llm.model import Message, Request
+from dialore.llm.rehearsal import Rehearsal, plausible_answer
+from dialore.llm.structured import complete_structured
+
+
+class Kind(Enum):
+    FACT = "fact"
+    PASSAGE = "passage"
+
+
+class Inner(BaseModel):
+    text: str
+    kind: Kind
+
+
+class Wanted(BaseModel):
+    better: Literal["A", "B", "same"]
+    chosen: list[int]
+    topics: list[str] = Field(min_length=1)
+    verdicts: list[bool]
+    inner: Inner
+    several: list[Inner]
+    score: int = Field(ge=1, le=10)
+    share: float
+    optional: str | None
+    sure: bool
+
+
+@pytest.mark.parametrize(
+    "asked", ["Me: I love hiking in autumn.\n[1] (a, b, c)\n[2] (d, e, f)", "我：我喜欢爬山和喝茶。"]
+)
+async def test_every_kind_of_schema_is_answered_at_the_first_try(asked):
+    request = Request(messages=(Message(role="user", content=asked),))
+    structured = await complete_structured(Rehearsal(), request, Wanted)
+    assert structured.outcome == "parsed"
+    assert len(structured.completions) == 1
+    assert structured.value.topics
+    if "[1]" in asked:
+        assert structured.value.chosen == [1, 2]
+        assert "hiking" in structured.value.topics
+
+
+def test_plain_text_speaks_of_the_prompt_and_is_counted():
+    assert "hiking" in plausible_answer("Me: I love hiking and hiking.", None)
+
+
+async def test_tokens_are_estimated():
+    completion = await Rehearsal().complete(Request(messages=(Message(role="user", content="word " * 400),)))
+    assert completion.estimated
+    assert completion.usage.calls == 1
+    assert 300 < completion.usage.prompt_tokens < 700
