@@ -92,7 +92,9 @@ class PartVectors:
         if not len(concepts):
             return np.empty(0, np.float32)
         parts, starts = self.of(concepts)
-        return Columns.of(parts, starts).sums(self.values(query, parts))
+        # Columns are quicker only where they are kept: laying them out takes longer than this sum.
+        products: NDArray[np.float32] = np.add.reduceat(self.values(query, parts).take(parts), starts)
+        return products
 
     def sums(self, concepts: NDArray[np.uint32]) -> NDArray[np.float32]:
         """(n, dimension): each concept's unnormalised vector."""
@@ -152,12 +154,6 @@ class Columns:
         for parts in self.parts[1:]:
             total[: len(parts)] += values.take(parts)
         return total
-
-    def sums(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(concepts,): the sum of each one's parts' values, in the concepts' own order."""
-        found = np.empty(len(self.order), np.float32)
-        found[self.order] = self.ordered_sums(values)
-        return found
 
 
 def _chunks(rows: NDArray[Any]) -> Iterable[NDArray[Any]]:
