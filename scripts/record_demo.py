@@ -1,4 +1,4 @@
-"""Record the demo: every method on every bundled dialogue against an endpoint, into recordings.jsonl.
+"""Record the demo: every method of every part on its bundled dialogues against an endpoint, into recordings.jsonl.
 
     python scripts/record_demo.py --base-url http://127.0.0.1:8000/v1 --model my-model
 
@@ -12,14 +12,12 @@ import argparse
 import asyncio
 import sys
 import tempfile
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialore.cli.demo_work import METHODS, demo_folder
-from dialore.cli.options import KnowledgeSettings
+from dialore.cli.demo_parts import PARTS, demo_folder, open_part
 from dialore.cli.output import write_whole
-from dialore.cli.wiring import open_agents
-from dialore.dialogue import read_dialogues
 from dialore.errors import DialoreError
 from dialore.llm.connection import connect
 from dialore.llm.recording import Recorder, Replay
@@ -27,6 +25,7 @@ from dialore.llm.recording import Recorder, Replay
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dialore.cli.demo_parts import Part
     from dialore.dialogue import Dialogue
     from dialore.llm.model import LanguageModel
     from dialore.llm.recording import Recorded
@@ -35,10 +34,15 @@ if TYPE_CHECKING:
 MADE_BY = "a capable instruction-tuned model"
 
 
-async def answer(model: LanguageModel, dialogues: Sequence[Dialogue]) -> list[Response]:
+async def answer(model: LanguageModel, work: Sequence[tuple[Part, Sequence[Dialogue]]]) -> list[Response]:
     """Every response, all asked for at once; closes the model."""
-    async with open_agents(METHODS, model, KnowledgeSettings()) as agents:
-        return await asyncio.gather(*(agent.respond(dialogue) for dialogue in dialogues for agent in agents))
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(model.close)
+        jobs = []
+        for part, dialogues in work:
+            agents = await stack.enter_async_context(open_part(part, model))
+            jobs += [agent.respond(dialogue) for dialogue in dialogues for agent in agents]
+        return await asyncio.gather(*jobs)
 
 
 def as_published(line: Recorded, made_by: str) -> str:
@@ -49,8 +53,15 @@ def as_published(line: Recorded, made_by: str) -> str:
 
 def record(arguments: argparse.Namespace) -> int:
     """Record and replace the file; gives the exit code."""
-    dialogues = read_dialogues(demo_folder() / "dialogues.jsonl")
-    chosen = [dialogue for dialogue in dialogues if arguments.only in {None, dialogue.id}]
+    every = [(part, part.dialogues()) for part in PARTS]
+    known = {dialogue.id for _, dialogues in every for dialogue in dialogues}
+    wanted = {dialogue.id for part, dialogues in every if part.name in arguments.only for dialogue in dialogues}
+    wanted |= set(arguments.only)
+    if unknown := wanted - known - {part.name for part in PARTS}:
+        print(f"no such part or dialogue: {', '.join(sorted(unknown))}", file=sys.stderr)
+        return 2
+    redone = wanted & known or known
+    work = [(part, [dialogue for dialogue in dialogues if dialogue.id in redone]) for part, dialogues in every]
     model = connect(
         arguments.model, arguments.base_url, timeout=arguments.timeout, cache=arguments.cache, concurrency=64
     )
@@ -59,15 +70,13 @@ def record(arguments: argparse.Namespace) -> int:
         return 2
     with tempfile.TemporaryDirectory() as folder:
         fresh = Path(folder) / "fresh.jsonl"
-        responses = asyncio.run(answer(Recorder(model, fresh), chosen))
+        responses = asyncio.run(answer(Recorder(model, fresh), [pair for pair in work if pair[1]]))
         for response in responses:
             print(f"{response.id} {response.method}: {response.text or response.error}")
         if any(response.status == "failed" for response in responses):
             print("some responses failed: nothing was written", file=sys.stderr)
             return 1
         lines = {line.label: as_published(line, arguments.made_by) for line in Replay(fresh).lines}
-    redone = {dialogue.id for dialogue in chosen}
-    known = {dialogue.id for dialogue in dialogues}
     if arguments.out.is_file():
         old = {line.label: line.line() for line in Replay(arguments.out).lines}
         lines |= {label: text for label, text in old.items() if label.split("/")[0] in known - redone}
@@ -82,7 +91,7 @@ def main() -> None:
     parser.add_argument("--base-url", required=True)
     parser.add_argument("--model")
     parser.add_argument("--made-by", default=MADE_BY, help="who answers, as the demo will say")
-    parser.add_argument("--only", help="one dialogue's id; the other dialogues' lines are kept")
+    parser.add_argument("--only", action="append", default=[], help="a part or a dialogue's id; other lines are kept")
     parser.add_argument("--timeout", type=float, default=3600.0, help="seconds for one answer")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "dialore-record-demo.sqlite")
     parser.add_argument("--out", type=Path, default=demo_folder() / "recordings.jsonl")

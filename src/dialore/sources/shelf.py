@@ -1,0 +1,165 @@
+"""A shelf: passages in memory, ranked anew for each query. A source for some hundreds of texts, without an index."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Literal
+
+from dialore.errors import InputError, UnknownNameError
+from dialore.knowledge import Knowledge, Passage
+from dialore.retrieval.reranking import load_reranker
+from dialore.text import detect_language
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from dialore.dialogue import Dialogue
+    from dialore.knowledge import Source
+    from dialore.retrieval.reranking import Reranker
+    from dialore.sources.documents.chunking import Chunking
+    from dialore.text import Language
+
+ShelfKind = Literal["documents", "web"]
+KINDS: tuple[Source, ...] = ("documents", "web")
+
+
+class Shelf:
+    """Passages that are held in memory; what is beyond some hundreds is for a document index.
+
+    It needs no extra. As a shelf of the kind `web` it stands in for web search where there is none: in demonstrations
+    and tests.
+
+    Args:
+        passages: the passages, or their texts; one that comes twice counts once.
+        kind: what it stands for, `documents` or `web`.
+        name: the source's name; None: its kind.
+        retriever: what ranks, a `Reranker` or its spec: `fused`, `bm25`, `dense`, ...
+        own_language: give a dialogue only passages of its language.
+
+    Raises:
+        InputError: a passage without text.
+        UnknownNameError: no such kind; no retriever is called that.
+    """
+
+    def __init__(
+        self,
+        passages: Iterable[Passage | str],
+        *,
+        kind: ShelfKind = "documents",
+        name: str | None = None,
+        retriever: str | Reranker = "fused",
+        own_language: bool = False,
+    ) -> None:
+        if kind not in KINDS:
+            raise UnknownNameError("kind of shelf", kind, KINDS)
+        whole = [passage if isinstance(passage, Passage) else Passage(passage) for passage in passages]
+        if not all(passage.text.strip() for passage in whole):
+            raise InputError("a shelf cannot hold a passage without text", mend="leave empty passages out")
+        self.kind: Source = kind
+        self.name = kind if name is None else name
+        self.passages = tuple({passage.id: passage for passage in whole}.values())
+        self.retriever = load_reranker(retriever) if isinstance(retriever, str) else retriever
+        self.own_language = own_language
+        self._otherwise: dict[str, Shelf] = {}
+        self._by_language: dict[Language, list[Passage]] = {}
+        for passage in self.passages:
+            self._by_language.setdefault(detect_language(passage.text), []).append(passage)
+
+    def __len__(self) -> int:
+        return len(self.passages)
+
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
+    ) -> list[Knowledge]:
+        """See `KnowledgeSource`; `within` is ignored. A passage is found by its title and its text.
+
+        All are ranked, however little they have to do with the query: the best of a few is what is asked for. Only
+        where the retriever is `bm25`, those without any word of the query are not found.
+
+        Raises:
+            ModelError: the retriever's embedder is an endpoint that failed.
+        """
+        held = self._by_language.get(dialogue.language, []) if self.own_language else list(self.passages)
+        ranked = await asyncio.to_thread(self.retriever.rerank, query, [_searched(passage) for passage in held], top)
+        if self.retriever.name == "bm25":
+            ranked = [(at, score) for at, score in ranked if score > 0]
+        return [self._knowledge(held[at], score) for at, score in ranked]
+
+    def by(self, retriever: str) -> Shelf:
+        """The same passages, ranked in another way; raises UnknownNameError where no retriever is called that."""
+        if retriever == self.retriever.name:
+            return self
+        if retriever not in self._otherwise:  # kept, with the vectors of what it has embedded
+            kind: ShelfKind = "web" if self.kind == "web" else "documents"
+            self._otherwise[retriever] = Shelf(
+                self.passages, kind=kind, name=self.name, retriever=retriever, own_language=self.own_language
+            )
+        return self._otherwise[retriever]
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _knowledge(self, passage: Passage, score: float) -> Knowledge:
+        detail: dict[str, object] = {"title": passage.title, "url": passage.url}
+        if passage.source:
+            detail["provenance"] = passage.source
+        return Knowledge(
+            id=passage.id, kind="passage", text=passage.text, source=self.kind, score=round(score, 6), detail=detail
+        )
+
+
+def open_shelf(
+    paths: Sequence[Path],
+    *,
+    kind: ShelfKind = "documents",
+    name: str | None = None,
+    retriever: str | Reranker = "fused",
+    own_language: bool = False,
+    chunking: Chunking | None = None,
+) -> Shelf:
+    """A shelf of the passages in files; PDF and HTML need the extra `documents`, other formats none.
+
+    Args:
+        paths: files, and folders of them, in the formats of document indices (`dialore.sources.documents`).
+        kind: see `Shelf`, likewise `name`, `retriever` and `own_language`.
+        name: as there.
+        retriever: as there.
+        own_language: as there.
+        chunking: how they are cut; None: as document indices are.
+
+    Raises:
+        InputError: a file that is missing or cannot be read, or nothing in any of them.
+        MissingExtraError: PDF or HTML without the extra `documents`.
+    """
+    passages = list(_passages(paths, chunking))
+    if not passages:
+        named = ", ".join(map(str, paths)) or "no file"
+        raise InputError(f"{named}: nothing to put on a shelf", mend="name text, Markdown or JSONL files")
+    return Shelf(passages, kind=kind, name=name, retriever=retriever, own_language=own_language)
+
+
+def _passages(paths: Sequence[Path], chunking: Chunking | None) -> Iterable[Passage]:
+    from dialore.sources.documents.chunking import Chunking
+    from dialore.sources.documents.files import find_files
+    from dialore.sources.documents.reading import read_sections
+    from dialore.sources.documents.rejects import Rejects, Unreadable
+
+    chunking = chunking or Chunking()
+    for found in find_files(paths):
+        rejects = Rejects()
+        try:
+            sections = list(read_sections(found.path, found.path.read_bytes(), found.file_format or "text", rejects))
+        except OSError as error:
+            raise InputError(f"cannot read {found.path}: {error.strerror}", mend="check the file") from error
+        except Unreadable as error:
+            raise InputError(f"{found.path}: {error}", mend="mend the file, or leave it out") from error
+        if rejects.count:
+            raise InputError(rejects.first[0], mend="mend the line, or leave it out")
+        for section in sections:
+            for piece in chunking.cut(section, str(found.path)):
+                yield Passage(piece.text, piece.title, piece.url, found.path.name)
+
+
+def _searched(passage: Passage) -> str:
+    return f"{passage.title}\n{passage.text}" if passage.title else passage.text
