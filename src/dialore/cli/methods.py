@@ -2,81 +2,76 @@
 
 # No deferred annotations here: typer reads them.
 import dataclasses
-import inspect
-import re
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dialore.cli.options import Json
 from dialore.cli.output import console, print_json, table
 
+if TYPE_CHECKING:
+    from dialore.methods.description import MethodDescription
+
 
 def methods(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this one, with its options.")] = None,
     json: Json = False,
 ) -> None:
-    """List the methods, or one with its hyper-parameters and switches.
+    """List the methods, or one with its hyper-parameters, switches and stages.
 
     [bold]Examples[/bold]
     dialore methods
     dialore methods dcrag
     dialore respond talk.json -M dcrag -o limit=10 -o cross_revision=false
     """
+    from dialore.methods.description import describe_method
     from dialore.methods.registry import method_class, method_names
+    from dialore.prompts.library import PromptLibrary
 
-    described = [_describe(method_class(each)) for each in ([name] if name else method_names())]
+    prompts = PromptLibrary()
+    described = [describe_method(method_class(each), prompts) for each in ([name] if name else method_names())]
     if json:
-        print_json(described[0] if name else described)
+        said = [dataclasses.asdict(each) for each in described]
+        print_json(said[0] if name else said)
     elif name:
         _show_one(described[0])
     else:
         _show_all(described)
 
 
-def _describe(cls: Any) -> dict[str, Any]:  # noqa: ANN401 - a method's class
-    from dialore.methods.registry import method_options
-
-    helps = _option_helps(inspect.getdoc(cls) or "")
-    options = [
-        {"name": field.name, "default": _default(field), "help": helps.get(field.name, "")}
-        for field in method_options(cls).values()
-    ]
-    said = {"name": cls.name, "paper": cls.paper, "summary": cls.summary, "needs": list(cls.needs), "calls": cls.calls}
-    return {**said, "options": options}
-
-
-def _default(field: "dataclasses.Field[Any]") -> object:
-    return None if field.default is dataclasses.MISSING else field.default
-
-
-def _option_helps(doc: str) -> dict[str, str]:
-    """The lines of a docstring's Attributes by name."""
-    _, _, attributes = doc.partition("Attributes:\n")
-    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", attributes, re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in entries}
-
-
-def _show_all(described: list[dict[str, Any]]) -> None:
-    rows = table("!method", "paper", "what it does", "calls", "options and defaults")
+def _show_all(described: "list[MethodDescription]") -> None:
+    rows = table("!method", "what it does", "paper", "calls", "sources", "stages")
     for method in described:
-        options = ", ".join(f"{option['name']}={_text(option['default'])}" for option in method["options"])
-        rows.add_row(method["name"], method["paper"], method["summary"], method["calls"], options or "-")
+        stages = ", ".join(stage.name for stage in method.stages)
+        rows.add_row(method.name, method.summary, method.paper, method.calls, _sources(method), stages)
     console().print(rows)
-    console().print("[dim]`dialore methods NAME` explains the options; -o NAME=VALUE sets one[/]")
+    console().print(
+        "[dim]sources in brackets can be done without; `dialore methods NAME` explains options and stages, "
+        "-o NAME=VALUE sets an option[/]"
+    )
 
 
-def _show_one(method: dict[str, Any]) -> None:
+def _show_one(method: "MethodDescription") -> None:
     out = console()
-    out.print(f"[bold]{method['name']}[/]  {method['summary']}")
-    needs = ", ".join(method["needs"]) or "nothing"
-    out.print(f"[dim]{method['paper']} · calls: {method['calls'] or 'not said'} · needs: {needs}[/]")
-    rows = table("!option", "default", "what it does")
-    for option in method["options"]:
-        rows.add_row(option["name"], _text(option["default"]), option["help"])
-    if method["options"]:
+    out.print(f"[bold]{method.name}[/]  {method.summary}")
+    out.print(f"[dim]{method.paper} · calls: {method.calls or 'not said'} · sources: {_sources(method)}[/]\n")
+    out.print(method.about, markup=False)
+    if method.options:
+        rows = table("!option", "default", "what it does")
+        for option in method.options:
+            rows.add_row(option.name, shown(option.default), option.help)
         out.print(rows)
+    rows = table("!stage", "!prompt", "languages", ">version", "answer")
+    for stage in method.stages:
+        rows.add_row(stage.name, stage.prompt, ", ".join(stage.languages), str(stage.version), stage.output)
+    out.print(rows)
+    out.print("[dim]`dialore prompts show PROMPT` prints a prompt; --stage-model STAGE=NAME has another model do it[/]")
 
 
-def _text(value: object) -> str:
+def _sources(method: "MethodDescription") -> str:
+    return ", ".join((*method.needs, *(f"\\[{name}]" for name in method.takes))) or "-"
+
+
+def shown(value: object) -> str:
+    """An option's value as `-o` takes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -25,6 +25,7 @@ _ASIDE = {"en": ["friend", "music", "tea", "walk"], "zh": ["朋友", "休息", "
 _INFERRED = {"implicit", "extended"}
 _CHOSEN = {"sources"}
 _LISTED = re.compile(r"^([A-Z][A-Z0-9 _-]+)[:：]", re.MULTILINE)
+_LINES = re.compile(r"(?:exactly|正好) (\d+) (?:questions|个问题)")
 _MOST = 10
 
 
@@ -58,6 +59,9 @@ def plausible_answer(asked: str, schema: dict[str, Any] | None, told: str = "") 
         told: the messages before it; where names are to be chosen from those that they list, all are.
     """
     if not schema:
+        if wanted := _LINES.search(told):
+            words = _words(asked) or ["that"]
+            return "\n".join(f"{n}. What is there to know of {words[n % len(words)]}?" for n in range(int(wanted[1])))
         said = " and ".join(_words(asked)[:2]) or "that"
         return f"That makes me think of {said}. What would you like to do about it?"
     return json.dumps(_value("", schema, _Prompt(asked, told), schema.get("$defs", {})), ensure_ascii=False)

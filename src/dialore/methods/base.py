@@ -40,7 +40,8 @@ class Method(Protocol):
     Class attributes say what it is for `dialore methods`: its name, paper, summary, the sources it needs, and how many
     model calls it makes. Dataclass fields are its hyper-parameters and switches, and its sources by their names. A
     method that can do with or without a source names it in a further class attribute `takes: tuple[str, ...]`, and
-    gives the field the default None.
+    gives the field the default None. The prompts of its stages, in order, stand in `stages: tuple[str, ...]`; without
+    it they are those of the folder of prompts that is called as the method.
     """
 
     name: ClassVar[str]

@@ -26,6 +26,7 @@ class Cosmo:
     summary: ClassVar[str] = "a dialogue model with social commonsense answers from situation, role and history"
     needs: ClassVar[tuple[str, ...]] = ()
     calls: ClassVar[str] = "1"
+    stages: ClassVar[tuple[str, ...]] = ("cosmo/response-generation",)
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
         """Nothing is looked up."""

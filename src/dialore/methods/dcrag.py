@@ -49,6 +49,13 @@ class Dcrag:
     summary: ClassVar[str] = "queries and topics guide a search of the graph; the model selects facts and answers"
     needs: ClassVar[tuple[str, ...]] = ("graph",)
     calls: ClassVar[str] = "6 (4 in a row)"
+    stages: ClassVar[tuple[str, ...]] = (
+        "dcrag/query-production",
+        "dcrag/topic-planning",
+        "dcrag/cross-revision",
+        "dcrag/fact-selection",
+        "dcrag/response-generation",
+    )
 
     graph: GraphSource
     top: int = 50

@@ -61,6 +61,16 @@ class DraftGround:
     needs: ClassVar[tuple[str, ...]] = ("graph",)
     takes: ClassVar[tuple[str, ...]] = ("documents", "persona", "web")
     calls: ClassVar[str] = "9 (5 in a row; 7 and 4 without preference)"
+    stages: ClassVar[tuple[str, ...]] = (
+        "vanilla/response-generation",
+        "dcrag/query-production",
+        "dcrag/topic-planning",
+        "dcrag/cross-revision",
+        "dcrag/fact-selection",
+        "draft-ground/passage-selection",
+        "draft-ground/grounding-edit",
+        "draft-ground/preference",
+    )
 
     graph: GraphSource
     documents: KnowledgeSource | None = None

@@ -58,6 +58,13 @@ class Edit:
     needs: ClassVar[tuple[str, ...]] = ()
     takes: ClassVar[tuple[str, ...]] = ("documents",)
     calls: ClassVar[str] = "17 (4 in a row); 7 (3 in a row) without a base"
+    stages: ClassVar[tuple[str, ...]] = (
+        "edit/question-generation",
+        "edit/model-answer",
+        "edit/base-answer",
+        "edit/answer-choice",
+        "edit/response-generation",
+    )
 
     documents: KnowledgeSource | None = None
     questions: int = 5

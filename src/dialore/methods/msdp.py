@@ -45,6 +45,7 @@ class MsdpKg:
     summary: ClassVar[str] = "the model writes the knowledge after similar samples; the knowledge is the answer"
     needs: ClassVar[tuple[str, ...]] = ("samples",)
     calls: ClassVar[str] = "1"
+    stages: ClassVar[tuple[str, ...]] = ("msdp/knowledge-generation",)
 
     samples: SampleSource
     selection: str = "query"
@@ -81,8 +82,8 @@ class Msdp:
 
     Attributes:
         samples: the sample base.
-        selection: of the knowledge generator's samples; see `MsdpKg`, whose fields `shots`, `seed`, `topic` and `fit`
-            these are too.
+        selection: of the knowledge generator's samples: `query`, the samples nearest to topic and history (Section
+            2.1); `perplexity`, those of the lowest perplexity (Appendix A); `random` (Table 8).
         shots: samples of the knowledge generator (Section 3.6: 10).
         response_selection: `overlap`, at random among the samples whose response overlaps its knowledge; `random`,
             among all (Table 6's "w/ random" has both selections random).
@@ -91,7 +92,7 @@ class Msdp:
         most: the most (Section 2.2: 0.9).
         seed: of both random selections.
         topic: off: "w/o topic" (Tables 5 and 6).
-        fit: see `MsdpKg`.
+        fit: only samples for knowledge whose knowledge is a short sentence that names its topic (see `is_fit`).
         format: how topic, history, knowledge and response are joined (Table 14): 3, the paper's; 2, knowledge before
             history; 1, without connecting words.
         turns: last turns of each history that the dialogue generator is shown; 0 for all.
@@ -102,6 +103,7 @@ class Msdp:
     summary: ClassVar[str] = "the model writes the knowledge, then the response from it, each after samples"
     needs: ClassVar[tuple[str, ...]] = ("samples",)
     calls: ClassVar[str] = "2 (2 in a row)"
+    stages: ClassVar[tuple[str, ...]] = ("msdp/knowledge-generation", "msdp/response-generation")
 
     samples: SampleSource
     selection: str = "query"
@@ -140,7 +142,17 @@ class Msdp:
 class Ssdp:
     """Single-stage prompting (Section 4.3, Table 7): MSDP's dialogue generator and its samples, without knowledge.
 
-    The attributes are those of `Msdp` that concern its dialogue generator.
+    Attributes:
+        samples: the sample base.
+        response_selection: `overlap`, at random among the samples whose response overlaps its knowledge; `random`,
+            among all.
+        response_shots: samples (Section 3.6: 20).
+        least: the least overlap of a sample's response with its knowledge (Section 2.2: 0.6).
+        most: the most (Section 2.2: 0.9).
+        seed: of the random selection.
+        topic: off: topics are not told.
+        format: how topic, history and response are joined (Table 14): see `msdp`.
+        turns: last turns of each history that the model is shown; 0 for all.
     """
 
     name: ClassVar[str] = "ssdp"
@@ -148,6 +160,7 @@ class Ssdp:
     summary: ClassVar[str] = "the model answers after samples, without any knowledge"
     needs: ClassVar[tuple[str, ...]] = ("samples",)
     calls: ClassVar[str] = "1"
+    stages: ClassVar[tuple[str, ...]] = ("ssdp/response-generation",)
 
     samples: SampleSource
     response_selection: str = "overlap"

@@ -46,6 +46,7 @@ class MsdpDcrag:
     summary: ClassVar[str] = "the model writes commonsense facts, then the response, each after similar samples"
     needs: ClassVar[tuple[str, ...]] = ("samples",)
     calls: ClassVar[str] = "2 (2 in a row)"
+    stages: ClassVar[tuple[str, ...]] = ("msdp-dcrag/knowledge-generation", "msdp-dcrag/response-generation")
 
     samples: SampleSource
     shots: int = 10

@@ -50,6 +50,7 @@ class Pplm:
     summary: ClassVar[str] = "a local model, steered towards words of the graph while it writes"
     needs: ClassVar[tuple[str, ...]] = ("graph",)
     calls: ClassVar[str] = "1 (a local model)"
+    stages: ClassVar[tuple[str, ...]] = ("pplm/response-generation",)
 
     graph: GraphSource
     facts: int = 100

@@ -34,6 +34,7 @@ class TRag:
     summary: ClassVar[str] = "facts of every concept that the history mentions"
     needs: ClassVar[tuple[str, ...]] = ("graph",)
     calls: ClassVar[str] = "1"
+    stages: ClassVar[tuple[str, ...]] = ("t-rag/response-generation",)
 
     graph: GraphSource
     top: int = 20
@@ -64,6 +65,7 @@ class QpRag:
     summary: ClassVar[str] = "facts of the queries that the model makes"
     needs: ClassVar[tuple[str, ...]] = ("graph",)
     calls: ClassVar[str] = "2"
+    stages: ClassVar[tuple[str, ...]] = ("dcrag/query-production", "t-rag/response-generation")
 
     graph: GraphSource
     top: int = 20

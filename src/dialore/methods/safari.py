@@ -74,6 +74,7 @@ class Safari:
     needs: ClassVar[tuple[str, ...]] = ()
     takes: ClassVar[tuple[str, ...]] = ("sources", "persona", "documents", "graph", "web")
     calls: ClassVar[str] = "2 (1 more for a source of the kind model)"
+    stages: ClassVar[tuple[str, ...]] = ("safari/planning", "safari/model-knowledge", "safari/response-generation")
 
     sources: DeclaredSources | None = None
     persona: KnowledgeSource | None = None

@@ -45,6 +45,13 @@ class ScgQp:
     summary: ClassVar[str] = "a commonsense response directs the web search; the best passage grounds the response"
     needs: ClassVar[tuple[str, ...]] = ("web",)
     calls: ClassVar[str] = "5 (4 in a row); 3 (2 in a row) where something is asked for or nothing to be searched"
+    stages: ClassVar[tuple[str, ...]] = (
+        "scg-qp/search-decision",
+        "scg-qp/topic-tracking",
+        "scg-qp/commonsense-directive",
+        "scg-qp/query-generation",
+        "scg-qp/response-generation",
+    )
 
     web: KnowledgeSource
     candidates: int = 30

@@ -35,6 +35,13 @@ class ScgQpGraph:
     summary: ClassVar[str] = "facts of the concepts in a query that a commonsense response directs"
     needs: ClassVar[tuple[str, ...]] = ("graph",)
     calls: ClassVar[str] = "4 (4 in a row)"
+    stages: ClassVar[tuple[str, ...]] = (
+        "scg-qp/search-decision",
+        "scg-qp/topic-tracking",
+        "scg-qp/commonsense-directive",
+        "scg-qp/query-generation",
+        "t-rag/response-generation",
+    )
 
     graph: GraphSource
     top: int = 20

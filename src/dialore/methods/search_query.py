@@ -28,9 +28,9 @@ class SearchQuery:
     Attributes:
         web: web search.
         turns: the latest turns that a trained generator reads; 0 for all.
-        candidates: as in `scg-qp`.
-        passages: likewise.
-        reranker: likewise.
+        candidates: passages of the search's pages that are reranked.
+        passages: passages that the response is given.
+        reranker: what reranks them, as in `scg-qp`.
     """
 
     name: ClassVar[str] = "search-query"
@@ -38,6 +38,7 @@ class SearchQuery:
     summary: ClassVar[str] = "a search query from the dialogue alone; the best passage grounds the response"
     needs: ClassVar[tuple[str, ...]] = ("web",)
     calls: ClassVar[str] = "2"
+    stages: ClassVar[tuple[str, ...]] = ("search-query/query-generation", "scg-qp/response-generation")
 
     web: KnowledgeSource
     turns: int = 0

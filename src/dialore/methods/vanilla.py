@@ -21,6 +21,7 @@ class Vanilla:
     summary: ClassVar[str] = "the model answers from the dialogue history alone"
     needs: ClassVar[tuple[str, ...]] = ()
     calls: ClassVar[str] = "1"
+    stages: ClassVar[tuple[str, ...]] = ("vanilla/response-generation",)
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
         """Nothing is looked up."""

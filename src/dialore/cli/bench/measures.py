@@ -90,18 +90,19 @@ async def bare_calls(
         return seconds, time.perf_counter() - begun
 
 
-def cacheable_share(responses: Iterable[Response]) -> float:
+def cacheable_share(responses: Iterable[Response], after: Iterable[Response] = ()) -> float:
     """The share of prompt characters that some earlier prompt begins with, over all prompts in order of their calls.
 
     It is what a server's prefix cache can reuse if it forgets nothing.
+
+    Args:
+        responses: those whose prompts are counted.
+        after: responses that were made before them: a server that has been running for a while.
     """
     whole = shared = 0
-    earlier: list[str] = []
+    earlier = sorted(prompt for response in after for prompt in _prompts(response))
     for response in responses:
-        for stage in response.trace:
-            if not stage.messages:
-                continue
-            prompt = "\n".join(f"{message['role']}\n{message['content']}" for message in stage.messages)
+        for prompt in _prompts(response):
             place = bisect.bisect_left(earlier, prompt)
             # The longest common prefix is that with a neighbour in the order of the alphabet.
             near = earlier[max(0, place - 1) : place + 1]
@@ -109,6 +110,15 @@ def cacheable_share(responses: Iterable[Response]) -> float:
             whole += len(prompt)
             earlier.insert(place, prompt)
     return shared / whole if whole else 0.0
+
+
+def _prompts(response: Response) -> list[str]:
+    """The prompts of a response, in order of their calls, as a server reads them."""
+    return [
+        "\n".join(f"{message['role']}\n{message['content']}" for message in stage.messages)
+        for stage in response.trace
+        if stage.messages
+    ]
 
 
 def _common(one: str, other: str) -> int:

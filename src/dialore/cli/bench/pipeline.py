@@ -159,7 +159,7 @@ async def _one_by_one(
         for place, dialogue in enumerate(dialogues[:-1]):
             step("responses one by one", place, len(dialogues) - 1)
             wall, cpu = time.perf_counter(), time.process_time()
-            response = _good(await agent.respond(dialogue))
+            response = good(await agent.respond(dialogue))
             measured.response_cpu.append(time.process_time() - cpu)
             measured.response_wall.append(time.perf_counter() - wall)
             measured.calls.append(response.usage.calls)
@@ -175,12 +175,13 @@ async def _batch(plan: Plan, dialogues: Sequence[Dialogue], url: str, measured: 
         begun = time.perf_counter()
         jobs = [partial(agent.respond, dialogue) for dialogue in dialogues]
         async for response in in_order(jobs, 2 * plan.connections):
-            measured.batch_calls += _good(response).usage.calls
+            measured.batch_calls += good(response).usage.calls
             step("a batch at once", measured.batch_calls, None)
         measured.batch_seconds = time.perf_counter() - begun
 
 
-def _good(response: Response) -> Response:
+def good(response: Response) -> Response:
+    """The response, if it is one; raises InputError where it failed."""
     if response.status == "failed":
         raise InputError(f"a response of the benchmark failed: {response.error}", mend="report this")
     return response

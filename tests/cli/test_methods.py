@@ -1,0 +1,103 @@
+"""`dialore methods`: what it says of each method is so."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from contextlib import closing
+from typing import ClassVar
+
+import pytest
+
+from dialore.agent import Agent, open_graph
+from dialore.cli.bench.dialogues import made_up
+from dialore.cli.bench.pipeline_world import open_world, with_persona
+from dialore.llm.rehearsal import Rehearsal
+from dialore.methods.description import describe_method
+from dialore.methods.registry import method_class, method_names, method_sources
+
+# Other answers than a rehearsal's lead to these.
+RARE = {"model-knowledge", "passage-selection", "grounding-edit", "preference"}
+OPTIONS = {"scg-qp": {"decision": False}, "scg-qp-graph": {"decision": True}}
+
+
+@pytest.fixture(scope="module")
+def world():
+    pytest.importorskip("tantivy", reason="the documents extra is not installed")
+    with closing(open_graph(None)) as graph, open_world(graph, 300, None, lambda *told: None) as sources:
+        yield graph, sources
+
+
+def asked_by(method, world, options):
+    graph, sources = world
+    given = {name: source for name, source in sources.items() if name in method_sources(method_class(method))}
+
+    async def respond():
+        agent = Agent.create(method, model=Rehearsal(), graph=graph, sources=given, options=options)
+        return [await agent.respond(with_persona(dialogue)) for dialogue in made_up(graph, 2)]
+
+    responses = asyncio.run(respond())
+    assert [response.status for response in responses] == ["ok", "ok"], responses
+    traced = {stage.prompt.split(".")[0] for response in responses for stage in response.trace if stage.prompt}
+    return traced, responses[0].usage.calls
+
+
+@pytest.mark.parametrize("method", method_names())
+def test_the_stages_that_are_named_are_those_that_are_asked(method, world):
+    said = describe_method(method_class(method))
+    named = {stage.prompt for stage in said.stages}
+    asked, calls = asked_by(method, world, {})
+    if method in OPTIONS:
+        asked |= asked_by(method, world, OPTIONS[method])[0]
+    assert asked <= named
+    assert {prompt for prompt in named - asked if prompt.rpartition("/")[2] not in RARE} == set()
+    assert all(stage.languages == ("en", "zh") for stage in said.stages)
+    assert calls <= int(said.calls.split()[0])
+
+
+@pytest.mark.parametrize("method", method_names())
+def test_a_description_leaves_nothing_out(method):
+    said = describe_method(method_class(method))
+    assert all(option.help for option in said.options), "an option without a word"
+    assert said.paper
+    assert said.about
+    assert said.stages
+
+
+def test_a_method_of_another_package_need_not_name_its_stages():
+    @dataclasses.dataclass
+    class Theirs:
+        """Without a class attribute `stages`."""
+
+        name: ClassVar[str] = "msdp"
+        paper: ClassVar[str] = "theirs"
+        summary: ClassVar[str] = "theirs"
+        needs: ClassVar[tuple[str, ...]] = ()
+        calls: ClassVar[str] = "2"
+
+    assert [stage.name for stage in describe_method(Theirs).stages] == ["knowledge-generation", "response-generation"]
+
+
+def test_the_list_tells_sources_and_stages(call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    listed = call("methods").out
+    for words in ("dcrag", "[documents]", "grounding-edit", "17 (4 in a row)", "samples", "Findings of ACL 2022"):
+        assert words in listed
+    (described,) = call("methods", "safari", "--json").lines
+    assert described["takes"] == ["sources", "persona", "documents", "graph", "web"]
+    assert described["stages"][0]["prompt"] == "safari/planning"
+    shown = call("methods", "scg-qp").out
+    for words in ("scg-qp/topic-tracking", "en, zh", "differs from the paper", "dialore prompts show"):
+        assert words in shown
+
+
+def test_the_pipeline_of_every_method_in_one_table(call):
+    told = call("bench", "pipeline", "--all", "--dialogues", 1, "--latency", 0, "--sentences", 200, "--json").out
+    figures = json.loads(told)
+    found = {cost["method"]: cost for cost in figures["methods"]}
+    assert sorted(found) == method_names()
+    assert figures["passages"] == 200
+    assert (found["dcrag"]["calls"], found["edit"]["calls"]) == (6, 17)
+    assert all(cost["cpu_ms"] > 0 and 0 < cost["cacheable"] <= cost["in_talk"] <= 1 for cost in found.values())
+    assert found["pplm"]["rehearsed"]
