@@ -114,7 +114,9 @@ def analyse(annotations: Sequence[Annotation], *, seed: int = 0) -> Findings:
     found = Findings(annotations[0].form if annotations else "")
     for criterion in dict.fromkeys(each.criterion for each in annotations):
         some = [each for each in annotations if each.criterion == criterion]
-        found.agreement.append(_agreement(criterion, some, found.form))
+        # Where somebody always says the same, the libraries divide by nothing on the way, and give NaN where it shows.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found.agreement.append(_agreement(criterion, some, found.form))
         if found.form == "pairwise":
             found.contests += _pair_contests(criterion, some)
         else:

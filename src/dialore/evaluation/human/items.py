@@ -89,12 +89,13 @@ def text_of(response: Response, judged: Literal["response", "query"]) -> str:
         return ""
     if judged == "response":
         return response.text.strip()
+    if response.demands and response.demands.queries:
+        return "; ".join(response.demands.queries)
     for stage in reversed(response.trace):
         query = stage.output.get("query")
         if isinstance(query, str) and query.strip():
             return query.strip()
-    queries = response.demands.queries if response.demands else []
-    return queries[0] if len(queries) == 1 else ""
+    return ""
 
 
 def make_items(
@@ -143,7 +144,7 @@ def make_items(
             if len(group) > 2:
                 draw.shuffle(order)
             dialogue, answers = found[dialogue_name]
-            made.append((_item(dialogue, [answers[s] for s in order], chosen, draw), _keyed(dialogue, order)))
+            made.append((_item(dialogue, [answers[s] for s in order], chosen, language, draw), _keyed(dialogue, order)))
     draw.shuffle(made)
     key = Key(criteria=name, form=form, seed=seed, language=language, items={item.id: keyed for item, keyed in made})
     if len(key.items) != len(made):
@@ -171,18 +172,31 @@ def _keyed(dialogue: Dialogue, order: Sequence[str]) -> Keyed:
     return Keyed(dialogue=dialogue.id, systems=tuple(order))
 
 
-def _item(dialogue: Dialogue, answers: Sequence[Response], chosen: CriteriaSet, draw: random.Random) -> Item:
+def _item(
+    dialogue: Dialogue, answers: Sequence[Response], chosen: CriteriaSet, language: Language, draw: random.Random
+) -> Item:
     knowledge = [_words(each) for each in dialogue.knowledge]
     if not knowledge and len(answers) == 1:
         knowledge = [item.text for item in answers[0].knowledge if item.used]
     return Item(
         id=f"{draw.getrandbits(40):010x}",
-        turns=[(turn.speaker, turn.text) for turn in dialogue.turns],
+        turns=_turns(dialogue, language),
         topic=(dialogue.topic or "") if "topic" in chosen.shows else "",
         persona=list(dialogue.persona) if "persona" in chosen.shows else [],
         knowledge=knowledge if "knowledge" in chosen.shows else [],
         texts=[text_of(answer, chosen.judges) for answer in answers],
     )
+
+
+def _turns(dialogue: Dialogue, language: Language) -> list[tuple[str, str]]:
+    """Speakers and texts; speakers who are called by a letter, as responses are, get a number instead."""
+    names = list(dict.fromkeys(turn.speaker for turn in dialogue.turns))
+    if any(name in LETTERS for name in names):
+        word = "说话人" if language == "zh" else "Speaker "
+        shown = {name: f"{word}{number}" for number, name in enumerate(names, start=1)}
+    else:
+        shown = {name: name for name in names}
+    return [(shown[turn.speaker], turn.text) for turn in dialogue.turns]
 
 
 def _words(item: object) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dialore.evaluation.report.comparison import Comparison
     from dialore.evaluation.report.tables import Cell
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]|#~])")
 
 
 def render_markdown(report: Report) -> str:
@@ -54,7 +54,8 @@ def render_markdown(report: Report) -> str:
 
 def escape(text: str) -> str:
     """Text that Markdown shows as it is, on one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    plain = _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _about(report: Report) -> list[str]:
@@ -80,8 +81,8 @@ def _comparisons(made: Sequence[Comparison]) -> str:
             signed(each.difference) + each.mark.replace("*", "\\*"),
             f"{signed(each.low)} to {signed(each.high)}",
             str(each.pairs),
-            p_value(each.bootstrap).replace("<", "\\<"),
-            p_value(each.wilcoxon).replace("<", "\\<"),
+            p_value(each.bootstrap).replace("<", "&lt;"),
+            p_value(each.wilcoxon).replace("<", "&lt;"),
         ]
         for each in made
     )

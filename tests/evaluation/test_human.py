@@ -1,0 +1,316 @@
+"""Human evaluation: blinding and its key, sheets read back, errors by row and column, agreement with known answers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import random
+from html.parser import HTMLParser
+
+import pytest
+
+from dialore.errors import InputError, UnknownNameError
+from dialore.evaluation.human import Annotation, Key, analyse, criteria_set, criteria_sets, gather, make_items
+from dialore.evaluation.human.items import for_annotator
+from dialore.evaluation.human.reading import read_key, read_sheet
+from dialore.evaluation.human.sheets import answer_columns, has_xlsx, render_csv, render_page, write_xlsx
+from tests.evaluation.made_up import COUNT, EVIL, made_up
+
+pytest.importorskip("scipy", reason="the evaluation extra is not installed")
+FORMS = ("pairwise", "likert", "ranking")
+SYSTEMS = ["vanilla", "dcrag", "dcrag (top=5)"]
+
+
+@pytest.fixture(scope="module")
+def found():
+    results = made_up()
+    return gather({system.name: results.responses(system) for system in results.systems()}, "response")
+
+
+def export(found, name="dcrag", form="pairwise", **changes):
+    return make_items(found, name, criteria_set(name), form, **{"language": "en", **changes})
+
+
+def fill(items, key, path, answer):
+    """Fill a sheet's empty columns as an annotator would: `answer(item id, column)`."""
+    chosen = criteria_set(key.criteria)
+    lines = list(csv.DictReader(io.StringIO(render_csv(items, chosen, key.form).removeprefix("\ufeff"))))
+    for line in lines:
+        letters = len(key.items[line["item"]].systems)
+        for column in answer_columns(chosen, key.form, letters):
+            line[column] = answer(line["item"], column)
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        writer = csv.DictWriter(file, list(lines[0]))
+        writer.writeheader()
+        writer.writerows(lines)
+    return path
+
+
+@pytest.mark.parametrize("name", criteria_sets())
+def test_every_criterion_asks_in_both_languages(name):
+    chosen = criteria_set(name)
+    assert chosen.form in FORMS
+    for words in (chosen.title, chosen.guide, *(w for c in chosen.criteria.values() for w in (c.compare, c.rate))):
+        assert words.en.isascii()
+        assert any("一" <= character <= "鿿" for character in words.zh)
+    for criterion in chosen.criteria.values():
+        assert {min(criterion.anchors), max(criterion.anchors)} == set(criterion.scale)
+
+
+def test_the_papers_criteria():
+    assert list(criteria_set("dcrag").criteria)[:4] == ["naturalness", "coherence", "engagingness", "informativeness"]
+    assert {n: c.scale for n, c in criteria_set("safari").criteria.items()} == {
+        "coherence": (1, 5),
+        "persona-consistency": (0, 1),
+        "knowledge-consistency": (0, 1),
+    }
+    assert list(criteria_set("msdp").criteria) == ["relevance", "engagement", "knowledgeability"]
+    with pytest.raises(UnknownNameError, match="did you mean dcrag"):
+        criteria_set("dcarg")
+
+
+def test_only_dialogues_that_every_system_answered(found):
+    assert len(found) == COUNT - 1
+    assert "d2" not in found
+
+
+def test_pairs_are_balanced_blind_and_the_same_for_a_seed(found):
+    items, key = export(found, against="dcrag", limit=20, seed=4)
+    assert len(items) == 40
+    first = [each.systems[0] for each in key.items.values() if "vanilla" in each.systems]
+    assert (first.count("dcrag"), first.count("vanilla")) == (10, 10)
+    sheet = render_csv(items, criteria_set("dcrag"), "pairwise")
+    head, *_ = csv.reader(io.StringIO(sheet))
+    assert "system" not in "".join(head)
+    for item in items:
+        systems = key.items[item.id].systems
+        assert [text.split(" NaN ")[-1] for text in item.texts] == [
+            f"Tea is nice. {s} {key.items[item.id].dialogue[1:]}" for s in systems
+        ]
+    assert export(found, against="dcrag", limit=20, seed=4) == (items, key)
+    assert export(found, against="dcrag", limit=20, seed=5)[1].items != key.items
+
+
+def test_each_annotator_has_an_order_of_their_own(found):
+    items, _ = export(found, limit=10)
+    one, two = (for_annotator(items, number, 0) for number in (1, 2))
+    assert [each.id for each in one] != [each.id for each in two]
+    assert sorted(each.id for each in one) == sorted(each.id for each in two)
+
+
+def test_forms_and_what_they_refuse(found):
+    assert len(export(found, form="likert", limit=5)[0]) == 15
+    ranking, key = export(found, form="ranking", limit=5)
+    assert [len(item.texts) for item in ranking] == [3] * 5
+    assert len({each.systems for each in key.items.values()}) > 1
+    with pytest.raises(UnknownNameError, match="unknown system"):
+        export(found, against="nobody")
+    with pytest.raises(InputError, match="compares systems"):
+        export({name: (d, {"vanilla": r["vanilla"]}) for name, (d, r) in found.items()})
+    with pytest.raises(InputError, match="no dialogue has a response"):
+        export({})
+
+
+def test_a_spreadsheet_takes_nothing_for_a_formula(found):
+    _, answers = found["d0"]
+    evil = {s: r.model_copy(update={"text": "=HYPERLINK(1)"}) for s, r in answers.items()}
+    items, _ = export({"d0": (found["d0"][0], evil)}, form="likert")
+    rows = list(csv.DictReader(io.StringIO(render_csv(items, criteria_set("dcrag"), "likert"))))
+    assert {row["response"] for row in rows} == {"'=HYPERLINK(1)"}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_printed_page_is_whole_and_inert(found, form, language):
+    items, _ = export(found, form=form, limit=2)
+    text = render_page(items, criteria_set("dcrag"), form, language, 1)
+    seen = []
+    reader = HTMLParser()
+    reader.handle_starttag = lambda tag, attrs: seen.append(tag)
+    reader.feed(text)
+    assert "script" not in seen
+    assert "img" not in seen
+    assert seen.count("article") == len(items)
+    assert criteria_set("dcrag").guide.in_(language) in text
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_sheet_reads_back(found, form, tmp_path):
+    items, key = export(found, form=form, limit=4)
+    draw = random.Random(1)
+    given = {}
+
+    def answer(item, column):
+        value = draw.choice(["A", "b", "Tie"]) if form == "pairwise" else str(draw.randint(1, 3))
+        given[item, column] = value
+        return value
+
+    annotations, empty = read_sheet(fill(items, key, tmp_path / "ann.csv", answer), key, "ann")
+    assert empty == 0
+    assert len(annotations) == len(items) * 5
+    for each in annotations:
+        systems = key.items[each.item].systems
+        if form == "pairwise":
+            side = given[each.item, each.criterion].upper()
+            assert each.winner == {"A": systems[0], "B": systems[1], "TIE": None}[side]
+        elif form == "likert":
+            assert each.values == {systems[0]: float(given[each.item, each.criterion])}
+        else:
+            assert each.values == {
+                s: float(given[each.item, f"{each.criterion} {letter}"])
+                for s, letter in zip(systems, "ABC", strict=True)
+            }
+
+
+def test_what_is_wrong_is_told_by_row_and_column(found, tmp_path):
+    items, key = export(found, limit=2)
+    path = fill(items, key, tmp_path / "bob.csv", lambda item, column: "A")
+    lines = path.read_text("utf-8-sig").replace("\r\n", "\n")
+    rows = list(csv.reader(io.StringIO(lines)))
+    place = rows[0].index("coherence")
+    rows[1][place] = "C"
+    rows[2][0] = "nonsense"
+    rows[3][0] = rows[1][0]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=";").writerows(rows)
+    with pytest.raises(InputError) as wrong:
+        read_sheet(path, key, "bob")
+    said = str(wrong.value)
+    assert "bob.csv, row 2, column coherence: 'C' is none of A, B, tie" in said
+    assert "row 3, column item: 'nonsense' is no item of this export" in said
+    assert "row 4, column item" in said
+    assert "stands twice" in said
+    rows[0][place] = "coherance"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+    with pytest.raises(InputError, match="no column coherence"):
+        read_sheet(path, key, "bob")
+
+
+def test_numbers_outside_the_scale_and_half_filled_ranks(found, tmp_path):
+    items, key = export(found, "safari", "likert", limit=1)
+    path = fill(items, key, tmp_path / "a.csv", lambda item, column: "2")
+    with pytest.raises(InputError, match="column persona-consistency: '2' is no whole number from 0 to 1"):
+        read_sheet(path, key, "a")
+    items, key = export(found, form="ranking", limit=1)
+    path = fill(items, key, tmp_path / "b.csv", lambda item, column: "" if column == "coherence B" else "1")
+    with pytest.raises(InputError, match="column coherence B: is empty, where other ranks are given"):
+        read_sheet(path, key, "b")
+
+
+def test_empty_fields_are_counted_not_scored(found, tmp_path):
+    items, key = export(found, limit=1)
+    path = fill(items, key, tmp_path / "a.csv", lambda item, column: "" if column == "coherence" else "A")
+    annotations, empty = read_sheet(path, key, "a")
+    assert empty == len(items)
+    assert "coherence" not in {each.criterion for each in annotations}
+
+
+def test_files_that_are_no_keys_or_sheets(tmp_path, found):
+    (tmp_path / "x.json").write_text("{}")
+    with pytest.raises(InputError, match="no key"):
+        read_key(tmp_path / "x.json")
+    with pytest.raises(InputError, match="cannot read"):
+        read_key(tmp_path / "none.json")
+    _, key = export(found, limit=1)
+    (tmp_path / "x.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="no CSV"):
+        read_sheet(tmp_path / "x.csv", key, "a")
+    assert Key.model_validate_json(key.model_dump_json()) == key
+
+
+def test_xlsx(found, tmp_path):
+    items, key = export(found, limit=1)
+    if not has_xlsx():
+        with pytest.raises(InputError, match="openpyxl"):
+            write_xlsx(tmp_path / "a.xlsx", items, criteria_set("dcrag"), "pairwise", "en")
+        return
+    write_xlsx(tmp_path / "a.xlsx", items, criteria_set("dcrag"), "pairwise", "en")
+    assert read_sheet(tmp_path / "a.xlsx", key, "a") == ([], len(items) * 5)
+
+
+def pairwise(annotator, item, winner, systems=("x", "y")):
+    return Annotation(
+        annotator=annotator,
+        item=item,
+        dialogue=item,
+        criteria="dcrag",
+        criterion="coherence",
+        form="pairwise",
+        systems=systems,
+        winner=winner,
+    )
+
+
+def test_agreement_with_known_figures():
+    # Fleiss' kappa of two raters over four items, worked by hand: agreement 3/4, by chance (5/8)² + (3/8)² = 34/64.
+    labels = [("x", "x"), ("x", "x"), ("y", "y"), ("x", "y")]
+    given = [pairwise(who, f"i{n}", pair[k]) for n, pair in enumerate(labels) for k, who in enumerate("ab")]
+    (found,) = analyse(given).agreement
+    assert (found.annotators, found.items) == (2, 4)
+    assert found.same == pytest.approx(0.75)
+    assert found.fleiss == pytest.approx((0.75 - 34 / 64) / (1 - 34 / 64))
+    assert found.cohen == pytest.approx(0.5)  # (3/4 - 1/2) / (1 - 1/2)
+    # Alpha: 1 - observed / expected disagreement; 8 values, 5 of x, 3 of y: expected 2·5·3 / (8·7).
+    assert found.alpha == pytest.approx(1 - (2 / 8) / (30 / 56))
+
+
+def test_win_rates_count_judgements_and_tests_count_items():
+    given = [pairwise(who, f"i{n}", "x", ("y", "x") if n % 2 else ("x", "y")) for n in range(12) for who in "abc"]
+    given += [pairwise(who, "t", winner) for who, winner in zip("abc", ("x", "y", None), strict=True)]
+    (contest,) = analyse(given).contests
+    assert (contest.first, contest.second, contest.items) == ("x", "y", 13)
+    assert (contest.rate.wins, contest.rate.losses, contest.rate.ties) == (37, 1, 1)
+    assert contest.sign == pytest.approx(2 * 0.5**12)  # 12 items won, the one without a majority is a tie
+    assert contest.p < 0.001
+
+
+def scored(annotator, dialogue, values, form="likert", criterion="coherence"):
+    return Annotation(
+        annotator=annotator,
+        item=dialogue + "".join(values),
+        dialogue=dialogue,
+        criteria="safari",
+        criterion=criterion,
+        form=form,
+        systems=tuple(values),
+        values=values,
+    )
+
+
+def test_scores_have_means_and_systems_are_compared_by_dialogue():
+    given = []
+    for n in range(10):
+        for who in "ab":
+            given += [scored(who, f"d{n}", {"x": 4.0 + n % 2}), scored(who, f"d{n}", {"y": 2.0 + n % 2})]
+    findings = analyse(given)
+    assert {each.system: each.mean for each in findings.standings} == {"x": 4.5, "y": 2.5}
+    assert all(each.low <= each.mean <= each.high and each.items == 10 for each in findings.standings)
+    (contest,) = findings.contests
+    assert (contest.rate.wins, contest.items, contest.proportions) == (20, 10, None)
+    assert contest.p < 0.01
+    assert findings.agreement[0].alpha == pytest.approx(1.0)
+
+
+def test_yes_and_no_are_tested_as_proportions_too():
+    given = [scored("a", f"d{n}", {system: float(system == "x" or n < 2)}) for n in range(20) for system in "xy"]
+    (contest,) = analyse(given).contests
+    assert contest.proportions < 0.001
+
+
+def test_lower_ranks_win():
+    given = [scored("a", f"d{n}", {"x": 1.0, "y": 2.0}, form="ranking") for n in range(8)]
+    (contest,) = analyse(given).contests
+    assert (contest.rate.wins, contest.rate.losses) == (8, 0)
+
+
+def test_one_annotator_agrees_with_nobody():
+    (found,) = analyse([pairwise("a", "i", "x")]).agreement
+    assert all(math.isnan(value) for value in (found.same, found.cohen, found.fleiss, found.alpha))
+
+
+def test_hostile_texts_stay_text(found):
+    items, _ = export(found, limit=1, form="likert")
+    assert EVIL in items[0].turns[-1][1]
+    assert "<script" not in render_page(items, criteria_set("dcrag"), "likert", "en", 1)

@@ -1,0 +1,228 @@
+"""Reports: the numbers, what is bold and marked, and the four forms."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+
+import pytest
+
+from dialore.errors import UnknownNameError
+from dialore.evaluation.report import Settings, make_report, render_csv, render_latex, render_markdown
+from dialore.evaluation.report.comparison import by_dialogue, combiner
+from dialore.evaluation.report.latex import escape as latex_escape
+from dialore.evaluation.report.markdown import escape as markdown_escape
+from dialore.evaluation.report.numbers import p_value, signed, size_of, spread, three
+from dialore.evaluation.report.svg import tick_words, ticks
+from dialore.evaluation.report.tables import grouped
+from tests.evaluation.made_up import COUNT, EVIL, MadeUp, made_up
+
+pytest.importorskip("scipy", reason="the evaluation extra is not installed")
+
+
+@pytest.fixture(scope="module")
+def report():
+    return make_report(made_up())
+
+
+def rows_of(report):
+    return {
+        row.label: dict(zip([m.name for m in report.table.metrics], row.cells, strict=True))
+        for group in report.table.groups
+        for row in group.rows
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.0, "0.00"), (0.012, "0.0120"), (68.67, "68.7"), (1234.5, "1,230"), (99.96, "100"), (-0.0456, "−0.0456")],
+)
+def test_three_figures(value, shown):
+    assert three(value) == shown
+
+
+def test_signs_spreads_and_p_values():
+    assert (signed(0.5), signed(-0.5), signed(0.0)) == ("+0.500", "−0.500", "0.00")
+    assert spread(1.0, 2.0, 2) == "0.50"
+    assert spread(1.0, 1.0002, 2) == "0.0001"
+    assert spread(None, 1.0, 2) == ""
+    assert (p_value(0.0001), p_value(0.0123), p_value(math.nan), p_value(None)) == ("< 0.001", "0.012", "–", "–")
+
+
+@pytest.mark.parametrize(
+    ("model", "size"),
+    [
+        ("Qwen2.5-7B-Instruct", 7),
+        ("mixtral-8x7b", 56),
+        ("flan-t5-770M", 0.77),
+        ("llama3.1:8b", 8),
+        ("gpt-4o", None),
+        ("lexical responder", None),
+        ("belle_7b_2m", 7),
+    ],
+)
+def test_a_models_size_by_its_name(model, size):
+    assert size_of(model) == size
+
+
+def test_ticks_are_round_and_hold_the_range():
+    for low, high in ((0, 0.07), (-0.3, 5), (0, 1234), (2, 2)):
+        marks = ticks(low, high)
+        assert marks[0] <= low
+        assert marks[-1] >= high
+        assert len(set(tick_words(marks))) == len(marks)
+
+
+def test_marks_against_the_baseline(report):
+    cells = rows_of(report)
+    better = cells["dcrag"]["f1"].comparison
+    assert cells["dcrag"]["f1"].mark == "**"
+    assert better.is_better
+    assert better.pairs == COUNT - 1  # the baseline failed once
+    assert better.difference == pytest.approx(0.2, abs=0.01)
+    assert better.low < better.difference < better.high
+    # What is the same for both is never significant, and the baseline has no mark against itself.
+    assert cells["dcrag"]["cdp"].mark == ""
+    assert cells["dcrag"]["cdp"].comparison.bootstrap == 1.0
+    assert cells["vanilla"]["f1"].comparison is None
+
+
+def test_p_values_are_holm_corrected_over_the_systems_of_a_metric(report):
+    from dialore.evaluation.statistics import wilcoxon
+
+    results = made_up()
+    vanilla, *others = results.systems()
+    raw = []
+    for other in others:
+        mine, base = results.measures(other, "f1"), results.measures(vanilla, "f1")
+        keys = [key for key in base if key in mine]
+        raw.append(wilcoxon([mine[k][0] for k in keys], [base[k][0] for k in keys]).p)
+    found = [cells["f1"].comparison.wilcoxon for name, cells in rows_of(report).items() if name != "vanilla"]
+    assert sorted(found) == pytest.approx([min(raw) * 2, max(min(raw) * 2, *raw)])
+
+
+def test_no_difference_has_no_mark():
+    cells = rows_of(make_report(made_up(shift=0.0)))
+    assert cells["dcrag"]["f1"].mark == ""
+    assert cells["dcrag"]["f1"].place == 0 or cells["dcrag"]["f1"].text != cells["vanilla"]["f1"].text
+
+
+def test_best_and_second(report):
+    cells = rows_of(report)
+    assert {name: cells[name]["f1"].place for name in cells} == {"vanilla": 0, "dcrag": 1, "dcrag (top=5)": 2}
+
+
+def test_what_is_missing_is_told_and_never_nought(report):
+    ((about, reason),) = report.table.absent
+    assert about.name == "kf1"
+    assert "the dialogue has no gold knowledge" in reason
+    assert "kf1" not in rows_of(report)["dcrag"]
+    assert report.table.notes == ["of 39 responses only: the response failed (1)"]
+    kept = make_report(made_up(), Settings(keep_absent=True))
+    cell = rows_of(kept)["dcrag"]["kf1"]
+    assert cell.text == ""
+    assert "no gold knowledge" in kept.table.notes[cell.note - 1]
+
+
+def test_another_baseline_and_an_unknown_one():
+    report = make_report(made_up(), Settings(baseline="dcrag"))
+    assert rows_of(report)["vanilla"]["f1"].comparison.difference < 0
+    assert not rows_of(report)["vanilla"]["f1"].comparison.is_better
+    with pytest.raises(UnknownNameError, match="did you mean dcrag"):
+        make_report(made_up(), Settings(baseline="dcrga"))
+
+
+def test_groups_by_data_set_and_by_model_where_models_have_several_systems():
+    titles = [title for title, _ in grouped(made_up(models=("a", "b"), datasets=("x", "y")).systems())]
+    assert titles == ["x · a", "x · b", "y · a", "y · b"]
+    assert [title for title, _ in grouped(made_up(datasets=("x", "y")).systems())] == ["x", "y"]
+
+
+def test_ablations_are_differences_from_the_full_method(report):
+    (found,) = report.ablations
+    assert (found.full.name, [each.name for each in found.variants]) == ("dcrag", ["dcrag (top=5)"])
+    assert found.comparisons[0, "f1"].difference == pytest.approx(-0.1, abs=0.01)
+    assert found.comparisons[0, "f1"].mark == "**"
+
+
+def test_repetitions_of_a_dialogue_are_one_observation():
+    rows = by_dialogue(combiner("f1"), {("a", 0): (0.2,), ("a", 1): (0.4,), ("b", 0): (1.0,)})
+    assert rows["a"] == pytest.approx((0.3,))
+    assert list(rows) == ["a", "b"]
+    first = by_dialogue(combiner("distinct-2"), {("a", 1): (9.0,), ("a", 0): (1.0, 2.0)})
+    assert first == {"a": (1.0, 2.0)}
+
+
+def test_cost_and_failures(report):
+    vanilla = report.surveys[0]
+    assert (vanilla.ok, vanilla.failed, dict(vanilla.failures)) == (39, 1, {"the endpoint broke": 1})
+    assert vanilla.outcomes == {"ok": 39, "repaired": 0, "unparsed": 1, "failed": 0}
+    assert vanilla.per_response("calls") == 2.0
+    assert vanilla.quantile(0.5) == pytest.approx(21.0)
+
+
+def test_csv_reads_back_as_the_same_numbers(report):
+    lines = list(csv.DictReader(io.StringIO(render_csv(report))))
+    assert len(lines) == 9
+    for system in made_up().systems():
+        for name, score in system.scores.items():
+            (line,) = [each for each in lines if (each["system"], each["metric"]) == (system.name, name)]
+            assert (float(line["value"]) if line["value"] else None) == score.value
+            assert (line["reason"] != "") == bool(score.problems)
+    marked = [each["system"] for each in lines if each["mark"]]
+    assert marked == ["dcrag", "dcrag (top=5)"]
+
+
+def unescaped(text, sign):
+    return len(re.findall(rf"(?<!\\){re.escape(sign)}", re.sub(r"\\\\", "", text)))
+
+
+def test_latex_is_balanced_and_escaped():
+    results = made_up(datasets=("a_b & 50%", "c"))
+    results.title = EVIL
+    text = render_latex(make_report(results))
+    body = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
+    assert unescaped(body, "{") == unescaped(body, "}")
+    assert body.count("\\begin{") == body.count("\\end{")
+    assert unescaped(body, "$") % 2 == 0
+    assert unescaped(body, "#") == 0
+    columns = body.split("\\begin{tabular}{")[1].split("}")[0]
+    rows = [line for line in body.splitlines() if line.endswith("\\\\") and "multicolumn" not in line]
+    assert len(rows) == 7  # the head, and three systems on two data sets
+    assert {unescaped(line, "&") for line in rows} == {len(columns) - 1}
+    assert body.count("\\textbf{") == 4  # F1 and CDP, on two data sets
+    assert "$^{**}$" in body
+    assert "a\\_b \\& 50\\%" in body
+    for word in ("\\toprule", "\\midrule", "\\bottomrule", "tablenotes"):
+        assert word in body
+
+
+def test_latex_escapes_every_special_sign():
+    assert latex_escape("a_b%{c}~^\\<>") == (
+        "a\\_b\\%\\{c\\}\\textasciitilde{}\\textasciicircum{}\\textbackslash{}\\textless{}\\textgreater{}"
+    )
+
+
+def test_markdown_has_a_row_a_system_and_holds_no_markup_of_others():
+    results = made_up()
+    results.title = EVIL
+    text = render_markdown(make_report(results))
+    table = text.split("## Scores")[1].split("\n\n")[1].splitlines()
+    assert len(table) == 2 + 3
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
+    assert [line.count("**0.") for line in table[2:]] == [1, 1, 0]
+    assert "<script" not in text
+    assert "NaN" not in text.replace(markdown_escape(EVIL), "")
+
+
+def test_model_size_against_score_only_where_sizes_are_known():
+    names = [figure.name for _, figures in make_report(made_up()).figures["f1"] for figure in figures]
+    assert names == ["bars", "distribution", "knowledge"]
+    results = made_up(models=("x-7B",))
+    other = made_up(models=("mine",))
+    both = MadeUp([results.systems()[0], other.systems()[0]], {**results._responses, **other._responses})
+    figures = make_report(both, Settings(sizes={"mine": 13.0})).figures["f1"][0][1]
+    sizes = next(figure for figure in figures if figure.name == "sizes")
+    assert [row[1] for row in sizes.rows] == ["7", "13"]
