@@ -40,10 +40,12 @@ class PartVectors:
     made: NDArray[np.unsignedinteger[Any]]
 
     def values(self, query: NDArray[np.float32], parts: NDArray[np.intp]) -> NDArray[np.float32]:
-        """(parts of the graph,): the products with the query of the given parts, 0 for others.
+        """(parts of the graph,): the product with the query of each part that is among the given ones at least.
 
         To the last bit the same whichever parts are asked for together, and on every machine (see `_fixed`).
         """
+        if len(parts) > len(self.rows):
+            return self.all_values(query)  # most are among them: no search for which
         wanted = np.zeros(len(self.rows), np.bool_)
         wanted[parts] = True
         used = np.flatnonzero(wanted)
