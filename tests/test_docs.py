@@ -1,0 +1,94 @@
+"""The pages of docs/: made pages are what the code says, links lead somewhere, and every command shown is run."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dialore.cli import main
+from dialore.cli.bench.pipeline import endpoint
+from dialore.experiments.config import make_config
+from tests.example_data import write_data
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+MADE = runpy.run_path(str(ROOT / "scripts" / "make_docs.py"))["PAGES"]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page, language):
+    return [block for found, block in BLOCK.findall((DOCS / page).read_text("utf-8")) if found == language]
+
+
+@pytest.mark.parametrize("page", sorted(MADE))
+def test_a_made_page_is_what_the_code_says(page):
+    assert (DOCS / page).read_text("utf-8") == MADE[page](), "run python scripts/make_docs.py"
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)\)", (DOCS / page).read_text("utf-8")):
+        assert (DOCS / target).exists(), target
+
+
+@pytest.fixture(scope="module")
+def url():
+    with endpoint() as base_url:
+        yield base_url
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch, url):
+    """A folder with everything that the commands name, and an endpoint in the environment."""
+    pytest.importorskip("tantivy", reason="the documents extra is not installed")
+    pytest.importorskip("sacrebleu", reason="the evaluation extra is not installed")
+    data = write_data(tmp_path)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    shutil.copy(data / "conceptnet-assertions-5.7.0.csv.gz", tmp_path / "assertions.csv.gz")
+    shutil.copy(data / "wizard_of_wikipedia" / "train.json", tmp_path / "wow.json")
+    turns = ["Good morning!", "I drink tea in the morning, but my friends want coffee."]
+    (tmp_path / "dialogues.jsonl").write_text(json.dumps({"id": "1", "turns": turns}) + "\n", "utf-8")
+    (tmp_path / "handbook.md").write_text("# Coffee\n\nTake 60 grams of coffee for a litre. Tea wants less.\n", "utf-8")
+    (tmp_path / "news.txt").write_text("The coffee machine has moved to the kitchen.\n", "utf-8")
+    persona, declared = blocks("sources.md", "yaml")
+    (tmp_path / "persona.yaml").write_text(persona, "utf-8")
+    (tmp_path / "sources.yaml").write_text(declared, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DIALORE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DIALORE_BASE_URL", url)
+    monkeypatch.setenv("DIALORE_MODEL", "wait-0")
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", ["experiments.md", "sources.md"])
+def test_every_command_works_in_the_order_shown(page, world, capsys):
+    if page == "experiments.md":
+        run("dialore graph build data/conceptnet-assertions-5.7.0.csv.gz --language en --out data/conceptnet.en.graph")
+    shown = [line.split("  #")[0] for block in blocks(page, "") for line in block.splitlines()]
+    assert len(shown) >= 9
+    for command in shown:
+        assert not run(command), (command, capsys.readouterr().err)
+
+
+def run(command):
+    with pytest.raises(SystemExit) as left:
+        main(shlex.split(command)[1:])
+    return left.value.code
+
+
+def test_the_experiment_file_that_is_shown_is_one():
+    (shown,) = blocks("experiments.md", "yaml")
+    config = make_config(yaml.safe_load(shown))
+    assert [system.title for system in config.systems] == ["vanilla", "-w/o CR"]
+
+
+def test_every_example_is_listed():
+    listed = set(re.findall(r"\]\(\.\./(examples/[^)]+)\)", (DOCS / "experiments.md").read_text("utf-8")))
+    assert listed == {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*.yaml")}
