@@ -124,6 +124,8 @@ def _compare(
 
 
 def _corrected(made: Sequence[Comparison]) -> list[Comparison]:
+    if len(made) < 2:  # nothing to correct for
+        return list(made)
     bootstraps = correct([each.bootstrap for each in made])
     tests = correct([math.nan if each.wilcoxon is None else each.wilcoxon for each in made])
     return [
