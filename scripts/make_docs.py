@@ -19,7 +19,8 @@ A method answers a dialogue. `dialore methods` lists them, `dialore methods NAME
 _METRICS = """\
 `dialore score RUN -x NAME` measures by one; every figure has a 95% bootstrap interval. What a metric cannot do without
 and has not is said: such a figure is "not available", with the reason, and never 0. `judge` is a language model by
-`--model` and `--base-url`, `nli` a model by `--nli`, `language-model` one by `--language-model`; the rest is data. The two geometric means are made of other scores of a run, where all of those are there.
+`--model` and `--base-url`, `nli` a model by `--nli`, `language-model` one by `--language-model`; the rest is data.
+The two geometric means are made of other scores of a run, where all of those are there.
 """
 
 
