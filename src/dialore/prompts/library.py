@@ -90,7 +90,8 @@ class Prompt:
     path: Path
 
     @cached_property
-    def _parts(self) -> tuple[FrontMatter, list[tuple[str, jinja2.Template]]]:
+    def _split(self) -> tuple[FrontMatter, list[tuple[str, str]]]:
+        """The front matter, and each section's role and text."""
         match = _FRONT.match(self.text.replace("\r\n", "\n"))
         if match is None:
             raise InputError(
@@ -98,28 +99,33 @@ class Prompt:
             )
         try:
             front = FrontMatter.model_validate(yaml.safe_load(match[1]))
-            pieces = _ROLE.split(match[2])
-            roles = pieces[1::2]
-            templates = [_ENVIRONMENT.from_string(body.strip("\n")) for body in pieces[2::2]]
-        except (yaml.YAMLError, ValidationError, jinja2.TemplateSyntaxError) as error:
+        except (yaml.YAMLError, ValidationError) as error:
             raise InputError(f"prompt {self.path}: {' '.join(str(error).split())}") from error
-        if not set(roles) - {_CONTINUATION, _STEERING} or pieces[0].strip():
+        pieces = _ROLE.split(match[2])
+        if not set(pieces[1::2]) - {_CONTINUATION, _STEERING} or pieces[0].strip():
             raise InputError(
                 f"prompt {self.path}: no message", mend="start each with a line <!-- system --> or <!-- user -->"
             )
-        return front, list(zip(roles, templates, strict=True))
+        return front, list(zip(pieces[1::2], pieces[2::2], strict=True))
+
+    @cached_property
+    def _templates(self) -> list[tuple[str, jinja2.Template]]:
+        try:
+            return [(role, _ENVIRONMENT.from_string(body.strip("\n"))) for role, body in self._split[1]]
+        except jinja2.TemplateSyntaxError as error:
+            raise InputError(f"prompt {self.path}: {' '.join(str(error).split())}") from error
 
     @property
     def front(self) -> FrontMatter:
         """The front matter; raises InputError where it is malformed."""
-        return self._parts[0]
+        return self._split[0]
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """A hash of the whole file, kept in traces and runs."""
         return hashlib.blake2b(self.text.encode(), digest_size=6).hexdigest()
 
-    @property
+    @cached_property
     def reference(self) -> str:
         """Name, language, version and hash: `dcrag/query-production.en v1 1a2b3c4d5e6f`."""
         return f"{self.name}.{self.language} v{self.front.version} {self.hash}"
@@ -130,9 +136,9 @@ class Prompt:
         Raises:
             InputError: a variable that the prompt names is missing, or the template fails.
         """
-        front, templates = self._parts
+        front = self.front
         try:
-            filled = [(role, template.render(variables)) for role, template in templates]
+            filled = [(role, template.render(variables)) for role, template in self._templates]
         except jinja2.UndefinedError as error:
             known = ", ".join(sorted(variables))
             raise InputError(f"prompt {self.path}: {error.message}", mend=f"it is given: {known}") from error
