@@ -226,3 +226,13 @@ def test_model_size_against_score_only_where_sizes_are_known():
     figures = make_report(both, Settings(sizes={"mine": 13.0})).figures["f1"][0][1]
     sizes = next(figure for figure in figures if figure.name == "sizes")
     assert [row[1] for row in sizes.rows] == ["7", "13"]
+
+
+def test_an_interval_that_does_not_hold_its_figure_is_not_shown():
+    import dataclasses
+
+    results = made_up()
+    system = results.systems()[1]
+    assert rows_of(make_report(results))["dcrag"]["f1"].spread == "0.020"
+    system.scores["f1"] = dataclasses.replace(system.scores["f1"], low=0.1, high=0.2)
+    assert rows_of(make_report(results))["dcrag"]["f1"].spread == ""

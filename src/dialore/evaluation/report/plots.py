@@ -62,7 +62,7 @@ def bars(about: About, rows: Sequence[Row], title: str) -> Figure | None:
         drawing.text(6, y + 12, fitted(row.label, WIDTH - 20))
         drawing.bar(across(min(0.0, value)), y + 18, abs(across(value) - across(0.0)), 16, _fill(place), row.label)
         right = across(value)
-        if score.low is not None and score.high is not None:
+        if score.low is not None and score.high is not None and score.low <= value <= score.high:
             _whisker(drawing, across(score.low), across(score.high), y + 26)
             right = max(right, across(score.high))
         drawing.text(right + 8, y + 30, three(value), "label")

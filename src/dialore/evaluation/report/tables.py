@@ -201,7 +201,9 @@ def _cell(score: Score, place: int, comparison: Comparison | None, notes: list[s
         note = notes.index(text) + 1
     if score.value is None:
         return Cell(score, "", "", 0, None, note)
-    wide = spread(score.low, score.high, decimals(score.value))
+    # Resampling repeats responses, which lowers figures of diversity: an interval beside its figure would mislead.
+    is_inside = score.low is not None and score.high is not None and score.low <= score.value <= score.high
+    wide = spread(score.low, score.high, decimals(score.value)) if is_inside else ""
     return Cell(score, three(score.value), wide, place, comparison, note)
 
 
