@@ -7,11 +7,14 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.example_data import write_data
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -42,6 +45,9 @@ def folder(tmp_path_factory):
     (folder / "ours.tsv").write_text("coffee\tHasProperty\tour best seller\n", encoding="utf-8")
     (folder / "assertions.csv.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
     dialogues = [{"meta": [], "dialogue": [["Hello .", "Hi !"], ["How are you ?", ""]]} for _ in range(30)]
+    (folder / "notes.txt").write_text("Take sixty grams of coffee for a litre of water.\n", encoding="utf-8")
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    write_data(folder)
     (folder / "valid.json.gz").write_bytes(gzip.compress(json.dumps(dialogues).encode()))
     return folder
 
@@ -65,6 +71,9 @@ def test_exactly_two_set_up_commands():
 
 
 def test_every_command_works_in_the_order_shown(folder):
+    pytest.importorskip("tantivy", reason="the documents extra is not installed")
+    graph = ["graph", "build", "data/conceptnet-assertions-5.7.0.csv.gz", "--out", "data/conceptnet.en.graph"]
+    assert run(["-m", "dialore", *graph, "--language", "en"], folder).returncode == 0
     assert len(COMMANDS) >= 9
     for command in COMMANDS:
         arguments = shlex.split(command)[1:]
@@ -83,4 +92,5 @@ def test_the_program_works(folder):
 def test_the_table_of_methods_is_true():
     from dialore.methods.registry import method_names
 
-    assert sorted(re.findall(r"^\| `([\w-]+)` \|", README, re.MULTILINE)) == method_names()
+    cells = re.findall(r"^\| (`[^|]+`) \|", README, re.MULTILINE)
+    assert sorted(name for cell in cells for name in re.findall(r"`([\w-]+)`", cell)) == method_names()
