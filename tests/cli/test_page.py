@@ -7,7 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from dialore.cli.page import Conversation, longest_chain, render_page, write_page
+from dialore.cli.page import Conversation, Heading, longest_chain, render_page, write_page
+from dialore.cli.page_steps import marked_changes
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.knowledge import Fact, Knowledge
@@ -118,3 +119,106 @@ def test_the_longest_chain_of_stages():
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(InputError, match="cannot write"):
         write_page(tmp_path / "none" / "page.html", [], title="x")
+
+
+# --- how a response came about
+
+
+def did(name, **output):
+    return StageTrace(stage=name, output=output)
+
+
+def piece(text, source, **detail):
+    kind = "persona" if source == "persona" else "passage"
+    return Knowledge(id=text, kind=kind, text=text, source=source, detail=detail)
+
+
+def test_a_plan_is_shown_with_where_each_piece_is_from():
+    given = [piece("I keep bees.", "persona"), piece("Bees shiver.", "documents", persona="I keep bees.")]
+    text = page(plan=["persona", "documents"], knowledge=given)
+    assert "<li>PERSONA</li><li>DOCUMENTS</li>" in text
+    assert "PERSONA → DOCUMENTS" in text
+    assert "documents · I keep bees." in text
+    assert "NULL: no source is needed" in page(plan=[])
+    assert "<h4>Plan" not in page()
+
+
+def test_a_directed_search_is_shown():
+    trace = [
+        did("search-decision", kind="passive", query=""),
+        did("topic-tracking", text="the night sky"),
+        did("commonsense-directive", text=EVIL),
+        did("web-search", source="a shelf", query="Perseids peak", found=[]),
+    ]
+    text = page(trace=trace)
+    for name, words in (("The turn", "asks for nothing"), ("Topic", "the night sky"), ("Query", "Perseids peak")):
+        assert f'<dt>{name}</dt><dd lang="en">{words}</dd>' in text
+    assert "<dt>Directive</dt>" in text
+    assert "alert(" not in re.sub(r"&lt;script&gt;alert\(", "", text)
+
+
+def test_open_questions_are_shown_with_the_answers_that_were_chosen():
+    rows = [
+        {"question": "What do bees do in winter?", "by": "documents", "why": "it is the better of two"},
+        {"question": "What helps?", "by": "model", "why": "the model's is the only answer"},
+        {"question": "Who knows?", "by": "model", "why": "nobody had an answer"},
+    ]
+    trace = [
+        did("model-answer-1", text="They sleep."),
+        did("base-answer-1", text="They shiver."),
+        did("model-answer-2", text="Ivy."),
+        did("base-answer-2", text="NONE"),
+        did("model-answer-3", text="None."),
+        did("answer-integration", answers=rows),
+    ]
+    text = page(trace=trace)
+    assert text.count('<p class="question">') == 3
+    assert '<p class="answer"><span class="origin" lang="en">the model&#39;s</span>They sleep.</p>' in text
+    assert '<p class="answer chosen"><span class="origin" lang="en">✓ the base&#39;s</span>They shiver.</p>' in text
+    assert text.count('<p class="answer chosen">') == 2
+    assert text.count("nobody had an answer</p>") == 1
+    assert "3 open questions; answers taken: 1 the base&#39;s, 1 the model&#39;s" in text
+
+
+@pytest.mark.parametrize(("kept", "other"), [("draft", "edit"), ("edit", "draft")])
+def test_draft_and_edit_are_shown_with_what_changed_and_which_was_kept(kept, other):
+    choice = did("choice", kept=kept, draft="Have a <b>good</b> time there!", edit="Have a good time in Soho!")
+    choice.notes = ["so it was preferred"]
+    votes = [did("preference-draft-first", better="B"), did("preference-edit-first", better="same")]
+    text = page(trace=[choice, *votes])
+    assert "<del>there</del>!" in text
+    assert "<ins>in Soho</ins>!" in text
+    assert "&lt;b&gt;" in text.replace("<del>", "").replace("</del>", "")
+    assert f'<p class="answer chosen"><span class="origin" lang="en">✓ {kept}</span>' in text
+    assert f'<p class="answer"><span class="origin" lang="en">{other}</span>' in text
+    assert "draft first: edit · edit first: no difference" in text
+    assert "so it was preferred" in text
+
+
+def test_an_edit_that_changes_nothing_is_not_shown_twice():
+    text = page(trace=[did("choice", kept="draft", draft="Have fun!", edit="Have fun!")])
+    assert text.count("Have fun!") - text.count("&#34;Have fun!&#34;") == 1
+
+
+def test_chinese_changes_are_marked_by_character():
+    before, after = marked_changes("用开水泡", "用八十度水泡")
+    assert str(before) == "用<del>开</del>水泡"
+    assert str(after) == "用<ins>八十度</ins>水泡"
+
+
+def test_generated_knowledge_is_shown_with_its_samples():
+    trace = [did("knowledge-samples", found=["a", "b"], scores=[0.25, 0.5]), did("knowledge-generation", text="Bees.")]
+    text = page(trace=trace)
+    assert "2, the nearest b (0.50)" in text
+    assert '<dt>Knowledge written</dt><dd lang="en">Bees.</dd>' in text
+
+
+def test_a_part_of_the_page_begins_with_its_heading():
+    dialogue = Dialogue(id="1", turns=["Hi"], persona=["I keep bees.", EVIL], documents={"I keep bees.": ["a", "b"]})
+    parts = [Conversation(dialogue, []), Conversation(dialogue, [], Heading("Further <systems>", EVIL))]
+    text = render_page(parts, title="x")
+    assert text.count('<header class="part"') == 1
+    assert text.index('id="d1"') < text.index('id="d2-part"') < text.index('id="d2"')
+    assert text.count("Further &lt;systems&gt;") == 2
+    assert 'I keep bees. <small lang="en">2 documents</small>' in text
+    assert "alert(" not in re.sub(r"&lt;script&gt;alert\(", "", text)

@@ -16,10 +16,13 @@ def demo(
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     json: Json = False,
 ) -> None:
-    """Six dialogues, each answered by every method, side by side.
+    """Nine dialogues, answered by every method, side by side.
 
-    Completions are replayed from recordings; retrieval on the starter graph
-    is live. Writes a page with the whole trace of every response.
+    Six are answered over the starter graph by vanilla, t-rag, qp-rag and
+    dcrag, three over a persona, documents, a shelf of passages and samples by
+    safari, scg-qp, edit, msdp and draft-ground. Completions are replayed from
+    recordings; retrieval is live. Writes a page with the whole trace of every
+    response.
 
     [bold]Examples[/bold]
     dialore demo

@@ -15,6 +15,7 @@ from dialore import __version__
 from dialore.cli.cited import cited_numbers, cited_parts
 from dialore.cli.figures import cost, figures_of
 from dialore.cli.output import write_whole
+from dialore.cli.page_steps import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,11 +35,20 @@ _DEMANDS = (
 
 
 @dataclass(frozen=True, slots=True)
+class Heading:
+    """What stands above the first conversation of a part."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Conversation:
-    """A dialogue and what the methods answered."""
+    """A dialogue and what the methods answered; with a heading, a part of the page begins with it."""
 
     dialogue: Dialogue
     responses: Sequence[Response]
+    heading: Heading | None = None
 
 
 def write_page(
@@ -83,17 +93,26 @@ def _conversation(conversation: Conversation, number: int) -> dict[str, Any]:
     return {
         "anchor": f"d{number}",
         "first": number == 1,
+        "heading": conversation.heading,
         "id": dialogue.id,
         "name": dialogue.topic or dialogue.id,
         "language": dialogue.language,
         "turns": [
             {"text": t.text, "speaker": t.speaker, "mine": t.speaker == dialogue.last.speaker} for t in dialogue.turns
         ],
+        "persona": _persona(dialogue),
         "responses": [
             _response(response, dialogue, f"d{number}r{place}")
             for place, response in enumerate(conversation.responses, start=1)
         ],
     }
+
+
+def _persona(dialogue: Dialogue) -> list[tuple[str, int]]:
+    """The responder's persona sentences, each with how many documents belong to it."""
+    documents = dialogue.extra.get("documents")
+    under = documents if isinstance(documents, dict) else {}
+    return [(sentence, len(under.get(sentence) or ())) for sentence in dialogue.persona]
 
 
 def _response(response: Response, dialogue: Dialogue, anchor: str) -> dict[str, Any]:
@@ -111,6 +130,8 @@ def _response(response: Response, dialogue: Dialogue, anchor: str) -> dict[str, 
         "text": Markup("").join(
             _marked(text, used, dialogue) + _raised(after) for text, after in cited_parts(response)
         ),
+        "way": steps_of(response),
+        "given": "facts" if all(item.kind == "fact" for item in response.knowledge) else "pieces",
         "used": [_chip(item, numbers.get(item.id)) for item in used],
         "unused": [_chip(item) for item in response.knowledge if not item.used],
         "demands": response.demands,
@@ -129,14 +150,22 @@ def _raised(numbers: Sequence[int]) -> Markup:
 
 
 def _chip(item: Knowledge, number: int | None = None) -> dict[str, Any]:
-    where = item.detail.get("provenance") or item.detail.get("graph") or item.source
+    where = str(item.detail.get("provenance") or item.detail.get("graph") or "")
     return {
         "text": item.text,
         "number": number,
         "set": item.set,
         "used": item.used,
-        "hint": f"{item.triple} · {item.score:.3f} · {where}",
+        "origin": "" if item.kind == "fact" else origin_of(item),
+        "hint": " · ".join(part for part in (item.triple, f"{item.score:.3f}", where or item.source) if part),
     }
+
+
+def origin_of(item: Knowledge) -> str:
+    """Where a piece of knowledge comes from, in words: its source, the page or persona sentence, the question."""
+    about = item.detail.get("title") or item.detail.get("persona") or item.detail.get("question") or ""
+    where = item.detail.get("provenance") if item.source == "web" else ""
+    return " · ".join(str(part) for part in (item.source, about, where) if part)
 
 
 def _marked(text: str, used: Sequence[Knowledge], dialogue: Dialogue) -> Markup:
