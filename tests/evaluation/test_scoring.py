@@ -145,17 +145,28 @@ def distinct_values(rows=40, seed=3):
     return values
 
 
-def test_the_cheaper_bootstrap_of_distinct_is_exact():
-    class Slow:
-        """The same metric without its short cut."""
+@pytest.mark.parametrize("order", [1, 2])
+def test_distinct_without_each_response_is_what_the_others_give(order):
+    metric, values = Distinct(order), distinct_values()
+    expected = [metric.combine(np.delete(values, place, axis=0)) for place in range(len(values))]
+    assert metric.without_each(values) == pytest.approx(expected, abs=1e-12)
 
-        about = Distinct(1).about
-        combine = Distinct(1).combine
 
-    values, others = distinct_values(), distinct_values(seed=4)
-    assert bootstrap(Distinct(1), values, resamples=50) == bootstrap(Slow(), values, resamples=50)
-    quick, slow = (paired_bootstrap(metric, values, others, resamples=50) for metric in (Distinct(1), Slow()))
-    assert quick == slow
+def test_the_interval_of_distinct_holds_its_figure_and_narrows_with_more_responses():
+    # Resampled with repeats it would lie below the figure altogether.
+    small, large = (bootstrap(Distinct(1), distinct_values(rows)) for rows in (20, 200))
+    for found in (small, large):
+        assert found.low < found.value < found.high
+    assert large.high - large.low < (small.high - small.low) / 2
+
+
+def test_two_systems_distinct_are_compared_by_leaving_out_each_pair():
+    poor, rich = distinct_values(seed=3), distinct_values(seed=4) + np.arange(40)[:, None] * 30
+    difference, test = paired_bootstrap(Distinct(1), rich, poor)
+    assert test.name == "paired jackknife"
+    assert difference.low > 0
+    assert test.p < 1e-6
+    assert paired_bootstrap(Distinct(1), poor, poor)[1].p == 1.0
 
 
 def test_measures_that_combine_into_nothing_are_not_available():

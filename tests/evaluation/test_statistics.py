@@ -167,6 +167,16 @@ def test_corrections_by_hand():
     assert math.isnan(corrected[1])
 
 
+@pytest.mark.parametrize("method", ["holm", "bonferroni", "fdr_bh"])
+def test_corrections_agree_with_statsmodels(method):
+    multitest = pytest.importorskip("statsmodels.stats.multitest")
+    draw = np.random.default_rng(6)
+    for n in (1, 2, 7, 40):
+        ps = draw.random(n) ** 3
+        assert statistics.correct(list(ps), method) == pytest.approx(multitest.multipletests(ps, method=method)[1])
+    assert statistics.correct([]) == []
+
+
 @pytest.mark.parametrize("function", [statistics.wilcoxon, statistics.t_test])
 def test_what_is_not_paired_is_refused(function):
     with pytest.raises(InputError, match="not pairs"):

@@ -113,18 +113,20 @@ class Additive(Protocol):
 
 
 @runtime_checkable
-class Reweighable(Protocol):
-    """A metric that knows a cheaper way to its figures of many resamples than to combine each anew; just as exact."""
+class Jackknifed(Protocol):
+    """A metric whose figure falls when a response is repeated, so that resampling with repeats would be biased.
 
-    def of_weights(self, values: NDArray[np.float64], weights: NDArray[np.uint16]) -> NDArray[np.float64]:
-        """Figures of resamples.
+    Its error bars come from leaving each response out in turn (Efron and Stein, 1981).
+    """
+
+    def without_each(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The figures without the first response, without the second, and so on.
 
         Args:
             values: as for `combine`, shape (responses, columns).
-            weights: how often each response is drawn, shape (resamples, responses).
 
         Returns:
-            Figures, shape (resamples,).
+            Figures, shape (responses,).
         """
         ...
 

@@ -241,25 +241,18 @@ class Distinct(_Worded):
         grams = values[~np.isnan(values)]
         return 100.0 * len(np.unique(grams)) / len(grams) if len(grams) else math.nan
 
-    def of_weights(self, values: NDArray[np.float64], weights: NDArray[np.uint16]) -> NDArray[np.float64]:
-        """The figures of resamples: an n-gram is there where any response that has it is drawn."""
+    def without_each(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The figure without each response: it takes its n-grams along, and those distinct ones that it alone has."""
         there = ~np.isnan(values)
         lengths = there.sum(axis=1)
-        _, grams = np.unique(values[there], return_inverse=True)
         rows = np.repeat(np.arange(len(values)), lengths)
-        # An n-gram's responses stand together, each once, so that one pass tells whether any was drawn.
-        order = np.lexsort((rows, grams))
-        rows, grams = rows[order], grams[order]
-        first = np.ones(len(rows), dtype=bool)
-        first[1:] = (rows[1:] != rows[:-1]) | (grams[1:] != grams[:-1])
-        rows, grams = rows[first], grams[first]
-        begins = np.flatnonzero(np.diff(grams, prepend=-1))
-        found = np.full(len(weights), math.nan)
-        for place, drawn in enumerate(weights):
-            count = int(drawn @ lengths)
-            if count:
-                found[place] = 100.0 * np.count_nonzero(np.logical_or.reduceat((drawn > 0)[rows], begins)) / count
-        return found
+        distinct, grams = np.unique(values[there], return_inverse=True)
+        pairs = np.unique(np.stack([grams, rows]), axis=1)
+        holders = np.bincount(pairs[0], minlength=len(distinct))
+        alone = np.bincount(pairs[1][holders[pairs[0]] == 1], minlength=len(values))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            figures: NDArray[np.float64] = 100.0 * (len(distinct) - alone) / (lengths.sum() - lengths)
+        return figures
 
 
 @functools.lru_cache(maxsize=262144)

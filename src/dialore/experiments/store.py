@@ -39,6 +39,7 @@ create table responses (system integer not null, position integer not null, repe
 create table measures (metric text not null, system integer not null, position integer not null,
     repetition integer not null, vals text not null, problem text, reason text not null, detail text not null,
     primary key (metric, system, position, repetition)) without rowid;
+create index measures_of_one on measures (system, position, repetition);
 create table metrics (place integer primary key, metric text not null unique, about text not null);
 """
 
