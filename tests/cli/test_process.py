@@ -120,3 +120,17 @@ def test_a_talk_over_a_pipe(url, tmp_path):
     assert done.returncode == 0
     assert done.stderr == ""
     assert "What would you like to do" in done.stdout
+
+
+def test_small_products_are_left_to_one_thread_unless_the_user_says_otherwise():
+    script = (
+        "import contextlib, os, sys\nfrom dialore.cli import main\n"
+        "with contextlib.suppress(SystemExit):\n    main(['--version'])\n"
+        "print(os.environ['OPENBLAS_NUM_THREADS'], 'numpy' in sys.modules)"
+    )
+    told = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    for given, kept in (({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3")):
+        said = subprocess.run(
+            [sys.executable, "-c", script], env=told | given, capture_output=True, text=True, check=True
+        ).stdout
+        assert said.split()[-2:] == [kept, "False"]
