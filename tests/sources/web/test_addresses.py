@@ -57,7 +57,11 @@ def test_public_addresses(address):
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1", "2130706433", "0x7f000001", "0x7f.0.0.1", "0177.0.0.1", "127.1", "017700000001"]
+    "host",
+    [
+        *("127.0.0.1", "2130706433", "0x7f000001", "0x7f.0.0.1", "0177.0.0.1", "127.1", "017700000001"),
+        *("\uff11\uff12\uff17.0.0.1", "127\u30020\u30020\u30021", "127\uff0e0\uff610.1", "①②⑦.⓪.⓪.①"),
+    ],
 )
 def test_one_address_has_many_spellings(host):
     assert literal(host) == "127.0.0.1"

@@ -229,3 +229,16 @@ def test_one_fetcher_serves_several_loops(site):
     asyncio.run(twice())
     asyncio.run(twice())
     assert len(site.paths) == 4
+
+
+@pytest.mark.parametrize(
+    "host", ["127\u30020\u30020\u30021", "\uff11\uff12\uff17.0.0.1", "①②⑦.⓪.⓪.①", "127\uff0e0\uff0e0\uff0e1"]
+)
+async def test_digits_and_dots_of_other_scripts_do_not_lead_into_the_own_network(site, monkeypatch, host):
+    # What writes such a host for the network makes the plain address of it, and asks no resolver for that.
+    port = int(site.host.rpartition(":")[2])
+    monkeypatch.setattr("dialore.sources.web.addresses._PORTS", {"http": port, "https": 443})
+    site.serve("/secret", page(BODY))
+    with pytest.raises(PageError, match="refused: 127.0.0.1 is not a public address"):
+        await PageFetcher(timeout=5.0).fetch(f"http://{host}:{port}/secret")
+    assert not site.headers

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import unicodedata
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
@@ -66,9 +67,10 @@ def _inside(address: IPv6Address) -> list[IPv4Address]:
 def literal(host: str) -> str | None:
     """The IP address that a host is written as; None for a name.
 
-    Any form counts that a resolver takes: `127.0.0.1`, `[::1]`, `2130706433`, `0x7f.1`, `0177.0.0.1`.
+    Any form counts that a resolver takes: `127.0.0.1`, `[::1]`, `2130706433`, `0x7f.1`, `0177.0.0.1`; and what a URL is
+    folded to before it is asked: digits and full stops of other widths and scripts (UTS 46).
     """
-    bare = host.strip("[]")
+    bare = unicodedata.normalize("NFKC", host.strip("[]")).replace("\u3002", ".")
     try:
         return str(ip_address(bare.partition("%")[0]))
     except ValueError:

@@ -103,9 +103,14 @@ class PageFetcher:
                 raise PageError(reason) from error
 
     async def _follow(self, session: ClientSession, url: str) -> Fetched:
+        from yarl import URL
+
         for _ in range(self._redirects + 1):
             self._rules.check(url)
-            async with session.get(url, allow_redirects=False) as response:
+            # What is connected to is the URL as the client folds it, and an address in it asks no resolver.
+            asked = URL(url)
+            self._rules.check(str(asked))
+            async with session.get(asked, allow_redirects=False) as response:
                 target = response.headers.get("Location")
                 if response.status not in _REDIRECTS or not target:
                     return await self._read(response)
