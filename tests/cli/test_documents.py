@@ -67,7 +67,7 @@ def test_add_list_delete(call, index, folder):
     assert (report["added"], report["deleted"], report["unchanged"]) == (1, 2, 2)
     listed = call("documents", "list", index, "--json").lines
     assert {item["name"].rpartition("/")[2]: item["passages"] for item in listed} == dict.fromkeys(TEXTS, 1)
-    assert "throat.txt" in call("documents", "list", index).out.replace("\n", "")
+    assert "throat.txt" in "".join(call("documents", "list", index).out.split())
     passages = call("documents", "list", index, "--passages", "--json").lines
     ids = {item["text"]: item["id"] for item in passages}
     arguments = ("--id", ids["Honey soothes a sore throat."], "--url", "http://tea/1", "--file", "nowhere.txt")

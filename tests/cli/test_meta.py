@@ -55,7 +55,7 @@ class Engaged:
 def judge(monkeypatch):
     def put(model):
         for module in ("meta_work", "judge_work"):
-            monkeypatch.setattr(f"dialore.cli.{module}.connect_model", lambda settings: model)
+            monkeypatch.setattr(f"dialore.cli.{module}.connect_model", lambda settings, **_: model)
         return model
 
     return put
