@@ -3,52 +3,199 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
+import os
+import re
 import shutil
+import subprocess
+import sys
+from collections import Counter
 
 import pytest
 
-from dialore.cli import demo_work
-from dialore.cli.options import KnowledgeSettings
-from dialore.cli.wiring import open_agents
+from dialore.cli import demo_parts, demo_work
+from dialore.cli.demo_parts import COMMONSENSE, FURTHER, FURTHER_SYSTEMS, METHODS, PARTS, open_part
 from dialore.dialogue import read_dialogues
 from dialore.llm.connection import connect
-from dialore.llm.recording import Recorder
+from dialore.llm.recording import Recorder, Replay
+from dialore.sources.samples import is_fit, overlap, samples_of
+from dialore.sources.shelf import open_shelf
 
-BUNDLED = demo_work.demo_folder()
+BUNDLED = demo_parts.demo_folder()
+# What runs the demo with nothing but the core's packages, and without a network.
+CORE_ONLY = """\
+import socket, sys
+EXTRAS = ("tantivy", "torch", "transformers", "trafilatura", "pypdf", "scipy", "onnxruntime", "sentence_transformers")
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in EXTRAS:
+            raise ImportError(name + " is no part of the core")
+sys.meta_path.insert(0, Refused())
+def refused(*arguments, **rest):
+    raise OSError("the demo asks the network for nothing")
+socket.socket.connect = socket.create_connection = socket.getaddrinfo = refused
+from dialore.cli import demo_work, main, report
+demo_work._TOKENS_A_SECOND = 1_000_000
+as_line = report.as_line
+report.as_line = lambda response: as_line(response, trace=True)  # as the tests want to see it
+try:
+    main(["demo", "--json", "--html", sys.argv[1]])
+finally:
+    assert not set(EXTRAS) & set(sys.modules), sorted(set(EXTRAS) & set(sys.modules))
+"""
 
 
-def record(folder, url, count):
-    """A demo of some of the dialogues, recorded as scripts/record_demo.py records it."""
-    lines = (BUNDLED / "dialogues.jsonl").read_text("utf-8").splitlines()
-    (folder / "dialogues.jsonl").write_text("\n".join(lines[:count]), "utf-8")
-
-    async def answer():
-        model = Recorder(connect("wait-0", url), folder / "recordings.jsonl")
-        async with open_agents(demo_work.METHODS, model, KnowledgeSettings()) as agents:
-            for dialogue in read_dialogues(folder / "dialogues.jsonl"):
-                for agent in agents:
-                    assert (await agent.respond(dialogue)).status == "ok"
-
-    asyncio.run(answer())
-    return folder
+@pytest.fixture(scope="module")
+def bundled(tmp_path_factory, cache_folder):
+    """The demo as it is shipped, run once: its lines and its page."""
+    folder = tmp_path_factory.mktemp("demo")
+    done = subprocess.run(
+        [sys.executable, "-c", CORE_ONLY, str(folder / "page.html")],
+        capture_output=True,
+        encoding="utf-8",
+        env={**os.environ, "DIALORE_CACHE": str(cache_folder), "PYTHONUTF8": "1"},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return {(line["id"], line["method"]): line for line in lines}, (folder / "page.html").read_text("utf-8")
 
 
 @pytest.fixture
 def recorded(url, tmp_path, monkeypatch):
-    folder = record(tmp_path, url, 2)
-    monkeypatch.setattr(demo_work, "demo_folder", lambda: folder)
-    return folder
+    """A demo of two dialogues of the first part, recorded as scripts/record_demo.py records it."""
+    lines = (BUNDLED / "dialogues.jsonl").read_text("utf-8").splitlines()
+    (tmp_path / "dialogues.jsonl").write_text("\n".join(lines[:2]), "utf-8")
+    use(monkeypatch, tmp_path, COMMONSENSE)
+
+    async def answer():
+        model = Recorder(connect("wait-0", url), tmp_path / "recordings.jsonl")
+        async with open_part(COMMONSENSE, model) as agents:
+            for dialogue in COMMONSENSE.dialogues():
+                for agent in agents:
+                    assert (await agent.respond(dialogue)).status == "ok"
+        await model.close()
+
+    asyncio.run(answer())
+    return tmp_path
+
+
+def use(monkeypatch, folder, *parts):
+    for module in (demo_parts, demo_work):
+        monkeypatch.setattr(module, "demo_folder", lambda: folder)
+    monkeypatch.setattr(demo_work, "PARTS", parts)
+
+
+# --- what is bundled
 
 
 def test_the_dialogues_are_as_promised():
-    dialogues = read_dialogues(BUNDLED / "dialogues.jsonl")
-    assert [dialogue.language for dialogue in dialogues].count("en") >= 4
-    assert [dialogue.language for dialogue in dialogues].count("zh") >= 2
-    for dialogue in dialogues:
+    first, further = COMMONSENSE.dialogues(), FURTHER_SYSTEMS.dialogues()
+    assert Counter(dialogue.language for dialogue in first) == {"en": 4, "zh": 2}
+    assert Counter(dialogue.language for dialogue in further) == {"en": 2, "zh": 1}
+    for dialogue in first + further:
         assert 3 <= len(dialogue.turns) <= 5
         assert dialogue.last.speaker == "user"
         assert dialogue.topic
+    with_persona = [dialogue for dialogue in further if dialogue.persona]
+    assert len(with_persona) == 1
+    assert list(with_persona[0].persona) == list(with_persona[0].extra["documents"])
+    assert all(with_persona[0].extra["documents"].values())
+
+
+def test_the_sources_are_as_promised():
+    shelf = open_shelf([BUNDLED / "further" / "passages.jsonl"])
+    wide = sum(any("\u4e00" <= sign <= "\u9fff" for sign in passage.text) for passage in shelf.passages)
+    assert (len(shelf), wide) == (60, 20)
+    samples = list(samples_of(read_dialogues(BUNDLED / "further" / "samples.jsonl")))
+    assert Counter(sample.language for sample in samples) == {"en": 15, "zh": 15}
+    for sample in samples:  # each shows both of MSDP's generators what is wanted
+        assert is_fit(sample), sample.id
+        assert 0.6 <= overlap(sample.knowledge, sample.response, sample.language) <= 0.9, sample.id
+
+
+def test_nothing_is_recorded_that_is_not_asked(bundled):
+    responses, _ = bundled
+    asked = {
+        f"{id_}/{method}/{stage['stage']}"
+        for (id_, method), line in responses.items()
+        for stage in line["trace"]
+        if stage["usage"]["calls"]
+    }
+    lines = Replay(BUNDLED / "recordings.jsonl").lines
+    assert {line.label for line in lines} == asked
+    assert [line.label for line in lines] == sorted(line.label for line in lines)
+    assert {line.made_by for line in lines} == {line.model for line in lines} == {"a capable instruction-tuned model"}
+
+
+def test_every_response_of_both_parts_is_replayed_offline_by_the_core_alone(bundled):
+    responses, _ = bundled
+    wanted = {(dialogue.id, method) for part in PARTS for dialogue in part.dialogues() for method in part.methods}
+    assert set(responses) == wanted
+    assert len(wanted) == 6 * len(METHODS) + 3 * len(FURTHER) == 39
+    for key, line in responses.items():
+        assert line["status"] == "ok", key
+        assert line["text"], key
+        assert line["by"] == "a capable instruction-tuned model"
+        for stage in line["trace"]:
+            assert not stage["differs"], (key, stage["stage"])
+            assert stage["outcome"] == "ok", (key, stage["stage"], stage["error"])
+
+
+def test_each_further_system_does_what_it_is_shown_for(bundled):
+    responses, _ = bundled
+    planned = responses["bees-in-the-frost", "safari"]
+    assert planned["plan"][:2] == ["persona", "documents"]
+    assert [piece["source"] for piece in planned["knowledge"]][:2] == ["persona", "documents"]
+    sources: dict[str, set[str]] = {}
+    for (_, method), line in responses.items():
+        sources.setdefault(method, set()).update(piece["source"] for piece in line["knowledge"])
+    assert sources["scg-qp"] == {"web"}
+    assert sources["msdp"] == {"model"}
+    assert sources["edit"] <= {"model", "documents"}
+    assert any(responses[dialogue.id, "scg-qp"]["demands"]["implicit"] for dialogue in FURTHER_SYSTEMS.dialogues())
+    for dialogue in FURTHER_SYSTEMS.dialogues():
+        chinese = dialogue.language == "zh"
+        for method in FURTHER:
+            line = responses[dialogue.id, method]
+            assert any("\u4e00" <= sign <= "\u9fff" for sign in line["text"]) == chinese, (dialogue.id, method)
+            assert all(c["knowledge"] in {p["id"] for p in line["knowledge"]} for c in line.get("citations", ()))
+    assert any(line.get("citations") for line in responses.values())
+
+
+def test_the_page_shows_how_each_response_came_about(bundled):
+    responses, page = bundled
+    assert page.count("<article ") == 39
+    assert page.count('<header class="part"') == 2
+    assert "Further systems" in page
+    assert "≈" not in page
+    assert "nothing is searched online" in page
+    assert "a shelf of our own passages, in the place of the web" in page
+    for words in ("<h4>Plan", "<h4>On the way", "<h4>Open questions", "<h4>Draft and edit", "Who answers", "<sup>"):
+        assert words in page, words
+    for name in ("Directive", "Query", "Knowledge written", "Topic", "Kept"):
+        assert f"<dt>{name}</dt>" in page, name
+    number = sum(len(stage["output"]["answers"]) for stage in stages(responses, "answer-integration"))
+    assert page.count('<p class="question">') == number >= 9
+    assert page.count('<div class="versions"') == 3
+    edits = re.findall(r'aria-label="edit">.*?class="steps">(.*?)</span>', page, re.DOTALL)
+    assert [words.partition(" in ")[2] for words in edits] == ["4 steps"] * 3
+    persona = FURTHER_SYSTEMS.dialogues()[0]
+    assert all(sentence in page for sentence in persona.persona)
+
+
+def stages(responses, name):
+    return [stage for line in responses.values() for stage in line["trace"] if stage["stage"] == name]
+
+
+def test_the_page_names_the_source_of_each_piece(bundled):
+    _, page = bundled
+    origins = set(re.findall(r'<span class="origin"[^>]*>(?:<b>\d+</b> )?([a-z]+)', page))
+    assert {"persona", "documents", "web", "model"} <= origins
+
+
+# --- what the command does
 
 
 def test_every_method_side_by_side(call, recorded, tmp_path):
@@ -60,7 +207,20 @@ def test_every_method_side_by_side(call, recorded, tmp_path):
     assert "≈" not in done.out
     page = (tmp_path / "page.html").read_text("utf-8")
     assert page.count("<article ") == 8
+    assert "6 calls in 4 steps" in page  # replayed calls of a stage run at once
     assert "Completions recorded from a capable instruction-tuned model; retrieval is live." in page
+
+
+def test_both_parts_in_the_terminal(call, monkeypatch, tmp_path):
+    one = dataclasses.replace(COMMONSENSE, methods=("vanilla",))
+    monkeypatch.setattr(demo_work, "PARTS", (one, FURTHER_SYSTEMS))
+    monkeypatch.setattr(demo_work, "_TOKENS_A_SECOND", 1_000_000)
+    done = call("demo", "--html", tmp_path / "page.html")
+    assert done.code == 0, done.err
+    assert "≈" not in done.out
+    assert done.out.index("Commonsense from a graph") < done.out.index("Further systems") < done.out.index("Go live")
+    for words in (*FURTHER, "Plan: PERSONA → DOCUMENTS", "Directive:", "Query:", "Asks: 5 open questions", "Kept: the"):
+        assert words in done.out, words
 
 
 def test_wide_terminals_get_columns(call, recorded, monkeypatch, tmp_path):
@@ -95,24 +255,10 @@ def test_a_call_that_was_never_recorded_is_shown_and_exits_with_1(call, recorded
 
 def test_without_recordings_the_lexical_responder_answers(call, tmp_path, monkeypatch):
     shutil.copy(BUNDLED / "dialogues.jsonl", tmp_path)
-    monkeypatch.setattr(demo_work, "demo_folder", lambda: tmp_path)
+    use(monkeypatch, tmp_path, *PARTS)
     done = call("demo", "--json", "--html", tmp_path / "page.html")
     assert done.code == 0
     assert done.err.count("\n") == 1
     assert "recordings are missing" in done.err
     assert {line["method"] for line in done.lines} == {"vanilla", "t-rag", "dcrag"}
     assert len(done.lines) == 18
-
-
-def test_replayed_calls_of_a_stage_run_at_once(call, recorded, tmp_path):
-    done = call("demo", "--json", "--html", tmp_path / "page.html")
-    assert done.code == 0
-    assert "6 calls in 4 steps" in (tmp_path / "page.html").read_text("utf-8")
-
-
-@pytest.mark.skipif(not (BUNDLED / "recordings.jsonl").is_file(), reason="the recordings are not made yet")
-def test_the_bundled_recordings_answer_everything(call, tmp_path):
-    done = call("demo", "--json", "--html", tmp_path / "page.html")
-    assert done.code == 0, done.err
-    assert len(done.lines) >= 24
-    assert all(line["text"] for line in done.lines)

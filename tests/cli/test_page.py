@@ -116,6 +116,14 @@ def test_the_longest_chain_of_stages():
     assert longest_chain([]) == 0
 
 
+def test_numbered_stages_do_not_wait_for_those_of_another_number():
+    """EDIT's questions are answered at once, each at its own pace; what needs no model is no step."""
+    found = [stage(f"retrieval-{n}", 1, 0.5 * n).model_copy(update={"usage": Usage()}) for n in (1, 2)]
+    answered = [stage("answer-1", 1.5, 0.1), stage("choice-1", 1.6, 0.3), stage("answer-2", 2, 0.5)]
+    rest = [stage("choice-2", 2.5, 0.5), stage("response", 3, 1)]
+    assert longest_chain([stage("questions", 0, 1), *found, *answered, *rest]) == 4
+
+
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(InputError, match="cannot write"):
         write_page(tmp_path / "none" / "page.html", [], title="x")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.llm.model import Completion, LanguageModel, OnText, Request
 
-_TOKENS_A_SECOND = 3000
+_TOKENS_A_SECOND = 6000
 _MADE = "Completions recorded from a capable instruction-tuned model; retrieval is live."
 _PACE = f"model calls are replayed at {_TOKENS_A_SECOND:,} tokens a second; open a stage for its prompt and answer"
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dialore.response import Response, StageTrace
 
 _TICKS = 4
+_NUMBER = re.compile(r"-\d+\Z")
 _DEMANDS = (
     ("explicit", "Queries said", "entities that the history mentions"),
     ("implicit", "Queries inferred", "entities that lie behind it"),
@@ -138,7 +139,7 @@ def _response(response: Response, dialogue: Dialogue, anchor: str) -> dict[str, 
         "cost": cost(response.usage, response.seconds),
         "figures": figures_of(response.trace).words(),
         "calls": len(calls),
-        "steps": longest_chain(calls),
+        "steps": longest_chain(response.trace),
         "differs": any(stage.differs for stage in response.trace),
         "ticks": _ticks(response.seconds),
         "stages": [_stage(stage, response.seconds) for stage in response.trace],
@@ -229,9 +230,16 @@ def _ticks(whole: float) -> list[str]:
 
 
 def longest_chain(stages: Sequence[StageTrace]) -> int:
-    """How many stages stand one after the other at most: the sequential steps, whatever their speed."""
-    steps, end = 0, 0.0
-    for stage in sorted(stages, key=lambda each: each.started + each.seconds):
-        if stage.started >= end:
-            steps, end = steps + 1, stage.started + stage.seconds
-    return steps
+    """How many model calls stand one after the other at most: the sequential steps, whatever their speed.
+
+    What a stage waited for is taken to be what ended last before it began; of stages that bear numbers (EDIT's
+    questions), none waits for one of another number.
+    """
+    ended: list[tuple[float, int, str]] = []
+    for stage in sorted(stages, key=lambda each: (each.started, each.started + each.seconds)):
+        number = _NUMBER.search(stage.stage)
+        own = number[0] if number else ""
+        before = [each for each in ended if each[0] <= stage.started and (not own or each[2] in {"", own})]
+        depth = max(before)[1] if before else 0
+        ended.append((stage.started + stage.seconds, depth + bool(stage.usage.calls), own))
+    return max((depth for _, depth, _ in ended), default=0)

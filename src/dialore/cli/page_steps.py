@@ -72,15 +72,14 @@ class Steps:
         told: other steps in a row, each with its name.
         questions: open questions with their answers.
         versions: draft and edit.
+        brief: the names among `told` that belong to the few words.
     """
 
     plan: list[str] | None = None
     told: list[tuple[str, str]] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
     versions: Versions | None = None
-
-    def __bool__(self) -> bool:
-        return self.plan is not None or bool(self.told or self.questions or self.versions)
+    brief: frozenset[str] = frozenset()
 
     @property
     def short(self) -> list[tuple[str, str]]:
@@ -88,23 +87,26 @@ class Steps:
         lines: list[tuple[str, str]] = []
         if self.plan is not None:
             lines.append(("Plan", " → ".join(self.plan) or "NULL: no source is needed"))
-        lines += [(name, words) for name, words in self.told if name in {"Directive", "Query", "Knowledge written"}]
+        lines += [(name, words) for name, words in self.told if name in self.brief]
         if self.questions:
             chosen = [answer.by for question in self.questions for answer in question.answers if answer.chosen]
             lines.append(("Asks", f"{len(self.questions)} open questions; answers taken: {_counted(chosen)}"))
         if self.versions is not None:
-            lines.append(("Kept", f"the {self.versions.kept}: {self.versions.why}"))
+            lines.append(("Kept", f"the {self.versions.kept} ({self.versions.why})"))
         return lines
 
 
 def steps_of(response: Response) -> Steps:
     """The steps of a response, as far as its trace has such."""
     trace = {stage.stage: stage for stage in response.trace}
+    # Generated knowledge that the response draws on is shown with what it draws on.
+    drawn = any(item.used and item.source == "model" for item in response.knowledge)
     return Steps(
         plan=None if response.plan is None else [name.upper() for name in response.plan],
         told=[pair for pair in _told(trace) if pair[1]],
         questions=_questions(trace),
         versions=_versions(trace),
+        brief=frozenset({"Directive", "Query"} | (set() if drawn else {"Knowledge written"})),
     )
 
 
