@@ -102,6 +102,20 @@ def test_bad_lines_of_jsonl_are_left_out(tmp_path):
     assert not (tmp_path / "other").exists()
 
 
+def test_jsonl_that_nothing_else_could_take_is_left_out_or_mended(tmp_path):
+    path = tmp_path / "a.jsonl"
+    # Brackets without end, and halves of characters, which JSON can spell and no file can hold.
+    halves = '{"text": "half \\ud83d a character", "title": "\\udc00", "note": ["\\ud83d"], "k\\ud83d": 1}'
+    path.write_text("[" * 200_000 + f'\n{halves}\n{{"text": "whole \\ud83d\\ude00"}}\n', "utf-8")
+    report = build_documents(tmp_path / "index", [path])
+    assert (report.passages, report.rejected) == (2, 1)
+    assert "line 1: not JSON" in report.rejects[0]
+    assert [piece.text for piece in DocumentIndex(tmp_path / "index").passages()] == [
+        "half \ufffd a character",
+        "whole \U0001f600",
+    ]
+
+
 def test_a_format_may_be_said(tmp_path):
     path = tmp_path / "page.unknown"
     path.write_text("First. Still first.\nSecond.\n", "utf-8")

@@ -56,6 +56,15 @@ async def test_results_as_far_as_they_are_results(site, engine, dialogue):
     assert isinstance(engine, SearchEngine)
 
 
+async def test_halves_of_characters_are_left_out(site, engine, dialogue):
+    entry = {"url": "https://a.test/1", "title": "One \ud83d.", "content": "Ice \udc00.", "description": "Ice \udc00."}
+    site.serve(engine.path, engine.reply([{**entry, "url": "https://a.test/\ud83d"}, entry]))
+    results = await engine.search("ice", dialogue, 2)
+    assert [(result.url, result.title, result.snippet) for result in results] == [
+        ("https://a.test/1", "One .", "Ice .")
+    ]
+
+
 async def test_nothing_found_is_no_error(site, engine, dialogue):
     site.serve(engine.path, engine.reply([]))
     assert await engine.search("xyzzy", dialogue, 3) == []

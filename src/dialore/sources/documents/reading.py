@@ -119,8 +119,8 @@ def _read_jsonl(path: Path, text: str, rejects: Rejects) -> Iterator[Section]:
         if not line.strip():
             continue
         try:
-            section = _section(json.loads(line))
-        except ValueError as error:
+            section = _section(_decoded_line(line))
+        except (ValueError, RecursionError) as error:
             rejects.line(str(path), number, f"not JSON: {error}")
         except Unreadable as error:
             rejects.line(str(path), number, error)
@@ -129,6 +129,15 @@ def _read_jsonl(path: Path, text: str, rejects: Rejects) -> Iterator[Section]:
             yield section
     if not taken and text.strip():
         raise Unreadable('none of its lines is a passage: wanted is {"text": ...} or a string a line')
+
+
+def _decoded_line(line: str) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """The JSON of a line; half a character (a lone surrogate), which JSON can spell, is a replacement character."""
+    data = json.loads(line)
+    if "\\ud" not in line and "\\uD" not in line:
+        return data
+    plain = json.dumps(data, ensure_ascii=False)
+    return json.loads(plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
 def _section(data: Any) -> Section:  # noqa: ANN401 - whatever JSON holds

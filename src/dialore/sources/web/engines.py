@@ -196,7 +196,7 @@ def _results(data: object, path: tuple[str, ...], url: str, *, snippet: str) -> 
 
 def _result(entry: Mapping[str, Any], snippet: str) -> SearchResult | None:
     url = entry.get("url")
-    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+    if not isinstance(url, str) or not url.startswith(("http://", "https://")) or without_controls(url) != url:
         return None
     return SearchResult(url, _plain(entry.get("title")), _plain(entry.get(snippet)))
 
