@@ -66,10 +66,9 @@ class OpenDialKG(DataSet):
 
     def _read_csv(self, path: Path) -> Iterator[WholeDialogue]:
         form = f"{self.name} is {self.form}"
-        csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
         with open_text(path, form=form) as text:
             rows = csv.DictReader(text)
-            for number, row in enumerate(rows, start=1):
+            for number, row in enumerate(_with_long_cells(rows), start=1):
                 place = Place(f"{path}, line {rows.line_num}, entry {number}", number, "", form)
                 if not row.get("Messages"):
                     raise place.error("missing or empty", "Messages")
@@ -101,6 +100,19 @@ class OpenDialKG(DataSet):
                 talk.say("user", user)
                 talk.answer("system", assistant, _facts(walked or ()))
             yield from talk.whole()
+
+
+def _with_long_cells(rows: Iterator[dict[str, str]]) -> Iterator[dict[str, str]]:
+    """The rows, a whole conversation in a cell. The limit is the process's: others' reading keeps its own."""
+    while True:
+        usual = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        finally:
+            csv.field_size_limit(usual)
+        yield row
 
 
 def _facts(triples: Iterable[Triple]) -> list[Gold]:
