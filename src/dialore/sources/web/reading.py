@@ -32,7 +32,8 @@ _TEXT = re.compile(
     r"utf-?_?(?:8|16)|gb|big5|cp\d|windows|iso|koi8|euc|shift|sjis|latin|ascii|hz|mac|tis|johab|ptcp", re.I
 )
 _CONTROL = re.compile(
-    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\ud800-\udfff]"
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufe00-\ufe0f\ufeff"
+    r"\ud800-\udfff\U000e0000-\U000e01ef]"
 )
 
 
@@ -74,7 +75,7 @@ def _extract(html: str, url: str) -> tuple[str, str]:
 
 
 def without_controls(text: str) -> str:
-    """A text without control, zero-width and direction-changing characters, in which words can be hidden.
+    """A text without control, zero-width, direction-changing and other unseen characters, in which words can be hidden.
 
     Halves of characters (lone surrogates), which JSON can spell and no file can hold, go too.
     """
