@@ -55,6 +55,48 @@ async def test_what_failed_is_tried_again(config_of, tmp_path, monkeypatch):
     assert (second.before, second.ok, second.failed) == (8, 4, 0)
 
 
+async def test_systems_are_known_by_name_whatever_their_order(config_of, tmp_path, monkeypatch):
+    class Moody(Rehearsal):
+        broken = True
+
+        async def complete(self, request, on_text=None):
+            if self.broken and request.label.startswith(("d1/", "d4/")):
+                raise ModelError("out of order")
+            return await super().complete(request, on_text)
+
+    def moody(config, name):
+        return Moody()
+
+    await run_experiment(config_of(), tmp_path / "run", moody)
+    monkeypatch.setattr(Moody, "broken", False)
+    told = []
+    alone = await run_experiment(config_of(systems=["dcrag"]), tmp_path / "run", moody, on_estimate=told.append)
+    assert (alone.total, alone.before, alone.ok, told[0].responses) == (6, 4, 2, 2)
+    more = config_of(systems=["qp-rag", "dcrag", "vanilla"])
+    ended = await run_experiment(more, tmp_path / "run", moody)
+    assert (ended.total, ended.before, ended.ok) == (18, 10, 8)
+    with RunStore.open(tmp_path / "run") as store:
+        assert [system.title for system in store.systems()] == ["vanilla", "dcrag", "qp-rag"]
+        titles = {system.number: system.title for system in store.systems()}
+        assert all(response.method == titles[job.system] for job, _, response in store.responses())
+
+
+async def test_a_system_may_be_added_to_a_run_of_several_models(config_of, tmp_path):
+    class Named(Rehearsal):
+        def __init__(self, name):
+            self.name = name
+
+    two = [{"model": "first"}, {"model": "second"}]
+    for systems in (["vanilla"], ["vanilla", "dcrag"]):
+        config = config_of(2, systems=systems, models=two)
+        await run_experiment(config, tmp_path / "run", lambda config, name: Named(config.model))
+    with RunStore.open(tmp_path / "run") as store:
+        known = {system.number: (system.title, system.model) for system in store.systems()}
+        assert len(set(known.values())) == 4
+        made = {(known[job.system], response.method, response.by) for job, _, response in store.responses()}
+        assert made == {((title, model), title, model) for title, model in known.values()}
+
+
 async def test_repetitions_ask_for_other_samples(config_of, tmp_path):
     samples = Counter()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,11 @@ from dialore.knowledge import Knowledge
 from dialore.llm.rehearsal import Rehearsal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from dialore.dialogue import Dialogue
     from dialore.experiments.config import ModelConfig, RunConfig
-    from dialore.experiments.store import RunStore
+    from dialore.experiments.store import Job, RunStore
     from dialore.knowledge import Source
 
 _REHEARSED = 4
@@ -42,13 +43,31 @@ class Estimate:
     failed: str = ""
 
 
+async def estimate_missing(
+    config: RunConfig, store: RunStore, jobs: Iterable[Job], numbers: Mapping[int, int]
+) -> Estimate:
+    """What the jobs that are not done yet will cost; raises as `estimate_run`.
+
+    Args:
+        config: the run.
+        store: what is there of it.
+        jobs: all that it wants.
+        numbers: each system's number in the store, by its number in the configuration.
+    """
+    done = store.done()
+    missing = Counter(job.system for job in jobs if job not in done)
+    if not missing:
+        return Estimate(responses=0, calls=0, prompt_tokens=0, completion_tokens=0)
+    return await estimate_run(config, store, {given: missing[kept] for given, kept in numbers.items()})
+
+
 async def estimate_run(config: RunConfig, store: RunStore, responses: dict[int, int]) -> Estimate:
     """Rehearse a few dialogues with every system, and multiply.
 
     Args:
         config: the run.
         store: holds its dialogues; a few, evenly spaced, are rehearsed.
-        responses: how many each system has still to make, by its number.
+        responses: how many each system has still to make, by its number in the configuration.
 
     Raises:
         InputError: as `open_systems`.

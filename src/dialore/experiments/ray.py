@@ -13,13 +13,12 @@ import logging
 import os
 import queue
 import threading
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialore.dialogue import Dialogue
 from dialore.errors import BudgetError, DialoreError, InputError, MissingExtraError, ModelError
-from dialore.experiments.estimate import Estimate, estimate_run
+from dialore.experiments.estimate import estimate_missing
 from dialore.experiments.opening import facts_of, load_dialogues, open_systems
 from dialore.experiments.runner import Progress, jobs_of
 from dialore.experiments.store import Job, RunStore
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from dialore.experiments.config import RunConfig
+    from dialore.experiments.estimate import Estimate
     from dialore.experiments.opening import Connect, Opened
 
 _BLOCK = 8
@@ -75,7 +75,7 @@ def run_on_ray(
     """
     ray = _ray()
     with RunStore.going_on(folder) as store:
-        jobs = asyncio.run(_prepare(config, store, connect_model, on_estimate))
+        jobs, numbers = asyncio.run(_prepare(config, store, connect_model, on_estimate))
         done = store.done()
         missing = [job for job in jobs if job not in done]
         progress = Progress(total=len(jobs), before=len(jobs) - len(missing))
@@ -84,30 +84,28 @@ def run_on_ray(
         with _Cluster(ray):
             share = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
             share = min(share, config.concurrency, len(missing))
-            _answer(ray, store, missing, _Plan(config, connect_model, share), progress, on_progress)
+            _answer(ray, store, missing, _Plan(config, connect_model, share, numbers), progress, on_progress)
     return progress
 
 
 async def _prepare(
     config: RunConfig, store: RunStore, connect_model: Connect, on_estimate: Callable[[Estimate], None] | None
-) -> list[Job]:
-    """Set the run up, as on one machine; gives every job that it wants."""
+) -> tuple[list[Job], dict[int, int]]:
+    """Set the run up, as on one machine; gives every job that it wants, and the systems' numbers in the store."""
     async with open_systems(config, connect_model) as opened:
-        store.set_up(facts_of(config, opened), opened.systems, load_dialogues(config.dataset))
-        jobs = [job for job in jobs_of(store, config.repetitions) if (job.system, job.repetition) in opened.agents]
+        numbers = store.set_up(facts_of(config, opened), opened.systems, load_dialogues(config.dataset))
+    jobs = jobs_of(store, numbers.values(), config.repetitions)
     if on_estimate is not None:
-        done = store.done()
-        missing = Counter(job.system for job in jobs if job not in done)
-        nothing = Estimate(responses=0, calls=0, prompt_tokens=0, completion_tokens=0)
-        on_estimate(await estimate_run(config, store, dict(missing)) if missing else nothing)
-    return jobs
+        on_estimate(await estimate_missing(config, store, jobs, numbers))
+    return jobs, numbers
 
 
 class _Plan:
     """What the workers are told, and how much each has under way."""
 
-    def __init__(self, config: RunConfig, connect_model: Connect, workers: int) -> None:
+    def __init__(self, config: RunConfig, connect_model: Connect, workers: int, numbers: Mapping[int, int]) -> None:
         self.workers = workers
+        self.given = {kept: given for given, kept in numbers.items()}
         self.at_once = max(1, config.concurrency // workers)
         self.block = min(_BLOCK, self.at_once)
         # One block more than are under way, so that no slot waits for the last dialogue of a block.
@@ -214,6 +212,7 @@ class _Worker:
     def __init__(self, plan: _Plan, gate: Any) -> None:  # noqa: ANN401 - a Ray actor
         os.environ.update(plan.environment)
         self._gate = gate
+        self._given = plan.given
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self._opened: Opened | None = None
@@ -249,7 +248,7 @@ class _Worker:
             content = ""
             try:
                 if self._opened is not None and self._fault is None:
-                    agent = self._opened.agents[row["system"], row["repetition"]]
+                    agent = self._opened.agents[self._given[row["system"]], row["repetition"]]
                     response = await agent.respond(Dialogue.model_validate_json(row["dialogue"]))
                     content = response.model_dump_json()
             except DialoreError as error:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
-from dialore.experiments.estimate import Estimate, estimate_run
+from dialore.experiments.estimate import estimate_missing
 from dialore.experiments.opening import facts_of, load_dialogues, open_systems
 from dialore.experiments.runner import choose, jobs_of, run_jobs
 from dialore.experiments.store import RunStore
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dialore.experiments.config import RunConfig
+    from dialore.experiments.estimate import Estimate
     from dialore.experiments.opening import Connect
     from dialore.experiments.runner import Progress
 
@@ -45,13 +45,9 @@ async def run_experiment(
     """
     with RunStore.going_on(folder) as store:
         async with open_systems(config, connect_model) as opened:
-            store.set_up(facts_of(config, opened), opened.systems, load_dialogues(config.dataset))
-            jobs = [job for job in jobs_of(store, config.repetitions) if (job.system, job.repetition) in opened.agents]
+            numbers = store.set_up(facts_of(config, opened), opened.systems, load_dialogues(config.dataset))
+            jobs = jobs_of(store, numbers.values(), config.repetitions)
             if on_estimate is not None:
-                done = store.done()
-                missing = Counter(job.system for job in jobs if job not in done)
-                nothing = Estimate(responses=0, calls=0, prompt_tokens=0, completion_tokens=0)
-                on_estimate(await estimate_run(config, store, dict(missing)) if missing else nothing)
-            return await run_jobs(
-                store, jobs, choose(opened.agents), at_once=config.concurrency, on_progress=on_progress
-            )
+                on_estimate(await estimate_missing(config, store, jobs, numbers))
+            answers = choose(opened.agents, numbers)
+            return await run_jobs(store, jobs, answers, at_once=config.concurrency, on_progress=on_progress)

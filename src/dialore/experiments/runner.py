@@ -12,7 +12,7 @@ from dialore.errors import BudgetError
 from dialore.experiments.store import Job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from dialore.dialogue import Dialogue
     from dialore.experiments.store import RunStore
@@ -88,9 +88,15 @@ class Progress:
 _SHOWN = 10
 
 
-def jobs_of(store: RunStore, repetitions: int) -> list[Job]:
-    """Every response that a run wants: all systems' of one dialogue together, so that a run cut short is paired."""
-    systems = [system.number for system in store.systems()]
+def jobs_of(store: RunStore, systems: Iterable[int], repetitions: int) -> list[Job]:
+    """Every response that a run wants: all systems' of one dialogue together, so that a run cut short is paired.
+
+    Args:
+        store: the run.
+        systems: the systems' numbers in it.
+        repetitions: how often each answers a dialogue.
+    """
+    systems = sorted(systems)
     return [
         Job(position, system, repetition)
         for position in range(store.size)
@@ -157,6 +163,7 @@ async def _work(
             on_progress(progress)
 
 
-def choose(agents: Mapping[tuple[int, int], Answers]) -> Callable[[Job], Answers]:
-    """Who answers a job, from agents by system number and repetition."""
-    return lambda job: agents[job.system, job.repetition]
+def choose(agents: Mapping[tuple[int, int], Answers], numbers: Mapping[int, int]) -> Callable[[Job], Answers]:
+    """Who answers a job, from agents by system number and repetition; see `RunStore.set_up` for the numbers."""
+    placed = {(numbers[system], repetition): agent for (system, repetition), agent in agents.items()}
+    return lambda job: placed[job.system, job.repetition]

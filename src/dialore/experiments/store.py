@@ -152,21 +152,30 @@ class RunStore:
 
     # What is to be done, and what is done
 
-    def set_up(self, facts: Mapping[str, object], systems: Sequence[System], dialogues: Iterable[Dialogue]) -> None:
+    def set_up(
+        self, facts: Mapping[str, object], systems: Sequence[System], dialogues: Iterable[Dialogue]
+    ) -> dict[int, int]:
         """Write what the run is; in a run that is resumed, check that it is the same.
 
-        Systems and repetitions may be added to a run; its dialogues may not change.
+        Systems and repetitions may be added to a run, and asked for in any order; its dialogues may not change.
+
+        Returns:
+            The number that each system has in the run, by the number that it is given with.
 
         Raises:
             InputError: the folder holds a run of other dialogues, or a system changed its meaning.
         """
-        known = {system.title + "\n" + system.model: system for system in self.systems()}
+        known = {(system.title, system.model): system for system in self.systems()}
+        free = 1 + max((system.number for system in known.values()), default=-1)
+        numbers: dict[int, int] = {}
         with self._database as database:
             for system in systems:
-                before = known.get(system.title + "\n" + system.model)
+                before = known.get((system.title, system.model))
+                numbers[system.number] = free if before is None else before.number
                 if before is None:
-                    added = (system.number, system.title, system.method, json.dumps(system.options), system.model)
+                    added = (free, system.title, system.method, json.dumps(system.options), system.model)
                     database.execute("insert into systems values (?, ?, ?, ?, ?)", added)
+                    free += 1
                 elif (before.method, before.options) != (system.method, system.options):
                     raise InputError(
                         f"the run in {self.folder} has other options for {system.title!r}",
@@ -176,6 +185,7 @@ class RunStore:
             for name, value in facts.items():
                 row = (name, json.dumps(value, ensure_ascii=False, default=str))
                 database.execute("insert or replace into facts values (?, ?)", row)
+        return numbers
 
     def _set_dialogues(self, database: sqlite3.Connection, dialogues: Iterable[Dialogue]) -> None:
         has_any = bool(self.size)
