@@ -91,24 +91,30 @@ def take(
     Returns:
         Rows and what they scored, decay included, best first.
     """
-    order = np.lexsort((edges.tail[rows], edges.relation[rows], edges.head[rows], -scores))
+    ties = np.empty(len(rows), np.intp)  # each row's place in order of head, relation and tail
+    ties[np.lexsort((edges.tail[rows], edges.relation[rows], edges.head[rows]))] = np.arange(len(rows))
+    order = np.lexsort((ties, -scores))
     queues: dict[int, list[int]] = {}
     for place, concept in zip(order.tolist(), owner[rows[order]].tolist(), strict=True):
         queues.setdefault(concept, []).append(place)
-    values, ids = scores.tolist(), rows.tolist()
-    ties = np.argsort(np.lexsort((edges.tail[rows], edges.relation[rows], edges.head[rows]))).tolist()
-    heap = [(-values[queue[0]], ties[queue[0]], concept, 0) for concept, queue in queues.items()]
+    values, ids, tie = scores.tolist(), rows.tolist(), ties.tolist()
+    heap = [(-values[queue[0]], tie[queue[0]], concept, 0) for concept, queue in queues.items()]
     heapq.heapify(heap)
+    costs = dict.fromkeys(queues, 0.0)
     counts = dict.fromkeys(queues, 0)
     taken: list[tuple[int, float]] = []
     while heap and len(taken) < top:
-        negative, _, concept, at = heapq.heappop(heap)
+        negative, _, concept, at = heap[0]
         queue = queues[concept]
-        if accept(ids[queue[at]]):
-            taken.append((ids[queue[at]], -negative))
+        row = ids[queue[at]]
+        if accept(row):
+            taken.append((row, -negative))
             counts[concept] += 1
-        if at + 1 < len(queue):
-            place = queue[at + 1]
-            cost = decay * math.log2(1 + counts[concept])
-            heapq.heappush(heap, (-round(values[place] - cost, _DIGITS), ties[place], concept, at + 1))
+            costs[concept] = decay * math.log2(1 + counts[concept])
+        at += 1
+        if at < len(queue):
+            place = queue[at]
+            heapq.heapreplace(heap, (-round(values[place] - costs[concept], _DIGITS), tie[place], concept, at))
+        else:
+            heapq.heappop(heap)
     return taken

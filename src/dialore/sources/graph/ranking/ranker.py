@@ -130,7 +130,7 @@ class Ranker:
             edges = scored.edges
             close = pool(edges, scored.scores, scored.owner, rows, self.ranking.decay, size)
             scores = self._look_closely(scored, close)
-            chooser = _Chooser(self._store, edges, self.ranking)
+            chooser = _Chooser(self._store, edges, close, self.ranking)
             taken = take(edges, scores, scored.owner, close, self.ranking.decay, top, chooser.accept)
             more = not whole and scored.partial
             if len(taken) == top or (len(close) == len(rows) and not more):
@@ -186,21 +186,22 @@ class Ranker:
 
 
 class _Chooser:
-    """Says of facts, asked the best first, whether each may be taken beside those taken before."""
+    """Says of some of the facts, asked the best first, whether each may be taken beside those taken before."""
 
-    def __init__(self, store: FactStore, edges: Edges, ranking: Ranking) -> None:
-        self._store, self._edges, self._ranking = store, edges, ranking
-        names = store.meta.relations
-        self._dropped = frozenset(number for number, name in enumerate(names) if name in ranking.without)
+    def __init__(self, store: FactStore, edges: Edges, rows: NDArray[np.intp], ranking: Ranking) -> None:
+        self._store, self._ranking = store, ranking
+        self._names = store.meta.relations
+        self._dropped = frozenset(number for number, name in enumerate(self._names) if name in ranking.without)
+        columns = (column[rows].tolist() for column in (edges.head, edges.relation, edges.tail))
+        self._facts = dict(zip(rows.tolist(), zip(*columns, strict=True), strict=True))
         self._pairs: set[tuple[int, int]] = set()
 
     def accept(self, row: int) -> bool:
         """Whether the fact may be taken; it then counts as taken."""
-        edges, ranking = self._edges, self._ranking
-        relation = int(edges.relation[row])
+        head, relation, tail = self._facts[row]
         if relation in self._dropped:
             return False
-        head, tail = int(edges.head[row]), int(edges.tail[row])
+        ranking = self._ranking
         pair = (head, tail) if head < tail else (tail, head)
         if ranking.fold and pair in self._pairs:
             return False
@@ -208,7 +209,7 @@ class _Chooser:
             ends = self._store.concept(head), self._store.concept(tail)
             if ranking.safe and not (is_safe(ends[0]) and is_safe(ends[1])):
                 return False
-            if ranking.well_formed and not is_well_formed(ends[0], self._store.meta.relations[relation], ends[1]):
+            if ranking.well_formed and not is_well_formed(ends[0], self._names[relation], ends[1]):
                 return False
         self._pairs.add(pair)
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
     from dialore.sources.graph.store.journal import Record
     from dialore.sources.graph.store.overlay import Side
+
+
+_REMEMBERED = 4096
 
 
 class BuiltGraph:
@@ -101,11 +105,11 @@ def _release(transaction: lmdb.Transaction, file: MappedFile) -> None:
 
 
 class _Near(NamedTuple):
-    """A question's products: with the concepts asked for, with the relations, with all parts; and what to keep."""
+    """A question's products with the relations and with all parts, how far they may be wrong, and what to keep."""
 
-    own: NDArray[np.float32]
     relations: NDArray[np.float32]
     values: NDArray[np.float32]
+    error: float
     keep: int
 
 
@@ -122,6 +126,7 @@ class GraphVersion:
         numbers: the embedder's numbers of the vectors' parts.
         relation_vectors: (relations, dimension), unnormalised.
         hubs: sides of hubs that were asked for, as they are now.
+        names: concepts that were asked for of late: a question asks for the same ones several times.
     """
 
     built: BuiltGraph
@@ -130,6 +135,7 @@ class GraphVersion:
     overlay: Overlay | None = None
     changed: tuple[PartVectors, NDArray[np.uint32], NDArray[np.float32]] | None = None
     hubs: dict[Side, HubSide] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: Path) -> GraphVersion:
@@ -239,6 +245,15 @@ class GraphVersion:
 
     def concept(self, number: int) -> str:
         """A concept as it is written; raises GraphError for an id that the graph does not have."""
+        found = self.names.get(number)
+        if found is None:
+            found = self._name(number)
+            if len(self.names) >= _REMEMBERED:
+                self.names.clear()
+            self.names[number] = found
+        return found
+
+    def _name(self, number: int) -> str:
         raw = self.built.get(b"names", id_key(number))
         if raw is not None:
             return str(raw, "utf-8")
@@ -260,24 +275,29 @@ class GraphVersion:
         return b"" if raw is None else raw
 
     def _records(
-        self, table: bytes, concepts: NDArray[np.uint32], near: _Near | None
-    ) -> tuple[NDArray[np.void], NDArray[np.intp], NDArray[np.intp]]:
-        """The records of several concepts in a row, the place among them that each belongs to, and how many each has.
+        self,
+        table: bytes,
+        concepts: NDArray[np.uint32],
+        sides: list[memoryview | bytes],
+        counts: NDArray[np.intp],
+        near: _Near | None,
+    ) -> tuple[NDArray[np.void], NDArray[np.intp]]:
+        """The records of several concepts in a row, and the place among them that each belongs to.
 
         Where a question is given, the hubs' records are those near it.
         """
-        sides = [self.side(table, number) for number in concepts.tolist()]
-        counts = np.array([len(side) // EDGE.itemsize for side in sides], np.intp)
         kept = counts
-        if near is not None and len(counts) and counts.max() > max(LARGE, 2 * near.keep):
-            kept = counts.copy()
+        if near is not None:
+            kept, sides = counts.copy(), sides.copy()
             for place in np.flatnonzero(counts > max(LARGE, 2 * near.keep)).tolist():
                 records = np.frombuffer(sides[place], EDGE)
                 hub = self._hub((table, int(concepts[place])), records)
-                rows = hub.near(float(near.own[place]), near.relations, near.values, near.keep, concepts)
+                parts, _ = self.vectors.of(concepts[place : place + 1])
+                own = float(near.values.take(parts).sum())
+                rows = hub.near(own, near.relations, near.values, near.keep, concepts, near.error)
                 sides[place] = records[rows].tobytes()
                 kept[place] = len(rows)
-        return np.frombuffer(b"".join(sides), EDGE), np.repeat(np.arange(len(kept)), kept), counts
+        return np.frombuffer(b"".join(sides), EDGE), np.repeat(np.arange(len(kept)), kept)
 
     def _hub(self, side: Side, records: NDArray[np.void]) -> HubSide:
         found = self.hubs.get(side)
@@ -288,9 +308,8 @@ class GraphVersion:
             self.hubs[side] = found
         return found
 
-    def _near(self, asked: NDArray[np.uint32], query: NDArray[np.float32], keep: int) -> _Near:
-        own = self.vectors.products(asked, query)
-        return _Near(own, self.relation_vectors @ query, self.vectors.all_values(query), keep)
+    def _near(self, query: NDArray[np.float32], keep: int) -> _Near:
+        return _Near(self.relation_vectors @ query, *self.vectors.coarse_values(query), keep)
 
     def edges_of(self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, keep: int = 1000) -> Edges:
         """The facts with one of the concepts as head or tail, each once; of hubs those near the query if one is given.
@@ -299,11 +318,15 @@ class GraphVersion:
         those whose cosines are the `keep` highest; what is left out has lower cosines than all of these.
         """
         asked = np.array(sorted(set(concepts)), np.uint32)
+        numbers = asked.tolist()
+        out, into = ([self.side(table, number) for number in numbers] for table in (b"out", b"in"))
+        out_counts, in_counts = (np.array([*map(len, sides)], np.intp) // EDGE.itemsize for sides in (out, into))
         near = None
-        if query is not None and self.meta.dimension and self._largest(asked) > max(LARGE, 2 * keep):
-            near = self._near(asked, query, keep)
-        outgoing, heads, out_counts = self._records(b"out", asked, near)
-        incoming, tails, in_counts = self._records(b"in", asked, near)
+        if query is not None and self.meta.dimension and len(asked):
+            largest = max(out_counts.max(), in_counts.max())
+            near = self._near(query, keep) if largest > max(LARGE, 2 * keep) else None
+        outgoing, heads = self._records(b"out", asked, out, out_counts, near)
+        incoming, tails = self._records(b"in", asked, into, in_counts, near)
         # Facts between two of the concepts are among both: they are taken as the head's.
         new = places_among(asked, incoming["other"]) < 0
         incoming, tails = incoming[new], tails[new]
@@ -326,19 +349,14 @@ class GraphVersion:
             version=self,
         )
 
-    def _largest(self, concepts: NDArray[np.uint32]) -> int:
-        """The most facts that one of the concepts has on one side."""
-        sides = ((table, number) for number in concepts.tolist() for table in (b"out", b"in"))
-        return max((len(self.side(*side)) // EDGE.itemsize for side in sides), default=0)
-
     def fact(self, edges: Edges, row: int) -> Fact:
         """One row as a fact."""
         return Fact(
-            head=self.concept(int(edges.head[row])),
-            relation=self.meta.relations[int(edges.relation[row])],
-            tail=self.concept(int(edges.tail[row])),
-            weight=float(str(edges.weight[row])),  # the shortest decimal of a float32: 2.828, not 2.8280000686645508
-            provenance=self.meta.provenances[int(edges.provenance[row])],
+            head=self.concept(edges.head.item(row)),
+            relation=self.meta.relations[edges.relation.item(row)],
+            tail=self.concept(edges.tail.item(row)),
+            weight=_shortest(edges.weight.item(row)),
+            provenance=self.meta.provenances[edges.provenance.item(row)],
             graph=self.meta.name,
         )
 
@@ -358,3 +376,9 @@ class GraphVersion:
         total[tails] += others[len(heads) :]
         total /= edges.norm
         return total
+
+
+@functools.lru_cache(maxsize=4096)
+def _shortest(weight: float) -> float:
+    """The shortest decimal of a float32: 2.828, not 2.8280000686645508."""
+    return float(str(np.float32(weight)))
