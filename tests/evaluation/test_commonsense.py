@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ from dialore.dialogue import Dialogue
 from dialore.evaluation.base import Sample
 from dialore.evaluation.commonsense import Cdf, Cdp
 from dialore.evaluation.hard_matching import HardMatcher, IdfTable, concept_key
+from dialore.evaluation.registry import Context, load_metric
 from dialore.knowledge import Fact
 from dialore.response import Response
 
@@ -94,3 +96,24 @@ async def test_without_a_graph_or_a_corpus_there_is_no_figure(matcher):
 
 def test_the_corpus_is_named(matcher, corpus):
     assert "ours (5 dialogues)" in Cdf(matcher, IdfTable(matcher, corpus, "ours")).about.definition
+
+
+class Named:
+    """A graph of facts in memory."""
+
+    def __init__(self, name, fingerprint, *facts):
+        self.name, self.store = name, Store(*facts)
+        self.store.meta = SimpleNamespace(fingerprint=fingerprint)
+
+
+async def test_each_graph_is_matched_by_its_own_facts_and_is_known_by_them():
+    said = Sample(Dialogue(id="d", turns=["I like tea."], language="en"), Response(id="d", method="m", text="Honey?"))
+    marks = set()
+    # A graph that is gone leaves its place in memory, and so its id, to the next.
+    for number in range(20):
+        facts = [("tea", "RelatedTo", "honey")] if number % 2 else [("tea", "RelatedTo", "milk")]
+        metric = load_metric("cdp", Context(graph=Named("own", f"{number % 2}", *facts)))
+        assert (await metric.measure(said)).values == (float(number % 2),)
+        marks.add(metric.identity)
+    assert len(marks) == 2
+

@@ -107,10 +107,10 @@ async def test_the_four_cases_of_equation_4(plan, gold, knowledge, text, expecte
     assert (await metric.measure(sample(plan, gold, knowledge, text=text))).values == (expected,)
 
 
-async def test_without_an_nli_model_only_what_needs_it_is_not_available():
-    metric = Consistency("persona", None)
-    assert (await metric.measure(sample([], [], ()))).values == (1.0,)
-    assert (await metric.measure(sample(["persona"], ["persona"], PERSONA))).reason == "no NLI model was given"
+async def test_without_an_nli_model_there_is_no_figure_of_the_cases_that_need_none():
+    samples = [sample([], [], ()), sample([], ["persona"], PERSONA), sample(["persona"], ["persona"], PERSONA)]
+    found = await figure("persona-consistency", samples)
+    assert (found.value, found.reason) == (None, "no NLI model was given (3)")
 
 
 def test_a_real_nli_model_of_random_weights_answers_for_each_pair(tmp_path):

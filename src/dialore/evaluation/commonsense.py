@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dialore.evaluation.base import About, Mean, Measure, unavailable
 from dialore.evaluation.hard_matching import HardMatcher, IdfTable, stores_of
@@ -11,25 +11,30 @@ if TYPE_CHECKING:
     from dialore.evaluation.base import Sample
     from dialore.evaluation.registry import Context
 
-_matchers: dict[int, HardMatcher] = {}
+# The last graph and its matcher. The graph is held, as another may be given its id once it is gone.
+_latest: list[tuple[Any, str, HardMatcher]] = []
 
 
 def make(name: str, context: Context) -> Cdp | Cdf:
     """A metric of this file by name; both use one matcher for a graph."""
-    matcher = None
+    matcher, graph = None, ""
     if context.graph is not None:
-        key = id(context.graph)
-        if key not in _matchers:
-            _matchers.clear()
-            _matchers[key] = HardMatcher(stores_of(context.graph))
-        matcher = _matchers[key]
-    graph = "" if context.graph is None else str(context.graph.name)
+        graph = _mark(context.graph)
+        if not (_latest and _latest[0][0] is context.graph and _latest[0][1] == graph):
+            _latest[:] = [(context.graph, graph, HardMatcher(stores_of(context.graph)))]
+        matcher = _latest[0][2]
     if name == "cdp":
         return Cdp(matcher, graph)
     table = None
     if matcher is not None and context.idf_corpus is not None:
         table = IdfTable(matcher, context.idf_corpus(), context.idf_corpus_name)
     return Cdf(matcher, table, graph)
+
+
+def _mark(graph: Any) -> str:  # noqa: ANN401 - a graph or several
+    """A graph's name and the fingerprint of its facts: one of the same name may hold others, or have been changed."""
+    metas = (getattr(store, "meta", None) for store in stores_of(graph))
+    return " ".join([str(graph.name), *(str(getattr(meta, "fingerprint", "")) for meta in metas)]).strip()
 
 
 class Cdp(Mean):

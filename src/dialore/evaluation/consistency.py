@@ -69,6 +69,9 @@ class Consistency(Mean):
 
     async def measure(self, sample: Sample) -> Measure:
         """1 or 0."""
+        if self._model is None:
+            # The cases that need none would make a figure of their own, which is not P.C or K.C.
+            return unavailable("no NLI model was given")
         made, gold_plan = plan_of(sample)
         if gold_plan is None:
             return unavailable("the dialogue has no gold plan")
@@ -77,8 +80,6 @@ class Consistency(Mean):
         gold = gold_of(sample.dialogue, self._source)
         if not gold or self._source not in made:
             return Measure((float(not gold and self._source not in made),))
-        if self._model is None:
-            return unavailable("no NLI model was given")
         pairs = [(text, sample.response.text) for text in gold]
         found = await asyncio.to_thread(self._model.entails, pairs)
         return Measure((float(any(found)),))
