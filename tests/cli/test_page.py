@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 import pytest
 
 from dialore.cli.page import Conversation, Heading, longest_chain, render_page, write_page
-from dialore.cli.page_steps import marked_changes
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
+from dialore.evaluation.report.steps import Versions, changes
 from dialore.knowledge import Fact, Knowledge
 from dialore.llm.model import Usage
 from dialore.response import Demands, Response, StageTrace
@@ -174,6 +174,7 @@ def test_open_questions_are_shown_with_the_answers_that_were_chosen():
     trace = [
         did("model-answer-1", text="They sleep."),
         did("base-answer-1", text="They shiver."),
+        did("answer-choice-1", better="B"),
         did("model-answer-2", text="Ivy."),
         did("base-answer-2", text="NONE"),
         did("model-answer-3", text="None."),
@@ -209,9 +210,9 @@ def test_an_edit_that_changes_nothing_is_not_shown_twice():
 
 
 def test_chinese_changes_are_marked_by_character():
-    before, after = marked_changes("用开水泡", "用八十度水泡")
-    assert str(before) == "用<del>开</del>水泡"
-    assert str(after) == "用<ins>八十度</ins>水泡"
+    found = Versions(*changes("用开水泡", "用八十度水泡"), kept="edit", why="", votes=[])
+    assert str(found.draft) == "用<del>开</del>水泡"
+    assert str(found.edit) == "用<ins>八十度</ins>水泡"
 
 
 def test_generated_knowledge_is_shown_with_its_samples():

@@ -8,11 +8,11 @@ from rich.markup import escape
 from rich.rule import Rule
 from rich.table import Table
 
-from dialore.cli.cited import cited_numbers, cited_parts, raised
 from dialore.cli.figures import summary
 from dialore.cli.output import console, table
 from dialore.cli.page import origin_of
-from dialore.cli.page_steps import steps_of
+from dialore.evaluation.report.cited import cited_numbers, cited_parts, raised
+from dialore.evaluation.report.steps import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

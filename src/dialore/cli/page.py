@@ -12,10 +12,10 @@ import jinja2
 from markupsafe import Markup, escape
 
 from dialore import __version__
-from dialore.cli.cited import cited_numbers, cited_parts
 from dialore.cli.figures import cost, figures_of
 from dialore.cli.output import write_whole
-from dialore.cli.page_steps import steps_of
+from dialore.evaluation.report.cited import cited_numbers, cited_parts
+from dialore.evaluation.report.steps import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,9 +9,9 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.rule import Rule
 
-from dialore.cli.cited import cited_numbers, cited_parts, raised
 from dialore.cli.figures import cost, figures_of, summary, total
 from dialore.cli.output import console, table
+from dialore.evaluation.report.cited import cited_numbers, cited_parts, raised
 from dialore.llm.model import Usage
 from dialore.response import Response
 

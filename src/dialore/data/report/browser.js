@@ -64,6 +64,26 @@
       rest.length ? fold(`${rest.length} given, not used`, chips(rest.map(knowledgeChip), language)) : "");
   };
 
+  // Sources in order, as marks; beside a gold plan, whether it is the same set.
+  const planned = (plan) => make("ol", { class: "plan" }, plan.length ? plan.map((name) => make("li", {}, name)) : make("li", { class: "null" }, "NULL: no source"));
+  const planPart = (plan, gold) => {
+    if (!plan) return null;
+    const same = gold && gold.length === plan.length && gold.every((name) => plan.includes(name));
+    return make("div", {}, make("h4", {}, "Plan"), make("div", { class: "planned" }, planned(plan), gold ? make("span", { class: same ? "right" : "wrong" }, same ? "✓ as the gold plan" : ["≠ gold: ", gold.length ? gold.join(" → ") : "NULL"]) : ""));
+  };
+  const marked = (pieces, tag) => pieces.map(([text, changed]) => (changed ? make(tag, {}, text) : text));
+  const version = (name, kept, words, language) => make("div", { class: `version${kept ? " chosen" : ""}` }, make("span", { class: "origin" }, kept ? `✓ ${name}` : name), make("span", { lang: language }, words));
+  const stepsPart = ({ told, questions, versions }, language) => [
+    told ? make("dl", { class: "told" }, told.map(([name, words]) => make("div", {}, make("dt", {}, name), make("dd", { lang: language }, words)))) : null,
+    questions ? fold(`${many(questions.length, "open question")} and ${questions.length === 1 ? "its" : "their"} answers`, make("ol", { class: "questions" }, questions.map(([question, answers]) =>
+      make("li", {}, make("p", { lang: language }, question), answers.length ? answers.map(([by, text, chosen]) => version(by, chosen, text, language)) : make("p", { class: "na" }, "nobody had an answer"))))) : null,
+    versions ? make("div", { class: "versions" }, make("h4", {}, `Draft and edit: the ${versions[2]} is kept`),
+      version("draft", versions[2] === "draft", marked(versions[0], "del"), language),
+      versions[1].length ? version("edit", versions[2] === "edit", marked(versions[1], "ins"), language) : make("p", { class: "na" }, "the edit keeps the draft word for word"),
+      versions[3] ? make("p", { class: "why" }, versions[3]) : "",
+      versions[4].length ? make("p", { class: "why" }, `Which is better? ${versions[4].join(" · ")}`) : "") : null,
+  ];
+
   const KINDS = { explicit: "queries said", implicit: "queries inferred", maintained: "topics kept", extended: "topics to bring up" };
   const demandsPart = (demands, language) => {
     const lines = demands ? Object.entries(KINDS).filter(([kind]) => (demands[kind] ?? []).length) : [];
@@ -87,7 +107,7 @@
       stage.completion ? fold("Completion", make("pre", { tabindex: 0, lang: language }, stage.completion)) : "",
       stage.output ? fold("Output", make("pre", { tabindex: 0, lang: language }, stage.output)) : "");
 
-  const answerCard = (name, number, answer, told, language, several) => {
+  const answerCard = (name, number, answer, told, language, several, gold) => {
     const [calls, sent, written, cached] = told.usage;
     const cost = calls ? `${many(calls, "call")}${cached ? ` (${cached} cached)` : ""}, ${many(sent + written, "token")}, ${time(told.seconds)}` : time(told.seconds);
     const text = answer.status === "failed" ? [told.error] : told.parts.map(([words, after]) => [words, after.length ? make("sup", {}, after.join(", ")) : ""]);
@@ -95,7 +115,7 @@
       make("header", {}, make("b", {}, several ? `${name} #${answer.repetition + 1}` : name), make("span", { class: "cost" }, cost)),
       answer.unparsed || answer.repaired || answer.status === "failed" ? make("div", { class: "flags" }, answer.status === "failed" ? make("span", { class: "flag" }, "failed") : "", answer.unparsed ? make("span", { class: "flag" }, "unparsed stage") : "", answer.repaired ? make("span", { class: "flag" }, "repaired stage") : "") : "",
       make("p", { class: "said", lang: language }, text),
-      told.plan ? make("div", {}, make("h4", {}, "Plan"), make("p", {}, told.plan.length ? told.plan.join(" → ") : "no source")) : "",
+      planPart(told.plan, gold), stepsPart(told.steps, language),
       knowledgePart(told.knowledge, language), demandsPart(told.demands, language), measuresPart(told.measures),
       told.stages.length ? fold(`Trace: ${many(told.stages.length, "stage")}`, make("div", {}, told.stages.map((stage) => stagePart(stage, language)))) : "");
   };
@@ -131,8 +151,8 @@
       make("div", { class: "talk" },
         make("ol", { class: "turns", lang: entry.language }, entry.turns.map(([speaker, text]) => make("li", { class: speaker === last ? "mine" : "theirs" }, make("span", { class: "who" }, speaker), make("p", {}, text)))),
         make("div", { class: "given" }, entry.reference ? make("div", { lang: entry.language }, make("h4", {}, "Reference"), make("p", {}, entry.reference)) : null,
-          listed("Persona", entry.persona, entry.language), listed("Gold knowledge", entry.gold, entry.language), entry.plan.length ? listed("Gold plan", [entry.plan.join(" → ")], "en") : null)),
-      make("div", { class: "answers" }, answers.map(({ number, answer, several }, i) => answerCard(data.systems[number], number, answer, told[i], entry.language, several))));
+          listed("Persona", entry.persona, entry.language), listed("Gold knowledge", entry.gold, entry.language), entry.plan ? make("div", {}, make("h4", {}, "Gold plan"), planned(entry.plan)) : null)),
+      make("div", { class: "answers" }, answers.map(({ number, answer, several }, i) => answerCard(data.systems[number], number, answer, told[i], entry.language, several, entry.plan))));
     if (focus) book.focus({ preventScroll: false });
   };
 

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dialore.evaluation.report.cited import cited_numbers, cited_parts
 from dialore.evaluation.report.comparison import combiner
+from dialore.evaluation.report.steps import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.evaluation.base import About, Metric
     from dialore.evaluation.report.data import ScoredResponse, SystemScores
-    from dialore.response import Response
+    from dialore.evaluation.report.steps import Steps
 
 _CHUNK = 25
 _SHARED = 60
@@ -113,7 +115,7 @@ class Browser:
                 "turns": [[turn.speaker, turn.text] for turn in dialogue.turns],
                 "reference": dialogue.reference or "",
                 "gold": [_text_of(item) for item in dialogue.knowledge],
-                "plan": list(dialogue.sources),
+                "plan": _plan(dialogue.sources) if "sources" in dialogue.model_fields_set else None,
                 "answers": {},
             }
         return self._entries[key]
@@ -218,15 +220,17 @@ def _spread_values(entry: dict[str, Any]) -> list[tuple[str, dict[str, float]]]:
 
 def _detail(scored: ScoredResponse, measures: list[list[Any]]) -> dict[str, Any]:
     response = scored.response
-    numbers = _cited_numbers(response)
+    numbers = cited_numbers(response)
+    steps = steps_of(response)
     usage = response.usage
     return {
         "by": response.by,
         "error": response.error or "",
         "seconds": response.seconds,
         "usage": [usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.cached, usage.retries],
-        "parts": _parts(response, numbers),
-        "plan": response.plan,
+        "parts": cited_parts(response),
+        "plan": steps.plan,
+        "steps": _steps(steps),
         "demands": response.demands.model_dump() if response.demands else None,
         "knowledge": [
             [item.text, item.kind, item.source, item.score, item.used, item.set, numbers.get(item.id, 0), item.triple]
@@ -252,24 +256,22 @@ def _detail(scored: ScoredResponse, measures: list[list[Any]]) -> dict[str, Any]
     }
 
 
-def _cited_numbers(response: Response) -> dict[str, int]:
-    ordered = sorted(response.citations, key=lambda each: each.end)
-    return {name: number for number, name in enumerate(dict.fromkeys(each.knowledge for each in ordered), start=1)}
+def _plan(sources: Iterable[str]) -> list[str]:
+    return [name.upper() for name in sources]
 
 
-def _parts(response: Response, numbers: dict[str, int]) -> list[list[Any]]:
-    """The text cut where citations end, each part with the numbers that stand after it."""
-    ends = sorted(
-        {each.end for each in response.citations if 0 < each.end <= len(response.text)} | {len(response.text)}
-    )
-    found: list[list[Any]] = []
-    begin = 0
-    for end in ends:
-        after = sorted({numbers[each.knowledge] for each in response.citations if each.end == end})
-        if end > begin:
-            found.append([response.text[begin:end], after])
-        begin = end
-    return found
+def _steps(steps: Steps) -> dict[str, Any]:
+    """What a trace tells, as data; what it does not tell has no name in it."""
+    versions = steps.versions
+    found = {
+        "told": steps.told,
+        "questions": [
+            [each.text, [[answer.by, answer.text, answer.chosen] for answer in each.answers]]
+            for each in steps.questions
+        ],
+        "versions": versions and [versions.before, versions.after, versions.kept, versions.why, versions.votes],
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def _text_of(item: str | dict[str, Any]) -> str:

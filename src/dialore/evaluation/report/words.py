@@ -57,8 +57,9 @@ def tests(made: Sequence[Comparison]) -> list[str]:
     baselines = dict.fromkeys(each.baseline.name for each in made)
     said = [
         f"* p < 0.05, ** p < 0.01: better or worse than {', '.join(baselines)}, on {counted} dialogues that both "
-        "systems answered: by the paired bootstrap, and for metrics of single responses by Wilcoxon's signed-rank "
-        "test as well (the larger p counts), Holm-corrected over the systems compared on a metric."
+        "systems answered: by the paired bootstrap (for Distinct, the jackknife), and for metrics of single responses "
+        "by Wilcoxon's signed-rank test as well (the larger p counts), Holm-corrected over the systems compared on a "
+        "metric."
     ]
     if any(math.isnan(each.p) for each in made):
         said.append("Where a test says nothing, there is no mark.")

@@ -7,15 +7,15 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup, escape
-
-from dialore.methods.edit_outputs import read_answer
+from markupsafe import Markup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from dialore.response import Response, StageTrace
 
+Pieces = list[tuple[str, bool]]
+"""A text in pieces, each with whether the other version lacks it."""
 _TOKEN = re.compile(r"[㐀-鿿]|[^\W㐀-鿿]+(?:['’][^\W㐀-鿿]+)*|\s+|.", re.DOTALL)
 _KINDS = {
     "information": "asks for information",
@@ -25,6 +25,8 @@ _KINDS = {
 }
 _WHOSE = {"draft-first": {"A": "draft", "B": "edit"}, "edit-first": {"A": "edit", "B": "draft"}}
 _BY = {"model": "the model's", "documents": "the base's"}
+_STAGES = {"model": "model-answer", "documents": "base-answer"}
+_NOBODY = "nobody had an answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +48,31 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """A draft and its edit.
+    """A draft and its edit, each as pieces with whether the other lacks them.
 
     Attributes:
-        draft: the draft, as HTML with what the edit takes out marked.
-        edit: the edit, with what it puts in marked; empty where it keeps the draft word for word.
+        before: the draft.
+        after: the edit; nothing where it keeps the draft word for word.
         kept: which of them was sent, `draft` or `edit`.
         why: why.
         votes: what was preferred in each order, in words.
     """
 
-    draft: Markup
-    edit: Markup
+    before: Pieces
+    after: Pieces
     kept: str
     why: str
     votes: list[str]
+
+    @property
+    def draft(self) -> Markup:
+        """The draft as HTML, with what the edit takes out marked."""
+        return _marked(self.before, "del")
+
+    @property
+    def edit(self) -> Markup:
+        """The edit, with what it puts in marked."""
+        return _marked(self.after, "ins")
 
 
 @dataclass(slots=True)
@@ -121,6 +133,10 @@ def _told(trace: Mapping[str, StageTrace]) -> Iterable[tuple[str, str]]:
     if search := trace.get("web-search"):
         yield "Query", str(search.output.get("query", ""))
         yield "Searched in", str(search.output.get("source", ""))
+    else:
+        yield "Query", _text(trace.get("query-generation"))
+    if linking := trace.get("query-linking"):
+        yield "Concepts", "; ".join(map(str, linking.output.get("links") or []))
     if samples := trace.get("knowledge-samples"):
         found, scores = samples.output.get("found") or [], samples.output.get("scores") or []
         nearest = f", the nearest {found[-1]} ({scores[-1]:.2f})" if scores else ""
@@ -135,10 +151,10 @@ def _questions(trace: Mapping[str, StageTrace]) -> list[Question]:
 
 
 def _question(number: int, row: Mapping[str, str], trace: Mapping[str, StageTrace]) -> Question:
-    texts = {
-        "model": read_answer(_text(trace.get(f"model-answer-{number}"))),
-        "documents": read_answer(_text(trace.get(f"base-answer-{number}"))),
-    }
+    # Two answers were chosen from; of one alone, the other said that it has none.
+    some = list(_STAGES) if f"answer-choice-{number}" in trace else [row.get("by", "")]
+    there = [] if row.get("why") == _NOBODY else [by for by in some if by in _STAGES]
+    texts = {by: _text(trace.get(f"{_STAGES[by]}-{number}")) for by in there}
     answers = [Answer(_BY[by], text, by == row.get("by")) for by, text in texts.items() if text]
     return Question(row.get("question", ""), answers)
 
@@ -148,25 +164,30 @@ def _versions(trace: Mapping[str, StageTrace]) -> Versions | None:
     if choice is None or "draft" not in choice.output:
         return None
     draft, edit = str(choice.output["draft"]), str(choice.output["edit"])
-    before, after = marked_changes(draft, edit)
+    before, after = changes(draft, edit)
     votes = [
         f"{order.replace('-', ' ')}: {whose.get(str(asked.output.get('better')), 'no difference')}"
         for order, whose in _WHOSE.items()
         if (asked := trace.get(f"preference-{order}")) is not None
     ]
     same = draft.split() == edit.split()
-    return Versions(before, Markup("") if same else after, str(choice.output["kept"]), "; ".join(choice.notes), votes)
+    return Versions(before, [] if same else after, str(choice.output["kept"]), "; ".join(choice.notes), votes)
 
 
-def marked_changes(before: str, after: str) -> tuple[Markup, Markup]:
-    """Two versions of a text as HTML: what goes is marked in the first, what comes in the second."""
+def changes(before: str, after: str) -> tuple[Pieces, Pieces]:
+    """Two versions of a text in pieces: what goes is marked in the first, what comes in the second."""
     old, new = _TOKEN.findall(before), _TOKEN.findall(after)
-    gone, come = Markup(""), Markup("")
+    first: Pieces = []
+    second: Pieces = []
     for kind, start, stop, from_, to in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        left, right = escape("".join(old[start:stop])), escape("".join(new[from_:to]))
-        gone += left if kind == "equal" or not left else Markup("<del>{}</del>").format(left)
-        come += right if kind == "equal" or not right else Markup("<ins>{}</ins>").format(right)
-    return gone, come
+        first += [("".join(old[start:stop]), kind != "equal")] if start < stop else []
+        second += [("".join(new[from_:to]), kind != "equal")] if from_ < to else []
+    return first, second
+
+
+def _marked(pieces: Pieces, tag: str) -> Markup:
+    marked = Markup(f"<{tag}>{{}}</{tag}>")  # noqa: S704 - a tag of our own
+    return Markup("").join(marked.format(text) if is_changed else text for text, is_changed in pieces)
 
 
 def _text(stage: StageTrace | None) -> str:
