@@ -212,3 +212,20 @@ def test_detection(text: str, language: str) -> None:
 def test_an_unknown_language_says_which_are_known() -> None:
     with pytest.raises(UnknownNameError, match="en, zh"):
         check_language("klingon")
+
+
+def test_threads_that_stem_at_once_do_not_mix_up_their_words():
+    from concurrent.futures import ThreadPoolExecutor
+
+    words = [f"{root}{ending}" for root in ("walk", "consider", "hope", "national", "engine") for ending in ENDINGS]
+    expected = [stem.__wrapped__(word) for word in words]
+
+    def all_of_them(_):
+        return [stem.__wrapped__(word) for word in words * 20]
+
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(all_of_them, range(8)):
+            assert found == expected * 20
+
+
+ENDINGS = ("", "s", "ed", "ing", "ations", "fulness", "ally", "ized", "ement", "iveness")

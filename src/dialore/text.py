@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import threading
 import unicodedata
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -118,11 +119,16 @@ def stem(word: str) -> str:
     return str(_stemmer().stemWord(word))
 
 
-@functools.lru_cache(maxsize=1)
-def _stemmer() -> Any:  # noqa: ANN401 - the library is untyped
-    import snowballstemmer
+_threads = threading.local()  # each thread has a stemmer of its own
 
-    return snowballstemmer.stemmer("english")
+
+def _stemmer() -> Any:  # noqa: ANN401 - the library is untyped
+    """This thread's stemmer: it keeps the word that it works on, so that two threads at once would mix theirs up."""
+    if not hasattr(_threads, "stemmer"):
+        import snowballstemmer
+
+        _threads.stemmer = snowballstemmer.stemmer("english")
+    return _threads.stemmer
 
 
 @functools.lru_cache(maxsize=2)
