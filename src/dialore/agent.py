@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
-from dialore.errors import BudgetError, InputError, ModelError, StageError
+from dialore.errors import InputError, StageError, is_hopeless
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage
 from dialore.methods.registry import create_method, method_class, method_sources
@@ -171,6 +171,7 @@ class Agent:
             yield await task
         finally:
             task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def respond_all(self, dialogues: Iterable[Dialogue], *, at_once: int = 8) -> AsyncIterator[Response]:
         """Answer many dialogues, each response as soon as it is there.
@@ -233,9 +234,7 @@ class Agent:
 
 def raise_if_hopeless(error: StageError) -> None:
     """Raise the error underneath where it would befall every dialogue: wrong input or configuration, a spent budget."""
-    if isinstance(error.cause, (InputError, BudgetError)) or (
-        isinstance(error.cause, ModelError) and error.cause.configuration
-    ):
+    if is_hopeless(error.cause):
         raise error.cause from error
 
 

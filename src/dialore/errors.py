@@ -107,3 +107,8 @@ class StageError(DialoreError):
         self.stage = stage
         self.dialogue_id = dialogue_id
         self.cause = cause
+
+
+def is_hopeless(error: DialoreError) -> bool:
+    """Whether an error would befall every dialogue: wrong input or configuration, a spent budget."""
+    return isinstance(error, InputError | BudgetError) or (isinstance(error, ModelError) and error.configuration)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
 from dataclasses import dataclass
@@ -10,12 +9,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dialore.errors import InputError
 from dialore.knowledge import Knowledge, stable_id
+from dialore.methods.at_once import at_once
 from dialore.methods.base import Draft, Grounds
 from dialore.methods.edit_outputs import Answered, Better, read_answer, read_questions
 from dialore.sources.base import RankedSource
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from dialore.dialogue import Dialogue
@@ -87,7 +87,7 @@ class Edit:
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
         """Question Generation and Question Answering (Sections 3.2 and 3.3)."""
         questions = await self.ask_questions(stage)
-        answered = await _together([self.answer(number, each, stage) for number, each in enumerate(questions, 1)])
+        answered = await at_once(*(self.answer(number, each, stage) for number, each in enumerate(questions, 1)))
         return Grounds(knowledge=self._knowledge(answered, stage))
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Draft:
@@ -108,7 +108,7 @@ class Edit:
 
     async def answer(self, number: int, question: str, stage: Stages) -> Answered:
         """Both answers of one question at once, then Answer Integration (Section 3.3)."""
-        own, (base, found) = await _pair(
+        own, (base, found) = await at_once(
             self._answer_by_model(number, question, stage), self._answer_from_base(number, question, stage)
         )
         of_model = Answered(question, own, why="the model's is the only answer" if own else "nobody had an answer")
@@ -193,25 +193,3 @@ def _sentence(piece: Knowledge) -> str:
 def _as_data(text: str) -> str:
     """Text of others on one line, that cannot close the marks which a prompt puts around it."""
     return " ".join(_TAG.sub(" ", text).split())
-
-
-async def _together(jobs: Sequence[Coroutine[Any, Any, Answered]]) -> list[Answered]:
-    """Do all at once; where one fails, the others are stopped: their calls would cost for nothing."""
-    tasks = [asyncio.create_task(job) for job in jobs]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-
-
-async def _pair(
-    first: Coroutine[Any, Any, str], second: Coroutine[Any, Any, tuple[str, list[Knowledge]]]
-) -> tuple[str, tuple[str, list[Knowledge]]]:
-    """Two jobs at once, likewise."""
-    one, two = asyncio.create_task(first), asyncio.create_task(second)
-    try:
-        return await asyncio.gather(one, two)
-    finally:
-        one.cancel()
-        two.cancel()

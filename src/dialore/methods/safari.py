@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dialore.errors import InputError, UnknownNameError
 from dialore.knowledge import Knowledge, stable_id
+from dialore.methods.at_once import at_once
 from dialore.methods.base import Draft, Grounds
 from dialore.methods.safari_planning import Mended, Plan, gold_knowledge, gold_plan, mend_plan, read_plan
 from dialore.prompts.history import render_history
@@ -174,12 +175,7 @@ class Safari:
             entry = self.declared[name]
             before = [tasks[other] for other in entry.depends_on if other in tasks] if self.dependency else []
             tasks[name] = asyncio.create_task(self._ask_source(entry, before, dialogue, stage))
-        try:
-            await asyncio.gather(*tasks.values())
-        finally:
-            for task in tasks.values():
-                task.cancel()
-        return {name: task.result() for name, task in tasks.items()}
+        return dict(zip(tasks, await at_once(*tasks.values()), strict=True))
 
     async def _ask_source(
         self, entry: DeclaredSource, before: Sequence[asyncio.Task[list[Knowledge]]], dialogue: Dialogue, stage: Stages

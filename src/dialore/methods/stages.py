@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from dialore.errors import DialoreError, SourceError, StageError
+from dialore.errors import DialoreError, StageError, is_hopeless
 from dialore.llm.model import Usage
 from dialore.methods.citations import MarkReader, knowledge_in, read_citations
 from dialore.response import StageTrace
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=BaseModel)
 Result = TypeVar("Result")
+_STOPPED = "stopped before it was done"
 
 
 class Text(BaseModel):
@@ -277,6 +279,9 @@ class Stages:
             query: what is looked for.
             top: how many pieces at most.
             within: see `KnowledgeSource.search`.
+
+        Raises:
+            StageError: it would fail so for every dialogue (see `is_hopeless`).
         """
         traced = StageTrace(stage=stage, started=self.seconds)
         self.trace.append(traced)
@@ -288,9 +293,14 @@ class Stages:
                 traced.notes += told.notes
             else:
                 found = await source.search(query, self.dialogue, top, within)
-        except SourceError as error:
+        except DialoreError as error:
             traced.outcome, traced.error = "failed", str(error)
+            if is_hopeless(error):
+                raise StageError(stage, self.dialogue.id, error) from error
             traced.notes.append(f"{source.name} could not be asked: the response goes on without it")
+        except asyncio.CancelledError:
+            traced.outcome, traced.error = "failed", _STOPPED
+            raise
         finally:
             traced.seconds = self.seconds - traced.started
         traced.output = {"source": source.name, "query": query, "found": [piece.id for piece in found]}
@@ -330,6 +340,9 @@ class Stages:
         except DialoreError as error:
             traced.outcome, traced.error = "failed", str(error)
             raise StageError(traced.stage, self.dialogue.id, error) from error
+        except asyncio.CancelledError:
+            traced.outcome, traced.error = "failed", _STOPPED
+            raise
         finally:
             traced.seconds = self.seconds - traced.started
         traced.by = answer.by or traced.by
