@@ -22,6 +22,7 @@ class MadeUp:
 
     def __init__(self, systems, responses, metrics=("f1", "cdp", "kf1"), title="Made up"):
         self.title, self._systems, self._responses = title, systems, responses
+        self.preferred = []
         self._metrics = [combiner(name).about for name in metrics]
         self.facts = {"run": {"name": "made-up", "about": "A test.", "config": {"dataset": {"seed": 3}}}}
         self.facts["run"] |= {"versions": {"dialore": "0.1.0"}, "prompts": {"dcrag/x.en": EVIL.replace("NaN", "")}}
@@ -38,6 +39,9 @@ class MadeUp:
             for each in self._responses[id(system)]
             if metric in each.measures and each.measures[metric].problem is None
         }
+
+    def judged(self):
+        return self.preferred
 
     def responses(self, system, limit=None):
         yield from self._responses[id(system)][:limit]

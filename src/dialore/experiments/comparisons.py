@@ -35,11 +35,28 @@ class Place:
 
 
 class ComparisonStore:
-    """What judges said of a run's systems against each other, in the run's own file."""
+    """What judges said of a run's systems against each other, in the run's own file.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: the run.
+        reading: nothing is to be kept; a run without such tables stays without.
+    """
+
+    def __init__(self, folder: Path, *, reading: bool = False) -> None:
         self._database = sqlite3.connect(folder / FILE, timeout=30.0)
-        self._database.executescript(_SCHEMA)
+        if not reading:
+            self._database.executescript(_SCHEMA)
+
+    def compared(self) -> list[tuple[str, str, str, str, str]]:
+        """What `preferences` has something of: judge, what was judged, first system, second, criterion."""
+        there = "select 1 from sqlite_master where type = 'table' and name = 'comparisons'"
+        if self._database.execute(there).fetchone() is None:
+            return []
+        sql = (
+            "select judge, judged, first, second, criterion from comparisons group by judge, judged, first, second, "
+            "criterion order by judge, judged, first, second, criterion"
+        )
+        return list(self._database.execute(sql))
 
     def preferences(
         self, judge: str, judged: str, first: str, second: str, criterion: str

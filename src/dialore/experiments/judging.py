@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from dialore.errors import ModelError
 from dialore.evaluation.base import Measure
@@ -14,7 +15,7 @@ from dialore.experiments.comparisons import Place
 from dialore.experiments.store import Job
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from dialore.evaluation.judges.asking import Asker
     from dialore.evaluation.judges.comparing import Judged
@@ -26,6 +27,29 @@ Item = TypeVar("Item")
 Found = TypeVar("Found")
 _CHUNK = 64
 """Dialogues that are judged before their judgements are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPreferences:
+    """What one judge prefers of two systems by one criterion, as far as it is kept in a run.
+
+    Attributes:
+        judge: the judge's identity: its model and its prompts.
+        judged: `responses` or `queries`.
+        first: a system.
+        second: the other.
+        criterion: what was compared.
+        preferences: one a dialogue and repetition.
+        stale: how many are of responses that changed since; they are not among the preferences.
+    """
+
+    judge: str
+    judged: str
+    first: str
+    second: str
+    criterion: str
+    preferences: list[Preference]
+    stale: int
 
 
 async def compare_systems(
@@ -94,6 +118,28 @@ async def compare_systems(
         found = kept.preferences(identity, judged, first, second, name)
         results[name] = [_as_asked(one, names[pair[0]]) for place, (_, one) in found.items() if place in wanted]
     return results
+
+
+def kept_preferences(store: RunStore, kept: ComparisonStore) -> Iterator[KeptPreferences]:
+    """Everything that is kept of comparisons; of responses that changed since, it is left out and counted."""
+    numbers = {name: number for number, name in system_names(store).items()}
+    hashes: dict[tuple[str, str, str, Place], str] = {}
+    for judge, judged, first, second, criterion in kept.compared():
+        if first not in numbers or second not in numbers:
+            continue
+        names = {numbers[name]: name for name in (first, second)}
+        places = set(_places(store, list(names)))
+        found: list[Preference] = []
+        stale = 0
+        for place, (texts, one) in kept.preferences(judge, judged, first, second, criterion).items():
+            key = (judged, first, second, place)
+            if place in places and key not in hashes:
+                hashes[key] = _hash(_responses(store, place, list(names), names), cast("Judged", judged))
+            if hashes.get(key) == texts:
+                found.append(one)
+            else:
+                stale += 1
+        yield KeptPreferences(judge, judged, first, second, criterion, found, stale)
 
 
 async def score_systems_together(

@@ -12,7 +12,9 @@ from dialore.evaluation.geomean import ABOUT as GEOMEAN
 from dialore.evaluation.geomean import RAGAS_ABOUT as RAGAS_GEOMEAN
 from dialore.evaluation.geomean import geomean
 from dialore.evaluation.registry import Context, load_metric
-from dialore.evaluation.report.data import ScoredResponse, SystemScores
+from dialore.evaluation.report.data import Judged, ScoredResponse, SystemScores
+from dialore.experiments.comparisons import ComparisonStore
+from dialore.experiments.judging import kept_preferences
 from dialore.experiments.scoring import score_of
 
 if TYPE_CHECKING:
@@ -71,6 +73,28 @@ class RunResults:
             if measure.problem is None
         }
 
+    def judged(self) -> Sequence[Judged]:
+        """What judges prefer of two systems of a run, run by run."""
+        found = []
+        for store in self._stores:
+            facts = store.facts()
+            with ComparisonStore(store.folder, reading=True) as kept:
+                found += [
+                    Judged(
+                        run=str(facts.get("name", store.folder.name)),
+                        dataset=_dataset(facts),
+                        judge=each.judge,
+                        judged=each.judged,
+                        first=each.first,
+                        second=each.second,
+                        criterion=each.criterion,
+                        preferences=each.preferences,
+                        stale=each.stale,
+                    )
+                    for each in kept_preferences(store, kept)
+                ]
+        return found
+
     def responses(self, system: SystemScores, limit: int | None = None) -> Iterator[ScoredResponse]:
         """A system's responses with their measures, in the data set's order."""
         store, number = self._place(system)
@@ -83,9 +107,6 @@ class RunResults:
 
     def _scores(self, store: RunStore, system: System, facts: dict[str, Any]) -> SystemScores:
         counts, totals = store.counts(system.number)
-        dataset = facts.get("config", {}).get("dataset", {})
-        title = f"{dataset.get('name', '')} {dataset.get('split', '')}".strip()
-        title += f", {dataset['limit']}" if dataset.get("limit") else ""
         scores = {}
         for name in self._abouts:
             measures = [measure for _, measure in store.measures(name, system.number)]
@@ -98,7 +119,7 @@ class RunResults:
             method=system.method,
             options=system.options,
             model=system.model,
-            dataset=title,
+            dataset=_dataset(facts),
             run=str(facts.get("name", store.folder.name)),
             scores=scores,
             counts=counts,
@@ -109,6 +130,13 @@ class RunResults:
 def combiner(name: str) -> Metric:
     """A metric that combines measures; it needs nothing that measuring needs."""
     return load_metric(name, Context())
+
+
+def _dataset(facts: dict[str, Any]) -> str:
+    """The data set's name, with split and limit."""
+    dataset = facts.get("config", {}).get("dataset", {})
+    title = f"{dataset.get('name', '')} {dataset.get('split', '')}".strip()
+    return title + (f", {dataset['limit']}" if dataset.get("limit") else "")
 
 
 def _about(said: dict[str, Any]) -> About:

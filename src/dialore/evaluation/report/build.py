@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dialore.evaluation.report.ablation import Ablation, ablations
 from dialore.evaluation.report.browser import Browser
 from dialore.evaluation.report.comparison import combiner, values_of
+from dialore.evaluation.report.judged import Contest, contests
 from dialore.evaluation.report.plots import Figure, bars, distribution, knowledge_against, sizes_against
 from dialore.evaluation.report.survey import Survey
 from dialore.evaluation.report.tables import Group, MainTable, labels, main_table
@@ -50,6 +51,7 @@ class Report:
         facts: what the runs keep of themselves, by run.
         table: the main table.
         ablations: methods against their variants.
+        contests: what judges prefer of two systems.
         surveys: counts of every system, in the order of `names`.
         names: every system's name, unlike any other's.
         figures: by metric, a list a group: the group's title and its figures.
@@ -60,6 +62,7 @@ class Report:
     facts: Mapping[str, Any]
     table: MainTable
     ablations: list[Ablation]
+    contests: list[Contest]
     surveys: list[Survey]
     names: list[str]
     figures: dict[str, list[tuple[str, list[Figure]]]]
@@ -106,7 +109,7 @@ def make_report(results: Results, settings: Settings | None = None) -> Report:
     }
     found = ablations(results, table.metrics)
     title = settings.title or results.title
-    return Report(title, results.facts, table, found, surveys, names, figures, browser)
+    return Report(title, results.facts, table, found, contests(results.judged()), surveys, names, figures, browser)
 
 
 def _names(results: Results) -> list[str]:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
     from dialore.evaluation.base import About, Measure, Score
+    from dialore.evaluation.judges.comparing import Preference
     from dialore.response import Response
 
 
@@ -50,6 +51,33 @@ class SystemScores:
     totals: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What one judge prefers of two systems by one criterion.
+
+    Attributes:
+        run: the run's name.
+        dataset: the data set's name, with split and limit.
+        judge: the judge's identity: its model, then its prompts.
+        judged: what it was shown: `responses` or `queries`.
+        first: a system's name.
+        second: the other's.
+        criterion: what was compared.
+        preferences: one a dialogue and repetition.
+        stale: how many more are of responses that changed since, and do not count.
+    """
+
+    run: str
+    dataset: str
+    judge: str
+    judged: str
+    first: str
+    second: str
+    criterion: str
+    preferences: Sequence[Preference]
+    stale: int = 0
+
+
 class Results(Protocol):
     """Scored runs, as a report reads them; nothing is held in memory that grows with the number of dialogues."""
 
@@ -73,6 +101,10 @@ class Results(Protocol):
 
     def measures(self, system: SystemScores, metric: str) -> dict[tuple[str, int], tuple[float, ...]]:
         """A system's measures of a metric by dialogue id and repetition: for significance, paired by key, and plots."""
+        ...
+
+    def judged(self) -> Sequence[Judged]:
+        """What judges prefer of two systems; nothing where none was asked."""
         ...
 
     def responses(self, system: SystemScores, limit: int | None = None) -> Iterator[ScoredResponse]:

@@ -12,6 +12,7 @@ import yaml
 from markupsafe import Markup, escape
 
 from dialore import __version__
+from dialore.evaluation.report import judged
 from dialore.evaluation.report.numbers import duration, p_value, share, signed, three
 from dialore.evaluation.report.words import (
     COST_HEAD,
@@ -54,6 +55,7 @@ def render_html(report: Report) -> str:
             three=three,
             signed=signed,
             p_value=p_value,
+            judged=judged,
             share=share,
             duration=duration,
             cost_head=COST_HEAD,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from dialore.evaluation.report.judged import READING, columns, row
 from dialore.evaluation.report.numbers import p_value, signed
 from dialore.evaluation.report.words import COST_HEAD, OUTCOME_HEAD, arrow, cost_row, how_to_read, outcome_row, unit
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from dialore.evaluation.report.build import Report
     from dialore.evaluation.report.comparison import Comparison
+    from dialore.evaluation.report.judged import Contest
     from dialore.evaluation.report.tables import Cell
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]|#~])")
@@ -42,6 +44,15 @@ def render_markdown(report: Report) -> str:
             "Differences from the full method.",
             _comparisons(list(each.comparisons.values())),
         ]
+    if report.contests:
+        parts += ["## Preferences", escape(READING)]
+    for contest in report.contests:
+        parts += [
+            f"### {escape(_named(contest))}",
+            _table([escape(name) for name in columns(contest)], _judged(contest)),
+        ]
+        lacking = [f"- {escape(each.criterion)}: {each.unjudged}" for each in contest.verdicts if each.unjudged]
+        parts.append("\n".join(["Not judged:", *lacking]) if lacking else "")
     named = list(zip(report.names, report.surveys, strict=True))
     parts += ["## Cost and latency, a response", _table(COST_HEAD, ([escape(n), *cost_row(s)] for n, s in named))]
     parts += ["## Failures and parsing", _table(OUTCOME_HEAD, ([escape(n), *outcome_row(s)] for n, s in named))]
@@ -69,6 +80,16 @@ def _cell(cell: Cell) -> str:
     shown = f"**{cell.text}**" if cell.place == 1 else f"<ins>{cell.text}</ins>" if cell.place == 2 else cell.text
     wide = f" ±{cell.spread}" if cell.spread else ""
     return f"{shown}{cell.mark.replace('*', chr(92) + '*')}{wide}{note}"
+
+
+def _named(contest: Contest) -> str:
+    return f"{contest.first} against {contest.second}: {contest.judged} judged by {contest.judge}, {contest.dataset}"
+
+
+def _judged(contest: Contest) -> Iterable[list[str]]:
+    for verdict in contest.verdicts:
+        first, *rest, p, lean = row(verdict)
+        yield [escape(first), *(escape(word) for word in rest), escape(p + verdict.mark), lean]
 
 
 def _comparisons(made: Sequence[Comparison]) -> str:

@@ -1,0 +1,118 @@
+"""Preferences of judges in the report: counted, tested, corrected; stale ones left out; none where none are."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from dialore.dialogue import Dialogue
+from dialore.evaluation.judges.comparing import Preference
+from dialore.evaluation.report import Settings, make_report, render_html, render_markdown
+from dialore.evaluation.report.data import Judged
+from dialore.evaluation.report.judged import columns, contests, row
+from dialore.experiments.comparisons import ComparisonStore, Place
+from dialore.experiments.judging import _hash
+from dialore.experiments.results import RunResults
+from dialore.experiments.store import FILE, Job, RunStore, System
+from dialore.response import Response
+from tests.evaluation.made_up import EVIL, made_up
+
+stats = pytest.importorskip("scipy.stats", reason="the evaluation extra is not installed")
+pytest.importorskip("statsmodels", reason="the evaluation extra is not installed")
+BOTH = {"win": ("a", "a"), "loss": ("b", "b"), "tie": ("", ""), "first": ("a", "b"), "second": ("b", "a")}
+
+
+def preferences(criterion, **counts):
+    made = [Preference(criterion, "a", "b", BOTH[kind]) for kind, n in counts.items() if kind in BOTH for _ in range(n)]
+    return made + [Preference(criterion, "a", "b", problem="refused")] * counts.get("refused", 0)
+
+
+def judged(criterion, judge="m, pairwise-responses.en@1", stale=0, **counts):
+    return Judged("r", "d", judge, "responses", "a", "b", criterion, preferences(criterion, **counts), stale)
+
+
+def test_counts_tests_and_position():
+    found = [
+        judged("overall", win=14, loss=2, tie=3, first=3, second=1, refused=2, stale=1),
+        judged("coherence", tie=4),
+    ]
+    (contest,) = contests(found)
+    assert (contest.judge, contest.prompts) == ("m", "pairwise-responses.en@1")
+    overall, coherence = contest.verdicts
+    assert (overall.rate.wins, overall.rate.losses, overall.rate.ties) == (14, 2, 7)
+    raw = stats.binomtest(14, 16).pvalue
+    assert overall.rate.p == pytest.approx(raw)
+    assert overall.p == pytest.approx(2 * raw)  # Holm, over two criteria
+    assert (overall.mark, coherence.mark) == ("**", "")
+    assert overall.interval.startswith("60.9% (")
+    assert overall.half == "76.1%"
+    assert overall.lean == "+8.7%"
+    assert overall.unjudged == "2 refused, 1 of a response that changed since"
+    assert sum(overall.parts) == pytest.approx(100)
+    assert columns(contest)[1] == "a wins"
+    assert row(coherence)[1:5] == ["0", "4", "0", "0.0% (0.0 to 49.0)"]
+
+
+def test_where_nothing_was_judged_nothing_is_claimed():
+    (contest,) = contests([judged("overall", refused=3)])
+    assert row(contest.verdicts[0]) == ["overall", "0", "0", "0", "–", "–", "–", "–", "–"]
+    assert contest.verdicts[0].mark == ""
+
+
+def test_another_judge_is_another_contest():
+    found = contests([judged("overall", win=1), judged("overall", judge="n", win=1)])
+    assert [each.judge for each in found] == ["m", "n"]
+
+
+def test_the_page_and_markdown_have_the_section_only_where_judges_were_asked():
+    results = made_up()
+    assert 'id="preferences"' not in render_html(make_report(results, Settings(dialogues=0)))
+    results.preferred = [judged("overall", judge=EVIL.split(",", maxsplit=1)[0], win=9, loss=1, tie=2)]
+    report = make_report(results, Settings(dialogues=0))
+    page = render_html(report)
+    section = page.split('<section id="preferences"')[1].split("</section>")[0]
+    assert 'aria-label="9 wins, 2 ties, 1 losses"' in section
+    assert [float(part) for part in re.findall(r'<i style="width:([\d.]+)%">', section)] == [75.0, 16.67, 8.33]
+    assert "<img" not in section
+    assert 'href="#preferences"' in page
+    text = render_markdown(report)
+    assert "## Preferences" in text
+    assert re.search(r"\| 9 \| 2 \| 1 \| 75\.0% \(.*\) \| 83\.3% \| 0\.021 \| 0\.021\\\* \| \+0\.0% \|", text)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two systems on three dialogues, compared on all; the second system's last response changed since."""
+    with RunStore.create(tmp_path / "run") as store:
+        systems = [System(number, name, "vanilla", {}, "m") for number, name in enumerate(("a", "b"))]
+        facts = {"name": "try", "config": {"dataset": {"name": "daily", "split": "dev", "limit": 3}}}
+        store.set_up(facts, systems, [Dialogue(id=f"d{n}", turns=["Hi"]) for n in range(3)])
+        for n in range(3):
+            for system in range(2):
+                store.add(Job(n, system), Response(id=f"d{n}", method="m", text=f"Text {system}."))
+    return tmp_path / "run"
+
+
+def test_a_runs_comparisons_are_read_and_stale_ones_counted(folder):
+    texts = _hash({name: Response(id="x", method="m", text=f"Text {n}.") for n, name in enumerate("ab")}, "responses")
+    with ComparisonStore(folder) as kept:
+        said = preferences("overall", win=2, tie=1)
+        hashes = [texts, texts, "another text's"]
+        kept.keep("m", "responses", [(Place(n), hashes[n], one) for n, one in enumerate(said)])
+        kept.keep("m", "responses", [(Place(0), texts, Preference("overall", "a", "gone", ("a", "a")))])
+    with RunStore.open(folder) as store:
+        (found,) = RunResults([store]).judged()
+    assert (found.run, found.dataset, found.first, found.second) == ("try", "daily dev, 3", "a", "b")
+    assert [one.outcome for one in found.preferences] == ["win", "win"]
+    assert found.stale == 1
+
+
+def test_a_run_that_was_never_judged_stays_without_such_tables(folder):
+    with RunStore.open(folder) as store:
+        assert RunResults([store]).judged() == []
+    with closing(sqlite3.connect(folder / FILE)) as database:
+        tables = database.execute("select name from sqlite_master").fetchall()
+    assert ("comparisons",) not in tables
