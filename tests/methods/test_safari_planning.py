@@ -102,8 +102,9 @@ async def test_a_mended_plan_is_traced():
     ],
 )
 async def test_plans_are_read_tolerantly(written, plan):
-    draft, _, _ = await respond(plan=written)
+    draft, trace, _ = await respond(plan=written)
     assert draft.grounds.plan == plan
+    assert [name.casefold() for name in trace["planning"].output["sources"]] == plan
 
 
 @pytest.mark.parametrize("written", ["There is no need for PERSONA here.", "I cannot say.", "PERSONA or nothing"])
@@ -113,6 +114,15 @@ async def test_what_is_no_plan_is_null(written):
     assert (draft.grounds.plan, draft.text) == ([], "Here.")
     assert trace["planning"].outcome == "unparsed"
     assert model.stages == ["planning", "repair", "response-generation"]
+
+
+async def test_a_gold_plan_is_mended_too():
+    gold = dialogue_of(sources=["documents", "persona", "documents"])
+    draft, trace, _ = await respond(gold, planning="gold")
+    assert draft.grounds.plan == ["persona", "documents"]
+    assert [piece.source for piece in draft.grounds.knowledge] == ["persona", "documents"]
+    assert trace["planning"].output == {"sources": ["documents", "persona", "documents"]}
+    assert len(trace["plan-mending"].notes) == 2
 
 
 def test_a_plan_is_a_list_of_names():

@@ -147,7 +147,8 @@ class Safari:
     async def plan(self, dialogue: Dialogue, stage: Stages) -> list[str]:
         """Planning (Equation 1, Tables 2 and 12). Where nothing can be read, the plan is NULL."""
         if self.planning == "gold":
-            return stage.did("planning", lambda: _planned(gold_plan(self._labels(dialogue), self.declared)))
+            gold = stage.did("planning", lambda: _planned(gold_plan(self._labels(dialogue), self.declared)))
+            return self._mended(gold, stage)
         if self.planning != "model":
             names = self._always(self.planning)
             return stage.did("planning", lambda: _planned(names))
@@ -162,8 +163,13 @@ class Safari:
         traced = next(traced for traced in reversed(stage.trace) if traced.stage == "planning")
         if traced.outcome == "unparsed" and (read := read_plan(traced.completion, self.declared)) is not None:
             traced.notes[-1:] = ["the answer is no JSON, but it names sources and nothing else: read as a plan"]
+            traced.output = read.model_dump()
             made = read
-        mended = mend_plan(made.sources, self.declared, dependency=self.dependency, drop=self.broken == "null")
+        return self._mended(made.sources, stage)
+
+    def _mended(self, names: Sequence[str], stage: Stages) -> list[str]:
+        """A plan that can be followed, as a stage of its own where there was something to mend."""
+        mended = mend_plan(names, self.declared, dependency=self.dependency, drop=self.broken == "null")
         if mended.notes:
             stage.did("plan-mending", lambda: _shown_mended(mended))
         return mended.plan
