@@ -163,6 +163,18 @@ async def test_a_chat_template_is_used(model):
 
 
 @needs_torch
+async def test_a_template_that_takes_no_system_prompt_is_a_clear_error(folder):
+    made = LocalModel(str(folder))
+    tokenizer, _ = made._load()
+    tokenizer.chat_template = "{{ raise_exception('System role not supported') }}"
+    with pytest.raises(ModelError, match=r"failed to generate: System role not supported"):
+        await made.complete(ask())
+    tokenizer.chat_template = None
+    assert (await made.complete(ask())).text
+    await made.close()
+
+
+@needs_torch
 @pytest.mark.parametrize("settings", [{}, {"dtype": "float3"}, {"device": "toaster"}])
 async def test_a_model_that_cannot_be_loaded(folder, tmp_path, settings):
     name = str(folder) if settings else str(tmp_path / "none")

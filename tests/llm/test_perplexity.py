@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import sys
+import time
 
 import pytest
 
@@ -97,6 +99,24 @@ async def test_a_long_context_loses_its_beginning_and_a_long_text_is_refused(fol
         await model.score([Scored("tea", " sea river" * 60)])
     with pytest.raises(InputError, match="text 2 to be scored is empty"):
         await model.score([Scored("tea", "x"), Scored("tea", "")])
+
+
+@needs_torch
+async def test_scoring_at_once_loads_one_model(folder, monkeypatch):
+    import transformers
+
+    loaded: list[str] = []
+    load = transformers.AutoModelForCausalLM.from_pretrained
+    monkeypatch.setattr(
+        transformers.AutoModelForCausalLM,
+        "from_pretrained",
+        lambda *names, **options: (loaded.append("model"), time.sleep(0.05), load(*names, **options))[-1],
+    )
+    model = LocalLikelihood(str(folder))
+    found = await asyncio.gather(*(model.score(PAIRS) for _ in range(4)))
+    assert loaded == ["model"]
+    assert all(each == found[0] for each in found)
+    await model.close()
 
 
 @needs_torch

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from dialore.errors import InputError, MissingExtraError, ModelError
+from dialore.errors import DialoreError, InputError, MissingExtraError, ModelError
 from dialore.llm.generation import TextStream, cut_at
 from dialore.llm.model import Completion, Usage
 from dialore.llm.thinking import strip_thoughts
@@ -177,14 +177,13 @@ class BatchedModel(ABC):
         import torch
 
         started = time.perf_counter()
-        first = jobs[0].request
+        first, on_text = jobs[0].request, jobs[0].on_text
         sampling = first.sampling
-        inputs, stop = self._encode(tokenizer, [job.request for job in jobs])
-        inputs = inputs.to(model.device)
-        given, room = self._bounds(model.config, inputs["input_ids"].shape[1], sampling.max_tokens)
-        on_text = jobs[0].on_text
-        stream = TextStream(tokenizer, loop, on_text, stop) if on_text is not None else None
         try:
+            inputs, stop = self._encode(tokenizer, [job.request for job in jobs])
+            inputs = inputs.to(model.device)
+            given, room = self._bounds(model.config, inputs["input_ids"].shape[1], sampling.max_tokens)
+            stream = TextStream(tokenizer, loop, on_text, stop) if on_text is not None else None
             with torch.random.fork_rng(enabled=sampling.seed is not None), torch.inference_mode():
                 if sampling.seed is not None:
                     torch.manual_seed(sampling.seed)
@@ -196,7 +195,10 @@ class BatchedModel(ABC):
                     streamer=stream,
                     stopping_criteria=[_stopper(tokenizer, jobs, given, stop)],
                 )
-        except RuntimeError as error:
+        except DialoreError:
+            raise
+        except Exception as error:
+            # A tokenizer's template or a model's own code may raise anything: System role not supported.
             raise ModelError(
                 f"{self.name} failed to generate: {first_line(error)}", mend="shorten the prompt or lower the batch"
             ) from error

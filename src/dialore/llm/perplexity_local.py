@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any
 
 from dialore.errors import InputError, MissingExtraError, ModelError
@@ -34,6 +35,7 @@ class LocalLikelihood:
         self.name = name_or_path
         self._device, self._dtype, self._batch = device, dtype, max(1, batch)
         self._loaded: tuple[Any, Any] | None = None
+        self._lock = threading.Lock()
 
     async def score(
         self, pairs: Sequence[Scored], on_step: Callable[[int, int], None] | None = None
@@ -76,6 +78,11 @@ class LocalLikelihood:
         return self._loaded
 
     def _score(self, pairs: Sequence[Scored]) -> list[Likelihood]:
+        # One at a time: they would load a model each, and fast tokenizers cannot be used by two threads at once.
+        with self._lock:
+            return self._score_alone(pairs)
+
+    def _score_alone(self, pairs: Sequence[Scored]) -> list[Likelihood]:
         cut = [self._cut(pair) for pair in pairs]
         order = sorted(range(len(cut)), key=lambda place: len(cut[place][0]))
         found: dict[int, Likelihood] = {}
