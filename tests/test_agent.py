@@ -7,6 +7,7 @@ import pytest
 from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, ModelError
+from dialore.sources.graph.source import Graph
 from tests.methods.conftest import ScriptedModel, small_graph  # noqa: F401 - a fixture
 
 DIALOGUES = [
@@ -129,3 +130,15 @@ def test_importing_dialore_loads_nothing_heavy():
     code = f"import sys, dialore; print(sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_it_opened_itself_is_closed_where_an_option_does_not_fit(model, small_graph, monkeypatch):  # noqa: F811
+    closed: list[str] = []
+    close = Graph.close
+    monkeypatch.setattr(Graph, "close", lambda graph: (closed.append(graph.name), close(graph))[-1])
+    with pytest.raises(InputError, match="option top of dcrag"):
+        Agent.create("dcrag", model=model, options={"top": "many"})
+    assert len(closed) == 1
+    with pytest.raises(InputError, match="option top of dcrag"):
+        agent_of(model, small_graph, top="many")
+    assert len(closed) == 1  # what was given is its owner's to close

@@ -110,8 +110,13 @@ class Agent:
         if model is None:
             check_lexical(method)
         opened = (graph if isinstance(graph, Graphs) else open_graph(graph)) if needs_graph else None
-        made = create_method(method, {**(sources or {}), "graph": opened}, options)
-        responder = create_responder(method, model, opened, prompts, stage_models)
+        try:
+            made = create_method(method, {**(sources or {}), "graph": opened}, options)
+            responder = create_responder(method, model, opened, prompts, stage_models)
+        except BaseException:
+            if opened is not None and opened is not graph:
+                opened.close()
+            raise
         closing = [model, *(stage_models or {}).values(), *(sources or {}).values(), opened]
         return cls(made, responder, closing, cite=cite)
 

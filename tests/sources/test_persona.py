@@ -197,3 +197,15 @@ async def test_the_default_finds_most_persona_sentences_of_kbp():
             history.append(turn["S"])
     assert asked > 200
     assert hits / asked > 0.55
+
+
+async def test_white_space_around_a_sentence_parts_it_from_no_documents():
+    persona = PersonaSource({"I own a bike.": ["Bikes have two wheels."]})
+    given = Dialogue(
+        id="d1",
+        turns=["What do you drink?"],
+        persona=[" I like tea. ", "I own a bike.\n"],
+        extra={"documents": {"I like tea. ": ["Tea is a leaf."]}},
+    )
+    found = await persona.documents().search("tea wheels", given)
+    assert {piece.text for piece in found} == {"Tea is a leaf.", "Bikes have two wheels."}

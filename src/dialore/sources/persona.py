@@ -69,7 +69,7 @@ class PersonaSource:
         if not dialogue.persona:
             return self.persona
         given = _documents_of(dialogue)
-        return {sentence: given.get(sentence, self.persona.get(sentence, ())) for sentence in dialogue.persona}
+        return {line: given.get(line.strip(), self.persona.get(line.strip(), ())) for line in dialogue.persona}
 
     async def search(
         self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
