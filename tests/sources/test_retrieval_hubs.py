@@ -149,3 +149,22 @@ def test_products_are_the_same_to_the_last_bit_whatever_else_is_asked(path: Path
             assert np.array_equal(store.concept_products(some, query), whole[some])
         sums = store.concept_sums(every)
         assert np.allclose(sums.astype(np.float64) @ query, whole, atol=1e-6 * float(np.abs(whole).max()))
+
+
+def test_coarse_products_err_no_more_than_they_say(path: Path) -> None:
+    """Facts of a hub are chosen by them: their cosines are as near the exact ones as the bound that they come with."""
+    with GraphStore(path) as store:
+        live = GraphVersion.open(path)
+        edges = store.edges_of([store.find("long road")])
+        for text in ("a road that never ends", "porn", "mile 3 of 5"):
+            query = embedder().encode([text])[0]
+            values, error = live.vectors.coarse_values(query)
+            assert 0 < error < 2e-3
+            exact = live.vectors.all_values(query)
+            ends = [live.vectors.of(ends)[0] for ends in (edges.head[:300], edges.tail[:300])]
+            assert not np.array_equal(values, exact)
+            wrong = np.zeros(300)
+            for end, parts in zip((edges.head, edges.tail), ends, strict=True):
+                starts = live.vectors.of(end[:300])[1]
+                wrong += np.add.reduceat((values - exact)[parts], starts)
+            assert np.abs(wrong / edges.norm[:300]).max() <= error + 1e-6

@@ -40,6 +40,7 @@ class FactCosines:
         self._encoded: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
         self._own = store.meta.embedder_fingerprint == embedder.fingerprint
         self._near = store if self._own and isinstance(store, VectorStore) else None
+        self._sums = store if self._own and isinstance(store, ConceptSums) else None
         self._of_edges = self._quickest()
 
     def _quickest(self) -> Callable[[Edges, NDArray[np.float32]], NDArray[np.float32]] | None:
@@ -70,8 +71,8 @@ class FactCosines:
 
     def of_concepts(self, concepts: NDArray[np.uint32]) -> NDArray[np.float32]:
         """(n, dimension): unit vectors of concepts."""
-        if self._own and isinstance(self._store, ConceptSums):
-            sums = self._store.concept_sums(concepts)
+        if self._sums is not None:
+            sums = self._sums.concept_sums(concepts)
             lengths = np.sqrt(np.einsum("ij,ij->i", sums, sums))
             unit: NDArray[np.float32] = sums / np.maximum(lengths, 1e-6)[:, None]
             return unit

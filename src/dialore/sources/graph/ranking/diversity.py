@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -58,14 +58,22 @@ def pool(
 ) -> NDArray[np.intp]:
     """The best `size` of the rows, decay counted, best first; equal ones in order of head, relation and tail."""
     rows = best_of_each(scores, owner, rows, size)
-    order = np.lexsort((edges.tail[rows], edges.relation[rows], edges.head[rows], -scores[rows], owner[rows]))
-    rows = rows[order]
+    rows = rows[np.lexsort((*_names(edges, rows), -scores[rows], owner[rows]))]
     of = owner[rows]
     first = np.flatnonzero(np.diff(of, prepend=-1))
     rank = np.arange(len(rows)) - np.repeat(first, np.diff(np.append(first, len(rows))))
     adjusted = np.round(scores[rows] - np.float32(decay) * np.log2(1 + rank).astype(np.float32), _DIGITS)
-    best = np.lexsort((edges.tail[rows], edges.relation[rows], edges.head[rows], -adjusted))[:size]
-    return rows[best]
+    if size < len(rows):
+        place = len(rows) - size
+        near = adjusted >= np.partition(adjusted, place)[place]
+        rows, adjusted = rows[near], adjusted[near]
+    return rows[np.lexsort((*_names(edges, rows), -adjusted))[:size]]
+
+
+def _names(edges: Edges, rows: NDArray[np.intp]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Keys, the least first as numpy wants them, that sort by head, relation and tail."""
+    first = edges.head[rows].astype(np.uint64) << np.uint64(16)
+    return edges.tail[rows], first | edges.relation[rows]
 
 
 def take(
@@ -92,7 +100,7 @@ def take(
         Rows and what they scored, decay included, best first.
     """
     ties = np.empty(len(rows), np.intp)  # each row's place in order of head, relation and tail
-    ties[np.lexsort((edges.tail[rows], edges.relation[rows], edges.head[rows]))] = np.arange(len(rows))
+    ties[np.lexsort(_names(edges, rows))] = np.arange(len(rows))
     order = np.lexsort((ties, -scores))
     queues: dict[int, list[int]] = {}
     for place, concept in zip(order.tolist(), owner[rows[order]].tolist(), strict=True):

@@ -76,6 +76,7 @@ class GraphStore:
             GraphError: the store is closed, or what stands in the file's place is no graph.
         """
         old = self._live()
+        old.built.file.resident.asked()
         try:
             status = self.path.stat()
         except FileNotFoundError:
@@ -124,7 +125,9 @@ class GraphStore:
                 and all that lead to one. `counts` of the edges says how many there are. None reads all.
             keep: how many of each side of a concept.
         """
-        return self._live().edges_of(concepts, query, keep)
+        version = self._live()
+        version.built.file.resident.asked()
+        return version.edges_of(concepts, query, keep)
 
     def fact(self, edges: Edges, row: int) -> Fact:
         """One row as a fact."""

@@ -12,6 +12,7 @@ import lmdb
 
 from dialore.errors import GraphError
 from dialore.sources.graph.store.layout import TABLES
+from dialore.sources.graph.store.resident import Resident
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +30,7 @@ class MappedFile:
         key: what tells the file from any other, also from the one that took its place.
         handle: the file, open for reading.
         end: where its pages end and the journal of changes begins.
+        resident: its pages in this process's memory.
         users: how many stores read it.
     """
 
@@ -37,6 +39,7 @@ class MappedFile:
     key: tuple[int, int]
     handle: int
     end: int
+    resident: Resident
     users: int = 0
 
 
@@ -102,7 +105,7 @@ def _map(path: Path, key: tuple[int, int], handle: int) -> MappedFile:
     except GraphError:
         env.close()
         raise
-    return MappedFile(env, tables, key, handle, end)
+    return MappedFile(env, tables, key, handle, end, Resident(key[1]))
 
 
 def _check_length(env: lmdb.Environment, path: Path, key: tuple[int, int], handle: int) -> int:

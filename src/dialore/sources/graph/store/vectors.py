@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +24,21 @@ _EXACT = 1 << 24
 """Whole numbers up to here, and their sums, are exact in float32."""
 UNCHECKED: Literal["clip"] = "clip"
 """How numpy takes what is known to be there in half the time: it need not be ready to fail halfway."""
+
+
+class _Scratch(threading.local):
+    """Room for a chunk of rows as floats, one a thread: new room costs more than what is done in it."""
+
+    floats: NDArray[np.float32] = np.empty((0, 0), np.float32)
+
+    def of(self, width: int) -> NDArray[np.float32]:
+        """(_CHUNK, width): whatever was left there."""
+        if self.floats.shape[1] != width:
+            self.floats = np.empty((_CHUNK, width), np.float32)
+        return self.floats
+
+
+_scratch = _Scratch()
 
 
 @dataclass(frozen=True)
@@ -70,7 +86,7 @@ class PartVectors:
         digits, coarse, _ = _fixed(query)
         first = np.ascontiguousarray(digits[:, 0])
         found = np.empty(len(self.rows), np.float32)
-        floats = np.empty((min(_CHUNK, len(found)), len(query)), np.float32)
+        floats = _scratch.of(len(query))
         for start in range(0, len(found), _CHUNK):
             chunk = self.rows[start : start + _CHUNK]
             rows = floats[: len(chunk)]
@@ -85,7 +101,7 @@ class PartVectors:
         # Rows are made floats a cache's worth at a time: quicker than reading a table four times as large.
         digits, coarse, fine = _fixed(query)
         sums = np.empty((count, 2), np.float32)
-        floats = np.empty((min(_CHUNK, count), len(query)), np.float32)
+        floats = _scratch.of(len(query))
         start = 0
         for chunk in chunks:
             rows = floats[: len(chunk)]
@@ -123,10 +139,14 @@ class PartVectors:
         if not len(concepts):
             return np.empty((0, self.rows.shape[1]), np.float32)
         columns = Columns.of(*self.of(concepts))
+        # Of few concepts all columns at once, of many one by one, so that each stays in a processor's cache.
+        few = len(concepts) <= _CHUNK
+        joined = self._scaled(np.concatenate(columns.parts)) if few else None
         total: NDArray[np.float32] | None = None
+        at = 0
         for parts in columns.parts:
-            vectors: NDArray[np.float32] = self.rows.take(parts, axis=0).astype(np.float32)
-            vectors *= self.scales.take(parts)[:, None]
+            vectors = self._scaled(parts) if joined is None else joined[at : at + len(parts)]
+            at += len(parts)
             if total is None:
                 total = vectors
             else:
@@ -134,6 +154,11 @@ class PartVectors:
         found = np.empty((len(concepts), self.rows.shape[1]), np.float32)
         found[columns.order] = total
         return found
+
+    def _scaled(self, parts: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+        vectors: NDArray[np.float32] = self.rows.take(parts, axis=0, mode=UNCHECKED).astype(np.float32)
+        vectors *= self.scales.take(parts, mode=UNCHECKED)[:, None]
+        return vectors
 
     def extended(
         self, made: Sequence[NDArray[Any]], rows: NDArray[np.int8], scales: NDArray[np.float32]
