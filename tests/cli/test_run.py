@@ -189,6 +189,31 @@ def test_what_is_wrong_is_one_line_and_leaves_nothing(call, data, tmp_path, chan
     assert not (tmp_path / "out").exists()
 
 
+def test_options_of_model_and_method_reach_the_run(call, data, url, monkeypatch):
+    monkeypatch.setenv("DIALORE_BASE_URL", url)
+    monkeypatch.setenv("DIALORE_MODEL", "m")
+    flags = ("-M", "t-rag", "--dataset", "jsonl", "--data", data, "--limit", 1, "--no-cache")
+    prompts = []
+    for more in ([], ["--cite"]):
+        assert call("run", *flags, "--out", f"out{len(more)}", *more).code == 0
+        with RunStore.open(Path(f"out{len(more)}")) as store:
+            assert store.facts()["config"]["cite"] is bool(more)
+            ((_, _, response),) = store.responses()
+            prompts.append([stage.messages for stage in response.trace if stage.messages])
+    assert prompts[0] != prompts[1]
+    # This endpoint speaks chat alone: what it says to the other API shows that it was asked by it.
+    assert "unknown model" in call("run", *flags, "--out", "out", "--api", "completions").err
+
+
+def test_without_an_endpoint_it_says_who_answers(call, data, monkeypatch):
+    for name in ("DIALORE_BASE_URL", "OPENAI_BASE_URL", "DIALORE_API_KEY", "OPENAI_API_KEY", "DIALORE_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    done = call("run", "-M", "vanilla", "--dataset", "jsonl", "--data", data, "--limit", 1, "--out", "out")
+    assert done.code == 0
+    assert "no endpoint: the lexical responder answers" in done.err
+    assert "about 0 calls" in done.err
+
+
 def test_too_few_options_are_named(call):
     assert "needs --dataset and --data" in call("run", "-M", "vanilla").complaint
 

@@ -254,6 +254,62 @@ async def test_an_interrupted_run_keeps_what_is_finished(config_of, tmp_path):
     assert (ended.before, ended.ok) == (5, 1)
 
 
+def test_a_room_of_the_experiment_file_that_is_empty_takes_what_the_command_line_says(tmp_path):
+    path = tmp_path / "some.yaml"
+    path.write_text("dataset: {name: jsonl, path: x}\nsystems: [vanilla]\nbudget:\nsources:\n", "utf-8")
+    assert read_config(path, {"budget.tokens": 9}).budget.tokens == 9
+    assert read_config(path).budget.tokens is None
+    path.write_text("dataset: dailydialog\nsystems: [vanilla]\n", "utf-8")
+    with pytest.raises(InputError, match=r"some.yaml: dataset: .*dictionary"):
+        read_config(path, {"dataset.limit": 3})
+
+
+async def test_a_budget_lets_what_is_under_way_finish(config_of, tmp_path):
+    import asyncio
+
+    class Uneven(Rehearsal):
+        paid = 0
+
+        async def complete(self, request, on_text=None):
+            await asyncio.sleep(0.2 if request.label.startswith("d0/") else 0.01)
+            completion = await super().complete(request, on_text)
+            self.paid += completion.usage.prompt_tokens + completion.usage.completion_tokens
+            return completion
+
+    model = Uneven()
+    config = config_of(20, **{"systems": ["vanilla"], "concurrency": 2, "budget.tokens": 600})
+    ended = await run_experiment(config, tmp_path / "run", lambda c, n: model)
+    assert "budget of 600 tokens is spent" in ended.stopped
+    assert ended.tokens == model.paid, "what was paid for is there"
+    with RunStore.open(tmp_path / "run") as store:
+        assert store.dialogue(0).id in {response.id for _, _, response in store.responses()}
+
+
+async def test_tokens_of_calls_that_the_cache_did_not_answer_are_counted(config_of, tmp_path):
+    class HalfCached(Rehearsal):
+        async def complete(self, request, on_text=None):
+            completion = await super().complete(request, on_text)
+            if "topic" in request.label:
+                usage = completion.usage.model_copy(update={"cached": 1})
+                return completion.model_copy(update={"usage": usage})
+            paid.append(completion.usage.prompt_tokens + completion.usage.completion_tokens)
+            return completion
+
+    paid = []
+    config = config_of(2, systems=["dcrag"])
+    ended = await run_experiment(config, tmp_path / "run", lambda config, name: HalfCached())
+    assert ended.calls == len(paid) < 12
+    assert ended.tokens == sum(paid)
+
+
+async def test_dialogues_that_nobody_can_answer_are_no_run(config_of, tmp_path):
+    (tmp_path / "one.jsonl").write_text('{"id": "a", "turns": ["Hello"]}\n', "utf-8")
+    config = config_of(2, **{"dataset.path": str(tmp_path / "one.jsonl")})
+    with pytest.raises(InputError, match=r"no dialogue .*one.jsonl"):
+        await run_experiment(config, tmp_path / "run", rehearse)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

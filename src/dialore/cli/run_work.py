@@ -15,7 +15,7 @@ from dialore.cli.output import note, print_json
 from dialore.cli.wiring import completions_cache, method_options
 from dialore.errors import InputError
 from dialore.experiments.config import ModelConfig, RunConfig, make_config, read_config
-from dialore.experiments.opening import default_connect
+from dialore.experiments.opening import LEXICAL, default_connect
 from dialore.experiments.run import run_experiment
 
 if TYPE_CHECKING:
@@ -102,9 +102,12 @@ def configure(task: Task) -> RunConfig:
     elif task.knowledge.option:
         raise InputError("--option goes with --method", mend="an experiment file says the options of its systems")
     changes |= _sources(task.knowledge)
-    if any((task.models.model, task.models.base_url, task.models.stage_model)):
+    if task.knowledge.cite:
+        changes["cite"] = True
+    usual = type(task.models)()
+    if any((task.models.model, task.models.base_url, task.models.stage_model)) or task.models.api != usual.api:
         changes["models"] = [_model(task.models)]
-    if task.models.concurrency != type(task.models)().concurrency:
+    if task.models.concurrency != usual.concurrency:
         changes["concurrency"] = task.models.concurrency
     if task.config is not None:
         return read_config(task.config, changes)
@@ -146,7 +149,15 @@ def _connect(task: Task, config: RunConfig) -> Connect:
     settings = task.models
     cache = completions_cache(settings)
     kept = {"api_key": settings.api_key, "timeout": settings.timeout, "retries": settings.retries}
-    return default_connect(config.concurrency, cache, **kept)
+    connect_model = default_connect(config.concurrency, cache, **kept)
+
+    def make(config: ModelConfig, name: str | None) -> LanguageModel | None:
+        model = connect_model(config, name)
+        if model is None and name is None and config.model != LEXICAL:
+            note("no endpoint: the lexical responder answers, without a language model (go live: --base-url, --model)")
+        return model
+
+    return make
 
 
 def _replay(path: Path) -> Connect:

@@ -130,6 +130,7 @@ class RunConfig(_Strict):
         repetitions: how often each dialogue is answered by each system.
         sources: where knowledge comes from.
         concurrency: the most dialogues under way, and the most calls at once.
+        cite: whether models cite their knowledge by number.
         budget: when to stop.
         metrics: what `dialore score` and `dialore report` use where nothing else is said.
     """
@@ -142,6 +143,7 @@ class RunConfig(_Strict):
     repetitions: int = Field(default=1, ge=1)
     sources: SourcesConfig = SourcesConfig()
     concurrency: int = Field(default=64, ge=1)
+    cite: bool = False
     budget: BudgetConfig = BudgetConfig()
     metrics: list[str] = Field(default_factory=list)
 
@@ -172,8 +174,9 @@ def read_config(path: Path, changes: Mapping[str, object] | None = None) -> RunC
         raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(given, dict):
         raise InputError(f"{path} holds no experiment", mend="it wants name, dataset and systems")
-    given.setdefault("name", path.stem)
-    return make_config(_beside(given, path.parent), changes, where=str(path))
+    # What is left empty is as good as not said.
+    said = {name: value for name, value in given.items() if value is not None}
+    return make_config(_beside({"name": path.stem} | said, path.parent), changes, where=str(path))
 
 
 def make_config(
@@ -182,10 +185,16 @@ def make_config(
     """A configuration from plain data; raises InputError naming every field that is wrong."""
     for name, value in (changes or {}).items():
         *rooms, last = name.split(".")
-        room = given
+        room: Any = given
         for inner in rooms:
-            room = room.setdefault(inner, {})
-        room[last] = value
+            # A room that is named and left empty is None in YAML.
+            room[inner] = room.get(inner) or {}
+            room = room[inner]
+            if not isinstance(room, dict):
+                # What is wrong with it is told below.
+                break
+        else:
+            room[last] = value
     try:
         return RunConfig.model_validate(given)
     except ValidationError as error:

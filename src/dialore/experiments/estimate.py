@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dialore.experiments.config import BudgetConfig
-from dialore.experiments.opening import LEXICAL, open_systems
+from dialore.experiments.opening import open_systems
 from dialore.knowledge import Knowledge
 from dialore.llm.rehearsal import Rehearsal
 
@@ -44,7 +44,11 @@ class Estimate:
 
 
 async def estimate_missing(
-    config: RunConfig, store: RunStore, jobs: Iterable[Job], numbers: Mapping[int, int]
+    config: RunConfig,
+    store: RunStore,
+    jobs: Iterable[Job],
+    numbers: Mapping[int, int],
+    lexical: Sequence[ModelConfig],
 ) -> Estimate:
     """What the jobs that are not done yet will cost; raises as `estimate_run`.
 
@@ -53,21 +57,25 @@ async def estimate_missing(
         store: what is there of it.
         jobs: all that it wants.
         numbers: each system's number in the store, by its number in the configuration.
+        lexical: the models for which the lexical responder answers, without a call.
     """
     done = store.done()
     missing = Counter(job.system for job in jobs if job not in done)
     if not missing:
         return Estimate(responses=0, calls=0, prompt_tokens=0, completion_tokens=0)
-    return await estimate_run(config, store, {given: missing[kept] for given, kept in numbers.items()})
+    return await estimate_run(config, store, {given: missing[kept] for given, kept in numbers.items()}, lexical)
 
 
-async def estimate_run(config: RunConfig, store: RunStore, responses: dict[int, int]) -> Estimate:
+async def estimate_run(
+    config: RunConfig, store: RunStore, responses: dict[int, int], lexical: Sequence[ModelConfig]
+) -> Estimate:
     """Rehearse a few dialogues with every system, and multiply.
 
     Args:
         config: the run.
         store: holds its dialogues; a few, evenly spaced, are rehearsed.
         responses: how many each system has still to make, by its number in the configuration.
+        lexical: as for `estimate_missing`.
 
     Raises:
         InputError: as `open_systems`.
@@ -75,8 +83,12 @@ async def estimate_run(config: RunConfig, store: RunStore, responses: dict[int, 
     spaced = [store.dialogue(place) for place in range(0, store.size, max(1, store.size // _REHEARSED))][:_REHEARSED]
     calls = sent = written = cost = 0.0
     failed = ""
+
+    def rehearsal(config: ModelConfig, name: str | None) -> Rehearsal | None:
+        return None if config in lexical and name is None else Rehearsal()
+
     unlimited = config.model_copy(update={"budget": BudgetConfig()})
-    async with open_systems(unlimited, _rehearsal, instead={"web": Unsearched()}) as opened:
+    async with open_systems(unlimited, rehearsal, instead={"web": Unsearched()}) as opened:
         prices = [model.price for model in config.models for _ in config.systems]
         for system in opened.systems:
             answered = [await opened.agents[system.number, 0].respond(dialogue) for dialogue in spaced]
@@ -114,7 +126,3 @@ class Unsearched:
 
     def close(self) -> None:
         """Nothing to close."""
-
-
-def _rehearsal(config: ModelConfig, name: str | None) -> Rehearsal | None:
-    return None if config.model == LEXICAL and name is None else Rehearsal()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
     from dialore.experiments.config import DatasetConfig, ModelConfig, RunConfig, SourcesConfig
+    from dialore.experiments.store import RunStore
     from dialore.llm.model import LanguageModel
     from dialore.sources.base import KnowledgeSource
 
@@ -81,11 +82,13 @@ class Opened:
         systems: every system, in the run's order.
         agents: by system number and repetition.
         purse: what all models spend from.
+        lexical: the models that are none: the lexical responder answers for them.
     """
 
     systems: list[System]
     agents: dict[tuple[int, int], Agent]
     purse: Purse
+    lexical: list[ModelConfig]
 
 
 @asynccontextmanager
@@ -105,11 +108,12 @@ async def open_systems(
     closing: list[LanguageModel] = []
     graph, sources = _open_knowledge(config.sources, [method_class(system.method) for system in config.systems])
     sources |= {name: source for name, source in (instead or {}).items() if name in sources}
-    opened = Opened([], {}, Purse(config.budget.tokens, config.budget.cost))
+    opened = Opened([], {}, Purse(config.budget.tokens, config.budget.cost), [])
     try:
         for chosen in config.models:
             model = _budgeted(connect_model(chosen, None), chosen, opened.purse)
             closing += [model] if model is not None else []
+            opened.lexical.extend([chosen] if model is None else [])
             stages: dict[str, LanguageModel] = {}
             for stage, name in chosen.stages.items():
                 stages[stage] = _stage_model(connect_model, chosen, name, opened.purse)
@@ -125,6 +129,7 @@ async def open_systems(
                         stage_models={stage: Sampled(other, repetition) for stage, other in stages.items()},
                         prompts=config.sources.prompts,
                         options=system.options,
+                        cite=config.cite,
                     )
                 name = opened.agents[number, 0].responder.name
                 opened.systems.append(System(number, system.title, system.method, dict(system.options), name))
@@ -175,6 +180,21 @@ def _stage_model(connect_model: Connect, config: ModelConfig, name: str, purse: 
     if model is None:
         raise InputError(f"no endpoint is known for the model {name!r}", mend="give a base_url, or name hf:NAME")
     return model
+
+
+def set_up(store: RunStore, config: RunConfig, opened: Opened) -> dict[int, int]:
+    """Set a run up in its store; gives what `RunStore.set_up` does.
+
+    Raises:
+        InputError: as `RunStore.set_up` and `load_dialogues`, or no dialogue of the data set can be answered.
+    """
+    numbers = store.set_up(facts_of(config, opened), opened.systems, load_dialogues(config.dataset))
+    if not store.size:
+        raise InputError(
+            f"no dialogue in {config.dataset.path} has a turn that may be the reference",
+            mend="dialogues want two turns, or a `reference`",
+        )
+    return numbers
 
 
 def facts_of(config: RunConfig, opened: Opened) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from dialore.dialogue import Dialogue
 from dialore.errors import BudgetError, DialoreError, InputError, MissingExtraError, ModelError
 from dialore.experiments.estimate import estimate_missing
-from dialore.experiments.opening import facts_of, load_dialogues, open_systems
+from dialore.experiments.opening import open_systems, set_up
 from dialore.experiments.runner import Progress, jobs_of
 from dialore.experiments.store import Job, RunStore
 from dialore.llm.budget import Purse
@@ -93,10 +93,10 @@ async def _prepare(
 ) -> tuple[list[Job], dict[int, int]]:
     """Set the run up, as on one machine; gives every job that it wants, and the systems' numbers in the store."""
     async with open_systems(config, connect_model) as opened:
-        numbers = store.set_up(facts_of(config, opened), opened.systems, load_dialogues(config.dataset))
+        numbers = set_up(store, config, opened)
     jobs = jobs_of(store, numbers.values(), config.repetitions)
     if on_estimate is not None:
-        on_estimate(await estimate_missing(config, store, jobs, numbers))
+        on_estimate(await estimate_missing(config, store, jobs, numbers, opened.lexical))
     return jobs, numbers
 
 

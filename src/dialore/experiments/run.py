@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dialore.experiments.estimate import estimate_missing
-from dialore.experiments.opening import facts_of, load_dialogues, open_systems
+from dialore.experiments.opening import open_systems, set_up
 from dialore.experiments.runner import choose, jobs_of, run_jobs
 from dialore.experiments.store import RunStore
 
@@ -45,9 +45,9 @@ async def run_experiment(
     """
     with RunStore.going_on(folder) as store:
         async with open_systems(config, connect_model) as opened:
-            numbers = store.set_up(facts_of(config, opened), opened.systems, load_dialogues(config.dataset))
+            numbers = set_up(store, config, opened)
             jobs = jobs_of(store, numbers.values(), config.repetitions)
             if on_estimate is not None:
-                on_estimate(await estimate_missing(config, store, jobs, numbers))
+                on_estimate(await estimate_missing(config, store, jobs, numbers, opened.lexical))
             answers = choose(opened.agents, numbers)
             return await run_jobs(store, jobs, answers, at_once=config.concurrency, on_progress=on_progress)

@@ -38,7 +38,7 @@ class Progress:
         before: those that were there when it began.
         ok: answered since.
         failed: failed since.
-        tokens: prompt and completion tokens since, cached ones left out.
+        tokens: prompt and completion tokens since; those of stages that the cache answered are left out.
         calls: calls since, cached ones left out.
         began: `time.perf_counter` at the start.
         stopped: why the run ended early, if it did.
@@ -81,8 +81,9 @@ class Progress:
             if len(self.failures) < _SHOWN:
                 self.failures.append(f"{response.id}, {response.method}: {response.error}")
         self.calls += usage.calls - usage.cached
-        if not usage.cached:
-            self.tokens += usage.prompt_tokens + usage.completion_tokens
+        # Stage by stage, as some calls of a response may be the cache's and others not.
+        paid = [stage.usage for stage in response.trace if not stage.usage.cached] if usage.cached else [usage]
+        self.tokens += sum(one.prompt_tokens + one.completion_tokens for one in paid)
 
 
 _SHOWN = 10
@@ -115,8 +116,9 @@ async def run_jobs(
 ) -> Progress:
     """Make every response that is not there yet, several dialogues at once, each kept as soon as it is finished.
 
-    The store must be held for writing. Failed responses of an earlier run are tried again. Where the budget is spent
-    or the run is interrupted, what is finished is kept and the rest is left for the next run.
+    The store must be held for writing. Failed responses of an earlier run are tried again. Where the budget is spent,
+    calls under way finish, and so do dialogues that need no further one; where the run is interrupted, they do not.
+    What is finished is kept either way, and the rest is left for the next run.
 
     Args:
         store: the run.
@@ -139,8 +141,6 @@ async def run_jobs(
     try:
         # The first that raises stops all: what it raises would befall every dialogue.
         await asyncio.gather(*workers)
-    except BudgetError as error:
-        progress.stopped = str(error)
     finally:
         for worker in workers:
             worker.cancel()
@@ -156,7 +156,13 @@ async def _work(
     on_progress: Callable[[Progress], None] | None,
 ) -> None:
     for job in waiting:
-        response = await answers(job).respond(store.dialogue(job.position))
+        if progress.stopped:
+            return
+        try:
+            response = await answers(job).respond(store.dialogue(job.position))
+        except BudgetError as error:
+            progress.stopped = str(error)
+            return
         store.add(job, response)
         progress.count(job, response)
         if on_progress is not None:

@@ -114,8 +114,8 @@ class RunStore:
     def going_on(cls, folder: Path) -> Iterator[Self]:
         """The run of a folder, held for writing; made if need be.
 
-        A run that was made here and ends in an error before its first response leaves nothing behind, so that the next
-        may be of other dialogues.
+        A run that was made here and ends in an error, or is interrupted, before its first response leaves nothing
+        behind, so that the next may be of other dialogues.
 
         Raises:
             InputError: as `create` and `writing`.
@@ -124,7 +124,7 @@ class RunStore:
         with cls.create(folder) as store, store.writing():
             try:
                 yield store
-            except Exception:
+            except BaseException:
                 if is_new:
                     store.discard()
                 raise
