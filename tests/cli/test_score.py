@@ -162,6 +162,25 @@ def test_a_judge_needs_a_model(call, run):
     assert "a judge is a language model (set --base-url and --model)" in done.err
 
 
+def test_what_a_judge_said_stays_where_no_judge_is_given(call, tmp_path, url):
+    write_dialogues(tmp_path / "dialogues.jsonl", 2)
+    path = tmp_path / "two.yaml"
+    path.write_text(
+        "dataset: {name: jsonl, path: dialogues.jsonl}\nsystems: [vanilla]\nmodels: [{model: lexical}]\n"
+        "metrics: [f1, meep, perplexity]\n",
+        "utf-8",
+    )
+    assert call("run", path, "--out", "out").code == 0
+    unjudged = call("score", "out", "--json")
+    assert unjudged.lines[0][0]["scores"]["meep"]["reason"] == "no judge was given (2)"
+    judged = call("score", "out", "--json", "-u", url, "-m", "m", "--no-cache").lines[0][0]["scores"]["meep"]
+    assert judged["n"] == 2
+    again = call("score", "out", "--json")
+    assert again.lines[0][0]["scores"]["meep"] == judged
+    assert again.lines[0][0]["scores"]["perplexity"]["value"] is None
+    assert "meep: as it was measured before" in again.err
+
+
 def test_what_is_no_run_or_of_another_version_is_refused(call, run, tmp_path):
     assert "no run in nowhere" in call("score", "nowhere").complaint
     with RunStore.open(run) as store, store.writing():

@@ -116,4 +116,3 @@ async def test_each_graph_is_matched_by_its_own_facts_and_is_known_by_them():
         assert (await metric.measure(said)).values == (float(number % 2),)
         marks.add(metric.identity)
     assert len(marks) == 2
-

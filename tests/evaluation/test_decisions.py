@@ -73,6 +73,14 @@ async def test_retrieval(name, expected):
     assert (await figure(name, [sample(given=given)])).value is None
 
 
+@pytest.mark.parametrize("name", ["recall-5", "ndcg-10"])
+async def test_gold_knowledge_that_is_found_twice_counts_once(name):
+    given = ["I live in Shenzhen.", "It rains.", "I live in Shenzhen."]
+    assert (await figure(name, [sample(knowledge=PERSONA, given=given)])).value == 1.0
+    two = (*PERSONA, "I drink tea.")
+    assert (await figure("recall-5", [sample(knowledge=two, given=given)])).value == 0.5
+
+
 @pytest.mark.parametrize(("name", "expected"), [("recall-1-documents", 1.0), ("recall-1-persona", 0.0)])
 async def test_retrieval_from_one_source(name, expected):
     gold = (*PERSONA, {"text": "Shenzhen is in Guangdong.", "source": "documents"})

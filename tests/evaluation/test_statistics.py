@@ -90,6 +90,28 @@ def test_equal_systems_do_not_differ():
     assert statistics.t_test([1, 2, 3], [1, 2, 3]).p == 1.0
 
 
+class Rare:
+    """A quotient that most resamples of few have not: NaN."""
+
+    def of_sums(self, sums):
+        with np.errstate(invalid="ignore"):
+            return sums[..., 0] / sums[..., 1]
+
+    def combine(self, values):
+        return float(self.of_sums(values.sum(axis=0)))
+
+
+def test_resamples_without_a_figure_are_no_evidence():
+    nothing = np.zeros((6, 2))
+    some = np.array([[1.0, 1.0], [0.0, 1.0], *[[0.0, 0.0]] * 4])
+    difference, test = statistics.paired_bootstrap(Rare(), nothing, some)
+    assert math.isnan(difference.value)
+    assert math.isnan(test.p)
+    other = some[::-1].copy()
+    _, test = statistics.paired_bootstrap(Rare(), some, other)
+    assert test.p > 0.5
+
+
 def test_under_no_difference_a_test_errs_as_often_as_it_says():
     draw = np.random.default_rng(4)
     ps = [

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dialore.cli.options import ModelSettings
-    from dialore.evaluation.base import About, Score
+    from dialore.evaluation.base import About, Metric, Score
     from dialore.evaluation.report.data import SystemScores
 
 _MODELS = {"judge", "nli", "language-model"}
@@ -83,11 +83,20 @@ async def _measure(store: RunStore, names: Sequence[str], settings: Settings) ->
         language_model=settings.language_model,
         tokens=settings.tokens,
     )
+    metrics = load_metrics(names, context)
+    lacking = {
+        name
+        for name, given in (("judge", judge), ("nli", settings.nli), ("language-model", settings.language_model))
+        if not given
+    }
+    kept = [metric.about.name for metric in metrics if lacking & set(metric.about.needs) and _is_kept(store, metric)]
+    for name in kept:
+        note(f"{name}: as it was measured before, by a model that is not named now")
     try:
         with progress("scoring") as step:
             await measure_run(
                 store,
-                load_metrics(names, context),
+                [metric for metric in metrics if metric.about.name not in kept],
                 at_once=settings.judge.concurrency,
                 again=settings.again,
                 on_progress=step,
@@ -97,6 +106,12 @@ async def _measure(store: RunStore, names: Sequence[str], settings: Settings) ->
             await judge.close()
         if graph is not None:
             graph.close()
+
+
+def _is_kept(store: RunStore, metric: Metric) -> bool:
+    """Whether the run has measures that another model made; they were paid for, and are not to be dropped for none."""
+    before = store.metrics().get(metric.about.name)
+    return before is not None and before.get("identity", "") != getattr(metric, "identity", "")
 
 
 def _open_graph(name: str | None) -> Any:  # noqa: ANN401 - a graph or several

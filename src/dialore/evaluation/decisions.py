@@ -111,7 +111,8 @@ class PlanningAccuracy(Mean):
 def ranks_of(sample: Sample, source: str = "") -> tuple[list[bool], int] | None:
     """Of the knowledge that a response was given, best first, which is gold; and how many gold pieces there are.
 
-    Pieces are compared by their text, whatever its case and spaces. None where there is no gold knowledge.
+    Pieces are compared by their text, whatever its case and spaces; one that was given before is no second hit. None
+    where there is no gold knowledge.
 
     Args:
         sample: dialogue and response.
@@ -122,7 +123,12 @@ def ranks_of(sample: Sample, source: str = "") -> tuple[list[bool], int] | None:
     if not gold:
         return None
     found = [piece for piece in sample.response.knowledge if not source or piece.source == source]
-    return [_key(piece.text) in gold for piece in found], len(gold)
+    hits: list[bool] = []
+    left = set(gold)
+    for key in (_key(piece.text) for piece in found):
+        hits.append(key in left)
+        left.discard(key)
+    return hits, len(gold)
 
 
 def _source(piece: Gold) -> str:

@@ -143,6 +143,8 @@ def paired_bootstrap(
 
     Raises:
         InputError: the two are not of the same length, or empty.
+
+    Where one of the two has no figure, neither the difference nor its test is a number.
     """
     _check_pairs(first, second)
     if isinstance(metric, Jackknifed):
@@ -150,7 +152,12 @@ def paired_bootstrap(
     weights = _weights(len(first), resamples, seed)
     drawn = _resampled(metric, first, weights) - _resampled(metric, second, weights)
     difference = metric.combine(first) - metric.combine(second)
-    low, high = np.nanpercentile(drawn, [2.5, 97.5])
+    # A resample without a figure says nothing for either side.
+    drawn = drawn[~np.isnan(drawn)]
+    if math.isnan(difference) or not len(drawn):
+        nothing = Interval(difference, math.nan, math.nan)
+        return nothing, Test("paired bootstrap", math.nan, math.nan, len(first), difference)
+    low, high = np.percentile(drawn, [2.5, 97.5])
     if np.all(drawn == drawn[0]) and drawn[0] == 0:
         return Interval(difference, 0.0, 0.0), Test("paired bootstrap", 0.0, 1.0, len(first), 0.0)
     far = min(np.mean(drawn <= 0), np.mean(drawn >= 0))
