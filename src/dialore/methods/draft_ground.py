@@ -12,6 +12,7 @@ from dialore.errors import InputError, StageError, is_hopeless
 from dialore.methods.at_once import at_once
 from dialore.methods.base import Draft, Grounds
 from dialore.methods.dcrag import Dcrag, joined
+from dialore.methods.marks import on_one_line
 from dialore.methods.mending import pick
 from dialore.methods.outputs import SelectedFacts
 from dialore.response import Demands
@@ -152,7 +153,7 @@ class DraftGround:
             "draft-ground/grounding-edit",
             cites=grounds.knowledge,
             draft=draft,
-            knowledge=grounds.knowledge,
+            knowledge=[on_one_line(piece) for piece in grounds.knowledge],
             extended=(grounds.demands or Demands()).extended,
         )
         chosen = await self._choose(draft, edited, stage)
@@ -195,8 +196,9 @@ class DraftGround:
         if not pieces:
             return []
         ranked = SelectedFacts(selected=list(range(1, min(len(pieces), self.limit) + 1)))
+        shown = [on_one_line(piece) for piece in pieces]
         chosen = await stage.ask(
-            "draft-ground/passage-selection", SelectedFacts, ranked, pieces=pieces, limit=self.limit
+            "draft-ground/passage-selection", SelectedFacts, ranked, pieces=shown, limit=self.limit
         )
         picked, notes = pick(pieces, chosen.selected)
         if notes:

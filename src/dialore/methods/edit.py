@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,6 +11,7 @@ from dialore.knowledge import Knowledge, stable_id
 from dialore.methods.at_once import at_once
 from dialore.methods.base import Draft, Grounds
 from dialore.methods.edit_outputs import Answered, Better, read_answer, read_questions
+from dialore.methods.marks import as_data
 from dialore.sources.base import RankedSource
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dialore.sources.base import KnowledgeSource
 
 _NO_BASE = "no knowledge base was given: the model's answers alone are used"
-_TAG = re.compile(r"</?\s*(?:sentences|answer-[ab]|answers)\s*>", re.IGNORECASE)
+_MARKS = ("sentences", "answers", "answer-a", "answer-b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,5 +191,4 @@ def _sentence(piece: Knowledge) -> str:
 
 
 def _as_data(text: str) -> str:
-    """Text of others on one line, that cannot close the marks which a prompt puts around it."""
-    return " ".join(_TAG.sub(" ", text).split())
+    return as_data(text, *_MARKS)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dialore.errors import InputError, UnknownNameError
 from dialore.knowledge import Knowledge, stable_id
+from dialore.methods import marks
 from dialore.methods.at_once import at_once
 from dialore.methods.base import Draft, Grounds
 from dialore.methods.safari_planning import Mended, Plan, gold_knowledge, gold_plan, mend_plan, read_plan
@@ -32,7 +32,6 @@ _CHOICES = {
     "retrieval": ("found", "gold"),
     "broken": ("mend", "null"),
 }
-_TAG = re.compile(r"<\s*/?\s*knowledge\b[^>]*>", re.IGNORECASE)
 
 
 # Without slots: what is declared by default is worked out once, when it is first asked for.
@@ -260,7 +259,7 @@ class Safari:
 def as_data(piece: Knowledge) -> str:
     """A piece of knowledge on one line, that cannot close the marks which a prompt puts around it."""
     title = str(piece.detail.get("title") or "")
-    return joined(" ".join(_TAG.sub(" ", f"({title}) {piece.text}" if title else piece.text).split()))
+    return joined(marks.as_data(f"({title}) {piece.text}" if title else piece.text, "knowledge"))
 
 
 def _planned(names: list[str]) -> tuple[list[str], dict[str, object], list[str]]:

@@ -7,6 +7,7 @@ import functools
 import re
 from typing import TYPE_CHECKING
 
+from dialore.methods import marks
 from dialore.retrieval.reranking import load_reranker
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from dialore.retrieval.reranking import Reranker
     from dialore.sources.base import KnowledgeSource
 
-_TAG = re.compile(r"<\s*/?\s*passage[^>]*>", re.IGNORECASE)
+_MARKS = ("passage", "passages")
 
 
 async def search_web(
@@ -80,8 +81,8 @@ def as_data(passages: Sequence[Knowledge]) -> list[Knowledge]:
     return [
         piece.model_copy(
             update={
-                "text": " ".join(_TAG.sub(" ", piece.text).split()),
-                "detail": {**piece.detail, "page": " ".join(_TAG.sub(" ", page_of(piece)).split())},
+                "text": marks.as_data(piece.text, *_MARKS),
+                "detail": {**piece.detail, "page": marks.as_data(page_of(piece), *_MARKS)},
             }
         )
         for piece in passages
