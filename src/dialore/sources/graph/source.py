@@ -135,10 +135,11 @@ class Graph:
         question = Question.of(dialogue, phrases, self.ranking)
         scored = view.ranker.ask([*queries, *topics], question, language, top)
 
-        between = np.flatnonzero(scored.edges.between(queries, topics))
+        foreseen = scored.edges.between(queries, topics)
+        between = np.flatnonzero(foreseen)
 
         def unforeseen(edges: Edges) -> NDArray[np.intp]:
-            return np.flatnonzero(~edges.between(queries, topics))
+            return np.flatnonzero(~(foreseen if edges is scored.edges else edges.between(queries, topics)))
 
         first = _known(view.ranker.best(scored, lambda _: between, top, whole=True), language, "foreseen")
         second = _known(view.ranker.best(scored, unforeseen, top), language, "unforeseen")

@@ -40,7 +40,7 @@ def best_of_each(
     crowded = np.flatnonzero(counts > keep)
     if not len(crowded):
         return rows
-    kept = [rows[np.isin(of, crowded, invert=True)]]
+    kept = [rows[(counts <= keep)[of]]]
     for place in crowded.tolist():
         own = rows[of == place]
         values = scores[own]
