@@ -16,7 +16,8 @@ import pytest
 
 from dialore.experiments.config import make_config
 from dialore.experiments.run import run_experiment
-from dialore.experiments.store import FILE, RunStore
+from dialore.experiments.store import RunStore
+from dialore.experiments.store_file import FILE
 from dialore.llm.recording import Recorder
 from dialore.llm.rehearsal import Rehearsal
 from tests.experiments.conftest import write_dialogues

@@ -17,7 +17,8 @@ import pytest
 from dialore.experiments.config import make_config
 from dialore.experiments.opening import default_connect
 from dialore.experiments.run import run_experiment
-from dialore.experiments.store import FILE, Job, RunStore
+from dialore.experiments.store import Job, RunStore
+from dialore.experiments.store_file import FILE
 from dialore.response import Response
 from tests.experiments.conftest import write_dialogues
 

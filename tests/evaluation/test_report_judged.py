@@ -16,7 +16,8 @@ from dialore.evaluation.report.judged import columns, contests, row
 from dialore.experiments.comparisons import ComparisonStore, Place
 from dialore.experiments.judging import _hash
 from dialore.experiments.results import RunResults
-from dialore.experiments.store import FILE, Job, RunStore, System
+from dialore.experiments.store import Job, RunStore, System
+from dialore.experiments.store_file import FILE
 from dialore.response import Response
 from tests.evaluation.made_up import EVIL, made_up
 

@@ -11,7 +11,8 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.evaluation.base import Measure
-from dialore.experiments.store import FILE, Job, RunStore, System
+from dialore.experiments.store import Job, RunStore, System
+from dialore.experiments.store_file import FILE
 from dialore.response import Response, StageTrace
 
 SYSTEMS = [System(0, "vanilla", "vanilla", {}, "m"), System(1, "no CR", "dcrag", {"cross_revision": False}, "m")]

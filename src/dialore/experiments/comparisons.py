@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from dialore.evaluation.base import Measure
 from dialore.evaluation.judges.comparing import Preference
-from dialore.experiments.store import FILE
+from dialore.experiments.store_file import FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -6,7 +6,6 @@ finished. Measures lie beside the responses; scores and reports are made of them
 
 from __future__ import annotations
 
-import fcntl
 import json
 import sqlite3
 from contextlib import contextmanager, suppress
@@ -16,32 +15,12 @@ from typing import TYPE_CHECKING, Any, Self
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.evaluation.base import Measure
+from dialore.experiments.store_file import APPLICATION, FILE, FORMAT, LOCK, SCHEMA, connect, hold
 from dialore.response import Response
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
-    from typing import IO
-
-FILE = "run.sqlite"
-FORMAT = 1
-_LOCK = "lock"
-_APPLICATION = 0x444C5255
-_SCHEMA = """
-create table facts (name text primary key, value text not null) without rowid;
-create table systems (system integer primary key, title text not null, method text not null, options text not null,
-    model text not null, unique (title, model));
-create table dialogues (position integer primary key, id text not null unique, content text not null);
-create table responses (system integer not null, position integer not null, repetition integer not null,
-    status text not null, content text not null, calls integer, prompt_tokens integer, completion_tokens integer,
-    cached integer, retries integer, seconds real, stages text not null,
-    primary key (position, system, repetition)) without rowid;
-create table measures (metric text not null, system integer not null, position integer not null,
-    repetition integer not null, vals text not null, problem text, reason text not null, detail text not null,
-    primary key (metric, system, position, repetition)) without rowid;
-create index measures_of_one on measures (system, position, repetition);
-create table metrics (place integer primary key, metric text not null unique, about text not null);
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +64,14 @@ class RunStore:
             folder.mkdir(parents=True, exist_ok=True)
             if not (folder / FILE).exists() and any(folder.iterdir()):
                 raise InputError(f"{folder} is not empty and holds no run", mend="name another folder")
-            database = _connect(folder / FILE)
+            database = connect(folder / FILE)
             # Two that begin at once: the second finds the tables of the first.
             with database:
                 database.execute("begin immediate")
                 if not database.execute("select count(*) from sqlite_master").fetchone()[0]:
-                    for statement in _SCHEMA.split(";"):
+                    for statement in SCHEMA.split(";"):
                         database.execute(statement)
-                    database.execute(f"pragma application_id = {_APPLICATION}")
+                    database.execute(f"pragma application_id = {APPLICATION}")
                     database.execute(f"pragma user_version = {FORMAT}")
         except OSError as error:
             raise InputError(f"cannot make the run folder {folder}: {error.strerror}") from error
@@ -107,7 +86,7 @@ class RunStore:
         """
         if not (folder / FILE).is_file():
             raise InputError(f"no run in {folder}", mend="make one with `dialore run`")
-        return cls(folder, _connect(folder / FILE))
+        return cls(folder, connect(folder / FILE))
 
     @classmethod
     @contextmanager
@@ -134,7 +113,7 @@ class RunStore:
         if self._database.execute("select 1 from responses limit 1").fetchone() is not None:
             return
         self.close()
-        for name in (FILE, f"{FILE}-wal", f"{FILE}-shm", _LOCK):
+        for name in (FILE, f"{FILE}-wal", f"{FILE}-shm", LOCK):
             (self.folder / name).unlink(missing_ok=True)
         with suppress(OSError):
             self.folder.rmdir()
@@ -146,8 +125,8 @@ class RunStore:
         Raises:
             InputError: another process holds it.
         """
-        with (self.folder / _LOCK).open("a") as lock:
-            _hold(lock, self.folder)
+        with (self.folder / LOCK).open("a") as lock:
+            hold(lock, self.folder)
             yield
 
     # What is to be done, and what is done
@@ -157,13 +136,14 @@ class RunStore:
     ) -> dict[int, int]:
         """Write what the run is; in a run that is resumed, check that it is the same.
 
-        Systems and repetitions may be added to a run, and asked for in any order; its dialogues may not change.
+        Systems and repetitions may be added to a run, and asked for in any order; its dialogues and what its sources
+        hold may not change.
 
         Returns:
             The number that each system has in the run, by the number that it is given with.
 
         Raises:
-            InputError: the folder holds a run of other dialogues, or a system changed its meaning.
+            InputError: the folder holds a run of other dialogues or sources, or a system changed its meaning.
         """
         known = {(system.title, system.model): system for system in self.systems()}
         free = 1 + max((system.number for system in known.values()), default=-1)
@@ -182,10 +162,23 @@ class RunStore:
                         mend="give the system another name, or the run another folder",
                     )
             self._set_dialogues(database, dialogues)
-            for name, value in facts.items():
+            for name, value in self._with_sources(facts).items():
                 row = (name, json.dumps(value, ensure_ascii=False, default=str))
                 database.execute("insert or replace into facts values (?, ?)", row)
         return numbers
+
+    def _with_sources(self, facts: Mapping[str, object]) -> dict[str, object]:
+        """The facts, with the sources of systems that are not asked for now; refuses what answered from others."""
+        before, now = self.facts().get("fingerprints", {}), facts.get("fingerprints", {})
+        if not isinstance(now, dict) or not before:
+            return dict(facts)
+        changed = [name for name, mark in now.items() if before.get(name, mark) != mark]
+        if changed and self.done():
+            raise InputError(
+                f"the run in {self.folder} was made with another {changed[0]}",
+                mend="use the one that it was made with, or name another folder",
+            )
+        return {**facts, "fingerprints": {**before, **now}}
 
     def _set_dialogues(self, database: sqlite3.Connection, dialogues: Iterable[Dialogue]) -> None:
         has_any = bool(self.size)
@@ -370,37 +363,3 @@ class RunStore:
     def __exit__(self, *exception: object) -> None:
         """Close it."""
         self.close()
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    """The file, opened and of this format; an empty one is let through."""
-    try:
-        database = sqlite3.connect(path, timeout=30.0)
-        # A commit in the log survives the death of the process at any point; only a crash of the machine may take the
-        # last ones, which a run would then do again.
-        database.execute("pragma journal_mode = wal")
-        database.execute("pragma synchronous = normal")
-        application = database.execute("pragma application_id").fetchone()[0]
-        version = database.execute("pragma user_version").fetchone()[0]
-        is_empty = not database.execute("select count(*) from sqlite_master").fetchone()[0]
-    except sqlite3.DatabaseError as error:
-        raise InputError(f"the run in {path.parent} cannot be read: {error}", mend="name another folder") from error
-    if is_empty:
-        return database
-    if application != _APPLICATION:
-        raise InputError(f"{path} is no run of Dialore", mend="name another folder")
-    if version != FORMAT:
-        raise InputError(
-            f"the run in {path.parent} has format {version}; this version reads {FORMAT}",
-            mend="score and report it with the version that made it, or run again into another folder",
-        )
-    return database
-
-
-def _hold(lock: IO[str], folder: Path) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise InputError(
-            f"another process is writing to the run in {folder}", mend="wait for it, or name another folder"
-        ) from None
