@@ -228,6 +228,7 @@ def test_a_judge_behind_a_real_endpoint(call, data, run, url, tmp_path):
         (("--pairwise", "wordy", "brief", "-c", "beauty"), "unknown criterion"),
         (("--pairwise", "wordy", "brief"), "a judge is a language model"),
         (("--together", "-c", "beauty"), "unknown criterion"),
+        (("--pairwise", "wordy", "brief", "-s", "wordy"), "--system goes with --together"),
         (("--together", "-s", "wordy"), "at least two systems"),
     ],
 )

@@ -174,3 +174,24 @@ def test_measures_that_combine_into_nothing_are_not_available():
     assert (score.value, score.low, score.n) == (None, None, 2)
     assert score.reason
     assert not math.isnan(score.n)
+
+
+@pytest.mark.parametrize("metric", [Length(), Distinct(1)])
+def test_repetitions_of_a_dialogue_are_drawn_together(metric):
+    draw = np.random.default_rng(7)
+    values = draw.integers(40, size=(60, 1)).astype(float)
+    once = [Measure((float(value),)) for value in values[:, 0]]
+    # Four equal answers to each dialogue tell no more than one does.
+    four = [one for one in once for _ in range(4)]
+    alone = score_of(metric, once, dialogues=range(60))
+    repeated = score_of(metric, four, dialogues=[n for n in range(60) for _ in range(4)])
+    naive = score_of(metric, four)
+    width, four_width, naive_width = (found.high - found.low for found in (alone, repeated, naive))
+    share = 4 if isinstance(metric, Distinct) else 1  # of four times as many n-grams a quarter is distinct
+    assert four_width * share == pytest.approx(width, rel=1e-6)
+    assert naive_width < 0.7 * four_width
+
+
+def test_several_answers_to_one_dialogue_alone_have_no_interval():
+    found = score_of(Length(), [Measure((1.0,)), Measure((3.0,))], dialogues=[0, 0])
+    assert (found.value, found.low, found.n) == (2.0, None, 2)

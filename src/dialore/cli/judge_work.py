@@ -62,6 +62,8 @@ def work(folder: Path, settings: Settings, *, json: bool) -> None:
     """
     if (settings.pair is None) == (not settings.together):
         raise InputError("judge what?", mend="name --pairwise A B or --together, one of them")
+    if settings.systems and not settings.together:
+        raise InputError("--system goes with --together", mend="--pairwise names its two systems itself")
     with RunStore.open(folder) as store, store.writing(), ComparisonStore(folder) as kept:
         if settings.pair is not None:
             pair = (_number(store, settings.pair[0]), _number(store, settings.pair[1]))

@@ -119,14 +119,17 @@ class Jackknifed(Protocol):
     Its error bars come from leaving each response out in turn (Efron and Stein, 1981).
     """
 
-    def without_each(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The figures without the first response, without the second, and so on.
+    def without_each(
+        self, values: NDArray[np.float64], dialogues: NDArray[np.intp] | None = None
+    ) -> NDArray[np.float64]:
+        """The figures without the responses to the first dialogue, without those to the second, and so on.
 
         Args:
             values: as for `combine`, shape (responses, columns).
+            dialogues: the number of the dialogue that each response answers, from 0; each another where None.
 
         Returns:
-            Figures, shape (responses,).
+            Figures, shape (dialogues,).
         """
         ...
 
@@ -151,7 +154,7 @@ class Score:
     Attributes:
         metric: the metric's name.
         value: the figure; None where it could not be computed.
-        low: lower end of the 95% bootstrap interval.
+        low: lower end of the 95% interval over dialogues.
         high: upper end.
         n: how many responses it is of.
         problems: how many had none, by problem.

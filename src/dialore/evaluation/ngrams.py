@@ -241,15 +241,18 @@ class Distinct(_Worded):
         grams = values[~np.isnan(values)]
         return 100.0 * len(np.unique(grams)) / len(grams) if len(grams) else math.nan
 
-    def without_each(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The figure without each response: it takes its n-grams along, and those distinct ones that it alone has."""
+    def without_each(
+        self, values: NDArray[np.float64], dialogues: NDArray[np.intp] | None = None
+    ) -> NDArray[np.float64]:
+        """The figure without each dialogue: it takes its n-grams along, and those distinct ones that it alone has."""
         there = ~np.isnan(values)
-        lengths = there.sum(axis=1)
-        rows = np.repeat(np.arange(len(values)), lengths)
+        rows = np.repeat(np.arange(len(values)) if dialogues is None else dialogues, there.sum(axis=1))
+        count = len(values) if dialogues is None else int(dialogues.max()) + 1
+        lengths = np.bincount(rows, minlength=count)
         distinct, grams = np.unique(values[there], return_inverse=True)
         pairs = np.unique(np.stack([grams, rows]), axis=1)
         holders = np.bincount(pairs[0], minlength=len(distinct))
-        alone = np.bincount(pairs[1][holders[pairs[0]] == 1], minlength=len(values))
+        alone = np.bincount(pairs[1][holders[pairs[0]] == 1], minlength=count)
         with np.errstate(invalid="ignore", divide="ignore"):
             figures: NDArray[np.float64] = 100.0 * (len(distinct) - alone) / (lengths.sum() - lengths)
         return figures

@@ -95,14 +95,23 @@ class Rate:
         return (self.wins + self.ties / 2) / self.n if self.n else math.nan
 
 
-def bootstrap(metric: Metric, values: NDArray[np.float64], *, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
-    """A metric's figure with its 95% percentile bootstrap interval over responses.
+def bootstrap(
+    metric: Metric,
+    values: NDArray[np.float64],
+    *,
+    dialogues: Sequence[int] | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Interval:
+    """A metric's figure with its 95% percentile bootstrap interval over dialogues.
 
-    Where a metric is `Jackknifed` the interval is normal, by the jackknife's standard error.
+    Several responses to a dialogue are drawn together, as they are not independent. Where a metric is `Jackknifed` the
+    interval is normal, by the jackknife's standard error.
 
     Args:
         metric: the metric.
         values: its measures, shape (responses, columns).
+        dialogues: which dialogue each response answers; each another where None.
         resamples: how many.
         seed: of the resampling.
 
@@ -112,12 +121,16 @@ def bootstrap(metric: Metric, values: NDArray[np.float64], *, resamples: int = R
     if not len(values):
         raise InputError("no measures to make a figure of", mend="score the run first")
     value = metric.combine(values)
-    if len(values) == 1 or math.isnan(value):
+    of = np.arange(len(values)) if dialogues is None else np.unique(np.asarray(dialogues), return_inverse=True)[1]
+    count = int(of.max()) + 1
+    if count == 1 or math.isnan(value):
         return Interval(value, math.nan, math.nan)
     if isinstance(metric, Jackknifed):
-        half = _Z * _jackknife_error(metric.without_each(values))
+        half = _Z * _jackknife_error(metric.without_each(values, of))
         return Interval(value, value - half, value + half)
-    low, high = np.nanpercentile(_resampled(metric, values, _weights(len(values), resamples, seed)), [2.5, 97.5])
+    weights = _weights(count, resamples, seed)
+    drawn = _resampled(metric, values, weights if count == len(values) else weights[:, of])
+    low, high = np.nanpercentile(drawn, [2.5, 97.5])
     return Interval(value, float(low), float(high))
 
 

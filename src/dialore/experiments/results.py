@@ -109,8 +109,9 @@ class RunResults:
         counts, totals = store.counts(system.number)
         scores = {}
         for name in self._abouts:
-            measures = [measure for _, measure in store.measures(name, system.number)]
-            scores[name] = score_of(combiner(name), measures)
+            found = list(store.measures(name, system.number))
+            measures = [measure for _, measure in found]
+            scores[name] = score_of(combiner(name), measures, dialogues=[job.position for job, _ in found])
         for about in (GEOMEAN, RAGAS_GEOMEAN):
             if set(about.needs) <= scores.keys():
                 scores[about.name] = geomean(scores, self._abouts, about=about)

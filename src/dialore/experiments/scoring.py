@@ -170,8 +170,17 @@ def table_of(measures: Iterable[Measure]) -> NDArray[np.float64]:
     return filled
 
 
-def score_of(metric: Metric, measures: Sequence[Measure], *, seed: int = 0) -> Score:
-    """The figure that measures combine into, with its error bar; without any, "not available" with the reason."""
+def score_of(
+    metric: Metric, measures: Sequence[Measure], *, dialogues: Sequence[int] | None = None, seed: int = 0
+) -> Score:
+    """The figure that measures combine into, with its error bar; without any, "not available" with the reason.
+
+    Args:
+        metric: the metric.
+        measures: of each response.
+        dialogues: which dialogue each response answers, so that its repetitions count as one; each another where None.
+        seed: of the resampling.
+    """
     problems = Counter(measure.problem for measure in measures if measure.problem is not None)
     reasons = Counter(measure.reason for measure in measures if measure.problem is not None)
     reason = "; ".join(f"{text} ({count})" for text, count in reasons.most_common(3))
@@ -179,7 +188,9 @@ def score_of(metric: Metric, measures: Sequence[Measure], *, seed: int = 0) -> S
     name, counts = metric.about.name, {str(problem): count for problem, count in problems.items()}
     if not len(values):
         return Score(name, None, n=0, problems=counts, reason=reason or "no response has been measured")
-    figure = bootstrap(metric, values, seed=seed)
+    if dialogues is not None:
+        dialogues = [place for place, one in zip(dialogues, measures, strict=True) if one.problem is None]
+    figure = bootstrap(metric, values, dialogues=dialogues, seed=seed)
     if np.isnan(figure.value):
         return Score(name, None, n=len(values), problems=counts, reason="the measures combine into no figure")
     bounds = [None if np.isnan(bound) else bound for bound in (figure.low, figure.high)]
