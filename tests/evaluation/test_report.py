@@ -16,7 +16,8 @@ from dialore.evaluation.report.latex import escape as latex_escape
 from dialore.evaluation.report.markdown import escape as markdown_escape
 from dialore.evaluation.report.numbers import p_value, signed, size_of, spread, three
 from dialore.evaluation.report.svg import tick_words, ticks
-from dialore.evaluation.report.tables import grouped
+from dialore.evaluation.report.tables import MainTable, grouped
+from dialore.evaluation.report.words import significant
 from tests.evaluation.made_up import COUNT, EVIL, MadeUp, made_up
 
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")
@@ -236,3 +237,39 @@ def test_an_interval_that_does_not_hold_its_figure_is_not_shown():
     assert rows_of(make_report(results))["dcrag"]["f1"].spread == "0.020"
     system.scores["f1"] = dataclasses.replace(system.scores["f1"], low=0.1, high=0.2)
     assert rows_of(make_report(results))["dcrag"]["f1"].spread == ""
+
+
+@pytest.mark.parametrize(
+    ("families", "wanted"),
+    [
+        ([("a", 3), ("b", 2)], [[("a", 3), ("b", 2)]]),
+        ([("a", 8), ("b", 5), ("c", 11)], [[("a", 8)], [("b", 5)], [("c", 5)], [("c", 6)]]),
+        ([("a", 20)], [[("a", 6)], [("a", 7)], [("a", 7)]]),
+    ],
+)
+def test_columns_stand_in_parts_that_a_page_is_wide_enough_for(families, wanted):
+    blocks = MainTable([], families, []).blocks
+    assert [[(title, len(places)) for title, places in block] for block in blocks] == wanted
+    assert [place for block in blocks for _, places in block for place in places] == list(
+        range(sum(dict(families).values()))
+    )
+
+
+def test_significant_differences_in_words(report):
+    (group,) = report.table.groups
+    assert significant(group.comparisons) == [
+        "dcrag is better on f1** than vanilla.",
+        "dcrag (top=5) is better on f1** than vanilla.",
+    ]
+    same = make_report(made_up(shift=0.0)).table.groups[0].comparisons
+    assert significant(same)[0] == "dcrag: no difference from vanilla is significant."
+
+
+def test_systems_given_as_much_knowledge_stand_beside_each_other():
+    (figure,) = [
+        each for _, found in make_report(made_up()).figures["f1"] for each in found if each.name == "knowledge"
+    ]
+    drawn = re.findall(r'<circle class="(s\d)" cx="([\d.]+)"', figure.drawing.render())
+    places = {kind: {x for own, x in drawn if own == kind} for kind, _ in drawn}
+    assert len(places) == 2
+    assert not set.intersection(*places.values())

@@ -133,32 +133,49 @@
     return flags;
   };
 
-  const read = async (entry, { focus = false } = {}) => {
+  // The open dialogue is the list's one stop for Tab, and stands in sight; the arrow keys go from there.
+  const mark = (entry) => {
+    while (shown <= found.indexOf(entry) && shown < found.length) showMore();
+    for (const button of list.querySelectorAll(".entry")) {
+      const current = button.dataset.place === String(entry.place);
+      if (current) button.setAttribute("aria-current", "true");
+      else button.removeAttribute("aria-current");
+      button.tabIndex = current ? 0 : -1;
+      if (current) inSight(button);
+    }
+  };
+  const inSight = (button) => {
+    const shelf = list.parentElement, box = shelf.getBoundingClientRect(), own = button.getBoundingClientRect();
+    if (own.top < box.top) shelf.scrollTop -= box.top - own.top;
+    else if (own.bottom > box.bottom) shelf.scrollTop += own.bottom - box.bottom;
+  };
+
+  const read = async (entry, { focus = false, stepped = 0 } = {}) => {
     open = entry;
     const turn = ++latest;
-    for (const button of list.querySelectorAll(".entry")) {
-      if (button.dataset.place === String(entry.place)) button.setAttribute("aria-current", "true");
-      else button.removeAttribute("aria-current");
-    }
+    mark(entry);
     const answers = Object.entries(entry.answers).flatMap(([number, some]) => some.map((answer) => ({ number: Number(number), answer, several: some.length > 1 })));
     const told = await Promise.all(answers.map(({ answer }) => detail(answer)));
     if (turn !== latest) return;
     const last = entry.turns[entry.turns.length - 1][0];
     const place = found.indexOf(entry);
-    const step = (by, name) => make("button", { type: "button", disabled: place + by < 0 || place + by >= found.length, onclick: () => read(found[place + by]) }, name);
+    const step = (by, name) => make("button", { type: "button", disabled: place + by < 0 || place + by >= found.length, onclick: () => read(found[place + by], { stepped: by }) }, name);
+    const steps = [step(-1, "Previous"), step(1, "Next")];
     book.replaceChildren(
-      make("div", { class: "bookhead" }, make("h3", {}, entry.id, entry.topic ? make("small", {}, ` ${entry.topic}`) : ""), entry.apart === null ? "" : make("small", {}, `disagreement ${Math.round(entry.apart * 100)}%`), step(-1, "Previous"), step(1, "Next")),
+      make("div", { class: "bookhead" }, make("h3", {}, entry.id, entry.topic ? make("small", {}, ` ${entry.topic}`) : ""), entry.apart === null ? "" : make("small", {}, `disagreement ${Math.round(entry.apart * 100)}%`), ...steps),
       make("div", { class: "talk" },
         make("ol", { class: "turns", lang: entry.language }, entry.turns.map(([speaker, text]) => make("li", { class: speaker === last ? "mine" : "theirs" }, make("span", { class: "who" }, speaker), make("p", {}, text)))),
         make("div", { class: "given" }, entry.reference ? make("div", { lang: entry.language }, make("h4", {}, "Reference"), make("p", {}, entry.reference)) : null,
           listed("Persona", entry.persona, entry.language), listed("Gold knowledge", entry.gold, entry.language), entry.plan ? make("div", {}, make("h4", {}, "Gold plan"), planned(entry.plan)) : null)),
       make("div", { class: "answers" }, answers.map(({ number, answer, several }, i) => answerCard(data.systems[number], number, answer, told[i], entry.language, several, entry.plan))));
     if (focus) book.focus({ preventScroll: false });
+    // The button that was pressed is made anew: whoever pressed it stays on it, or on the other at an end.
+    if (stepped) (steps.find((button, i) => !button.disabled && i === (stepped > 0 ? 1 : 0)) ?? steps.find((button) => !button.disabled))?.focus({ preventScroll: true });
   };
 
   const showMore = () => {
     const next = found.slice(shown, shown + PAGE);
-    list.append(...next.map((entry) => make("li", {}, make("button", { type: "button", class: "entry", "data-place": entry.place, "aria-current": entry === open ? "true" : null, onclick: () => read(entry, { focus: true }) },
+    list.append(...next.map((entry) => make("li", {}, make("button", { type: "button", class: "entry", "data-place": entry.place, tabindex: -1, onclick: () => read(entry, { focus: true }) },
       make("span", { class: "id" }, entry.id, entry.flags.length ? make("span", { class: "bad" }, entry.flags.join(", ")) : ""),
       make("span", { class: "line", lang: entry.language }, entry.turns[entry.turns.length - 1][1])))));
     shown += next.length;
@@ -216,6 +233,23 @@
   fields.search.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(filter, 120); });
   for (const name of ["show", "language", "dataset", "order"]) fields[name].addEventListener("change", filter);
   at("filters").addEventListener("submit", (event) => event.preventDefault());
-  more.addEventListener("click", showMore);
+  list.addEventListener("keydown", (event) => {
+    const entries = [...list.querySelectorAll(".entry")], place = entries.indexOf(document.activeElement);
+    const to = { ArrowDown: place + 1, ArrowUp: place - 1, Home: 0, End: entries.length - 1 }[event.key];
+    if (to === undefined || place < 0) return;
+    event.preventDefault();
+    if (to >= entries.length && !more.hidden) showMore();
+    const next = list.querySelectorAll(".entry")[to];
+    if (!next) return;
+    entries[place].tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus({ preventScroll: true });
+    inSight(next);
+  });
+  more.addEventListener("click", () => {
+    const before = shown;
+    showMore();
+    list.querySelectorAll(".entry")[before]?.focus({ preventScroll: true });
+  });
   start().catch((error) => book.replaceChildren(make("p", { class: "empty" }, `The dialogues cannot be read: ${error.message}`)));
 })();

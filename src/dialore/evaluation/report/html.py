@@ -21,7 +21,7 @@ from dialore.evaluation.report.words import (
     cost_row,
     how_to_read,
     outcome_row,
-    tests,
+    significant,
     unit,
 )
 
@@ -49,7 +49,7 @@ def render_html(report: Report) -> str:
             index=browser.index() if browser else "",
             chunks=browser.chunks if browser else [],
             reading=how_to_read(report.table),
-            testing=tests,
+            significant=significant,
             arrow=arrow,
             unit=unit,
             three=three,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _BINS = 20
 _STEPS = 6
+_APART = 6.0
 _LEFT, _RIGHT = 46, 16
 _INNER = WIDTH - _LEFT - _RIGHT
 
@@ -130,8 +131,10 @@ def knowledge_against(
     if not any(len(steps) > 1 for _, _, steps in series) and len(series) < 2:
         return None
     ends = [(x, y, wide) for _, _, steps in series for x, y, wide, _ in steps]
-    marks_x = ticks(0.0, max(x for x, _, _ in ends))
-    marks_y = ticks(min(0.0, *(y - wide for _, y, wide in ends)), max(y + wide for _, y, wide in ends))
+    # An interval by the normal curve may pass below what a score can be.
+    least = min(0.0, *(float(min(found.values())) for found in values if found))
+    marks_x = [mark for mark in ticks(0.0, max(x for x, _, _ in ends)) if mark == int(mark)]
+    marks_y = ticks(max(least, min(0.0, *(y - wide for _, y, wide in ends))), max(y + wide for _, y, wide in ends))
     drawing = Drawing(
         f"{about.name} against knowledge given, {title}",
         "A line a system: the mean score of responses that were given about so many pieces of knowledge, "
@@ -140,12 +143,14 @@ def knowledge_against(
     )
     across, down = _axes(drawing, marks_x, marks_y, "pieces of knowledge given")
     lines = []
-    for place, row, steps in series:
-        drawing.path([(across(amount), down(mean)) for amount, mean, _, _ in steps], _line(place))
+    for number, (place, row, steps) in enumerate(series):
+        beside = _APART * (number - (len(series) - 1) / 2)  # systems given as much do not hide each other
+        drawing.path([(across(amount) + beside, down(mean)) for amount, mean, _, _ in steps], _line(place))
         for amount, mean, wide, count in steps:
-            drawing.line(across(amount), down(mean - wide), across(amount), down(mean + wide), _line(place))
+            along = across(amount) + beside
+            drawing.line(along, down(max(mean - wide, least)), along, down(mean + wide), _line(place))
             hint = f"{row.label}: {three(mean)} ± {three(wide)} at {three(amount)}, {count} responses"
-            drawing.dot(across(amount), down(mean), _fill(place), hint)
+            drawing.dot(along, down(mean), _fill(place), hint)
             lines.append([row.label, three(amount), three(mean), f"±{three(wide)}", str(count)])
     _legend(drawing, [(place, row.label) for place, row, _ in series])
     head = ["system", "pieces given", about.name, "95% interval", "n"]

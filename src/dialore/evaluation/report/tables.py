@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dialore.errors import UnknownNameError
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from dialore.evaluation.base import About, Score
     from dialore.evaluation.report.data import Results, SystemScores
 
+WIDEST = 9
+"""The most columns that stand beside each other where a page has to hold them."""
 _DEFAULT_BASELINE = "vanilla"
 _FAMILIES = (
     ("Judged", {"judge"}),
@@ -92,6 +95,23 @@ class MainTable:
     def has_groups(self) -> bool:
         """Whether the rows need headings."""
         return len(self.groups) > 1
+
+    @property
+    def blocks(self) -> list[list[tuple[str, list[int]]]]:
+        """The columns in parts that a page is wide enough for: in each, families with their metrics' places."""
+        made: list[list[tuple[str, list[int]]]] = []
+        begin = 0
+        for title, width in self.families:
+            parts = -(-width // WIDEST)
+            ends = [begin + width * part // parts for part in range(parts + 1)]
+            begin += width
+            for start, stop in pairwise(ends):
+                some = (title, list(range(start, stop)))
+                taken = sum(len(places) for _, places in made[-1]) if made else WIDEST
+                if taken + len(some[1]) > WIDEST:
+                    made.append([])
+                made[-1].append(some)
+        return made
 
     @property
     def comparisons(self) -> list[Comparison]:

@@ -66,6 +66,26 @@ def tests(made: Sequence[Comparison]) -> list[str]:
     return said
 
 
+def significant(made: Sequence[Comparison]) -> list[str]:
+    """Of each system, the metrics on which it is better or worse than the baseline, significantly."""
+    by_system: dict[int, list[Comparison]] = {}
+    for each in made:
+        by_system.setdefault(id(each.system), []).append(each)
+    said = []
+    for some in by_system.values():
+        system, baseline = some[0].system.name, some[0].baseline.name
+        parts = [
+            f"{word} on {', '.join(f'{each.metric}{each.mark}' for each in found)}"
+            for word, is_better in (("better", True), ("worse", False))
+            if (found := [each for each in some if each.mark and each.is_better == is_better])
+        ]
+        if parts:
+            said.append(f"{system} is {' and '.join(parts)} than {baseline}.")
+        else:
+            said.append(f"{system}: no difference from {baseline} is significant.")
+    return said
+
+
 def cost_row(survey: Survey) -> list[str]:
     """Calls and tokens of one response on average, and how long responses took."""
     middle, slow = survey.quantile(0.5), survey.quantile(0.95)
