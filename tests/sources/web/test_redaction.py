@@ -170,3 +170,17 @@ def test_long_queries_take_no_long_time(query):
     started = time.perf_counter()
     redact(query, talk())
     assert time.perf_counter() - started < 2.0
+
+
+@pytest.mark.parametrize(
+    ("query", "left"),
+    [
+        ("打\uff11\uff13\uff18\uff10\uff10\uff11\uff13\uff18\uff10\uff10\uff10问问天气", "打问问天气"),
+        ("mail me\uff20example\uff0eorg about tea", "mail about tea"),
+        ("\uff12\uff10\uff12\uff14年的电影", "\uff12\uff10\uff12\uff14年的电影"),
+    ],
+)
+def test_full_width_numbers_and_signs_identify_as_well(query, left):
+    sent, notes = redact(query, Dialogue(id="d1", turns=["你好"]))
+    assert sent == left
+    assert bool(notes) == (left != query)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _SPACES = re.compile(r"\s+")
 _HANGING = re.compile(r"\s+([,.;:!?，。；：！？])")
 _DOUBLED = re.compile(r"[,;:，；：、\s]+([.。!?！？])|([.。!?！？，])[\s.。,，]*[.。,，]")
+# What Chinese keyboards write in full width: numbers and addresses have these alone.
+_FOLDED = {0xFEE0 + ord(sign): sign for sign in "0123456789@.-+"}
 _EDGES = " ,;:，；：、-"
 
 
@@ -28,6 +30,7 @@ def redact(query: str, dialogue: Dialogue) -> tuple[str, list[str]]:
         The query, possibly empty, and a note for each kind of thing taken out, which does not repeat it.
     """
     notes: list[str] = []
+    asked, query = query, query.translate(_FOLDED)
     for rule in RULES:
         query, changed = rule.apply(query)
         if changed:
@@ -36,7 +39,7 @@ def redact(query: str, dialogue: Dialogue) -> tuple[str, list[str]]:
     if clean != query:
         notes.append("the user's name was taken out of the query")
     if not notes:
-        return query, []
+        return asked, []
     tidy = _HANGING.sub(r"\1", _SPACES.sub(" ", clean))
     tidy = _DOUBLED.sub(r"\1\2", tidy).lstrip(_EDGES + ".。!?！？").rstrip(_EDGES)
     return tidy if re.search(r"\w", tidy) else "", list(dict.fromkeys(notes))
