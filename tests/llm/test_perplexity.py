@@ -189,6 +189,20 @@ async def test_an_endpoint_that_tells_nothing_is_a_clear_error(faulty_server, re
     await model.close()
 
 
+async def test_no_call_goes_on_behind_one_that_failed(faulty_server):
+    def reply(asked):
+        return status(401) if asked.body["prompt"] == "x0" else echo(["x", "1"], [None, -1.0])
+
+    faulty_server.by_request = reply
+    model = EndpointLikelihood("base", faulty_server.url, concurrency=1)
+    with pytest.raises(ModelError):
+        await model.score([Scored("x", str(number)) for number in range(50)])
+    asked = len(faulty_server.requests)
+    await asyncio.sleep(0.3)
+    assert len(faulty_server.requests) == asked < 10
+    await model.close()
+
+
 def test_perplexity():
     assert Likelihood(-2.0, 2).perplexity == pytest.approx(math.e)
     assert Likelihood(0.0, 0).perplexity == math.inf

@@ -77,7 +77,13 @@ class EndpointLikelihood:
                 raise ModelError(f"{self.name}'s endpoint tells no log-probabilities", mend=_MEND, configuration=True)
             return _likelihood(answer.log_probabilities, pair)
 
-        return list(await asyncio.gather(*[one(pair) for pair in pairs]))
+        calls = [asyncio.create_task(one(pair)) for pair in pairs]
+        try:
+            return list(await asyncio.gather(*calls))
+        finally:  # behind one that failed no other goes on
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
 
     async def close(self) -> None:
         """Close the connections."""
