@@ -147,3 +147,16 @@ async def test_a_source_that_fails_for_every_dialogue_ends_the_run(error):
         await stages.search("retrieval", shelf(error), "throat", 3)
     assert raised.value.cause is error
     assert stages.trace[0].outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *(("pplm", {option: -1}) for option in ("facts", "words", "turns")),
+        *(("draft-ground", {option: 0}) for option in ("top", "limit", "passages")),
+        ("scg-qp-graph", {"top": 0}),
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused_before_anything_is_asked(small_graph, name, options):
+    with pytest.raises(InputError, match=next(iter(options))):
+        create_method(name, {"graph": small_graph}, options)

@@ -14,6 +14,7 @@ from dialore.methods.base import Draft, Grounds
 from dialore.methods.dcrag import Dcrag, joined
 from dialore.methods.marks import on_one_line
 from dialore.methods.mending import pick
+from dialore.methods.msdp_samples import check_least
 from dialore.methods.outputs import SelectedFacts
 from dialore.response import Demands
 from dialore.text import normalise
@@ -88,6 +89,8 @@ class DraftGround:
 
     def __post_init__(self) -> None:
         """Check that there is something to ground in; raises InputError."""
+        for option in ("top", "limit", "passages"):
+            check_least(option, getattr(self, option), 1)
         if not (self.facts or self._further):
             raise InputError("draft-ground has no source", mend="leave facts on, or give documents, persona or web")
 

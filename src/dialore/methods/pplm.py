@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dialore.methods.base import Draft, Grounds
+from dialore.methods.msdp_samples import check_least
 from dialore.sources.samples.sample import topic_of
 from dialore.text import is_chinese, light_words, stop_words, words
 
@@ -64,6 +65,11 @@ class Pplm:
     top_k: int = 10
     separator: str = "<|endoftext|>"
     turns: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the numbers; raises InputError. Those of the steering are checked with it."""
+        for option in ("facts", "words", "turns"):
+            check_least(option, getattr(self, option), 0)
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
         """The facts that the bag is taken from."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dialore.dialogue import Utterance
 from dialore.methods.base import Draft, Grounds
+from dialore.methods.msdp_samples import check_least
 from dialore.methods.rag import linked, retrieve_facts
 from dialore.methods.scg_qp_queries import QueryMaker
 
@@ -48,6 +49,10 @@ class ScgQpGraph:
     decision: bool = False
     topic_tracking: bool = True
     directive: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the number; raises InputError."""
+        check_least("top", self.top, 1)
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
         """Make the query and look its concepts up."""
