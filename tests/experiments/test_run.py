@@ -21,6 +21,7 @@ from dialore.llm.connection import connect
 from dialore.llm.rehearsal import Rehearsal
 from dialore.response import Response
 from tests.experiments.conftest import misbehaving, write_dialogues
+from tests.sources.graphs import build, facts
 
 
 def rehearse(config, name):
@@ -95,6 +96,38 @@ async def test_a_system_may_be_added_to_a_run_of_several_models(config_of, tmp_p
         assert len(set(known.values())) == 4
         made = {(known[job.system], response.method, response.by) for job, _, response in store.responses()}
         assert made == {((title, model), title, model) for title, model in known.values()}
+
+
+async def test_a_run_is_not_gone_on_with_on_another_graph(config_of, tmp_path):
+    for number in (1, 2):
+        build(tmp_path / f"{number}.graph", facts(f"tea | RelatedTo | milk {number}", "rain | RelatedTo | umbrella"))
+    first = config_of(3, **{"sources.graph": [str(tmp_path / "1.graph")]})
+    await run_experiment(first, tmp_path / "run", default_connect(4))
+    other = config_of(3, **{"sources.graph": [str(tmp_path / "2.graph")], "repetitions": 2})
+    with pytest.raises(InputError, match="another graph"):
+        await run_experiment(other, tmp_path / "run", default_connect(4))
+    with RunStore.open(tmp_path / "run") as store:
+        assert len(store.done()) == 6
+        assert store.facts()["config"]["repetitions"] == 1
+
+
+async def test_an_interrupt_before_the_first_response_leaves_nothing(config_of, tmp_path):
+    import asyncio
+
+    class Endless(Rehearsal):
+        async def complete(self, request, on_text=None):
+            await asyncio.sleep(60)
+            raise AssertionError
+
+    config = config_of(2, systems=["vanilla"], models=[{"model": "m"}])
+    task = asyncio.create_task(run_experiment(config, tmp_path / "run", lambda c, n: Endless()))
+    while not (tmp_path / "run").exists():
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not (tmp_path / "run").exists()
 
 
 async def test_repetitions_ask_for_other_samples(config_of, tmp_path):
