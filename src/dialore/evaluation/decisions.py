@@ -169,7 +169,8 @@ class Recall(_Retrieval):
         return About(
             f"recall-{self.top}" + (f"-{self.source}" if self.source else ""),
             "SAFARI (EMNLP Findings 2023), Table 5",
-            f"Share of the gold knowledge{of} among the best {self.top} pieces{of} that the response was given.",
+            f"Share of the gold knowledge{of}, of {self.top} pieces at most, that is among the best {self.top}{of} "
+            "that the response was given.",
             needs=("knowledge",),
         )
 

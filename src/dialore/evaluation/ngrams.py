@@ -173,7 +173,8 @@ class MeteorExactStem(Mean, _Worded):
         return About(
             "meteor-exact-stem",
             "Denkowski and Lavie (2011), matchers exact and stem; MSDP (ACL Findings 2022), Section 3.4",
-            "METEOR as nltk computes it, with exact and Porter-stem matches alone: lower than with synonyms.",
+            "METEOR as nltk computes it, of the tokens that f1 counts, with exact and Porter-stem matches alone: lower "
+            "than with synonyms.",
             needs=("reference",),
         )
 
@@ -197,9 +198,14 @@ class Meteor(MeteorExactStem):
         return About(
             "meteor",
             "Denkowski and Lavie (2011); MSDP (ACL Findings 2022), Section 3.4",
-            "METEOR as nltk computes it: exact, Porter-stem and WordNet-synonym matches.",
+            "METEOR as nltk computes it, of the tokens that f1 counts: exact, Porter-stem and WordNet-synonym matches.",
             needs=("reference",),
         )
+
+    @property
+    def identity(self) -> str:
+        """How Chinese is counted, and whether there is WordNet: once it is there, what lacked it is measured."""
+        return super().identity + ("" if _wordnet() is not None else ", without WordNet")
 
     def _score(self, reference: tuple[str, ...], response: tuple[str, ...]) -> Measure:
         wordnet = _wordnet()
@@ -225,7 +231,8 @@ class Distinct(_Worded):
         return About(
             f"distinct-{self.order}",
             "Li et al. (2016); DCRAG (EMNLP 2024), Section 4.1.3",
-            f"Distinct {self.order}-grams over all {self.order}-grams of the responses, in per cent.",
+            f"Distinct {self.order}-grams over all {self.order}-grams of the responses, of the tokens that f1 counts, "
+            "in per cent.",
             scale=100.0,
             level="corpus",
         )

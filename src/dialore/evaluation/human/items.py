@@ -79,7 +79,9 @@ def gather(
     for system, answers in responses.items():
         for scored in answers:
             if scored.repetition == 0 and text_of(scored.response, judged):
-                found.setdefault(scored.dialogue.id, (scored.dialogue, {}))[1][system] = scored.response
+                # A trace is many times what is judged, and wanted for queries alone.
+                kept = scored.response if judged == "query" else scored.response.model_copy(update={"trace": []})
+                found.setdefault(scored.dialogue.id, (scored.dialogue, {}))[1][system] = kept
     return {name: entry for name, entry in found.items() if len(entry[1]) == len(responses)}
 
 
