@@ -81,7 +81,7 @@ def test_the_page_and_markdown_have_the_section_only_where_judges_were_asked():
     assert 'href="#preferences"' in page
     text = render_markdown(report)
     assert "## Preferences" in text
-    assert re.search(r"\| 9 \| 2 \| 1 \| 75\.0% \(.*\) \| 83\.3% \| 0\.021 \| 0\.021\\\* \| \+0\.0% \|", text)
+    assert re.search(r"\| 9 \| 2 \| 1 \| 75\.0% \(.*\) \| 83\.3% \| 0\.021 \| 0\.021\\\* \| 0\.0% \|", text)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dialore.evaluation.judges.comparing import Bias, position_bias
 from dialore.evaluation.report.comparison import LEVELS
-from dialore.evaluation.report.numbers import p_value, share
+from dialore.evaluation.report.numbers import MINUS, p_value, share
 from dialore.evaluation.statistics import Rate, correct, win_rate
 
 if TYPE_CHECKING:
@@ -65,7 +65,10 @@ class Verdict:
     @property
     def lean(self) -> str:
         """Preferences that went by the first place less those that went by the second, in per cent of all."""
-        return "–" if math.isnan(self.bias.lean) else f"{100 * self.bias.lean:+.1f}%".replace("-", "−")
+        lean = self.bias.lean
+        if not lean or math.isnan(lean):
+            return "–" if lean else "0.0%"
+        return f"{100 * lean:+.1f}%".replace("-", MINUS)
 
     @property
     def unjudged(self) -> str:
