@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 
 from dialore.evaluation.base import Score
 from dialore.evaluation.geomean import (
-    ABOUT,
     DCRAG_COMPONENTS,
     RAGAS_ABOUT,
     RAGAS_COMPONENTS,
     geomean,
-    resampled_geomean,
 )
 from dialore.evaluation.registry import Context, load_metric
 
@@ -87,17 +84,3 @@ def test_nothing_below_0_has_a_geometric_mean():
     assert "below 0" in geomean(scores, ABOUTS, about=RAGAS_ABOUT).reason
     scores["ragas-answer-relevance"] = Score("ragas-answer-relevance", 0.5, n=2)
     assert geomean(scores, ABOUTS, about=RAGAS_ABOUT).value == pytest.approx(50)
-
-
-def test_its_interval_draws_the_same_responses_for_all():
-    draw = np.random.default_rng(0)
-    metrics = [load_metric(name, Context()) for name in RAGAS_COMPONENTS]
-    shared = draw.uniform(0.2, 0.8, size=(80, 1))
-    tables = dict.fromkeys(RAGAS_COMPONENTS, shared)
-    found = resampled_geomean(tables, metrics, about=RAGAS_ABOUT)
-    assert found.value == pytest.approx(100 * shared.mean())
-    spread = 100 * 1.96 * shared.std() / np.sqrt(80)
-    assert (found.high - found.low) / 2 == pytest.approx(spread, rel=0.15)
-    apart = {**tables, "ragas-faithfulness": shared[:40]}
-    assert "same responses" in resampled_geomean(apart, metrics, about=RAGAS_ABOUT).reason
-    assert ABOUT.name == "geomean"

@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING
 from dialore.evaluation.base import About, Score
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from dialore.evaluation.base import Metric
+    from collections.abc import Mapping
 
 DCRAG_COMPONENTS = ("distinct-2", "cdp", "cdf", "meep", "informativeness", "overall")
 RAGAS_COMPONENTS = ("ragas-context-relevance", "ragas-faithfulness", "ragas-answer-relevance")
@@ -52,7 +47,7 @@ def geomean(scores: Mapping[str, Score], abouts: Mapping[str, About], *, about: 
         about: which GeoMean: its `needs` are the components.
 
     Returns:
-        The figure, without an error bar (see `resampled_geomean`); none, with the reason, where a component is not
+        The figure, without an error bar; none, with the reason, where a component is not
         there or is below 0.
     """
     lacking = [name for name in about.needs if name not in scores or scores[name].value is None]
@@ -63,44 +58,3 @@ def geomean(scores: Mapping[str, Score], abouts: Mapping[str, About], *, about: 
         return Score(about.name, None, reason=f"{', '.join(negative)} below 0")
     figure = math.prod(values.values()) ** (1 / len(values))
     return Score(about.name, figure, n=min(scores[name].n for name in about.needs))
-
-
-def resampled_geomean(
-    tables: Mapping[str, NDArray[np.float64]],
-    metrics: Sequence[Metric],
-    *,
-    about: About = ABOUT,
-    resamples: int = 1000,
-    seed: int = 0,
-) -> Score:
-    """The geometric mean with its 95% bootstrap interval: the same responses are drawn for every component.
-
-    Args:
-        tables: measures by metric, shape (responses, columns), row by row of the same responses.
-        metrics: the components.
-        about: which GeoMean.
-        resamples: how many.
-        seed: of the resampling.
-    """
-    import numpy as np
-
-    by_name = {metric.about.name: metric for metric in metrics}
-    lacking = [name for name in about.needs if name not in by_name or name not in tables or not len(tables[name])]
-    if lacking:
-        return Score(about.name, None, reason=f"{', '.join(lacking)} not available")
-    if len({len(tables[name]) for name in about.needs}) > 1:
-        return Score(about.name, None, reason="the components are not of the same responses")
-    abouts = {name: by_name[name].about for name in about.needs}
-    n = len(tables[about.needs[0]])
-
-    def figure(rows: NDArray[np.intp]) -> Score:
-        drawn = {name: Score(name, by_name[name].combine(tables[name][rows]), n=n) for name in about.needs}
-        return geomean(drawn, abouts, about=about)
-
-    whole = figure(np.arange(n))
-    if whole.value is None or n == 1:
-        return whole
-    draw = np.random.default_rng(seed)
-    found = [figure(draw.integers(n, size=n)).value for _ in range(resamples)]
-    low, high = np.percentile([value for value in found if value is not None], [2.5, 97.5])
-    return Score(about.name, whole.value, float(low), float(high), n)
