@@ -53,6 +53,9 @@ async def test_planning_without_a_gold_plan_or_a_plan_is_not_available():
     assert found.value is None
     assert "no gold plan (1)" in found.reason
     assert "makes no plan (1)" in found.reason
+    # Documents alone count as no source in every figure of plans (footnote 14).
+    assert (await figure("planning-accuracy", [sample(["documents"], [])])).value == 1.0
+    assert (await figure("planning-accuracy", [sample(["documents"], ["persona"])])).value == 0.0
     # A gold plan of no source is a gold plan.
     assert (await figure("planning-accuracy", [sample([], [])])).value == 1.0
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dialore.evaluation.registry import Context
 
 _DECISIONS = {"null": frozenset[str](), "persona": frozenset({"persona"}), "both": frozenset({"persona", "documents"})}
+_ORPHANS = frozenset({"documents"})
 _MOST = 10
 
 
@@ -35,13 +36,14 @@ def make(name: str, context: Context) -> Metric:
 
 
 def plan_of(sample: Sample) -> tuple[frozenset[str] | None, frozenset[str] | None]:
-    """The plan that was made and the gold plan, as sets of sources; None for one that is not there."""
-    made = sample.response.plan
+    """The plan that was made and the gold plan, as sets of sources; None for one that is not there.
+
+    Documents alone, without the persona that they hang on, count as no source (SAFARI, footnote 14).
+    """
+    plan = sample.response.plan
+    made = None if plan is None else frozenset(plan) - (_ORPHANS if set(plan) == _ORPHANS else frozenset())
     has_gold = "sources" in sample.dialogue.model_fields_set
-    return (
-        None if made is None else frozenset(made),
-        frozenset(sample.dialogue.sources) if has_gold else None,
-    )
+    return made, frozenset(sample.dialogue.sources) if has_gold else None
 
 
 class PlanningF1:
@@ -69,8 +71,6 @@ class PlanningF1:
             return unavailable("the dialogue has no gold plan")
         if made is None:
             return unavailable("the method makes no plan")
-        # As in the paper (footnote 14), documents without the persona that they hang on count as no source.
-        made = frozenset() if made == frozenset({"documents"}) else made
         wanted = _DECISIONS[self.decision]
         return Measure((float(made == gold == wanted), float(made == wanted), float(gold == wanted)))
 
