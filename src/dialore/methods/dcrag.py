@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from dialore.errors import InputError
 from dialore.methods.at_once import at_once
 from dialore.methods.base import Draft, Grounds
+from dialore.methods.checking import check_least
 from dialore.methods.mending import pick
 from dialore.methods.outputs import Revision, SelectedFacts, ThoughtRevision, ThoughtTopics, Topics
 from dialore.methods.rag import mended, produce_queries
@@ -70,6 +71,8 @@ class Dcrag:
 
     def __post_init__(self) -> None:
         """Check that the switches go together; raises InputError where they do not."""
+        check_least("top", self.top, 1)
+        check_least("limit", self.limit, 1)
         if not (self.query_production or self.topic_planning):
             raise InputError("dcrag without queries and topics has no demands", mend="leave one of them on")
         if self.cross_revision and not (self.query_production and self.topic_planning):

@@ -11,10 +11,10 @@ from pydantic import BaseModel
 from dialore.errors import InputError, StageError, is_hopeless
 from dialore.methods.at_once import at_once
 from dialore.methods.base import Draft, Grounds
+from dialore.methods.checking import check_least
 from dialore.methods.dcrag import Dcrag, joined
 from dialore.methods.marks import on_one_line
 from dialore.methods.mending import pick
-from dialore.methods.msdp_samples import check_least
 from dialore.methods.outputs import SelectedFacts
 from dialore.response import Demands
 from dialore.text import normalise

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dialore.knowledge import Knowledge, Passage
 from dialore.methods.base import Draft, Grounds
-from dialore.methods.msdp_samples import KnowledgeShots, ResponseShots, check_least, check_word, current, prompted
+from dialore.methods.checking import check_least, check_word
+from dialore.methods.msdp_samples import KnowledgeShots, ResponseShots, current, prompted
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dialore.knowledge import Fact, Knowledge
 from dialore.methods.base import Draft, Grounds
+from dialore.methods.checking import check_least
 from dialore.methods.msdp import generated, read_line, without_label
-from dialore.methods.msdp_samples import KnowledgeShots, check_least, current, prompted
+from dialore.methods.msdp_samples import KnowledgeShots, current, prompted
 from dialore.sources.graph.facts.relations import verbalise
 
 if TYPE_CHECKING:

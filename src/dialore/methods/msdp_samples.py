@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dialore.errors import InputError, UnknownNameError
+from dialore.errors import InputError
+from dialore.methods.checking import check_least, check_word
 from dialore.sources.samples.sample import Sample, sided, topic_of
 
 if TYPE_CHECKING:
@@ -141,18 +142,6 @@ def prompted(samples: Sequence[Sample], now: Sample, turns: int = 0) -> dict[str
         replace(sample, topic=sample.topic if now.topic else "", turns=sample.turns[-turns:]) for sample in samples
     ]
     return {"samples": shown, "current": replace(now, turns=now.turns[-turns:])}
-
-
-def check_word(option: str, value: str, known: Sequence[str]) -> None:
-    """Raises UnknownNameError where an option's value is none of those that are known."""
-    if value not in known:
-        raise UnknownNameError(f"value of {option}", value, known)
-
-
-def check_least(option: str, value: int, least: int) -> None:
-    """Raises InputError where an option's value is too small."""
-    if value < least:
-        raise InputError(f"{option} must be at least {least}, not {value}")
 
 
 def _traced(samples: SampleSource, found: Sequence[Sample], scores: Sequence[float]) -> dict[str, object]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dialore.methods.base import Draft, Grounds
-from dialore.methods.msdp_samples import check_least
+from dialore.methods.checking import check_least
 from dialore.sources.samples.sample import topic_of
 from dialore.text import is_chinese, light_words, stop_words, words
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dialore.methods.base import Draft, Grounds
+from dialore.methods.checking import check_least
 from dialore.methods.mending import mend_demands
 from dialore.methods.outputs import Queries, ThoughtQueries
 
@@ -39,6 +40,10 @@ class TRag:
     graph: GraphSource
     top: int = 20
 
+    def __post_init__(self) -> None:
+        """Check the option; raises InputError."""
+        check_least("top", self.top, 1)
+
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
         """Look up every concept that the history mentions."""
         links = stage.did("concept-mentions", lambda: linked(lambda: self.graph.mentions(dialogue)))
@@ -70,6 +75,10 @@ class QpRag:
     graph: GraphSource
     top: int = 20
     thoughts: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the option; raises InputError."""
+        check_least("top", self.top, 1)
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
         """Ask for queries and look them up."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dialore.dialogue import Utterance
 from dialore.methods.base import Draft, Grounds
-from dialore.methods.msdp_samples import check_least
+from dialore.methods.checking import check_least
 from dialore.methods.rag import linked, retrieve_facts
 from dialore.methods.scg_qp_queries import QueryMaker
 
