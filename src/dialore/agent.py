@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
+from dialore.at_once import each
 from dialore.errors import InputError, StageError, is_hopeless
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage
@@ -191,33 +192,20 @@ class Agent:
             InputError: as `respond`; the dialogues under way are dropped.
             ModelError: likewise.
         """
-        waiting = iter(dialogues)
         finished: asyncio.Queue[Response | None] = asyncio.Queue()
 
-        async def work() -> None:
-            try:
-                for dialogue in waiting:
-                    finished.put_nowait(await self.respond(dialogue))
-            finally:
-                finished.put_nowait(None)
+        async def answer(dialogue: Dialogue) -> None:
+            finished.put_nowait(await self.respond(dialogue))
 
-        workers = [asyncio.create_task(work()) for _ in range(at_once)]
+        task = asyncio.create_task(each(dialogues, answer, at_once=at_once))
+        task.add_done_callback(lambda _: finished.put_nowait(None))
         try:
-            running = len(workers)
-            while running:
-                response = await finished.get()
-                if response is not None:
-                    yield response
-                    continue
-                running -= 1
-                for worker in workers:
-                    if worker.done():
-                        worker.result()
-            await asyncio.gather(*workers)
+            while (response := await finished.get()) is not None:
+                yield response
+            await task
         finally:
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def close(self) -> None:
         """Close the model and the graph."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from dialore.agent import Agent
+from dialore.at_once import at_once
 from dialore.dialogue import Dialogue
 from dialore.errors import BudgetError, InputError, ModelError, SourceError, StageError
 from dialore.knowledge import Passage
-from dialore.methods.at_once import at_once
 from dialore.methods.model_responder import ModelResponder
 from dialore.methods.registry import create_method
 from dialore.methods.stages import Stages

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from dialore.at_once import each
 from dialore.errors import BudgetError
 from dialore.experiments.store import Job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from dialore.dialogue import Dialogue
     from dialore.experiments.store import RunStore
@@ -135,27 +135,9 @@ async def run_jobs(
         ModelError: likewise, an endpoint that refuses.
     """
     done = store.done()
-    waiting = iter([job for job in jobs if job not in done])
     progress = Progress(total=len(jobs), before=sum(1 for job in jobs if job in done))
-    workers = [asyncio.create_task(_work(store, waiting, answers, progress, on_progress)) for _ in range(at_once)]
-    try:
-        # The first that raises stops all: what it raises would befall every dialogue.
-        await asyncio.gather(*workers)
-    finally:
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
-    return progress
 
-
-async def _work(
-    store: RunStore,
-    waiting: Iterator[Job],
-    answers: Callable[[Job], Answers],
-    progress: Progress,
-    on_progress: Callable[[Progress], None] | None,
-) -> None:
-    for job in waiting:
+    async def answer(job: Job) -> None:
         if progress.stopped:
             return
         try:
@@ -167,6 +149,10 @@ async def _work(
         progress.count(job, response)
         if on_progress is not None:
             on_progress(progress)
+
+    # The first that raises stops all: what it raises would befall every dialogue.
+    await each([job for job in jobs if job not in done], answer, at_once=at_once)
+    return progress
 
 
 def choose(agents: Mapping[tuple[int, int], Answers], numbers: Mapping[int, int]) -> Callable[[Job], Answers]:

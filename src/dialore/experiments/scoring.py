@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dialore.at_once import each
 from dialore.errors import BudgetError, ModelError
 from dialore.evaluation.base import Measure, Sample, Score
 from dialore.evaluation.statistics import bootstrap
@@ -116,24 +117,17 @@ async def _measure_queued(
     at_once: int,
     tell: Callable[[int, int], None] | None,
 ) -> None:
-    waiting, done = iter(jobs), 0
+    done = 0
 
-    async def work() -> None:
+    async def work(job: Job) -> None:
         nonlocal done
-        for job in waiting:
-            found = await measure(metric, reader.dialogue(job.position), reader.response(job))
-            store.measure(metric.about.name, {job: found})
-            done += 1
-            if tell is not None:
-                tell(done, len(jobs))
+        found = await measure(metric, reader.dialogue(job.position), reader.response(job))
+        store.measure(metric.about.name, {job: found})
+        done += 1
+        if tell is not None:
+            tell(done, len(jobs))
 
-    workers = [asyncio.create_task(work()) for _ in range(min(at_once, len(jobs)))]
-    try:
-        await asyncio.gather(*workers)
-    finally:
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+    await each(jobs, work, at_once=at_once)
 
 
 async def measure(metric: Metric, dialogue: Dialogue, response: Response) -> Measure:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
+from dialore.at_once import each
 from dialore.errors import ModelError
 from dialore.llm.client import ChatClient
 from dialore.llm.concurrency import AdaptiveLimiter, Limited
@@ -52,6 +52,7 @@ class EndpointLikelihood:
         concurrency: int = 16,
     ) -> None:
         self.name = model
+        self._concurrency = concurrency
         self._client = _EchoClient(model, base_url, api_key, timeout=timeout)
         self._model = Retrying(Limited(self._client, AdaptiveLimiter(concurrency)), retries=retries)
 
@@ -60,30 +61,25 @@ class EndpointLikelihood:
     ) -> list[Likelihood]:
         """The likelihood of each text given its context; see `LikelihoodModel.score`."""
         check_pairs(pairs)
-        done = 0
+        found: dict[int, Likelihood] = {}
 
-        async def one(pair: Scored) -> Likelihood:
-            nonlocal done
+        async def one(place: int) -> None:
+            pair = pairs[place]
             request = Request(
                 messages=(Message(role="user", content=pair.text),),
                 sampling=Sampling(temperature=0, max_tokens=1),
                 continuation=f"{pair.context}{pair.text}",
             )
             answer = await self._model.complete(request)
-            done += 1
-            if on_step is not None:
-                on_step(done, len(pairs))
             if not isinstance(answer, _Echoed):
                 raise ModelError(f"{self.name}'s endpoint tells no log-probabilities", mend=_MEND, configuration=True)
-            return _likelihood(answer.log_probabilities, pair)
+            found[place] = _likelihood(answer.log_probabilities, pair)
+            if on_step is not None:
+                on_step(len(found), len(pairs))
 
-        calls = [asyncio.create_task(one(pair)) for pair in pairs]
-        try:
-            return list(await asyncio.gather(*calls))
-        finally:  # behind one that failed no other goes on
-            for call in calls:
-                call.cancel()
-            await asyncio.gather(*calls, return_exceptions=True)
+        # The limiter lets fewer through where the server is slow; more than it ever does need not wait at it.
+        await each(range(len(pairs)), one, at_once=self._concurrency)
+        return [found[place] for place in range(len(pairs))]
 
     async def close(self) -> None:
         """Close the connections."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import BaseModel
 
+from dialore.at_once import at_once
 from dialore.errors import InputError, StageError, is_hopeless
-from dialore.methods.at_once import at_once
 from dialore.methods.base import Draft, Grounds
 from dialore.methods.checking import check_least
 from dialore.methods.dcrag import Dcrag, joined

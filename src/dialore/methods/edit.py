@@ -6,9 +6,9 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from dialore.at_once import at_once
 from dialore.errors import InputError
 from dialore.knowledge import Knowledge, stable_id
-from dialore.methods.at_once import at_once
 from dialore.methods.base import Draft, Grounds
 from dialore.methods.edit_outputs import Answered, Better, read_answer, read_questions
 from dialore.methods.marks import as_data

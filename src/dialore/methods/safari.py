@@ -7,10 +7,10 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from dialore.at_once import at_once
 from dialore.errors import InputError, UnknownNameError
 from dialore.knowledge import Knowledge, stable_id
 from dialore.methods import marks
-from dialore.methods.at_once import at_once
 from dialore.methods.base import Draft, Grounds
 from dialore.methods.safari_planning import Mended, Plan, gold_knowledge, gold_plan, mend_plan, read_plan
 from dialore.prompts.history import render_history

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dialore.methods.at_once import at_once
+from dialore.at_once import at_once
 from dialore.methods.scg_qp_outputs import SearchDecision, Topic, plain_query, read_query, read_topic
 from dialore.response import Demands
 
