@@ -257,7 +257,7 @@ async def test_a_stream_that_stays_open_after_its_end(faulty_server):
     started = time.monotonic()
     completion, _ = await ask(faulty_server, streamed=True)
     assert completion.text == "one"
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 10
 
 
 async def test_an_error_within_a_stream(faulty_server):

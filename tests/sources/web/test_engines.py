@@ -124,7 +124,7 @@ async def test_a_busy_engine_is_asked_once_more_when_it_says(site, engine, dialo
     site.serve(engine.path, page(b"", code=429, Retry_After="1"), good)
     started = time.monotonic()
     assert len(await engine.search("penguins", dialogue, 3)) == 1
-    assert 0.9 < time.monotonic() - started < 3.0
+    assert 0.9 < time.monotonic() - started < 10
     site.serve(engine.path, page(b"", code=429, Retry_After="0"), page(b"", code=429, Retry_After="0"), good)
     with pytest.raises(SourceError, match="429"):
         await engine.search("penguins", dialogue, 3)
