@@ -49,7 +49,7 @@ async def test_grounding_stops_before_the_response(model, small_graph):  # noqa:
 
 async def test_streaming_gives_pieces_and_then_the_response(model, small_graph):  # noqa: F811
     items = [item async for item in agent_of(model, small_graph).stream(DIALOGUES[0])]
-    assert items[:-1] == ["Friend: Try honey for that sore throat!"]
+    assert items[:-1] == ["Try honey for that sore throat!"]
     assert items[-1].text == "Try honey for that sore throat!"
 
 

@@ -79,7 +79,7 @@ async def test_a_stream_that_is_left_has_stopped_its_calls_when_it_is_closed(sma
     model = Slow(slow=("response-generation",))
     agent = Agent.create("dcrag", model=model, graph=small_graph)
     stream = agent.stream(dialogue)
-    assert await anext(stream) == "Well, "
+    assert await anext(stream) == "Well,"
     await stream.aclose()
     assert model.stopped == ["response-generation"]
 

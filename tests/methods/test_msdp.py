@@ -10,7 +10,7 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, ModelError, StageError
 from dialore.methods.model_responder import ModelResponder
-from dialore.methods.msdp import read_line, without_label
+from dialore.methods.msdp import read_line
 from dialore.methods.msdp_dcrag import read_facts
 from dialore.methods.registry import create_method
 from dialore.methods.stages import Stages
@@ -300,9 +300,13 @@ def test_the_sentence_in_an_answer(text, line):
     assert read_line(text) == line
 
 
-@pytest.mark.parametrize("text", ["System replies: Hi.", "系统回复：Hi.", "System: Hi.", "=> Hi.", " Hi. "])
-def test_a_label_that_is_repeated_is_taken_off(text):
-    assert without_label(text) == "Hi."
+@pytest.mark.parametrize("lead", ["System replies: ", "系统回复：", "System: ", "=> ", " ", "Friend: =>"])
+@pytest.mark.parametrize("method", ["msdp", "msdp-dcrag"])
+async def test_a_label_that_is_repeated_is_taken_off_for_a_reader_of_the_stream_too(talk, model, method, lead):
+    model.answers["response-generation"] = f"{lead}Hi. "
+    pieces = []
+    draft, _ = await talk(method, on_text=pieces.append)
+    assert draft.text == "".join(pieces) == "Hi."
 
 
 async def test_knowledge_that_cannot_be_read_is_left_out_and_counted(talk, model):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel
 
 from dialore.llm.model import Request, Usage
 from dialore.llm.structured import complete_structured
+from dialore.methods.cleaning import CleanStream, clean_response
 from dialore.methods.stages import StageAnswer, Text
 from dialore.prompts.history import friend_labels, render_history
 
@@ -29,7 +29,6 @@ _OUTCOMES: dict[ParseOutcome, Outcome] = {
 }
 CITING = "shared/citing"
 """How to cite by number: what a response prompt is given as `citing` where `cite` is on."""
-_QUOTES = {'"': '"', "“": "”", "「": "」"}
 
 
 class ModelResponder:
@@ -75,8 +74,12 @@ class ModelResponder:
         answer: StageAnswer[T] = StageAnswer(value=None, prompt=" + ".join(references))
         answer.messages = [message.model_dump() for message in prompt.messages]
         if issubclass(call.output, Text):
-            completion = await self.model.complete(request, on_text)
-            answer.value = call.output(text=clean_response(completion.text, friend_labels(dialogue.language)))
+            labels = friend_labels(dialogue.language)
+            stream = CleanStream(on_text, labels, call.leads) if on_text is not None else None
+            completion = await self.model.complete(request, None if stream is None else stream.feed)
+            if stream is not None:
+                stream.close()
+            answer.value = call.output(text=clean_response(completion.text, labels, call.leads))
             _record(answer, [completion])
             return answer
         structured = await complete_structured(self.model, request, call.output)
@@ -94,14 +97,3 @@ def _record(answer: StageAnswer[T], completions: list[Completion]) -> None:
     answer.differs = any(completion.differs for completion in completions)
     if completions and completions[-1].finish_reason == "length":
         answer.notes.append("the answer was cut off at the token limit")
-
-
-def clean_response(text: str, labels: tuple[str, ...]) -> str:
-    """A response without what models put around it: a speaker's label, quotation marks, code fences."""
-    cleaned = re.sub(r"\A```\w*\n(.*?)\n?```\Z", r"\1", text.strip(), flags=re.DOTALL).strip()
-    pattern = rf"\A(?:{'|'.join(re.escape(label) for label in labels)})(?:-\d+)?\s*[:：]\s*"
-    cleaned = re.sub(pattern, "", cleaned, flags=re.IGNORECASE)
-    closing = _QUOTES.get(cleaned[:1])
-    if closing and len(cleaned) > 2 and cleaned.endswith(closing) and closing not in cleaned[1:-1]:
-        cleaned = cleaned[1:-1]
-    return cleaned.strip()

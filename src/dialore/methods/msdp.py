@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from dialore.sources.samples.sample import Sample
 
 FORMATS = (1, 2, 3)
-_LABELS = ("System replies:", "系统回复：", "System:", "系统：", "=>", "⇒")
+LEADS = ("System replies:", "系统回复：", "System:", "系统：", "=>", "⇒")
+"""What stands before a response in the prompts, and chat models repeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,11 +224,4 @@ async def _write(
     method: Msdp | Ssdp, prompt: str, samples: list[Sample], dialogue: Dialogue, stage: Stages, knowledge: str = ""
 ) -> str:
     now = current(dialogue, topic=method.topic, knowledge=knowledge)
-    text = await stage.write(prompt, format=method.format, **prompted(samples, now, method.turns))
-    return without_label(text)
-
-
-def without_label(text: str) -> str:
-    """A response without the words that introduce it, where a chat model repeats them."""
-    label = next((label for label in _LABELS if text.startswith(label)), "")
-    return text.removeprefix(label).strip()
+    return await stage.write(prompt, leads=LEADS, format=method.format, **prompted(samples, now, method.turns))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from dialore.knowledge import Fact, Knowledge
 from dialore.methods.base import Draft, Grounds
 from dialore.methods.checking import check_least
-from dialore.methods.msdp import generated, read_line, without_label
+from dialore.methods.msdp import LEADS, generated, read_line
 from dialore.methods.msdp_samples import KnowledgeShots, current, prompted
 from dialore.sources.graph.facts.relations import verbalise
 
@@ -67,8 +67,8 @@ class MsdpDcrag:
         grounds, samples = await self._ground(dialogue, stage)
         known = "; ".join(piece.triple for piece in grounds.knowledge)
         now = current(dialogue, topic=False, knowledge=known)
-        text = await stage.write("msdp-dcrag/response-generation", **prompted(samples, now, self.turns))
-        return Draft(without_label(text), grounds)
+        text = await stage.write("msdp-dcrag/response-generation", leads=LEADS, **prompted(samples, now, self.turns))
+        return Draft(text, grounds)
 
     async def _ground(self, dialogue: Dialogue, stage: Stages) -> tuple[Grounds, list[Sample]]:
         samples = await asyncio.to_thread(self._shots().select, self.samples, dialogue, stage)

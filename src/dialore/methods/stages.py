@@ -46,6 +46,7 @@ class StageCall(Generic[T]):
         output: the shape of the answer; Text for plain text.
         variables: what the prompt is about, beside the dialogue.
         label: names the call in recordings: dialogue, method and stage.
+        leads: words before plain text that a model may repeat of its prompt; they are taken off.
     """
 
     prompt: str
@@ -54,6 +55,7 @@ class StageCall(Generic[T]):
     output: type[T]
     variables: dict[str, object]
     label: str
+    leads: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -154,20 +156,23 @@ class Stages:
         traced.output = value.model_dump(mode="json")
         return value
 
-    async def write(self, prompt: str, *, cites: Sequence[Knowledge] | None = None, **variables: object) -> str:
+    async def write(
+        self, prompt: str, *, cites: Sequence[Knowledge] | None = None, leads: tuple[str, ...] = (), **variables: object
+    ) -> str:
         """Have the response written, streamed to `on_text` if there is one.
 
         Args:
             prompt: `<method>/<stage>`.
             cites: what the prompt numbers where responses cite; None for the knowledge among the variables. Marks are
                 read, and taken out before anybody sees them.
+            leads: words before the response that a model may repeat of its prompt; they are taken off likewise.
             variables: the prompt's variables, beside the dialogue.
 
         Raises:
             StageError: the responder failed.
         """
         given = knowledge_in(variables) if cites is None else cites
-        return await self._write(prompt, "", given, variables, self._on_text)
+        return await self._write(prompt, "", given, variables, self._on_text, leads)
 
     async def text(
         self, prompt: str, *, suffix: str = "", cites: Sequence[Knowledge] | None = None, **variables: object
@@ -194,9 +199,10 @@ class Stages:
         knowledge: Sequence[Knowledge],
         variables: dict[str, object],
         on_text: OnText | None,
+        leads: tuple[str, ...] = (),
     ) -> str:
         if not self.cite:
-            return (await self._text(prompt, suffix, variables, on_text))[0]
+            return (await self._text(prompt, suffix, variables, on_text, leads))[0]
         variables = {**variables, "cite": bool(knowledge)}
         reader = MarkReader(len(knowledge))
 
@@ -205,7 +211,7 @@ class Stages:
                 on_text(piece)
 
         streamed = None if on_text is None else lambda piece: pass_on(reader.feed(piece))
-        text, traced = await self._text(prompt, suffix, variables, streamed)
+        text, traced = await self._text(prompt, suffix, variables, streamed, leads)
         pass_on(reader.close())
         cited = read_citations(text, knowledge)
         traced.output = {"text": cited.text, "citations": [each.model_dump() for each in cited.citations]}
@@ -247,10 +253,15 @@ class Stages:
         return fallback
 
     async def _text(
-        self, prompt: str, suffix: str, variables: dict[str, object], on_text: OnText | None
+        self,
+        prompt: str,
+        suffix: str,
+        variables: dict[str, object],
+        on_text: OnText | None,
+        leads: tuple[str, ...] = (),
     ) -> tuple[str, StageTrace]:
         traced = self._new_trace(prompt, suffix)
-        call = StageCall(prompt, traced.stage, self.dialogue, Text, variables, self._label(traced))
+        call = StageCall(prompt, traced.stage, self.dialogue, Text, variables, self._label(traced), leads)
         answer = await self._answer(traced, call, on_text)
         text = answer.value.text if answer.value is not None else ""
         traced.output = {"text": text}

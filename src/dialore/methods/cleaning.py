@@ -1,0 +1,133 @@
+"""A response without what models put around it: a speaker's label, quotation marks, a code fence. Whole or streamed."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dialore.llm.model import OnText
+
+_QUOTES = {'"': '"', "“": "”", "「": "」"}
+_FENCE = "```"
+_FENCE_OPENS = re.compile(r"```\w*\n")
+_FENCE_MAY_OPEN = re.compile(r"`{1,3}|```\w*")
+
+
+class _Opening(NamedTuple):
+    """Words before a response: what they look like whole, and what may still become them."""
+
+    whole: re.Pattern[str]
+    begun: re.Pattern[str]
+
+
+def clean_response(text: str, labels: tuple[str, ...], leads: tuple[str, ...] = ()) -> str:
+    """A response without what models put around it.
+
+    A fence or quotation marks go where they enclose all of it and do not close before its end.
+
+    Args:
+        text: what the model wrote.
+        labels: speakers' labels, without their colon; they may be emphasised in Markdown (`**Friend:** Hi`).
+        leads: other words that may introduce it, as they stand.
+    """
+    cleaned = text.strip()
+    fence = _FENCE_OPENS.match(cleaned)
+    if fence and cleaned.find(_FENCE, fence.end()) == len(cleaned) - len(_FENCE):
+        cleaned = cleaned[fence.end() : -len(_FENCE)].strip()
+    for opening in _openings(labels, leads):
+        cleaned = opening.whole.sub("", cleaned, count=1)
+    closing = _QUOTES.get(cleaned[:1])
+    if closing and len(cleaned) > 2 and cleaned.find(closing, 1) == len(cleaned) - 1:
+        cleaned = cleaned[1:-1]
+    return cleaned.strip()
+
+
+class CleanStream:
+    """Passes a response on while it is written; the pieces, joined, are what `clean_response` makes of the whole.
+
+    The beginning is held back until it is known whether it is a label: for as many characters as one has, and seldom
+    more than two. What begins with a quotation mark or a fence is held back until that closes. White space is held
+    back until something follows it.
+
+    Args:
+        on_text: gets the pieces.
+        labels: as for `clean_response`.
+        leads: likewise.
+    """
+
+    def __init__(self, on_text: OnText, labels: tuple[str, ...], leads: tuple[str, ...] = ()) -> None:
+        self._on_text, self._labels, self._leads = on_text, labels, leads
+        self._held = ""
+        self._flows = False
+
+    def feed(self, piece: str) -> None:
+        """Take the next piece, and pass on what is certain by now."""
+        self._held += piece
+        if not self._flows:
+            begun = self._begun()
+            if begun is None:
+                return
+            self._flows, self._held = True, begun
+        certain = self._held.rstrip()
+        self._held = self._held[len(certain) :]
+        self._pass_on(certain)
+
+    def close(self) -> None:
+        """Pass on the rest: nothing more comes."""
+        held, self._held = self._held, ""
+        if not self._flows:
+            self._pass_on(clean_response(held, self._labels, self._leads))
+
+    def _pass_on(self, text: str) -> None:
+        if text:
+            self._on_text(text)
+
+    def _begun(self) -> str | None:
+        """What is held from where the response begins; None while that is open."""
+        rest = self._held.lstrip()
+        if _FENCE_MAY_OPEN.fullmatch(rest):
+            return None
+        if fence := _FENCE_OPENS.match(rest):
+            return rest if _goes_on_behind(rest, _FENCE, fence.end()) else None
+        for opening in _openings(self._labels, self._leads):
+            if found := opening.whole.match(rest):
+                rest = rest[found.end() :]
+            elif opening.begun.fullmatch(rest):
+                return None
+        if not rest:
+            return None
+        closing = _QUOTES.get(rest[0])
+        return rest if closing is None or _goes_on_behind(rest, closing, 1) else None
+
+
+def _goes_on_behind(text: str, closing: str, start: int) -> bool:
+    """Whether there is more than white space behind the first closing mark, so that it does not enclose the text."""
+    place = text.find(closing, start)
+    return place >= 0 and bool(text[place + len(closing) :].strip())
+
+
+@functools.lru_cache(maxsize=64)
+def _openings(labels: tuple[str, ...], leads: tuple[str, ...]) -> list[_Opening]:
+    """A label, then a lead; each may be missing."""
+    one, mark = _any(labels), r"(?P<mark>\*{1,3}|_{1,3})"
+    name = rf"{one}(?:-\d+)?"
+    emphasised = rf"{mark}{name}(?:(?P=mark)\s*[:：]|\s*[:：]\s*(?P=mark))"
+    label = _Opening(
+        re.compile(rf"\A(?:{emphasised}|{name}\s*[:：])\s*", re.IGNORECASE),
+        # A little more than what may become one: marks in any order.
+        re.compile(rf"[*_]{{0,3}}(?:{_any(_beginnings(labels))}|{one}(?:-\d*)?[\s*_]*[:：]?[\s*_]*)", re.IGNORECASE),
+    )
+    lead = _Opening(re.compile(rf"\A{_any(leads)}\s*"), re.compile(_any(_beginnings(leads))))
+    return [label, *([lead] if leads else [])]
+
+
+def _any(words: Iterable[str]) -> str:
+    return f"(?:{'|'.join(map(re.escape, words))})"
+
+
+def _beginnings(words: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(word[:length] for word in words for length in range(len(word) + 1)))
