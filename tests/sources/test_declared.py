@@ -9,6 +9,8 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, UnknownNameError
 from dialore.knowledge import Fact, Knowledge
+from dialore.methods.lexical.responder import LexicalResponder
+from dialore.methods.stages import Stages
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import KnowledgeSource
@@ -21,6 +23,8 @@ from dialore.sources.graph.source import Graph
 from dialore.sources.graph.writing.build import build_graph
 from dialore.sources.graph_knowledge import GraphKnowledge
 from dialore.sources.persona import PersonaDocuments, PersonaSource
+from dialore.sources.web import WebSource
+from dialore.sources.web.engines import SearchResult
 
 CATS = Dialogue(
     id="cats",
@@ -209,6 +213,59 @@ async def test_a_reranker_of_another_source_puts_its_pieces_in_order():
     assert found[0].score > found[1].score > 0
     source.close()
     assert shelf.closed
+
+
+async def test_the_trace_of_a_reranked_web_has_the_query_that_was_sent(declare):
+    class Engine:
+        name, asked = "notebook", []
+
+        async def search(self, query, dialogue, count):
+            self.asked.append(query)
+            texts = ("Cats purr.", "Ask me@example.org.", "Dogs bark.")
+            return [SearchResult(f"https://example.org/{at}", "", text=text) for at, text in enumerate(texts)]
+
+        def close(self):
+            pass
+
+    class Read:
+        def __init__(self):
+            self.queries = []
+
+        def rerank(self, query, texts, top):
+            self.queries.append(query)
+            return [(texts.index("Cats purr."), 1.0)]
+
+    web = WebSource(Engine())
+    declared = declare("[{name: news, kind: web, description: x, retriever: bm25}]", web=web)
+    source = declared["news"].source
+    assert isinstance(source, Reranked)
+    assert source.source is web
+    source.reranker = read = Read()
+    stages = Stages(LexicalResponder(None, load_embedder()), "safari", CATS)
+    found = await stages.search("retrieval-news", source, "Why do cats purr? Write to me@example.org", 1)
+    assert [piece.text for piece in found] == ["Cats purr."]
+    (sent,) = Engine.asked
+    assert "me@example.org" not in sent
+    (traced,) = stages.trace
+    assert traced.output == {"source": "web", "query": sent, "found": [found[0].id]}
+    assert "an e-mail address was taken out of the query" in traced.notes
+    assert read.queries == [sent]
+
+
+@pytest.mark.parametrize("within", [(), (Knowledge(id="p", kind="persona", text="I sail", source="persona"),)])
+async def test_a_reranked_source_that_tells_nothing_is_asked_as_before(within):
+    class Under(Shelf):
+        async def search(self, query, dialogue, top=10, within=()):
+            self.asked = (query, top, tuple(within))
+            return await super().search(query, dialogue, top)
+
+    under = Under("documents", ("cats purr", "dogs bark"))
+    stages = Stages(LexicalResponder(None, load_embedder()), "safari", CATS)
+    found = await stages.search("retrieval", Reranked(under, load_reranker("bm25")), "dogs", 1, within)
+    assert [piece.text for piece in found] == ["dogs bark"]
+    assert under.asked == ("dogs", 5, within)
+    (traced,) = stages.trace
+    assert (traced.output["query"], traced.notes) == ("dogs", [])
 
 
 @pytest.mark.parametrize("retriever", ["", ", retriever: bm25", ", retriever: dense", ", retriever: dense:hashing"])

@@ -13,7 +13,7 @@ from dialore.errors import DialoreError, StageError, is_hopeless
 from dialore.llm.model import Usage
 from dialore.methods.citations import MarkReader, knowledge_in, read_citations
 from dialore.response import StageTrace
-from dialore.sources.base import TellingSource
+from dialore.sources.base import search_telling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -298,12 +298,9 @@ class Stages:
         self.trace.append(traced)
         found: list[Knowledge] = []
         try:
-            if isinstance(source, TellingSource):
-                told = await source.search_telling(query, self.dialogue, top)
-                query, found = told.query, told.knowledge
-                traced.notes += told.notes
-            else:
-                found = await source.search(query, self.dialogue, top, within)
+            told = await search_telling(source, query, self.dialogue, top, within)
+            query, found = told.query, told.knowledge
+            traced.notes += told.notes
         except DialoreError as error:
             traced.outcome, traced.error = "failed", str(error)
             if is_hopeless(error):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -55,32 +56,39 @@ class KnowledgeSource(Protocol):
         ...
 
 
-class Told(Protocol):
-    """What a search gave, and what was done on the way."""
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a search gave, and what was done on the way.
 
-    @property
-    def query(self) -> str:
-        """The query as it was sent; empty where nothing was left to send."""
-        ...
+    Attributes:
+        query: the query as it was sent; empty where nothing was left to send.
+        knowledge: what was found, the best first.
+        notes: what was taken out of the query, what could not be had and why, what was dropped: one sentence each.
+    """
 
-    @property
-    def knowledge(self) -> list[Knowledge]:
-        """What was found, the best first."""
-        ...
-
-    @property
-    def notes(self) -> list[str]:
-        """What was taken out of the query, what could not be had, what was dropped: one sentence each."""
-        ...
+    query: str
+    knowledge: list[Knowledge] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 @runtime_checkable
 class TellingSource(KnowledgeSource, Protocol):
     """A source that can say what it did with a query, for the trace: web search, which redacts and filters."""
 
-    async def search_telling(self, query: str, dialogue: Dialogue, top: int = 10) -> Told:
+    async def search_telling(
+        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
+    ) -> Findings:
         """As `search`, with the query that was sent and notes."""
         ...
+
+
+async def search_telling(
+    source: KnowledgeSource, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
+) -> Findings:
+    """Ask a source, and have it told what was done where the source can tell; raises as the source does."""
+    if isinstance(source, TellingSource):
+        return await source.search_telling(query, dialogue, top, within)
+    return Findings(query, await source.search(query, dialogue, top, within))
 
 
 @runtime_checkable

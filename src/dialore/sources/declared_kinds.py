@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dialore.errors import InputError
 from dialore.retrieval.reranking import load_reranker
+from dialore.sources.base import Findings, search_telling
 from dialore.sources.declaration import in_order
 from dialore.sources.declared import DeclaredSource, DeclaredSources
 from dialore.sources.dialogue_ranking import DialogueDocuments, DialoguePersona
@@ -43,9 +45,17 @@ class Reranked:
         self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
     ) -> list[Knowledge]:
         """See `KnowledgeSource`; raises as the source does."""
-        pieces = await self.source.search(query, dialogue, top * _WIDER, within)
-        ranked = await asyncio.to_thread(self.reranker.rerank, query, [piece.text for piece in pieces], top)
-        return [pieces[at].model_copy(update={"score": round(score, 4)}) for at, score in ranked]
+        return (await self.search_telling(query, dialogue, top, within)).knowledge
+
+    async def search_telling(
+        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
+    ) -> Findings:
+        """As `search`, with what the source tells; the reranker, too, reads the query as it was sent."""
+        told = await search_telling(self.source, query, dialogue, top * _WIDER, within)
+        texts = [piece.text for piece in told.knowledge]
+        ranked = await asyncio.to_thread(self.reranker.rerank, told.query, texts, top)
+        pieces = [told.knowledge[at].model_copy(update={"score": round(score, 4)}) for at, score in ranked]
+        return replace(told, knowledge=pieces)
 
     def close(self) -> None:
         """Close the source."""

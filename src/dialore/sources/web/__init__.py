@@ -14,14 +14,13 @@ if TYPE_CHECKING:
     from dialore.sources.web.reading import Page, read_page
     from dialore.sources.web.redaction import redact
     from dialore.sources.web.safety import is_safe, without_commands
-    from dialore.sources.web.source import Findings, WebSource
+    from dialore.sources.web.source import WebSource
 
 __all__ = [
     "AddressRules",
     "BraveEngine",
     "CorpusEngine",
     "Fetched",
-    "Findings",
     "Page",
     "PageError",
     "PageFetcher",
@@ -52,6 +51,6 @@ __getattr__ = lazy_names(
         "dialore.sources.web.reading": ["Page", "read_page"],
         "dialore.sources.web.redaction": ["redact"],
         "dialore.sources.web.safety": ["is_safe", "without_commands"],
-        "dialore.sources.web.source": ["Findings", "WebSource"],
+        "dialore.sources.web.source": ["WebSource"],
     },
 )

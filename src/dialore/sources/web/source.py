@@ -6,11 +6,12 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dialore.knowledge import Knowledge, Passage
 from dialore.retrieval.reranking import load_reranker
+from dialore.sources.base import Findings
 from dialore.sources.web.fetching import PageError, PageFetcher
 from dialore.sources.web.passages import passages
 from dialore.sources.web.reading import read_page, without_controls
@@ -34,21 +35,6 @@ log = logging.getLogger(__name__)
 
 _REMEMBERED = 256
 _READING_SECONDS = 10.0
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What a search gave, and what was done on the way.
-
-    Attributes:
-        query: the query as it was sent; empty where nothing was left to send.
-        knowledge: the passages, the best first.
-        notes: what was taken out of the query, which pages could not be had and why, what was dropped.
-    """
-
-    query: str
-    knowledge: list[Knowledge] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -117,9 +103,11 @@ class WebSource:
         Raises:
             SourceError: the engine is down, slow or busy, or answers nonsense.
         """
-        return (await self.search_telling(query, dialogue, top)).knowledge
+        return (await self.search_telling(query, dialogue, top, within)).knowledge
 
-    async def search_telling(self, query: str, dialogue: Dialogue, top: int = 10) -> Findings:
+    async def search_telling(
+        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
+    ) -> Findings:
         """As `search`, with the query that was sent and notes of what was done.
 
         Raises:
