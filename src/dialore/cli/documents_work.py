@@ -120,6 +120,7 @@ def delete(index: Path, *, ids: Sequence[str], files: Sequence[str], urls: Seque
 def search(query: str, indices: Sequence[Path], *, top: int, retriever: str, json: bool) -> None:
     """Search indices; raises InputError as `open_documents` does."""
     from dialore.dialogue import Dialogue
+    from dialore.sources.base import search_telling
     from dialore.sources.documents import RETRIEVERS, open_documents
 
     chosen = next((known for known in RETRIEVERS if known == retriever), None)
@@ -129,7 +130,10 @@ def search(query: str, indices: Sequence[Path], *, top: int, retriever: str, jso
         raise InputError("the query is empty", mend="say what to look for")
     with closing(open_documents(indices, retriever=chosen)) as source:
         asked = Dialogue.model_validate({"id": "query", "turns": [query]})
-        found = asyncio.run(source.search(query, asked, top))
+        told = asyncio.run(search_telling(source, query, asked, top))
+    for said in told.notes:
+        note(said)
+    found = told.knowledge
     if json:
         for piece in found:
             print_json(piece.model_dump(include={"id", "text", "score", "detail"}))

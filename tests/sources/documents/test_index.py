@@ -17,12 +17,15 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, UnknownNameError
 from dialore.knowledge import Knowledge, stable_id
+from dialore.methods.lexical.responder import LexicalResponder
+from dialore.methods.stages import Stages
 from dialore.retrieval import Bm25, Cutter, HashingEmbedder, StaticEmbedder
-from dialore.sources.base import KnowledgeSource, RankedSource
+from dialore.sources.base import Findings, KnowledgeSource, RankedSource
 from dialore.sources.documents import (
     Chunking,
     DocumentIndex,
     Piece,
+    SeveralDocuments,
     add_documents,
     build_documents,
     compact,
@@ -292,6 +295,79 @@ async def test_several_are_asked_as_one(tmp_path):
         open_documents([tmp_path / "health", tmp_path / "none"])
     with pytest.raises(InputError, match="no document index is named"):
         open_documents([])
+
+
+@pytest.fixture
+def several(tmp_path):
+    build_documents(tmp_path / "health", texts=FACTS[:2] + FACTS[5:6])
+    build_documents(tmp_path / "travel", texts=FACTS[2:4])
+    with contextlib.closing(open_documents([tmp_path / "health", tmp_path / "travel"])) as opened:
+        yield opened
+
+
+async def test_of_several_the_failing_one_is_traced_and_the_others_answer(several, tmp_path):
+    (tmp_path / "health" / "index.json").write_text("{", "utf-8")
+    alone = await DocumentIndex(tmp_path / "travel").search("sore throat museums", ASK, 9)
+    stages = Stages(LexicalResponder(None, EMBEDDER), "draft-ground", ASK)
+    for source in (several, several.by("bm25")):
+        found = await stages.search("documents-search", source, "sore throat museums", 9)
+        assert {piece.text for piece in found} <= {piece.text for piece in alone}
+        assert {piece.detail["index"] for piece in found} == {"travel"}
+        traced = stages.trace[-1]
+        assert traced.outcome == "ok"
+        (note,) = traced.notes
+        assert note.startswith("health could not be asked, the others were: ")
+        assert "damaged" in note
+        assert traced.output["found"] == [piece.id for piece in found]
+
+
+async def test_several_fail_only_where_all_fail(several, tmp_path):
+    for name in ("health", "travel"):
+        (tmp_path / name / "index.json").write_text("{", "utf-8")
+    with pytest.raises(SourceError, match=r"health.*damaged.*; .*travel.*damaged"):
+        await several.search("throat", ASK, 3)
+    stages = Stages(LexicalResponder(None, EMBEDDER), "draft-ground", ASK)
+    assert await stages.search("documents-search", several, "throat", 3) == []
+    assert stages.trace[0].outcome == "failed"
+
+
+async def test_what_would_fail_for_every_dialogue_is_no_passing_trouble_of_one(several):
+    class Broken:
+        name, kind = "broken", "documents"
+
+        async def search(self, query, dialogue, top=10, within=()):
+            raise InputError("the embedder is another one now")
+
+        def close(self):
+            pass
+
+    with pytest.raises(InputError, match="another one"):
+        await SeveralDocuments([several.sources[0], Broken()]).search("throat", ASK, 3)
+
+
+async def test_several_hand_on_what_is_asked_within_and_what_is_told():
+    class Telling:
+        kind = "documents"
+
+        def __init__(self, name):
+            self.name, self.within = name, None
+
+        async def search(self, query, dialogue, top=10, within=()):
+            raise AssertionError("it can tell")
+
+        async def search_telling(self, query, dialogue, top=10, within=()):
+            self.within = within
+            piece = Knowledge(id=self.name, kind="passage", text=self.name, source="documents")
+            return Findings(query, [piece], [f"{self.name} tells"])
+
+        def close(self):
+            pass
+
+    sources, under = [Telling("one"), Telling("two")], (Knowledge(id="p", kind="persona", text="x", source="persona"),)
+    told = await SeveralDocuments(sources).search_telling("tea", ASK, 3, under)
+    assert [source.within for source in sources] == [under, under]
+    assert told.notes == ["one tells", "two tells"]
+    assert {piece.text for piece in told.knowledge} == {"one", "two"}
 
 
 def test_what_is_no_index_or_damaged(base, tmp_path):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from dialore.errors import InputError
+from dialore.errors import InputError, SourceError
 from dialore.retrieval.fusion import K, reciprocal_ranks
-from dialore.sources.base import RankedSource
+from dialore.sources.base import Findings, RankedSource, search_telling
 from dialore.sources.documents.index import DocumentIndex, Retriever
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 class SeveralDocuments:
     """Sources of passages asked at once, their rankings fused by reciprocal ranks; each passage keeps its index's name.
+
+    One that cannot be asked is told of, and the others give what they have; only where none can be asked is it an
+    error.
 
     Args:
         sources: at least one.
@@ -37,13 +40,41 @@ class SeveralDocuments:
     async def search(
         self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
     ) -> list[Knowledge]:
-        """See `KnowledgeSource`; a text that several indices have is given once, as of the first."""
-        found = await asyncio.gather(*(source.search(query, dialogue, top, within) for source in self.sources))
+        """See `KnowledgeSource`; a text that several indices have is given once, as of the first.
+
+        Raises:
+            SourceError: none of them can be asked.
+        """
+        return (await self.search_telling(query, dialogue, top, within)).knowledge
+
+    async def search_telling(
+        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
+    ) -> Findings:
+        """As `search`, with a note for each index that could not be asked, and of what the others tell."""
+        asked = (search_telling(source, query, dialogue, top, within) for source in self.sources)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        found: list[Findings] = []
+        failed: list[SourceError] = []
+        notes: list[str] = []
+        for source, answer in zip(self.sources, answers, strict=True):
+            if isinstance(answer, SourceError):
+                failed.append(answer)
+                notes.append(f"{source.name} could not be asked, the others were: {answer}")
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found.append(answer)
+                notes += answer.notes
+        if not found:
+            raise _all_failed(failed)
+        return Findings(query, self._fused([answer.knowledge for answer in found], top), notes)
+
+    def _fused(self, rankings: Sequence[Sequence[Knowledge]], top: int) -> list[Knowledge]:
         by_text: dict[str, Knowledge] = {}
-        for ranking in found:
+        for ranking in rankings:
             for piece in ranking:
                 by_text.setdefault(piece.text, piece)
-        fused = reciprocal_ranks([[piece.text for piece in ranking] for ranking in found], k=self.k)
+        fused = reciprocal_ranks([[piece.text for piece in ranking] for ranking in rankings], k=self.k)
         return [by_text[text].model_copy(update={"score": round(score, 6)}) for text, score in fused[:top]]
 
     def by(self, retriever: str) -> SeveralDocuments:
@@ -55,6 +86,11 @@ class SeveralDocuments:
         """Close them all."""
         for source in self.sources:
             source.close()
+
+
+def _all_failed(errors: Sequence[SourceError]) -> SourceError:
+    """All errors as one, each said once, with the mend of the first."""
+    return SourceError("; ".join(dict.fromkeys(error.message for error in errors)), mend=errors[0].mend)
 
 
 def open_documents(paths: Sequence[Path], *, retriever: Retriever = "fused") -> KnowledgeSource:
