@@ -147,7 +147,7 @@ async def test_rouge_l_is_rouge_scores(language, cut, record_testsuite_property)
 
 
 class NoWordNet:
-    """METEOR without synonyms: no package brings WordNet's data."""
+    """WordNet without an entry: no synonyms."""
 
     def synsets(self, word):
         return []

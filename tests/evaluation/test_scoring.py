@@ -11,7 +11,7 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import BudgetError, ModelError
 from dialore.evaluation.base import About, Mean, Measure, unavailable
-from dialore.evaluation.ngrams import Distinct, Meteor
+from dialore.evaluation.ngrams import Distinct
 from dialore.evaluation.statistics import bootstrap, paired_bootstrap
 from dialore.experiments.scoring import measure_run, score_of
 from dialore.experiments.store import Job, RunStore, System
@@ -195,17 +195,3 @@ def test_repetitions_of_a_dialogue_are_drawn_together(metric):
 def test_several_answers_to_one_dialogue_alone_have_no_interval():
     found = score_of(Length(), [Measure((1.0,)), Measure((3.0,))], dialogues=[0, 0])
     assert (found.value, found.low, found.n) == (2.0, None, 2)
-
-
-async def test_meteor_is_measured_anew_once_wordnet_is_there(store, monkeypatch):
-    class Alone:
-        def synsets(self, _word):
-            return []
-
-    metric = Meteor()
-    monkeypatch.setattr("dialore.evaluation.ngrams._wordnet", lambda: None)
-    await measure_run(store, [metric])
-    assert dict(store.measures("meteor", 0))[Job(1, 0)].problem == "unavailable"
-    monkeypatch.setattr("dialore.evaluation.ngrams._wordnet", Alone)
-    await measure_run(store, [metric])
-    assert dict(store.measures("meteor", 0))[Job(1, 0)].problem is None

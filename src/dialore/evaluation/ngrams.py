@@ -1,10 +1,9 @@
-"""BLEU, ROUGE-L, METEOR and Distinct, by the libraries that define them (the `evaluation` extra)."""
+"""BLEU, ROUGE-L and Distinct, by the libraries that define them (the `evaluation` extra)."""
 
 from __future__ import annotations
 
 import functools
 import math
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,12 +30,10 @@ def make(name: str, context: Context) -> Metric:
         return Bleu(int(name.removeprefix("bleu-")), chinese)
     if name.startswith("distinct-"):
         return Distinct(int(name.removeprefix("distinct-")), chinese)
-    if name == "rouge-l":
-        return RougeL(chinese)
-    return Meteor(chinese) if name == "meteor" else MeteorExactStem(chinese)
+    return RougeL(chinese)
 
 
-class _Worded:
+class Worded:
     """Metrics that may count Chinese by character or by word."""
 
     def __init__(self, chinese: ChineseTokens = "character") -> None:
@@ -51,7 +48,7 @@ class _Worded:
         return tokens_of(text, sample.dialogue.language, self._chinese)
 
 
-class Bleu(_Worded):
+class Bleu(Worded):
     """Corpus BLEU of orders 1 to n, by sacrebleu: its 13a and zh tokens, its exponential smoothing, per cent.
 
     The measure of a response is its n-gram matches, its n-gram totals, its length and the reference's, so that the
@@ -139,7 +136,7 @@ class MeanBleu(Bleu):
         return figure
 
 
-class RougeL(Mean, _Worded):
+class RougeL(Mean, Worded):
     """ROUGE-L F-measure of single responses, by rouge-score without stemming; Chinese by our own tokens."""
 
     @property
@@ -164,57 +161,7 @@ class RougeL(Mean, _Worded):
         return Measure((float(scorer.score(reference, response)["rougeL"].fmeasure),))
 
 
-class MeteorExactStem(Mean, _Worded):
-    """METEOR with exact and stem matches, by nltk; without WordNet's synonyms, which no package brings."""
-
-    @property
-    def about(self) -> About:
-        """What it is."""
-        return About(
-            "meteor-exact-stem",
-            "Denkowski and Lavie (2011), matchers exact and stem; MSDP (ACL Findings 2022), Section 3.4",
-            "METEOR as nltk computes it, of the tokens that f1 counts, with exact and Porter-stem matches alone: lower "
-            "than with synonyms.",
-            needs=("reference",),
-        )
-
-    async def measure(self, sample: Sample) -> Measure:
-        """METEOR, 0 to 1."""
-        reference = sample.dialogue.reference
-        if not reference:
-            return unavailable("the dialogue has no reference")
-        return self._score(self._cut(reference, sample), self._cut(sample.response.text, sample))
-
-    def _score(self, reference: tuple[str, ...], response: tuple[str, ...]) -> Measure:
-        return Measure((_meteor(reference, response, _NoSynonyms()),))
-
-
-class Meteor(MeteorExactStem):
-    """METEOR with WordNet's synonyms too, where nltk finds its data on this machine."""
-
-    @property
-    def about(self) -> About:
-        """What it is."""
-        return About(
-            "meteor",
-            "Denkowski and Lavie (2011); MSDP (ACL Findings 2022), Section 3.4",
-            "METEOR as nltk computes it, of the tokens that f1 counts: exact, Porter-stem and WordNet-synonym matches.",
-            needs=("reference",),
-        )
-
-    @property
-    def identity(self) -> str:
-        """How Chinese is counted, and whether there is WordNet: once it is there, what lacked it is measured."""
-        return super().identity + ("" if _wordnet() is not None else ", without WordNet")
-
-    def _score(self, reference: tuple[str, ...], response: tuple[str, ...]) -> Measure:
-        wordnet = _wordnet()
-        if wordnet is None:
-            return unavailable("nltk has no WordNet on this machine: see meteor-exact-stem")
-        return Measure((_meteor(reference, response, wordnet),))
-
-
-class Distinct(_Worded):
+class Distinct(Worded):
     """Distinct n-grams over all n-grams of all responses together (Li et al., 2016), per cent.
 
     The measure of a response is its n-grams as numbers. The figure falls as responses are added: compare equal numbers
@@ -296,49 +243,3 @@ def _rouge(is_cut: bool) -> Any:  # noqa: ANN401 - the library is untyped
     except ImportError:
         raise MissingExtraError("ROUGE", "evaluation") from None
     return RougeScorer(["rougeL"], use_stemmer=False, tokenizer=_Spaces() if is_cut else None)
-
-
-class _NoSynonyms:
-    """WordNet without an entry."""
-
-    def synsets(self, _word: str) -> list[Any]:
-        return []
-
-
-def _meteor(reference: tuple[str, ...], response: tuple[str, ...], wordnet: Any) -> float:  # noqa: ANN401
-    try:
-        from nltk.translate.meteor_score import single_meteor_score
-    except ImportError:
-        raise MissingExtraError("METEOR", "evaluation") from None
-    if not reference or not response:
-        return 0.0
-    return float(single_meteor_score(list(reference), list(response), stemmer=_stemmer(), wordnet=wordnet))
-
-
-class _CachedStemmer:
-    """nltk's Porter stemmer, which takes most of METEOR's time, asked once a word."""
-
-    def __init__(self, stemmer: Any) -> None:  # noqa: ANN401 - the library is untyped
-        self.stem = functools.lru_cache(maxsize=65536)(stemmer.stem)
-
-
-@functools.lru_cache(maxsize=1)
-def _stemmer() -> _CachedStemmer:
-    from nltk.stem.porter import PorterStemmer
-
-    return _CachedStemmer(PorterStemmer())
-
-
-@functools.lru_cache(maxsize=1)
-def _wordnet() -> Any:  # noqa: ANN401 - the library is untyped
-    try:
-        from nltk.corpus import wordnet
-    except ImportError:
-        raise MissingExtraError("METEOR", "evaluation") from None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            wordnet.ensure_loaded()
-    except LookupError:
-        return None
-    return wordnet
