@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from dialore.errors import InputError, MissingExtraError, ModelError
+from dialore.llm.chat_template import ChatTemplates
 from dialore.llm.generation import TextStream, cut_at, prompt_text, room_for
 from dialore.llm.local import LocalModel
 from dialore.llm.model import Message, Request, Sampling
@@ -156,18 +157,18 @@ async def test_a_prompt_that_is_too_long(model):
 async def test_a_chat_template_is_used(model):
     tokenizer, _ = model._load()
     tokenizer.chat_template = TEMPLATE
-    assert prompt_text(tokenizer, ask("x")) == "<user>x\n<assistant>"
+    assert prompt_text(tokenizer, ask("x"), ChatTemplates()) == "<user>x\n<assistant>"
     assert (await model.complete(ask())).usage.prompt_tokens == len(
         tokenizer("<user>green tea\n<assistant>")["input_ids"]
     )
 
 
 @needs_torch
-async def test_a_template_that_takes_no_system_prompt_is_a_clear_error(folder):
+async def test_a_template_that_takes_nothing_is_a_clear_error(folder):
     made = LocalModel(str(folder))
     tokenizer, _ = made._load()
-    tokenizer.chat_template = "{{ raise_exception('System role not supported') }}"
-    with pytest.raises(ModelError, match=r"failed to generate: System role not supported"):
+    tokenizer.chat_template = "{{ raise_exception('Conversations are not supported') }}"
+    with pytest.raises(ModelError, match=r"failed to generate: Conversations are not supported"):
         await made.complete(ask())
     tokenizer.chat_template = None
     assert (await made.complete(ask())).text

@@ -198,7 +198,7 @@ class BatchedModel(ABC):
         except DialoreError:
             raise
         except Exception as error:
-            # A tokenizer's template or a model's own code may raise anything: System role not supported.
+            # A tokenizer's template or a model's own code may raise anything.
             raise ModelError(
                 f"{self.name} failed to generate: {first_line(error)}", mend="shorten the prompt or lower the batch"
             ) from error

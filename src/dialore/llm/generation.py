@@ -10,20 +10,21 @@ from dialore.llm.thinking import ThinkFilter
 if TYPE_CHECKING:
     import asyncio
 
+    from dialore.llm.chat_template import ChatTemplates
     from dialore.llm.model import OnText, Request
 
 _ROLES = {"system": "System", "user": "User", "assistant": "Assistant"}
 
 
-def prompt_text(tokenizer: Any, request: Request) -> str:  # noqa: ANN401 - transformers ships no types
+def prompt_text(tokenizer: Any, request: Request, templates: ChatTemplates) -> str:  # noqa: ANN401 - transformers ships no types
     """The prompt as text, ending where the answer begins.
 
-    By the tokenizer's chat template; where it has none, the request's own continuation, else a transcript.
+    By the tokenizer's chat template, in a form that it takes; where it has none, the request's own continuation, else
+    a transcript.
     """
-    if not is_continued(tokenizer, request):
-        messages = [message.model_dump() for message in request.messages]
-        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
-    return plain_text(request)
+    if is_continued(tokenizer, request):
+        return plain_text(request)
+    return templates.render(tokenizer, request.messages)
 
 
 def is_continued(tokenizer: Any, request: Request) -> bool:  # noqa: ANN401

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dialore.llm.batching import BatchedModel
+from dialore.llm.chat_template import ChatTemplates
 from dialore.llm.generation import continued_stops, is_continued, prompt_text, room_for
 
 if TYPE_CHECKING:
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
 class LocalModel(BatchedModel):
     """A causal language model of Hugging Face transformers, loaded when first called.
 
-    Prompts go through the tokenizer's chat template; where it has none, the request's continuation is continued, or a
-    plain transcript. How requests wait and are batched: `BatchedModel`. A request's steering is followed (see
+    Prompts go through the tokenizer's chat template, rearranged where it takes no system message or wants roles to
+    alternate (see `dialore.llm.chat_template`); where it has none, the request's continuation is continued, or a plain
+    transcript. How requests wait and are batched: `BatchedModel`. A request's steering is followed (see
     `dialore.llm.steering`), one such request at a time.
 
     Args:
@@ -35,6 +37,7 @@ class LocalModel(BatchedModel):
     ) -> None:
         super().__init__(name_or_path, device=device, dtype=dtype, batch=batch)
         self._api = api
+        self._templates = ChatTemplates()
 
     def _load(self) -> tuple[Any, Any]:
         tokenizer, model = super()._load()
@@ -46,7 +49,7 @@ class LocalModel(BatchedModel):
         first = requests[0]
         continued = is_continued(tokenizer, first)
         stop = continued_stops(first) if continued and first.continuation is not None else first.sampling.stop
-        prompts = [prompt_text(tokenizer, request) for request in requests]
+        prompts = [prompt_text(tokenizer, request, self._templates) for request in requests]
         return tokenizer(prompts, return_tensors="pt", padding=True, add_special_tokens=continued), stop
 
     def _bounds(self, config: Any, width: int, wanted: int) -> tuple[int, int]:  # noqa: ANN401
