@@ -9,7 +9,6 @@ import tarfile
 import pytest
 
 from dialore.datasets import cut_dialogues, data_set, knowledge_texts
-from dialore.datasets.sentences import sentences_of
 from dialore.errors import InputError
 from tests.data_folder import real_file
 
@@ -136,19 +135,6 @@ def test_cmu_dog_in_pieces(cmu_dog):
     write(cmu_dog / "WikiData" / "The_Boat.json", {key: FILM[key] for key in FILM if key != "2"})
     with pytest.raises(InputError, match=r"The_Boat\.json: field 2: missing"):
         every_turn("cmu-dog", cmu_dog)
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("One is here. Two is not! (Three?) Four", ["One is here.", "Two is not!", "(Three?)", "Four"]),
-        ("Dr. Low met J. Doe at 5 p.m. in St. Ives.", ["Dr. Low met J. Doe at 5 p.m. in St. Ives."]),
-        ('He said "No." She left.\nThe end', ['He said "No."', "She left.", "The end"]),
-        ("  \n ", []),
-    ],
-)
-def test_sentences(text, wanted):
-    assert list(sentences_of(text)) == wanted
 
 
 DOCUMENTS = {

@@ -10,9 +10,9 @@ from pydantic import BaseModel
 
 from dialore.datasets.base import DataSet, Gold, Holding, Talk, WholeDialogue
 from dialore.datasets.files import Place, archive_of, checked
-from dialore.datasets.sentences import sentences_of
 from dialore.datasets.stream import parse
 from dialore.errors import InputError
+from dialore.sentences import split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -115,7 +115,7 @@ def _pool(sections: Sections) -> Iterator[str]:
             if isinstance(piece, dict):
                 said = str(piece["text"])
                 short = piece["section"] in {"cast", "director", "genre", "rating", "year"}
-                yield from [f"{piece['title']}, {piece['section']}: {said}"] if short else sentences_of(said)
+                yield from [f"{piece['title']}, {piece['section']}: {said}"] if short else split_lines(said)
 
 
 def _documents(path: Path, under: str, form: str) -> Iterator[tuple[str, Any]]:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from dialore.datasets.base import DataSet, Gold, Holding, Talk, WholeDialogue
 from dialore.datasets.files import Place, read_forms
-from dialore.datasets.sentences import sentences_of
+from dialore.sentences import split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,4 +113,4 @@ def _pool(documents: _Documents) -> tuple[str, ...]:
     for key in ("awards", "taglines", "similar_movies"):
         facts += [item for item in table.get(key) or () if isinstance(item, str)]
     texts = [documents.plot, documents.review, *documents.comments]
-    return tuple(dict.fromkeys([sentence for text in texts for sentence in sentences_of(text)] + facts))
+    return tuple(dict.fromkeys([sentence for text in texts for sentence in split_lines(text)] + facts))

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from dialore.datasets.base import DataSet, Gold, Holding, Talk, WholeDialogue
 from dialore.datasets.files import json_entries, read_entries
-from dialore.datasets.sentences import sentences_of
+from dialore.sentences import split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,7 @@ class TopicalChat(DataSet):
                 for pieces in sections.values()
                 for piece in pieces
                 if isinstance(piece, dict)
-                for sentence in sentences_of(str(piece["text"]))
+                for sentence in split_lines(str(piece["text"]))
             )
             talk = Talk(place.key, "en", article_url=entry.article_url, config=entry.config, pool=tuple(pool))
             for turn in entry.content:

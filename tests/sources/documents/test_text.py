@@ -1,47 +1,12 @@
-"""Where sentences end, and how they become passages."""
+"""How sentences become passages."""
 
 from __future__ import annotations
 
 import pytest
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.sources.documents import Chunking, split_sentences
+from dialore.sources.documents import Chunking
 from dialore.sources.documents.chunking import Paragraph, Section, count_words
-
-ENGLISH = [
-    ("Dr. Smith paid 3.5 dollars. He left at 5 p.m. The shop closed.", 3),
-    ("The U.S. economy grew. J. K. Rowling wrote it, e.g. in 1997.", 2),
-    ('"Stop!" he said. "Why?" She ran. He said "Go." Then he left.', 5),
-    ("No. 5 is alive. I said no. He left.", 3),
-    ("1. Open the box. 2. Close it.", 2),
-    ("Acme Inc. makes socks. See fig. 3 and www.example.org. Now!", 3),
-    ("We live in the U.S. It is big. Really?! yes! ok", 5),
-    ("Wait... what? I mean... no. It was 1999. Then 2000 came.", 4),
-    ("no full stop at all", 1),
-    ("", 0),
-]
-
-
-@pytest.mark.parametrize(("text", "count"), ENGLISH)
-def test_english_sentences(text, count):
-    found = split_sentences(text)
-    assert len(found) == count, found
-    assert " ".join(found) == text
-
-
-def test_chinese_sentences():
-    text = "他说：“你好。”然后走了。真的吗？！是的……好吧。价格是3.5元。（见上文。）Hello there. 再见"
-    assert split_sentences(text) == [
-        "他说：“你好。”",
-        "然后走了。",
-        "真的吗？！",
-        "是的……",
-        "好吧。",
-        "价格是3.5元。",
-        "（见上文。）",
-        "Hello there.",
-        "再见",
-    ]
 
 
 def section(*texts: str, title: str = "Guide") -> Section:

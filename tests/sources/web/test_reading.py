@@ -8,7 +8,7 @@ import pytest
 
 from dialore.sources.web import PageError, read_page
 from dialore.sources.web.fetching import Fetched
-from dialore.sources.web.passages import passages, split_sentences
+from dialore.sources.web.passages import passages
 from dialore.sources.web.reading import decode
 from tests.sources.web.page_server import article
 
@@ -104,16 +104,3 @@ def test_a_sentence_without_end_is_cut_at_last():
     cut = passages("x" * 5000, size=600)
     assert "".join(cut) == "x" * 5000
     assert max(map(len, cut)) == 1200
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Dr. Who met J. Smith. They left.", ["Dr. Who met J. Smith.", "They left."]),
-        ("It costs 3.50 dollars. Really? Yes!", ["It costs 3.50 dollars.", "Really?", "Yes!"]),
-        ("他来了。“真的吗？”她问。好！", ["他来了。", "“真的吗？”", "她问。", "好！"]),
-        ("", []),
-    ],
-)
-def test_sentences(text, expected):
-    assert split_sentences(text) == expected

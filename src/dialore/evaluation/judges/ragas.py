@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from dialore.evaluation.base import About, Mean, Measure, unavailable
 from dialore.evaluation.judges.answers import Questions, Statements, picks_shape, verdicts_shape
 from dialore.evaluation.judges.asking import spoken
 from dialore.retrieval.embedding import load_embedder
+from dialore.sentences import split_lines
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from dialore.retrieval.embedding import Embedder
 
 _PAPER = "Es et al. (EACL 2024), Section 3; DCRAG (EMNLP 2024), Figure 3 and Appendix A.4"
-# Not after a title or an initial: "Dr. Who", "J. K. Rowling".
-_SENTENCE = re.compile(
-    r"(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b[MDJS][rst]\.)(?<!\bMrs\.)(?<!\bvs\.)\s+|(?<=[。！？])(?![”」』）])|\n+"
-)
 QUESTIONS = 3
 """How many questions are generated from a response, RAGAs' own setting."""
 
@@ -164,4 +160,4 @@ def sentences_of(piece: Knowledge) -> list[str]:
     """A passage's sentences; anything else is one."""
     if piece.kind != "passage":
         return [" ".join(piece.text.split())]
-    return [" ".join(sentence.split()) for sentence in _SENTENCE.split(piece.text) if sentence.strip()]
+    return split_lines(piece.text)

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from dialore.sources.documents.editing import compact
     from dialore.sources.documents.index import RETRIEVERS, DocumentIndex
     from dialore.sources.documents.reading import FILE_FORMATS
-    from dialore.sources.documents.sentences import split_sentences
     from dialore.sources.documents.several import SeveralDocuments, open_documents
 
 __all__ = [
@@ -29,7 +28,6 @@ __all__ = [
     "compact",
     "delete_documents",
     "open_documents",
-    "split_sentences",
 ]
 
 __getattr__ = lazy_names(
@@ -46,7 +44,6 @@ __getattr__ = lazy_names(
         "dialore.sources.documents.editing": ["compact"],
         "dialore.sources.documents.index": ["RETRIEVERS", "DocumentIndex"],
         "dialore.sources.documents.reading": ["FILE_FORMATS"],
-        "dialore.sources.documents.sentences": ["split_sentences"],
         "dialore.sources.documents.several": ["SeveralDocuments", "open_documents"],
     },
 )

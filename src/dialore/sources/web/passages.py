@@ -2,27 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
+from dialore.sentences import split_sentences
 from dialore.text import is_chinese
-
-_SENTENCE = re.compile(
-    r"(?<=[。！？!?…])(?=[^\s。！？!?…”’」』）)])|(?<=[。！？!?…][”’」』）)])|(?<=[.!?…])[\"'”’)]*\s+(?=[\"'“‘(]*[A-Z0-9\u3400-\u9fff])"
-)
-_ABBREVIATED = re.compile(r"(?:\b(?:mr|mrs|ms|dr|st|vs|jr|sr|prof|e\.g|i\.e|no|vol|fig|approx)|\b[A-Za-z])\.$", re.I)
-
-
-def split_sentences(text: str) -> list[str]:
-    """The sentences of a paragraph with their punctuation; "Dr. Who" is not cut, nor is "3.5"."""
-    sentences: list[str] = []
-    start = 0
-    for match in _SENTENCE.finditer(text):
-        end = match.end()
-        if not _ABBREVIATED.search(text[start : match.start()]):
-            sentences.append(text[start:end].strip())
-            start = end
-    sentences.append(text[start:].strip())
-    return [sentence for sentence in sentences if sentence]
 
 
 def passages(text: str, *, size: int = 600) -> list[str]:

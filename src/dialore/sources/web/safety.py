@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from dialore.sentences import split_sentences
 from dialore.sources.graph.ranking import filters
-from dialore.sources.web.passages import split_sentences
 from dialore.sources.web.reading import without_controls
 
 

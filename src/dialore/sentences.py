@@ -28,6 +28,8 @@ _END = re.compile(
     r"(?P<zh>[。！？]+(?:[」』”’】）》\"')\]]|……)*|(?:……|⋯⋯)[」』”’】）》]*)"
     r"|(?P<en>[.!?…]+)(?P<close>[\"'”’»)\]*_]*)(?=\s|$|[一-鿿])"
 )
+_LONGEST = 64  # letters of what may be an abbreviation, and more
+_LETTER = re.compile(r"[^\W_]")
 _INITIALS = re.compile(r"[A-Z]|(?:[A-Za-z]\.)+[A-Za-z]")
 _NEXT = re.compile(r"\s*[\"'“‘«(\[*_]*([^\W_]*)")
 _CLAUSE = re.compile(r"(?<=[,;:，；、：])\s*|(?<=[—–])\s*|\s+")
@@ -38,22 +40,36 @@ def split_sentences(text: str) -> list[str]:
 
     A Chinese sentence ends at 。！？ and ……, with the quotes and brackets that close behind them, whatever follows. An
     English one ends at . ! ? and … where white space follows and what stands there does not go on: not behind "Dr." and
-    initials, not inside "3.5", not before a small letter ("Stop!" he said). White space counts as one space: paragraphs
-    are to be parted before.
+    initials, not inside "3.5", not before a small letter ("Stop!" he said). Signs without a word are no sentence of
+    their own. White space counts as one space: paragraphs are to be parted before.
     """
     whole = " ".join(text.split())
-    found: list[str] = []
+    spans: list[tuple[int, int]] = []
     start = 0
-    for match in _END.finditer(whole):
+    letter = _LETTER.search(whole)  # signs that a text begins with stand with what follows
+    for match in _END.finditer(whole, letter.start() if letter else len(whole)):
         if match["zh"] or _ends(whole, match, start):
-            found.append(whole[start : match.end()].strip())
-            start = match.end()
-    found.append(whole[start:].strip())
-    return [sentence for sentence in found if sentence]
+            start = _add(spans, whole, start, match.end())
+    _add(spans, whole, start, len(whole))
+    return [sentence for first, end in spans if (sentence := whole[first:end].strip())]
+
+
+def split_lines(text: str) -> list[str]:
+    """The sentences of a text whose line ends part them too, as headings and list items have it."""
+    return [sentence for line in text.splitlines() for sentence in split_sentences(line)]
+
+
+def _add(spans: list[tuple[int, int]], text: str, start: int, end: int) -> int:
+    """Add a sentence, or its signs to the one before where it has no word; where the next begins."""
+    if not spans or _LETTER.search(text, start, end):
+        spans.append((start, end))
+    else:
+        spans[-1] = (spans[-1][0], end)
+    return end
 
 
 def _ends(text: str, match: re.Match[str], start: int) -> bool:
-    """Whether an English mark ends a sentence."""
+    """Whether an English mark ends the sentence that begins at `start`."""
     following = _NEXT.match(text, match.end())
     word = following[1] if following else ""
     if word[:1].islower():
@@ -61,11 +77,17 @@ def _ends(text: str, match: re.Match[str], start: int) -> bool:
         return match["en"] != "." and match["en"][0] in "!?" and not match["close"]
     if match["en"] != "." or match["close"]:
         return True
-    before = text[start : match.start()].strip()
-    last = before.rpartition(" ")[2].lstrip("\"'“‘«([*_")
+    # Only the end is looked at: a page of nothing but initials is one sentence, not to be read again at each of them.
+    first = start + text.startswith(" ", start)
+    stop = match.start() - text.endswith(" ", first, match.start())
+    if stop <= first:
+        return True
+    reach = max(first, stop - _LONGEST)
+    at = text.rfind(" ", reach, stop) + 1 or reach
+    last = text[at:stop].lstrip("\"'“‘«([*_")
     if not last or not last[-1].isalnum():
-        return bool(before)
-    return _ends_after(last, word, alone=last == before)
+        return True
+    return _ends_after(last, word, alone=len(last) == stop - first)
 
 
 def _ends_after(last: str, word: str, *, alone: bool) -> bool:
