@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import json
 import logging
 import time
 
@@ -307,6 +308,18 @@ async def test_text_in_parts_and_half_a_character(faulty_server):
     completion, _ = await ask(faulty_server)
     assert completion.text == "a\ufffdb"
     completion.text.encode()
+
+
+@pytest.mark.parametrize(("said", "sent"), [("naïve 你好 \u2028", "naïve 你好 \u2028"), ("a\ud83d", "a?")])
+async def test_any_text_can_be_sent(faulty_server, said, sent):
+    await ask(faulty_server, Request(messages=(Message(role="user", content=said),)))
+    assert faulty_server.calls[0].body["messages"] == [{"role": "user", "content": sent}]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+async def test_an_answer_in_any_encoding_of_json(faulty_server, encoding):
+    faulty_server.reply(raw(json.dumps(chat("你好, naïve"), ensure_ascii=False).encode(encoding)))
+    assert (await ask(faulty_server))[0].text == "你好, naïve"
 
 
 async def test_schema_is_sent_in_its_strict_form(faulty_server):

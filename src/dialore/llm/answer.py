@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json
 
 from dialore.errors import ModelError
 from dialore.llm.faults import error_detail, one_line
@@ -22,6 +25,9 @@ def load_json(data: bytes | str, where: str) -> object:
     """
     if not data.strip():
         raise ModelError(f"{where} answered with an empty body", mend="try again", retryable=True)
+    with suppress(ValueError):
+        # Five times as fast as the standard library, which takes some things more: half a surrogate pair, UTF-16.
+        return from_json(data)
     try:
         return json.loads(data)
     except (ValueError, RecursionError):

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from dialore.errors import InputError, ModelError
 from dialore.llm.faults import ModelTimeoutError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from dialore.llm.model import Completion, LanguageModel, OnText, Request
 
 _BUSY = frozenset({429, 503, 529})
@@ -54,23 +51,24 @@ class AdaptiveLimiter:
         """How many calls are under way."""
         return self._running
 
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Hold a slot; what the body raises tells the limiter how the call went."""
+    def slot(self) -> _Slot:
+        """Hold a slot (an asynchronous context); what the body raises tells the limiter how the call went."""
+        return _Slot(self)
+
+    async def acquire(self) -> int:
+        """Wait for a slot; gives the round of calls that it is of, for `release`."""
         await self._acquire()
-        began = self._round
         self._peak = max(self._peak, self._running)
-        try:
-            yield
-        except ModelError as error:
-            if error.status in _BUSY or isinstance(error, ModelTimeoutError):
-                self._shrink(began)
-            raise
-        else:
+        return self._round
+
+    def release(self, began: int, error: BaseException | None) -> None:
+        """Give back a slot of a round, with what the call failed by, if it did."""
+        if error is None:
             self._grow()
-        finally:
-            self._running -= 1
-            self._wake()
+        elif isinstance(error, ModelError) and (error.status in _BUSY or isinstance(error, ModelTimeoutError)):
+            self._shrink(began)
+        self._running -= 1
+        self._wake()
 
     async def _acquire(self) -> None:
         if self._running < self.limit and not self._waiting:
@@ -108,6 +106,21 @@ class AdaptiveLimiter:
         self._slow_start = False
         self._limit = max(1.0, self._limit / 2)
         self._peak = 0
+
+
+class _Slot:
+    """A slot of a limiter, held while its body runs."""
+
+    __slots__ = ("_began", "_limiter")
+
+    def __init__(self, limiter: AdaptiveLimiter) -> None:
+        self._limiter, self._began = limiter, 0
+
+    async def __aenter__(self) -> None:
+        self._began = await self._limiter.acquire()
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._limiter.release(self._began, error)
 
 
 class Limited:

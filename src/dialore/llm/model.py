@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -69,6 +71,11 @@ class OutputSchema(BaseModel):
 
     name: str
     definition: dict[str, Any]
+
+    @cached_property
+    def text(self) -> str:
+        """The definition as JSON: written once a schema, which is sent with thousands of calls."""
+        return json.dumps(self.definition)
 
 
 class Request(BaseModel):

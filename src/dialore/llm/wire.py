@@ -107,21 +107,20 @@ class Dialect:
 
 
 def _response_format(kind: str, schema: OutputSchema) -> dict[str, Any]:
-    if kind == "json_object":
-        return {"type": "json_object"}
-    definition, strict = _strict(json.dumps(schema.definition))
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", schema.name)[:64] or "answer"
-    return {"type": "json_schema", "json_schema": {"name": name, "schema": definition, "strict": strict}}
+    return {"type": "json_object"} if kind == "json_object" else _by_schema(schema.name, schema.text)
 
 
 @functools.lru_cache(maxsize=64)
-def _strict(definition: str) -> tuple[dict[str, Any], bool]:
-    """The schema in the form that strict servers demand, and whether it has one (free-form mappings have none).
+def _by_schema(name: str, definition: str) -> dict[str, Any]:
+    """A schema in the form that strict servers demand, where it has one: free-form mappings have none.
 
     Takes it as JSON, to be worked out once a schema and not once a call. The result is shared: do not change it.
     """
     loose, tight = json.loads(definition), json.loads(definition)
-    return (tight, True) if _tighten(tight) else (loose, False)
+    is_strict = _tighten(tight)
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "answer"
+    wanted = {"name": name, "schema": tight if is_strict else loose, "strict": is_strict}
+    return {"type": "json_schema", "json_schema": wanted}
 
 
 def _tighten(node: object) -> bool:
