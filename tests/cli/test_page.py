@@ -84,6 +84,9 @@ def test_it_asks_the_network_for_nothing():
         assert tag not in {"link", "img", "iframe"}, tag
         for name in ("src", "href"):
             assert attributes.get(name, "#").startswith("#"), (tag, attributes)
+    policy = next(a["content"] for _, a in reader.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'")
+    assert policy.count("'sha256-") == 1
     assert "url(" not in page()
     assert "@import" not in page()
 

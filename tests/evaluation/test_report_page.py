@@ -97,7 +97,9 @@ def test_nothing_comes_from_outside(text, page):
 
 def test_hostile_texts_are_inert(text, page):
     scripts = [attributes for tag, attributes in page.tags if tag == "script"]
-    assert [each for each in scripts if "type" not in each] == [{}]
+    policy = next(a["content"] for t, a in page.tags if t == "meta" and a.get("http-equiv"))
+    assert [each for each in scripts if "type" not in each] == [{}] * 3  # the base's, the page's and the reader's
+    assert policy.count("'sha256-") == 3
     assert "<img" not in text
     assert "<script>alert" not in text
     assert EVIL in "".join(page.text)  # shown, as text

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-import jinja2
 from markupsafe import Markup, escape
 
-from dialore import __version__
+from dialore import pages
 from dialore.cli.figures import cost, figures_of
 from dialore.cli.output import write_whole
 from dialore.evaluation.report.cited import cited_numbers, cited_parts
@@ -72,19 +70,13 @@ def write_page(
 
 def render_page(conversations: Sequence[Conversation], *, title: str, made: str = "", pace: str = "") -> str:
     """The page as text; see `write_page`."""
-    folder = resources.files("dialore") / "data" / "demo"
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
-    return template.render(
+    return pages.render(
+        "demo/page.html.j2",
         title=title,
+        styles=("page/dialogue.css", "demo/page.css"),
         made=made,
         pace=pace,
-        version=__version__,
         demand_kinds=_DEMANDS,
-        style=Markup((folder / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own files, not input
-        script=Markup((folder / "page.js").read_text(encoding="utf-8")),  # noqa: S704
         conversations=[_conversation(each, number) for number, each in enumerate(conversations, start=1)],
     )
 

@@ -1,29 +1,12 @@
 (() => {
   "use strict";
   const PAGE = 100;
-  const TINTS = 8;
+  const TINTS = dialore.data("settings").tints;
   const at = (id) => document.getElementById(id);
   const list = at("list"), book = at("book"), more = at("more"), counted = at("counted");
   const fields = { search: at("search"), show: at("show"), language: at("language"), dataset: at("dataset"), order: at("order") };
 
-  // Everything that a model or a data set wrote goes into the page as text, never as markup.
-  const make = (tag, attributes = {}, ...children) => {
-    const made = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes)) {
-      if (value === undefined || value === null || value === false) continue;
-      if (name === "class") made.className = value;
-      else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-      else made.setAttribute(name, value === true ? "" : String(value));
-    }
-    made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false && child !== ""));
-    return made;
-  };
-
-  const inflate = async (id) => {
-    const bytes = Uint8Array.from(atob(at(id).textContent.trim()), (character) => character.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return JSON.parse(await new Response(stream).text());
-  };
+  const { make, inflate, rove, inSight } = dialore;
   const KEPT = 12;
   const chunks = new Map();
   const chunk = (number) => {
@@ -51,9 +34,14 @@
   const fold = (title, ...content) => make("details", {}, make("summary", {}, title), ...content);
   const chips = (items, language) => make("ul", { class: "chips", lang: language }, items);
 
-  const knowledgeChip = ([text, kind, source, score, used, set, number, triple]) =>
-    make("li", { class: `chip${used ? " used" : ""}`, title: `${triple} · ${three(score)} · ${kind} from ${source}${set ? `, ${set}` : ""}` },
-      set ? make("span", { class: "set", "aria-label": set }, set[0].toUpperCase()) : "", text, number ? make("sup", {}, String(number)) : "");
+  // A fact is a chip; a passage or a persona sentence stands below where it is from.
+  const knowledgeChip = ([text, kind, source, score, used, set, number, triple]) => {
+    const piece = kind !== "fact";
+    return make("li", { class: `chip ${set || "plain"}${piece ? " piece" : ""}${used ? " used" : ""}`, title: `${triple} · ${three(score)} · ${kind} from ${source}${set ? `, ${set}` : ""}` },
+      set ? make("span", { class: "set", lang: "en", role: "img", "aria-label": set }, set[0].toUpperCase()) : "",
+      piece ? make("span", { class: "origin", lang: "en" }, number ? make("b", {}, `${number} `) : "", source) : "",
+      text, number && !piece ? make("sup", {}, String(number)) : "");
+  };
 
   const knowledgePart = (knowledge, language) => {
     if (!knowledge.length) return null;
@@ -72,11 +60,11 @@
     return make("div", {}, make("h4", {}, "Plan"), make("div", { class: "planned" }, planned(plan), gold ? make("span", { class: same ? "right" : "wrong" }, same ? "✓ as the gold plan" : ["≠ gold: ", gold.length ? gold.join(" → ") : "NULL"]) : ""));
   };
   const marked = (pieces, tag) => pieces.map(([text, changed]) => (changed ? make(tag, {}, text) : text));
-  const version = (name, kept, words, language) => make("div", { class: `version${kept ? " chosen" : ""}` }, make("span", { class: "origin" }, kept ? `✓ ${name}` : name), make("span", { lang: language }, words));
+  const version = (name, kept, words, language) => make("div", { class: `answer${kept ? " chosen" : ""}` }, make("span", { class: "origin" }, kept ? `✓ ${name}` : name), make("span", { lang: language }, words));
   const stepsPart = ({ told, questions, versions }, language) => [
     told ? make("dl", { class: "told" }, told.map(([name, words]) => make("div", {}, make("dt", {}, name), make("dd", { lang: language }, words)))) : null,
     questions ? fold(`${many(questions.length, "open question")} and ${questions.length === 1 ? "its" : "their"} answers`, make("ol", { class: "questions" }, questions.map(([question, answers]) =>
-      make("li", {}, make("p", { lang: language }, question), answers.length ? answers.map(([by, text, chosen]) => version(by, chosen, text, language)) : make("p", { class: "na" }, "nobody had an answer"))))) : null,
+      make("li", {}, make("p", { class: "question", lang: language }, question), answers.length ? answers.map(([by, text, chosen]) => version(by, chosen, text, language)) : make("p", { class: "na" }, "nobody had an answer"))))) : null,
     versions ? make("div", { class: "versions" }, make("h4", {}, `Draft and edit: the ${versions[2]} is kept`),
       version("draft", versions[2] === "draft", marked(versions[0], "del"), language),
       versions[1].length ? version("edit", versions[2] === "edit", marked(versions[1], "ins"), language) : make("p", { class: "na" }, "the edit keeps the draft word for word"),
@@ -111,16 +99,16 @@
     const [calls, sent, written, cached] = told.usage;
     const cost = calls ? `${many(calls, "call")}${cached ? ` (${cached} cached)` : ""}, ${many(sent + written, "token")}, ${time(told.seconds)}` : time(told.seconds);
     const text = answer.status === "failed" ? [told.error] : told.parts.map(([words, after]) => [words, after.length ? make("sup", {}, after.join(", ")) : ""]);
-    return make("article", { class: `answer${answer.status === "failed" ? " failed" : ""}`, style: `--tint: var(--c${number % TINTS})`, "aria-label": name },
-      make("header", {}, make("b", {}, several ? `${name} #${answer.repetition + 1}` : name), make("span", { class: "cost" }, cost)),
+    return make("article", { class: `card${answer.status === "failed" ? " failed" : ""}`, style: `--tint: var(--c${number % TINTS})`, "aria-label": name },
+      make("header", {}, make("h3", {}, several ? `${name} #${answer.repetition + 1}` : name), make("span", { class: "cost" }, cost)),
       answer.unparsed || answer.repaired || answer.status === "failed" ? make("div", { class: "flags" }, answer.status === "failed" ? make("span", { class: "flag" }, "failed") : "", answer.unparsed ? make("span", { class: "flag" }, "unparsed stage") : "", answer.repaired ? make("span", { class: "flag" }, "repaired stage") : "") : "",
-      make("p", { class: "said", lang: language }, text),
+      make("p", { class: "text", lang: language }, text),
       planPart(told.plan, gold), stepsPart(told.steps, language),
       knowledgePart(told.knowledge, language), demandsPart(told.demands, language), measuresPart(told.measures),
       told.stages.length ? fold(`Trace: ${many(told.stages.length, "stage")}`, make("div", {}, told.stages.map((stage) => stagePart(stage, language)))) : "");
   };
 
-  const listed = (title, items, language) => items.length ? make("div", { lang: language }, make("h4", {}, title), make("ul", {}, items.map((item) => make("li", {}, item)))) : null;
+  const listed = (title, items, language) => items.length ? make("div", {}, make("h4", {}, title), make("ul", { lang: language }, items.map((item) => make("li", {}, item)))) : null;
 
   let data = null, found = [], shown = 0, open = null, latest = 0;
 
@@ -141,15 +129,9 @@
       if (current) button.setAttribute("aria-current", "true");
       else button.removeAttribute("aria-current");
       button.tabIndex = current ? 0 : -1;
-      if (current) inSight(button);
+      if (current) inSight(button, list.parentElement);
     }
   };
-  const inSight = (button) => {
-    const shelf = list.parentElement, box = shelf.getBoundingClientRect(), own = button.getBoundingClientRect();
-    if (own.top < box.top) shelf.scrollTop -= box.top - own.top;
-    else if (own.bottom > box.bottom) shelf.scrollTop += own.bottom - box.bottom;
-  };
-
   const read = async (entry, { focus = false, stepped = 0 } = {}) => {
     open = entry;
     const turn = ++latest;
@@ -165,9 +147,9 @@
       make("div", { class: "bookhead" }, make("h3", {}, entry.id, entry.topic ? make("small", {}, ` ${entry.topic}`) : ""), entry.apart === null ? "" : make("small", {}, `disagreement ${Math.round(entry.apart * 100)}%`), ...steps),
       make("div", { class: "talk" },
         make("ol", { class: "turns", lang: entry.language }, entry.turns.map(([speaker, text]) => make("li", { class: speaker === last ? "mine" : "theirs" }, make("span", { class: "who" }, speaker), make("p", {}, text)))),
-        make("div", { class: "given" }, entry.reference ? make("div", { lang: entry.language }, make("h4", {}, "Reference"), make("p", {}, entry.reference)) : null,
+        make("div", { class: "given" }, entry.reference ? make("div", {}, make("h4", {}, "Reference"), make("p", { lang: entry.language }, entry.reference)) : null,
           listed("Persona", entry.persona, entry.language), listed("Gold knowledge", entry.gold, entry.language), entry.plan ? make("div", {}, make("h4", {}, "Gold plan"), planned(entry.plan)) : null)),
-      make("div", { class: "answers" }, answers.map(({ number, answer, several }, i) => answerCard(data.systems[number], number, answer, told[i], entry.language, several, entry.plan))));
+      make("div", { class: "cards" }, answers.map(({ number, answer, several }, i) => answerCard(data.systems[number], number, answer, told[i], entry.language, several, entry.plan))));
     if (focus) book.focus({ preventScroll: false });
     // The button that was pressed is made anew: whoever pressed it stays on it, or on the other at an end.
     if (stepped) (steps.find((button, i) => !button.disabled && i === (stepped > 0 ? 1 : 0)) ?? steps.find((button) => !button.disabled))?.focus({ preventScroll: true });
@@ -221,7 +203,9 @@
     data.threshold = apart.length ? apart[Math.max(Math.ceil(apart.length / 4) - 1, 0)] : 0;
     if (!apart.length) for (const field of [fields.show, fields.order]) field.querySelector("[value=apart]").remove();
     const names = { en: "English", zh: "Chinese" };
-    for (const language of new Set(data.dialogues.map((entry) => entry.language))) fields.language.append(make("option", { value: language }, names[language] ?? language));
+    const languages = new Set(data.dialogues.map((entry) => entry.language));
+    at("language-label").hidden = languages.size < 2;
+    for (const language of languages) fields.language.append(make("option", { value: language }, names[language] ?? language));
     data.datasets.forEach((name, number) => fields.dataset.append(make("option", { value: number }, name)));
     at("dataset-label").hidden = data.datasets.length < 2;
     const asked = new URLSearchParams(location.search).get("dialogue");
@@ -233,19 +217,7 @@
   fields.search.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(filter, 120); });
   for (const name of ["show", "language", "dataset", "order"]) fields[name].addEventListener("change", filter);
   at("filters").addEventListener("submit", (event) => event.preventDefault());
-  list.addEventListener("keydown", (event) => {
-    const entries = [...list.querySelectorAll(".entry")], place = entries.indexOf(document.activeElement);
-    const to = { ArrowDown: place + 1, ArrowUp: place - 1, Home: 0, End: entries.length - 1 }[event.key];
-    if (to === undefined || place < 0) return;
-    event.preventDefault();
-    if (to >= entries.length && !more.hidden) showMore();
-    const next = list.querySelectorAll(".entry")[to];
-    if (!next) return;
-    entries[place].tabIndex = -1;
-    next.tabIndex = 0;
-    next.focus({ preventScroll: true });
-    inSight(next);
-  });
+  rove(list, ".entry", () => !more.hidden && (showMore(), true));
   more.addEventListener("click", () => {
     const before = shown;
     showMore();

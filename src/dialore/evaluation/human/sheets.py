@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dialore.errors import InputError
 from dialore.evaluation.human.criteria import SIDES, CriteriaSet, Form
 from dialore.evaluation.human.items import LETTERS
-from dialore.evaluation.report.html import environment, own
+from dialore.pages import asset, environment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,7 +131,7 @@ def render_page(items: Sequence[Item], chosen: CriteriaSet, form: Form, language
     """A sheet as one page to be printed and filled in by hand."""
     return (
         environment()
-        .get_template("sheet.html.j2")
+        .get_template("report/sheet.html.j2")
         .render(
             items=items,
             chosen=chosen,
@@ -140,7 +140,7 @@ def render_page(items: Sequence[Item], chosen: CriteriaSet, form: Form, language
             annotator=annotator,
             words=_UI[language],
             letters=LETTERS,
-            style=own("sheet.css"),
+            style=asset("report/sheet.css"),
         )
     )
 

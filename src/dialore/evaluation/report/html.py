@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-import jinja2
 import yaml
 from markupsafe import Markup, escape
 
-from dialore import __version__
+from dialore import pages
 from dialore.evaluation.report import judged
 from dialore.evaluation.report.numbers import duration, p_value, share, signed, three
+from dialore.evaluation.report.svg import COLOURS
 from dialore.evaluation.report.words import (
     COST_HEAD,
     OUTCOME_HEAD,
@@ -26,61 +25,54 @@ from dialore.evaluation.report.words import (
 )
 
 if TYPE_CHECKING:
+    import jinja2
+
     from dialore.evaluation.report.build import Report
     from dialore.evaluation.report.survey import Survey
-
-FOLDER = "report"
+    from dialore.evaluation.report.tables import MainTable
 
 
 def render_html(report: Report) -> str:
     """The report as one page."""
     browser = report.browser if report.browser is not None and report.browser.size else None
-    return (
-        environment()
-        .get_template("page.html.j2")
-        .render(
-            report=report,
-            table=report.table,
-            version=__version__,
-            style=own("page.css"),
-            script=own("page.js"),
-            browser_script=own("browser.js") if browser else "",
-            browser=browser,
-            index=browser.index() if browser else "",
-            chunks=browser.chunks if browser else [],
-            reading=how_to_read(report.table),
-            significant=significant,
-            arrow=arrow,
-            unit=unit,
-            three=three,
-            signed=signed,
-            p_value=p_value,
-            judged=judged,
-            share=share,
-            duration=duration,
-            cost_head=COST_HEAD,
-            costs=[cost_row(survey) for survey in report.surveys],
-            outcome_head=OUTCOME_HEAD,
-            outcomes=[outcome_row(survey) for survey in report.surveys],
-            by_stage=[_by_stage(survey) for survey in report.surveys],
-            ran=[_ran(name, facts) for name, facts in report.facts.items()],
-        )
+    packed: dict[str, str] = {}
+    if browser is not None:
+        packed = {"index": browser.index(), **{f"chunk-{n}": text for n, text in enumerate(browser.chunks)}}
+    scripts = ("report/page.js", "report/browser.js") if browser else ("report/page.js",)
+    return pages.render(
+        "report/page.html.j2",
+        title=report.title,
+        styles=("page/dialogue.css", "report/page.css"),
+        scripts=scripts,
+        data={"settings": {"tints": COLOURS}} if browser else None,
+        packed=packed,
+        templates=environment(),
+        report=report,
+        table=report.table,
+        slots=_slots(report.table),
+        browser=browser,
+        reading=how_to_read(report.table),
+        significant=significant,
+        arrow=arrow,
+        unit=unit,
+        three=three,
+        signed=signed,
+        p_value=p_value,
+        judged=judged,
+        share=share,
+        duration=duration,
+        cost_head=COST_HEAD,
+        costs=[cost_row(survey) for survey in report.surveys],
+        outcome_head=OUTCOME_HEAD,
+        outcomes=[outcome_row(survey) for survey in report.surveys],
+        by_stage=[_by_stage(survey) for survey in report.surveys],
+        ran=[_ran(name, facts) for name, facts in report.facts.items()],
     )
 
 
 def environment() -> jinja2.Environment:
-    """Templates of the package's own `data/report`, escaping everything that they are given."""
-
-    def load(name: str) -> str:
-        return (resources.files("dialore") / "data" / FOLDER / name).read_text(encoding="utf-8")
-
-    made = jinja2.Environment(
-        loader=jinja2.FunctionLoader(load),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    """Templates of the package's own `data`, with the filter `breakable`."""
+    made = pages.environment()
     made.filters["breakable"] = breakable
     return made
 
@@ -90,9 +82,13 @@ def breakable(name: str) -> Markup:
     return Markup(re.sub(r"([_=,(/·]|-(?=\w))", r"\1<wbr>", str(escape(name))).replace("(<wbr>", "<wbr>("))  # noqa: S704
 
 
-def own(name: str) -> Markup:
-    """A file of the package, which goes into a page as it is."""
-    return Markup((resources.files("dialore") / "data" / FOLDER / name).read_text(encoding="utf-8"))  # noqa: S704
+def _slots(table: MainTable) -> list[tuple[bool, int]]:
+    """Of each column, whether a figure in it has a mark, and how many characters its widest ± has."""
+    columns = zip(*(row.cells for group in table.groups for row in group.rows), strict=True)
+    return [
+        (any(cell.mark for cell in cells), max((len(cell.spread) + 1 for cell in cells if cell.spread), default=0))
+        for cells in columns
+    ]
 
 
 def _by_stage(survey: Survey) -> list[tuple[str, list[str]]]:

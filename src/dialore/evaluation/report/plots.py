@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dialore.evaluation.report.numbers import size_of, three
-from dialore.evaluation.report.svg import COLOURS, WIDTH, Drawing, fitted, tick_words, ticks
+from dialore.evaluation.report.svg import COLOURS, WIDTH, Drawing, tick_words, ticks, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 _BINS = 20
 _STEPS = 6
 _APART = 6.0
-_LEFT, _RIGHT = 46, 16
+_LABEL = 30
+"""What a label's one line takes, from the top of its row to where a second would stand."""
+_TOGETHER = 3
+"""As many systems share one pair of axes; more get one each, beside the others in grey."""
+_PANEL, _GAP, _CLEAR = 88, 20, 12
+_LEFT, _RIGHT = 50, 16
 _INNER = WIDTH - _LEFT - _RIGHT
 
 
@@ -51,7 +56,7 @@ def bars(about: About, rows: Sequence[Row], title: str) -> Figure | None:
         return None
     ends = [end for _, _, score in known for end in (score.value, score.low, score.high) if end is not None]
     marks = ticks(min(0.0, *ends), max(0.0, *ends))
-    across = _scale(marks, 6, WIDTH - 70)
+    across = _scale(marks, 6, WIDTH - 78)
     drawing = Drawing(
         f"{about.name}, {title}", f"{len(known)} bars with 95% intervals; the table below has the numbers.", 0
     )
@@ -60,13 +65,13 @@ def bars(about: About, rows: Sequence[Row], title: str) -> Figure | None:
     for place, row, score in known:
         value = score.value or 0.0
         said = _interval(score.low, score.high)
-        drawing.text(6, y + 12, fitted(row.label, WIDTH - 20))
+        y = drawing.lines(6, y + 13, wrapped(row.label, WIDTH - 12)) - _LABEL
         drawing.bar(across(min(0.0, value)), y + 18, abs(across(value) - across(0.0)), 16, _fill(place), row.label)
-        right = across(value)
+        right = across(max(0.0, value))
         if score.low is not None and score.high is not None and score.low <= value <= score.high:
             _whisker(drawing, across(score.low), across(score.high), y + 26)
             right = max(right, across(score.high))
-        drawing.text(right + 8, y + 30, three(value), "label")
+        drawing.text(right + 8, y + 31, three(value), "label")
         lines.append([row.label, three(value), said, str(score.n)])
         y += 42
     _bottom(drawing, marks, across, y)
@@ -95,7 +100,7 @@ def distribution(
     y, lines = 4.0, []
     for place, row, found in known:
         counts, _ = np.histogram(found, bins=edges)
-        drawing.text(6, y + 12, fitted(row.label, WIDTH - 20))
+        y = drawing.lines(6, y + 13, wrapped(row.label, WIDTH - 12)) - _LABEL
         for count, begin, end in zip(counts, edges[:-1], edges[1:], strict=True):
             if count:
                 height = max(1.5, 40 * count / counts.max())
@@ -131,28 +136,41 @@ def knowledge_against(
     if not any(len(steps) > 1 for _, _, steps in series) and len(series) < 2:
         return None
     ends = [(x, y, wide) for _, _, steps in series for x, y, wide, _ in steps]
-    # An interval by the normal curve may pass below what a score can be.
+    # An interval by the normal curve may pass what a score can be.
     least = min(0.0, *(float(min(found.values())) for found in values if found))
+    most = max(float(max(found.values())) for found in values if found)
     marks_x = [mark for mark in ticks(0.0, max(x for x, _, _ in ends)) if mark == int(mark)]
-    marks_y = ticks(max(least, min(0.0, *(y - wide for _, y, wide in ends))), max(y + wide for _, y, wide in ends))
+    marks_y = ticks(
+        max(least, min(0.0, *(y - wide for _, y, wide in ends))), min(most, max(y + wide for _, y, wide in ends))
+    )
+    apart = len(series) > _TOGETHER
     drawing = Drawing(
         f"{about.name} against knowledge given, {title}",
-        "A line a system: the mean score of responses that were given about so many pieces of knowledge, "
-        "with 95% intervals.",
-        300,
+        f"{'A panel' if apart else 'A line'} a system: the mean score of responses that were given about so many "
+        "pieces of knowledge, with 95% intervals.",
+        0 if apart else 300,
     )
-    across, down = _axes(drawing, marks_x, marks_y, "pieces of knowledge given")
+    if apart:
+        places = _panels(drawing, marks_x, marks_y, "pieces of knowledge given", [row.label for _, row, _ in series])
+        # Each panel shows every system's line, its own in front.
+        for across, down in places:
+            for _, _, steps in series:
+                drawing.path([(across(amount), down(mean)) for amount, mean, _, _ in steps], "other")
+    else:
+        places = [_axes(drawing, marks_x, marks_y, "pieces of knowledge given")] * len(series)
     lines = []
-    for number, (place, row, steps) in enumerate(series):
-        beside = _APART * (number - (len(series) - 1) / 2)  # systems given as much do not hide each other
+    for number, ((place, row, steps), (across, down)) in enumerate(zip(series, places, strict=True)):
+        # Systems given as much do not hide each other.
+        beside = 0.0 if apart else _APART * (number - (len(series) - 1) / 2)
         drawing.path([(across(amount) + beside, down(mean)) for amount, mean, _, _ in steps], _line(place))
         for amount, mean, wide, count in steps:
             along = across(amount) + beside
-            drawing.line(along, down(max(mean - wide, least)), along, down(mean + wide), _line(place))
+            drawing.line(along, down(max(mean - wide, least)), along, down(min(mean + wide, most)), _line(place))
             hint = f"{row.label}: {three(mean)} ± {three(wide)} at {three(amount)}, {count} responses"
-            drawing.dot(along, down(mean), _fill(place), hint)
+            drawing.dot(along, down(mean), _fill(place), hint, radius=3 if apart else 4)
             lines.append([row.label, three(amount), three(mean), f"±{three(wide)}", str(count)])
-    _legend(drawing, [(place, row.label) for place, row, _ in series])
+    if not apart:
+        _legend(drawing, [(place, row.label) for place, row, _ in series])
     head = ["system", "pieces given", about.name, "95% interval", "n"]
     return Figure("knowledge", "Knowledge given against score", drawing, head, lines)
 
@@ -210,34 +228,83 @@ def _steps(x: NDArray[np.float64], y: NDArray[np.float64]) -> list[tuple[float, 
     return found
 
 
+_Axes = tuple["Callable[[float], float]", "Callable[[float], float]"]
+
+
 def _axes(
     drawing: Drawing,
     marks_x: Sequence[float],
     marks_y: Sequence[float],
     name_x: str,
     named: Sequence[tuple[float, str]] = (),
-) -> tuple[Callable[[float], float], Callable[[float], float]]:
+) -> _Axes:
+    """One pair of axes over the whole drawing; where a value stands on each."""
     bottom = drawing.height - 44
-    across = _scale(marks_x, _LEFT, WIDTH - _RIGHT)
-    upward = _scale(marks_y, bottom, 10)
+    axes = _plane(drawing, (_LEFT, WIDTH - _RIGHT, 10, bottom), marks_x, marks_y)
+    _words_below(drawing, axes[0], bottom, named or list(zip(marks_x, tick_words(list(marks_x)), strict=True)))
+    drawing.text(_LEFT + _INNER / 2, bottom + 38, name_x, "soft", "middle")
+    return axes
+
+
+def _panels(
+    drawing: Drawing, marks_x: Sequence[float], marks_y: Sequence[float], name_x: str, names: Sequence[str]
+) -> list[_Axes]:
+    """A small pair of axes a name, two beside each other, all to one scale; the drawing grows with them."""
+    wide = (WIDTH - _LEFT - _RIGHT - _GAP) / 2
+    # Every other mark, as these are small.
+    marks_y = [*marks_y[: -1 : 2 if len(marks_y) > 4 else 1], marks_y[-1]] if len(marks_y) % 2 else marks_y
+    words = list(zip(marks_x, tick_words(list(marks_x)), strict=True))
+    found: list[_Axes] = []
+    y = 0.0
+    for first in range(0, len(names), 2):
+        titles = [wrapped(name, wide) for name in names[first : first + 2]]
+        top = y + 17 * max(map(len, titles)) + 8
+        for place, title in enumerate(titles):
+            left = _LEFT + place * (wide + _GAP)
+            drawing.lines(left, top - 17 * len(title) + 9, title)
+            axes = _plane(drawing, (left, left + wide, top, top + _PANEL), marks_x, marks_y, named=place == 0)
+            if first + place + 2 >= len(names):
+                _words_below(drawing, axes[0], top + _PANEL, words)
+            found.append(axes)
+        y = top + _PANEL + 8
+    drawing.text(_LEFT + _INNER / 2, y + 32, name_x, "soft", "middle")
+    drawing.height = y + 40
+    return found
+
+
+def _plane(
+    drawing: Drawing,
+    box: tuple[float, float, float, float],
+    marks_x: Sequence[float],
+    marks_y: Sequence[float],
+    *,
+    named: bool = True,
+) -> _Axes:
+    """Axes in a box of left, right, top and bottom; points at the ends stand clear of its edges."""
+    left, right, top, bottom = box
+    across, upward = _scale(marks_x, left + _CLEAR, right - _CLEAR), _scale(marks_y, bottom, top)
     for mark, word in zip(marks_y, tick_words(list(marks_y)), strict=True):
-        drawing.line(_LEFT, upward(mark), WIDTH - _RIGHT, upward(mark), "grid")
-        drawing.text(_LEFT - 6, upward(mark) + 4, word, "soft", "end")
-    for mark, word in named or list(zip(marks_x, tick_words(list(marks_x)), strict=True)):
-        drawing.line(across(mark), bottom, across(mark), bottom + 4)
-        drawing.text(across(mark), bottom + 18, word, "soft", "middle")
-    drawing.line(_LEFT, bottom, WIDTH - _RIGHT, bottom)
-    drawing.text(_LEFT + _INNER / 2, bottom + 36, name_x, "soft", "middle")
+        drawing.line(left, upward(mark), right, upward(mark), "grid")
+        if named:
+            drawing.text(left - 6, upward(mark) + 5, word, "soft", "end")
+    drawing.line(left, bottom, right, bottom)
     return across, upward
+
+
+def _words_below(
+    drawing: Drawing, across: Callable[[float], float], bottom: float, named: Sequence[tuple[float, str]]
+) -> None:
+    for mark, word in named:
+        drawing.line(across(mark), bottom, across(mark), bottom + 4)
+        drawing.text(across(mark), bottom + 19, word, "soft", "middle")
 
 
 def _legend(drawing: Drawing, names: Sequence[tuple[int, str]]) -> None:
     y = drawing.height + 14
     for place, name in names:
         drawing.bar(_LEFT, y - 10, 12, 12, _fill(place))
-        drawing.text(_LEFT + 20, y, fitted(name, _INNER - 20))
-        y += 19
-    drawing.height = y
+        y = drawing.lines(_LEFT + 20, y + 1, wrapped(name, _INNER - 20)) + 2
+    drawing.height = y - 8
 
 
 def _bottom(drawing: Drawing, marks: Sequence[float], across: Callable[[float], float], y: float) -> None:
@@ -248,9 +315,10 @@ def _bottom(drawing: Drawing, marks: Sequence[float], across: Callable[[float], 
 
 
 def _whisker(drawing: Drawing, low: float, high: float, y: float) -> None:
-    drawing.line(low, y, high, y, "whisker")
-    for x in (low, high):
-        drawing.line(x, y - 4, x, y + 4, "whisker")
+    for kind in ("halo", "whisker"):
+        drawing.line(low, y, high, y, kind)
+        for x in (low, high):
+            drawing.line(x, y - 4, x, y + 4, kind)
 
 
 def _scale(marks: Sequence[float], start: float, end: float) -> Callable[[float], float]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from html import escape
+from typing import TYPE_CHECKING
 
 from dialore.evaluation.report.numbers import fixed
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 WIDTH = 480
 COLOURS = 8
-_GLYPH = 7.6
-"""Width of a character with some to spare, for fitting labels; a Chinese one takes two."""
+_GLYPH = 9.6
+"""Width of a character with some to spare, as large as text gets on narrow screens; a Chinese one takes two."""
 
 
 @dataclass(slots=True)
@@ -49,6 +53,13 @@ class Drawing:
         """A line through points."""
         self._shapes.append(f'<polyline class="{kind}" points="{" ".join(f"{_n(x)},{_n(y)}" for x, y in points)}"/>')
 
+    def lines(self, x: float, y: float, texts: Sequence[str], step: float = 17) -> float:
+        """Lines of text, one below the other; where the next would stand."""
+        for text in texts:
+            self.text(x, y, text)
+            y += step
+        return y
+
     def text(self, x: float, y: float, words: str, kind: str = "label", anchor: str = "start") -> None:
         """A line of text."""
         self._shapes.append(
@@ -69,10 +80,11 @@ class Drawing:
 STANDALONE = (
     "svg{font:12px system-ui,sans-serif;background:#fff}text{fill:#22201c}.soft{fill:#655f55}"
     ".axis{stroke:#655f55}.grid{stroke:#e0dbd0}.whisker{stroke:#22201c;stroke-width:1.4}.mean{stroke:#22201c;stroke-width:2}"
+    ".halo{stroke:#fff;stroke-opacity:.75;stroke-width:4}.other{fill:none;stroke:#b9b4aa;stroke-width:1.2}"
     + "".join(
         f".s{place}{{fill:{colour}}}.l{place}{{fill:none;stroke:{colour};stroke-width:2}}"
         for place, colour in enumerate(
-            ("#0d6a66", "#c2571a", "#4a63b5", "#9a3f7f", "#8a7a0c", "#2f7fb0", "#6b5b4b", "#b0303c")
+            ("#0d6a66", "#c2571a", "#4a63b5", "#9a3f7f", "#857509", "#2f7fb0", "#6b5b4b", "#b0303c")
         )
     )
 )
@@ -83,10 +95,30 @@ def fitted(words: str, width: float) -> str:
     """Text cut to about a width, with an ellipsis where it was cut."""
     taken = 0.0
     for place, character in enumerate(words):
-        taken += _GLYPH * (2 if ord(character) > 0x2E80 else 1)
+        taken += _wide(character)
         if taken > width:
             return words[: max(place - 1, 1)] + "…"
     return words
+
+
+def wrapped(words: str, width: float, lines: int = 2) -> list[str]:
+    """Text in at most so many lines of about a width, broken where there is a blank, else anywhere; the last is cut."""
+    found: list[str] = []
+    rest = words.strip()
+    while len(found) < lines - 1 and sum(map(_wide, rest)) > width:
+        taken, end = 0.0, 0
+        while end < len(rest) and taken + _wide(rest[end]) <= width:
+            taken += _wide(rest[end])
+            end += 1
+        blank = rest.rfind(" ", 0, end + 1)
+        end = max(blank if blank > end // 2 else end, 1)
+        found.append(rest[:end].rstrip())
+        rest = rest[end:].lstrip()
+    return [*found, fitted(rest, width)]
+
+
+def _wide(character: str) -> float:
+    return _GLYPH * (2 if ord(character) > 0x2E80 else 1)
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
