@@ -110,7 +110,7 @@ def test_a_server_that_was_started_anew_is_read_on(postgres_server: PostgresServ
 
 
 def test_a_server_that_is_gone(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dialore.sources.graph.servers.postgres._SECONDS", 1)
+    monkeypatch.setattr("dialore.sources.graph.servers.postgres.SECONDS", 1)
     with load_store(SMALL, postgres_server.url("gone")) as store:
         postgres_server.stop()
         try:

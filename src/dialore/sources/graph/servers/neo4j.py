@@ -16,14 +16,24 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
 from dialore.errors import GraphError, MissingExtraError
 from dialore.sources.graph.servers.copying import MergedFacts
-from dialore.sources.graph.servers.remote import LOAD, FoundConcept, FoundFacts, RemoteStore, parsed_meta
+from dialore.sources.graph.servers.remote import (
+    DEFAULT,
+    SECONDS,
+    Column,
+    FoundConcept,
+    FoundFacts,
+    RemoteStore,
+    closed,
+    one_line,
+    parsed_meta,
+)
 
 try:
     import neo4j
@@ -32,16 +42,13 @@ except ImportError as error:
     raise MissingExtraError("a graph in Neo4j", "neo4j") from error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from dialore.knowledge import Fact
     from dialore.sources.graph.servers.copying import Step
     from dialore.sources.graph.store.layout import GraphMeta
 
 FORMAT = 1
-DEFAULT = "dialore"
-_SECONDS = 10
-"""How long to wait for a connection."""
 _REMOVED = 10_000
 """Concepts that one query removes: a server keeps a query's changes in memory until it ends."""
 
@@ -68,6 +75,7 @@ WHERE NOT h.id IN $asked
 RETURN h.id AS head, f.relation AS relation, t.id AS tail, f.weight AS weight, f.provenance AS provenance,
        h.name AS other
 """
+BY: dict[Column, str] = {"id": BY_IDS, "form": BY_FORM, "stems": BY_STEMS}
 SCHEMA = (
     "CREATE CONSTRAINT dialore_graph_name IF NOT EXISTS FOR (g:DialoreGraph) REQUIRE g.name IS UNIQUE",
     "CREATE CONSTRAINT dialore_concept_id IF NOT EXISTS FOR (c:DialoreConcept) REQUIRE (c.graph, c.id) IS UNIQUE",
@@ -109,60 +117,33 @@ class Neo4jStore(RemoteStore):
         MissingExtraError: the driver is not installed.
     """
 
-    def __init__(self, url: str) -> None:
-        self._server = _Server(url)
+    def _open(self, url: str) -> tuple[str, GraphMeta]:
+        self._server = server = _Server(url)
         try:
-            self._graph, meta = _read_meta(self._server)
+            self._graph, meta = _read_meta(server)
         except GraphError:
-            self._server.close()
+            server.close()
             raise
-        super().__init__(self._server.place, meta)
         self._relations = {name: number for number, name in enumerate(meta.relations)}
         self._provenances = {name: number for number, name in enumerate(meta.provenances)}
+        return server.place, meta
 
     @classmethod
-    def load(
-        cls,
-        facts: Iterable[Fact],
-        url: str,
-        *,
-        name: str = "",
-        on_step: Callable[[str, int, int], None] | None = None,
-    ) -> Self:
-        """Load facts into a database, in place of the graph of that name if there is one, and open it.
-
-        Args:
-            facts: the facts; duplicates are merged, keeping the heaviest weight.
-            url: where to, as for the store itself.
-            name: the graph's name, carried by its facts; the URL's fragment if not given.
-            on_step: called with a step's name, what is done of it and its total.
-
-        Raises:
-            GraphError: no facts, no server, no right to write, another load under way; the old graph stays.
-        """
-        server, step = _Server(url), on_step or (lambda _name, _done, _total: None)
+    def _fill(cls, facts: Iterable[Fact], url: str, name: str, step: Step) -> None:
+        server = _Server(url)
         try:
             server.ask(META, name=server.name)  # before anything long is begun
             _write(server, MergedFacts(facts, name or server.name, FORMAT), step)
         finally:
             server.close()
-        return cls(url)
 
     def close(self) -> None:
         """Close the connections; a second time does nothing."""
         self._server.close()
 
-    def _concepts_by(self, query: str, key: str | list[int]) -> Sequence[FoundConcept]:
-        return [FoundConcept(*row) for row in self._server.ask(query, graph=self._graph, key=key)]
-
-    def _with_form(self, key: str) -> Sequence[FoundConcept]:
-        return self._concepts_by(BY_FORM, key)
-
-    def _with_stems(self, key: str) -> Sequence[FoundConcept]:
-        return self._concepts_by(BY_STEMS, key)
-
-    def _with_ids(self, numbers: list[int]) -> Sequence[FoundConcept]:
-        return self._concepts_by(BY_IDS, numbers)
+    def _concepts_by(self, column: Column, keys: list[Any]) -> Sequence[FoundConcept]:
+        key = keys if column == "id" else keys[0]
+        return [FoundConcept(*row) for row in self._server.ask(BY[column], graph=self._graph, key=key)]
 
     def _facts_of(self, concepts: list[int]) -> FoundFacts:
         rows = self._server.ask(FACTS, graph=self._graph, asked=concepts)
@@ -197,9 +178,9 @@ class _Server:
             self._driver = neo4j.GraphDatabase.driver(
                 f"{parts.scheme}://{address}{routing}",
                 auth=(user, password) if user else None,
-                connection_timeout=_SECONDS,
-                connection_acquisition_timeout=_SECONDS,
-                max_transaction_retry_time=_SECONDS,
+                connection_timeout=SECONDS,
+                connection_acquisition_timeout=SECONDS,
+                max_transaction_retry_time=SECONDS,
             )
 
     def close(self) -> None:
@@ -223,7 +204,7 @@ class _Server:
 
     def _run(self, query: str, parameters: dict[str, object], mode: str) -> list[list[Any]]:
         if self._closed:
-            raise GraphError(f"the graph {self.place} is closed", mend="open it again")
+            raise closed(self.place)
         # A query outside a transaction is sent and answered at once; all rows of it come without being asked again.
         with self._driver.session(database=self._database, default_access_mode=mode, fetch_size=-1) as session:
             return session.run(query, parameters).values()
@@ -249,14 +230,12 @@ class _Server:
 
 
 def _line(error: Neo4jError | DriverError) -> str:
-    return " ".join(str(getattr(error, "message", None) or error).split())
+    return one_line(getattr(error, "message", None) or error)
 
 
 def _read_meta(server: _Server) -> tuple[str, GraphMeta]:
     rows = server.ask(META, name=server.name)
-    if not rows:
-        raise GraphError(f"there is no graph at {server.place}", mend=f"{LOAD}, or name it after a # in the URL")
-    graph, text = rows[0]
+    graph, text = rows[0] if rows else ("", None)
     return graph, parsed_meta(text, server.place, FORMAT)
 
 

@@ -17,14 +17,24 @@ from __future__ import annotations
 
 import secrets
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urldefrag
 
 import numpy as np
 
 from dialore.errors import GraphError, MissingExtraError
 from dialore.sources.graph.servers.copying import MergedFacts
-from dialore.sources.graph.servers.remote import LOAD, FoundConcept, FoundFacts, RemoteStore, parsed_meta
+from dialore.sources.graph.servers.remote import (
+    DEFAULT,
+    SECONDS,
+    Column,
+    FoundConcept,
+    FoundFacts,
+    RemoteStore,
+    closed,
+    one_line,
+    parsed_meta,
+)
 
 try:
     import psycopg
@@ -35,7 +45,7 @@ except ImportError as error:
     raise MissingExtraError("a graph in PostgreSQL", "postgres") from error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from psycopg.abc import Params
     from psycopg.rows import TupleRow
@@ -47,9 +57,6 @@ if TYPE_CHECKING:
     _Connection = psycopg.Connection[TupleRow]
 
 FORMAT = 1
-DEFAULT = "dialore"
-_SECONDS = 10
-"""How long to wait for a connection."""
 _LONGEST_NAME = 63
 """Bytes of an identifier; PostgreSQL cuts longer ones without a word."""
 
@@ -93,55 +100,35 @@ class PostgresStore(RemoteStore):
         MissingExtraError: psycopg is not installed.
     """
 
-    def __init__(self, url: str) -> None:
-        target = _Target(url)
+    def _open(self, url: str) -> tuple[str, GraphMeta]:
+        self._target = target = _Target(url)
         with target.errors(), target.connect() as connection:
             load, meta = _read_meta(connection, target)
-        super().__init__(target.place, meta)
-        self._target = target
         concepts, facts = (sql.Identifier(target.schema, f"{table}_{load}") for table in ("concepts", "facts"))
+        columns: tuple[Column, ...] = ("id", "form", "stems")
         self._by = {
-            column: sql.SQL(_CONCEPTS).format(concepts=concepts, column=sql.Identifier(column))
-            for column in ("id", "form", "stems")
+            column: sql.SQL(_CONCEPTS).format(concepts=concepts, column=sql.Identifier(column)) for column in columns
         }
         self._edges = sql.SQL(_FACTS).format(facts=facts)
         self._pool: ConnectionPool[_Connection] = ConnectionPool(
             target.conninfo,
             min_size=1,
             max_size=8,
-            timeout=_SECONDS,
+            timeout=SECONDS,
             kwargs={"autocommit": True},
             configure=_read_only,
             open=True,
         )
+        return target.place, meta
 
     @classmethod
-    def load(
-        cls,
-        facts: Iterable[Fact],
-        url: str,
-        *,
-        name: str = "",
-        on_step: Callable[[str, int, int], None] | None = None,
-    ) -> Self:
-        """Load facts into a database, in place of the graph of that name if there is one, and open it.
-
-        Args:
-            facts: the facts; duplicates are merged, keeping the heaviest weight.
-            url: where to, as for the store itself.
-            name: the graph's name, carried by its facts; the URL's fragment if not given.
-            on_step: called with a step's name, what is done of it and its total.
-
-        Raises:
-            GraphError: no facts, no server, no right to create tables, another load under way; the old graph stays.
-        """
-        target, step = _Target(url), on_step or (lambda _name, _done, _total: None)
+    def _fill(cls, facts: Iterable[Fact], url: str, name: str, step: Step) -> None:
+        target = _Target(url)
         with target.errors(), target.connect() as connection:
             _lock(connection, target)
             merged = MergedFacts(facts, name or target.schema, FORMAT)
             with connection.transaction():
                 _write(connection, target, merged, step)
-        return cls(url)
 
     def close(self) -> None:
         """Close the connections; a second time does nothing."""
@@ -154,7 +141,7 @@ class PostgresStore(RemoteStore):
             except psycopg.OperationalError:
                 # A server that was started anew has closed the pool's connections: reading again harms nothing.
                 if self._pool.closed:
-                    raise GraphError(f"the graph {self.place} is closed", mend="open it again") from None
+                    raise closed(self.place) from None
                 self._pool.check()
                 return self._fetch(query, params)
 
@@ -162,17 +149,8 @@ class PostgresStore(RemoteStore):
         with self._pool.connection() as connection:
             return connection.execute(query, params, binary=True).fetchall()
 
-    def _concepts_by(self, column: str, keys: list[Any]) -> Sequence[FoundConcept]:
+    def _concepts_by(self, column: Column, keys: list[Any]) -> Sequence[FoundConcept]:
         return [FoundConcept(*row) for row in self._ask(self._by[column], [keys])]
-
-    def _with_form(self, key: str) -> Sequence[FoundConcept]:
-        return self._concepts_by("form", [key])
-
-    def _with_stems(self, key: str) -> Sequence[FoundConcept]:
-        return self._concepts_by("stems", [key])
-
-    def _with_ids(self, numbers: list[int]) -> Sequence[FoundConcept]:
-        return self._concepts_by("id", numbers)
 
     def _facts_of(self, concepts: list[int]) -> FoundFacts:
         ((packed, names),) = self._ask(self._edges, {"asked": concepts})
@@ -195,7 +173,7 @@ class _Target:
             raise GraphError(
                 "not a URL of a PostgreSQL database", mend="write postgresql://user:password@host:port/database#graph"
             ) from error
-        self.conninfo = make_conninfo(address, **{"connect_timeout": _SECONDS, **given})
+        self.conninfo = make_conninfo(address, **{"connect_timeout": SECONDS, **given})
         parts = [str(given.get(key) or "") for key in ("host", "port", "dbname")]
         host = ":".join(part for part in parts[:2] if part)
         self.place = f"postgresql://{host}/{parts[2]}#{self.schema}"
@@ -212,19 +190,15 @@ class _Target:
             raise GraphError(f"{self.place} was loaded anew or removed", mend="open it again") from error
         except errors.InsufficientPrivilege as error:
             raise GraphError(
-                f"{self.place}: {_line(error)}", mend="grant the user the right, or name another"
+                f"{self.place}: {one_line(error)}", mend="grant the user the right, or name another"
             ) from error
         except (psycopg.OperationalError, PoolTimeout) as error:
             raise GraphError(
-                f"cannot reach {self.place}: {_line(error)}",
+                f"cannot reach {self.place}: {one_line(error)}",
                 mend="does the server run, and are host, port, database, user and password right?",
             ) from error
         except psycopg.Error as error:
-            raise GraphError(f"{self.place}: {_line(error)}") from error
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
+            raise GraphError(f"{self.place}: {one_line(error)}") from error
 
 
 def _read_only(connection: _Connection) -> None:
@@ -237,9 +211,8 @@ def _read_meta(connection: _Connection, target: _Target) -> tuple[str, GraphMeta
         row = connection.execute(query).fetchone()
     except (errors.UndefinedTable, errors.UndefinedColumn):
         row = None
-    if row is None:
-        raise GraphError(f"there is no graph at {target.place}", mend=f"{LOAD}, or name it after a # in the URL")
-    return row[0], parsed_meta(row[1], target.place, FORMAT)
+    load, text = row or ("", None)
+    return load, parsed_meta(text, target.place, FORMAT)
 
 
 def _lock(connection: _Connection, target: _Target) -> None:

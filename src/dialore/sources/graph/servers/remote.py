@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import ValidationError
@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dialore.sources.graph.servers.copying import Step
 
+Column = Literal["id", "form", "stems"]
+DEFAULT = "dialore"
+"""The graph's name where a URL has none."""
+SECONDS = 10
+"""How long to wait for a connection."""
 LOAD = "load it with `dialore.sources.graph.load_store`"
 _REMEMBERED = 200_000
 """Names, forms and keys that a store keeps of each, about 20 MB: a linked dialogue asks for the same ones again."""
@@ -54,34 +60,50 @@ class FoundFacts(NamedTuple):
 class RemoteStore(ABC):
     """A graph on a server, without vectors. Many threads may read at once.
 
-    Args:
+    Attributes:
         place: where it is, for people: no user, no password.
         meta: what the graph says of itself.
     """
 
-    def __init__(self, place: str, meta: GraphMeta) -> None:
-        self.place = place
-        self.meta = meta
+    def __init__(self, url: str) -> None:
+        self.place, self.meta = self._open(url)
         self._concepts: dict[int, FoundConcept] = {}
         self._ids: dict[str, int | None] = {}
         self._keys: dict[str, list[int]] = {}
         self._names: dict[int, str] = {}
+
+    @classmethod
+    def load(cls, facts: Iterable[Fact], url: str, *, name: str = "", on_step: Step | None = None) -> Self:
+        """Load facts into a database, in place of the graph of that name if there is one, and open it.
+
+        Args:
+            facts: the facts; duplicates are merged, keeping the heaviest weight.
+            url: where to, as for the store itself.
+            name: the graph's name, carried by its facts; the URL's fragment if not given.
+            on_step: called with a step's name, what is done of it and its total.
+
+        Raises:
+            GraphError: no facts, no server, no right to write, another load under way; the old graph stays.
+        """
+        cls._fill(facts, url, name, on_step or (lambda _name, _done, _total: None))
+        return cls(url)
+
+    @classmethod
+    @abstractmethod
+    def _fill(cls, facts: Iterable[Fact], url: str, name: str, step: Step) -> None:
+        """Write the facts, to be seen when all of them are there."""
+
+    @abstractmethod
+    def _open(self, url: str) -> tuple[str, GraphMeta]:
+        """Connect; the graph's place and what it says of itself. Nothing is left open where that fails."""
 
     @abstractmethod
     def close(self) -> None:
         """Let go of the connections; a second time does nothing."""
 
     @abstractmethod
-    def _with_form(self, key: str) -> Sequence[FoundConcept]:
-        """The concept whose form has this key: one or none."""
-
-    @abstractmethod
-    def _with_stems(self, key: str) -> Sequence[FoundConcept]:
-        """The concepts whose stems have this key, by id."""
-
-    @abstractmethod
-    def _with_ids(self, numbers: list[int]) -> Sequence[FoundConcept]:
-        """The concepts with these ids, those that there are."""
+    def _concepts_by(self, column: Column, keys: list[Any]) -> Sequence[FoundConcept]:
+        """The concepts that have one of the keys there, by id; several keys only where they are ids."""
 
     @abstractmethod
     def _facts_of(self, concepts: list[int]) -> FoundFacts:
@@ -108,7 +130,7 @@ class RemoteStore(ABC):
         """The id of the concept with that normal form, or None."""
         form = normalise(name)
         if form not in self._ids:
-            found = self._learn(self._with_form(key_text(form)))
+            found = self._learn(self._concepts_by("form", [key_text(form)]))
             _make_room(self._ids)
             self._ids[form] = found[0] if found else None
         return self._ids.get(form)
@@ -117,7 +139,7 @@ class RemoteStore(ABC):
         """Ids of the concepts whose content words have these stems (see `layout.stem_key`)."""
         known = self._keys.get(key)
         if known is None:
-            known = self._learn(self._with_stems(key_text(key))) if key else []
+            known = self._learn(self._concepts_by("stems", [key_text(key)])) if key else []
             _make_room(self._keys)
             self._keys[key] = known
         return list(known)
@@ -125,7 +147,7 @@ class RemoteStore(ABC):
     def _known(self, number: int) -> FoundConcept:
         known = self._concepts.get(number)
         if known is None:
-            found = self._with_ids([number])
+            found = self._concepts_by("id", [number])
             if not found:
                 raise GraphError(f"{self.place} has no concept {number}", mend="load it again, or open it again")
             self._learn(found)
@@ -181,15 +203,27 @@ class RemoteStore(ABC):
         """Every fact of the graph, by head, the heaviest of each first."""
         for start in range(0, self.meta.concepts, _HEADS):
             heads = range(start, min(start + _HEADS, self.meta.concepts))
-            self._learn(self._with_ids(list(heads)))
+            self._learn(self._concepts_by("id", list(heads)))
             edges = self.edges_of(heads)
             order = np.lexsort((edges.tail, edges.relation, -edges.weight, edges.head))
             for row in order[edges.head_place[order] >= 0].tolist():
                 yield self.fact(edges, row)
 
 
-def parsed_meta(text: str, place: str, layout: int) -> GraphMeta:
-    """What a graph says of itself; raises GraphError where that is of another version, or not a graph's."""
+def closed(place: str) -> GraphError:
+    """What a question to a closed store raises."""
+    return GraphError(f"the graph {place} is closed", mend="open it again")
+
+
+def one_line(message: object) -> str:
+    """What a server or its driver says, on one line."""
+    return " ".join(str(message).split())
+
+
+def parsed_meta(text: str | None, place: str, layout: int) -> GraphMeta:
+    """What a graph says of itself; raises GraphError for none, one of another version, or what is not a graph's."""
+    if text is None:
+        raise GraphError(f"there is no graph at {place}", mend=f"{LOAD}, or name it after a # in the URL")
     try:
         meta = GraphMeta.model_validate_json(text)
     except ValidationError as error:
