@@ -58,11 +58,11 @@ class MsdpKg:
 
     def __post_init__(self) -> None:
         """Check the options; raises InputError."""
-        self._shots()
+        _knowledge_shots(self)
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
         """Generate knowledge."""
-        return Grounds(knowledge=await generate_knowledge(self.samples, self._shots(), dialogue, stage))
+        return Grounds(knowledge=await generate_knowledge(self.samples, _knowledge_shots(self), dialogue, stage))
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Draft:
         """Generate knowledge, which is the answer too."""
@@ -70,9 +70,6 @@ class MsdpKg:
         text = " ".join(piece.text for piece in grounds.knowledge)
         stage.send(text)
         return Draft(text, grounds)
-
-    def _shots(self) -> KnowledgeShots:
-        return KnowledgeShots(self.selection, self.shots, self.seed, self.topic, self.fit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +119,12 @@ class Msdp:
 
     def __post_init__(self) -> None:
         """Check the options; raises InputError."""
-        self._shots()
+        _knowledge_shots(self)
         _response_shots(self)
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
         """Knowledge generation (Section 2.1)."""
-        return Grounds(knowledge=await generate_knowledge(self.samples, self._shots(), dialogue, stage))
+        return Grounds(knowledge=await generate_knowledge(self.samples, _knowledge_shots(self), dialogue, stage))
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Draft:
         """Ground, then response generation (Section 2.2)."""
@@ -135,9 +132,6 @@ class Msdp:
         grounds = await self.ground(dialogue, stage)
         known = " ".join(piece.text for piece in grounds.knowledge)
         return Draft(await _write(self, "msdp/response-generation", samples, dialogue, stage, known), grounds)
-
-    def _shots(self) -> KnowledgeShots:
-        return KnowledgeShots(self.selection, self.shots, self.seed, self.topic, self.fit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +206,10 @@ def generated(text: str, topic: str) -> Knowledge:
     passage = Passage(text=text, title=topic, source="model")
     detail = {"title": topic} if topic else {}
     return Knowledge(id=passage.id, kind="passage", text=text, source="model", detail=detail)
+
+
+def _knowledge_shots(method: MsdpKg | Msdp) -> KnowledgeShots:
+    return KnowledgeShots(method.selection, method.shots, method.seed, method.topic, method.fit)
 
 
 def _response_shots(method: Msdp | Ssdp) -> ResponseShots:
