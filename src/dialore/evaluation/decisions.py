@@ -46,6 +46,16 @@ def plan_of(sample: Sample) -> tuple[frozenset[str] | None, frozenset[str] | Non
     return made, frozenset(sample.dialogue.sources) if has_gold else None
 
 
+def _both_plans(sample: Sample) -> tuple[frozenset[str], frozenset[str]] | Measure:
+    """The plan that was made and the gold plan, or what is measured where one of them is missing."""
+    made, gold = plan_of(sample)
+    if gold is None:
+        return unavailable("the dialogue has no gold plan")
+    if made is None:
+        return unavailable("the method makes no plan")
+    return made, gold
+
+
 class PlanningF1:
     """F1 of one decision: to use no source, the persona alone, or persona and documents (SAFARI, Table 4)."""
 
@@ -66,11 +76,10 @@ class PlanningF1:
 
     async def measure(self, sample: Sample) -> Measure:
         """Whether it was decided and right, decided, and right."""
-        made, gold = plan_of(sample)
-        if gold is None:
-            return unavailable("the dialogue has no gold plan")
-        if made is None:
-            return unavailable("the method makes no plan")
+        plans = _both_plans(sample)
+        if isinstance(plans, Measure):
+            return plans
+        made, gold = plans
         wanted = _DECISIONS[self.decision]
         return Measure((float(made == gold == wanted), float(made == wanted), float(gold == wanted)))
 
@@ -100,11 +109,10 @@ class PlanningAccuracy(Mean):
 
     async def measure(self, sample: Sample) -> Measure:
         """1 or 0."""
-        made, gold = plan_of(sample)
-        if gold is None:
-            return unavailable("the dialogue has no gold plan")
-        if made is None:
-            return unavailable("the method makes no plan")
+        plans = _both_plans(sample)
+        if isinstance(plans, Measure):
+            return plans
+        made, gold = plans
         return Measure((float(made == gold),))
 
 
