@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import re
 import signal
 import sqlite3
 import subprocess
@@ -226,6 +227,28 @@ def test_a_run_of_other_dialogues_or_options_or_of_another_version_is_refused(ca
     with sqlite3.connect(tmp_path / "out" / FILE) as database:
         database.execute("pragma user_version = 7")
     assert "format 7; this version reads 1" in call(*flags, "--limit", 2).complaint
+
+
+def test_changed_prompts_are_refused_or_accepted_and_the_report_says_so(call, flags, tmp_path):
+    flags = (*flags, "--limit", 4, "-m", "rehearsal")
+    assert call(*flags).code == 0
+    call("prompts", "export", tmp_path / "mine")
+    changed = tmp_path / "mine" / "dcrag" / "topic-planning.en.md"
+    changed.write_text(changed.read_text("utf-8").replace("version: 1", "version: 9", 1), "utf-8")
+    flags = (*flags, "--prompts", tmp_path / "mine", "--repetitions", 2)
+    refused = call(*flags).complaint
+    assert "made with other prompts: dcrag/topic-planning.en v1 " in refused
+    assert ", now v9 " in refused
+    assert "go on with --accept-changed-prompts" in refused
+    assert counts() == (8, 8)
+    assert call(*flags, "--accept-changed-prompts").code == 0
+    assert counts() == (16, 16)
+    assert call("score", "out", "--metric", "f1").code == 0
+    assert call("report", "out", "--markdown", "--html", "--latex", "--out", "shown").code == 0
+    for form in ("md", "html", "tex"):
+        text = (tmp_path / "shown" / f"report.{form}").read_text("utf-8")
+        said = re.search(r"made with several versions of its prompts: (.*)", text)[1]
+        assert re.search(r"topic-planning\.en v1 \w+ and dcrag/topic-planning\.en v9 \w+\.", said)
 
 
 def test_all_failing_is_two_and_some_failing_is_one(call, data, faulty_server):

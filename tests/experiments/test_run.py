@@ -19,6 +19,7 @@ from dialore.experiments.run import run_experiment
 from dialore.experiments.store import RunStore
 from dialore.llm.connection import connect
 from dialore.llm.rehearsal import Rehearsal
+from dialore.prompts.library import PromptLibrary
 from dialore.response import Response
 from tests.experiments.conftest import misbehaving, write_dialogues
 from tests.sources.graphs import build, facts
@@ -109,6 +110,100 @@ async def test_a_run_is_not_gone_on_with_on_another_graph(config_of, tmp_path):
     with RunStore.open(tmp_path / "run") as store:
         assert len(store.done()) == 6
         assert store.facts()["config"]["repetitions"] == 1
+
+
+def overridden(folder, name, language="en"):
+    """A folder with one prompt of the package's, changed."""
+    own = PromptLibrary().get(name, language)
+    path = folder / f"{name}.{language}.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(own.text.replace("<!-- system -->\n", "<!-- system -->\nBe brief. "), encoding="utf-8")
+    changed = PromptLibrary(folder).get(name, language)
+    assert changed.reference != own.reference
+    return folder, own.reference, changed.reference
+
+
+async def test_a_run_is_not_gone_on_with_by_other_prompts_unless_that_is_accepted(config_of, tmp_path):
+    asked = []
+
+    class Asked(Rehearsal):
+        async def complete(self, request, on_text=None):
+            asked.append(request.messages[0].content)
+            return await super().complete(request, on_text)
+
+    def run(config, **settings):
+        return run_experiment(config, tmp_path / "run", lambda config, name: Asked(), **settings)
+
+    name = "vanilla/response-generation"
+    folder, old, new = overridden(tmp_path / "prompts", name)
+    await run(config_of(3, systems=["vanilla"]))
+    asked.clear()
+    changed = config_of(3, **{"systems": ["vanilla"], "repetitions": 2, "sources.prompts": str(folder)})
+    with pytest.raises(InputError) as refused:
+        await run(changed)
+    assert f"was made with other prompts: {old}, now {new.removeprefix(f'{name}.en ')}" in str(refused.value)
+    assert "--accept-changed-prompts" in refused.value.mend
+    assert "another folder" in refused.value.mend
+    assert asked == []
+    with RunStore.open(tmp_path / "run") as store:
+        assert (store.facts()["config"]["repetitions"], len(store.done())) == (1, 3)
+        assert store.facts()["prompts"][f"{name}.en"] == old
+        assert "changed_prompts" not in store.facts()
+    ended = await run(changed, accept_changed_prompts=True)
+    assert (ended.before, ended.ok) == (3, 3)
+    assert any("Be brief." in text for text in asked)
+    # What was accepted is what the run is made with from now on.
+    more = await run(changed.model_copy(update={"repetitions": 3}))
+    assert (more.before, more.ok) == (6, 3)
+    with pytest.raises(InputError, match="other prompts"):
+        await run(config_of(3, systems=["vanilla"], repetitions=3))
+    with RunStore.open(tmp_path / "run") as store:
+        assert store.facts()["prompts"][f"{name}.en"] == new
+        assert store.facts()["changed_prompts"] == {f"{name}.en": [old, new]}
+        made = Counter(response.trace[-1].prompt for _, _, response in store.responses())
+        assert made == {old: 3, new: 6}
+
+
+@pytest.mark.parametrize(
+    ("name", "language", "systems"),
+    [
+        ("dcrag/query-production", "en", ["vanilla"]),  # of a method that the run has not
+        ("vanilla/response-generation", "zh", ["vanilla"]),  # of a language that its dialogues have not
+        ("shared/citing", "en", ["vanilla"]),  # nothing is cited
+        ("vanilla/response-generation", "en", ["dcrag"]),  # of a system that is not asked now
+    ],
+)
+async def test_prompts_that_a_run_is_not_asked_by_may_change(config_of, tmp_path, name, language, systems):
+    folder, *_ = overridden(tmp_path / "prompts", name, language)
+    await run_experiment(config_of(2, systems=["vanilla"]), tmp_path / "run", rehearse)
+    changed = config_of(2, **{"systems": systems, "sources.prompts": str(folder), "repetitions": 2})
+    ended = await run_experiment(changed, tmp_path / "run", rehearse)
+    assert ended.ok == (2 if systems == ["vanilla"] else 4)
+    with RunStore.open(tmp_path / "run") as store:
+        assert "changed_prompts" not in store.facts()
+        assert "vanilla/response-generation.en" in store.facts()["prompts"]
+
+
+async def test_a_run_without_a_good_response_may_be_asked_by_other_prompts(config_of, tmp_path):
+    class Broken(Rehearsal):
+        async def complete(self, request, on_text=None):
+            raise ModelError("out of order")
+
+    first = await run_experiment(config_of(2, systems=["vanilla"]), tmp_path / "run", lambda c, n: Broken())
+    assert (first.ok, first.failed) == (0, 2)
+    folder, _, new = overridden(tmp_path / "prompts", "vanilla/response-generation")
+    changed = config_of(2, **{"systems": ["vanilla"], "sources.prompts": str(folder)})
+    assert (await run_experiment(changed, tmp_path / "run", rehearse)).ok == 2
+    with RunStore.open(tmp_path / "run") as store:
+        assert store.facts()["prompts"]["vanilla/response-generation.en"] == new
+
+
+async def test_how_to_cite_is_a_prompt_of_a_run_that_cites(config_of, tmp_path):
+    await run_experiment(config_of(2, systems=["dcrag"], cite=True), tmp_path / "run", rehearse)
+    folder, *_ = overridden(tmp_path / "prompts", "shared/citing")
+    changed = config_of(2, **{"systems": ["dcrag"], "cite": True, "sources.prompts": str(folder), "repetitions": 2})
+    with pytest.raises(InputError, match=r"other prompts: shared/citing\.en"):
+        await run_experiment(changed, tmp_path / "run", rehearse)
 
 
 async def test_an_interrupt_before_the_first_response_leaves_nothing(config_of, tmp_path):

@@ -37,6 +37,10 @@ def run(
         float | None, typer.Option("--max-cost", min=0, help="Stop when so much is spent, by the models' prices.")
     ] = None,
     replay: Annotated[Path | None, typer.Option("--replay", metavar="FILE", help="Answer from this recording.")] = None,
+    accept_changed_prompts: Annotated[
+        bool,
+        typer.Option("--accept-changed-prompts", help="Go on where prompts changed since; the report will say so."),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, whatever it is expected to cost.")] = False,
     dry: Annotated[bool, typer.Option("--dry-run", help="Say what it is expected to cost, and leave.")] = False,
     engine: Annotated[str, typer.Option("--engine", metavar="local|ray", help="Where it runs.")] = "local",
@@ -75,6 +79,7 @@ def run(
         models=models,
         knowledge=knowledge,
         replay=replay,
+        accept_changed_prompts=accept_changed_prompts,
         ask=not yes and not json,
         dry=dry,
         engine=engine,

@@ -42,6 +42,7 @@ class Task:
     models: ModelSettings
     knowledge: KnowledgeSettings
     replay: Path | None
+    accept_changed_prompts: bool
     ask: bool
     dry: bool
     engine: str
@@ -61,6 +62,7 @@ def work(task: Task, *, json: bool) -> None:
     config = configure(task)
     folder = task.out or Path("runs") / config.name
     connect_model = _replay(task.replay) if task.replay is not None else _connect(task, config)
+    accept = task.accept_changed_prompts
     expected: list[Estimate] = []
 
     def on_estimate(estimate: Estimate) -> None:
@@ -72,9 +74,23 @@ def work(task: Task, *, json: bool) -> None:
             if task.engine == "ray":
                 from dialore.experiments.ray import run_on_ray
 
-                ended = run_on_ray(config, folder, connect_model, on_estimate=on_estimate, on_progress=show)
+                ended = run_on_ray(
+                    config,
+                    folder,
+                    connect_model,
+                    accept_changed_prompts=accept,
+                    on_estimate=on_estimate,
+                    on_progress=show,
+                )
             elif task.engine == "local":
-                running = run_experiment(config, folder, connect_model, on_estimate=on_estimate, on_progress=show)
+                running = run_experiment(
+                    config,
+                    folder,
+                    connect_model,
+                    accept_changed_prompts=accept,
+                    on_estimate=on_estimate,
+                    on_progress=show,
+                )
                 ended = asyncio.run(running)
             else:
                 raise InputError(f"no such engine: {task.engine}", mend="local or ray")

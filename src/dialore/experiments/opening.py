@@ -12,10 +12,12 @@ from dialore.agent import Agent, open_graphs
 from dialore.datasets import data_set, gold_text, stream_histories
 from dialore.errors import InputError
 from dialore.experiments.store import System
+from dialore.experiments.store_facts import PROMPTS
 from dialore.llm.budget import Budgeted, Purse
 from dialore.llm.connection import connect
 from dialore.llm.rehearsal import Rehearsal
 from dialore.llm.sampled import Sampled
+from dialore.methods.model_responder import CITING, ModelResponder
 from dialore.methods.registry import method_class, method_sources
 from dialore.sources.opening import open_sources
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from dialore.experiments.config import DatasetConfig, ModelConfig, RunConfig, SourcesConfig
     from dialore.experiments.store import RunStore
     from dialore.llm.model import LanguageModel
+    from dialore.methods.base import Method
+    from dialore.prompts.library import PromptLibrary
     from dialore.sources.base import KnowledgeSource
 
 LEXICAL = "lexical"
@@ -182,13 +186,20 @@ def _stage_model(connect_model: Connect, config: ModelConfig, name: str, purse: 
     return model
 
 
-def set_up(store: RunStore, config: RunConfig, opened: Opened) -> dict[int, int]:
-    """Set a run up in its store; gives what `RunStore.set_up` does.
+def set_up(
+    store: RunStore, config: RunConfig, opened: Opened, *, accept_changed_prompts: bool = False
+) -> dict[int, int]:
+    """Set a run up in its store; takes and gives what `RunStore.set_up` does.
 
     Raises:
         InputError: as `RunStore.set_up` and `load_dialogues`, or no dialogue of the data set can be answered.
     """
-    numbers = store.set_up(facts_of(config, opened), opened.systems, load_dialogues(config.dataset))
+    numbers = store.set_up(
+        facts_of(config, opened),
+        opened.systems,
+        load_dialogues(config.dataset),
+        accept_changed_prompts=accept_changed_prompts,
+    )
     if not store.size:
         raise InputError(
             f"no dialogue in {config.dataset.path} has a turn that may be the reference",
@@ -206,18 +217,33 @@ def facts_of(config: RunConfig, opened: Opened) -> dict[str, Any]:
         "config": config.model_dump(mode="json"),
         "versions": {part: found for part in _PARTS if (found := _version(part))}
         | {"python": platform.python_version()},
-        "prompts": _prompts(agents),
+        PROMPTS: _prompts(agents, cite=config.cite),
         "fingerprints": _fingerprints(agents),
     }
 
 
-def _prompts(agents: Sequence[Agent]) -> dict[str, str]:
-    """Every prompt with version and hash. One library is read: those of a run's agents are of the same folder."""
+def _prompts(agents: Sequence[Agent], *, cite: bool) -> dict[str, str]:
+    """Every prompt that the agents' models may be asked by, with version and hash."""
+    found: dict[str, str] = {}
     for agent in agents:
-        library = getattr(getattr(agent.responder, "main", agent.responder), "prompts", None)
-        if library is not None:
-            return {f"{prompt.name}.{prompt.language}": prompt.reference for prompt in library}
-    return {}
+        library = _library(agent)
+        for prompt in library or ():
+            if _is_asked(agent.method, prompt.name) or (cite and prompt.name == CITING):
+                found[f"{prompt.name}.{prompt.language}"] = prompt.reference
+    return dict(sorted(found.items()))
+
+
+def _library(agent: Agent) -> PromptLibrary | None:
+    """The prompts of the models that do an agent's stages; None where no model does any."""
+    responder: Any = agent.responder
+    parts = [getattr(responder, "main", responder), *getattr(responder, "stages", {}).values()]
+    return next((part.prompts for part in parts if isinstance(part, ModelResponder)), None)
+
+
+def _is_asked(method: Method, prompt: str) -> bool:
+    """Whether a prompt is one of a method's: those that it names, else its folder's."""
+    named: tuple[str, ...] | None = getattr(method, "stages", None)
+    return prompt.startswith(f"{method.name}/") if named is None else prompt in named
 
 
 def _fingerprints(agents: Sequence[Agent]) -> dict[str, str]:

@@ -49,6 +49,7 @@ def run_on_ray(
     connect_model: Connect,
     *,
     workers: int | None = None,
+    accept_changed_prompts: bool = False,
     on_estimate: Callable[[Estimate], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Progress:
@@ -62,6 +63,7 @@ def run_on_ray(
         folder: where it is kept, as for `run_experiment`.
         connect_model: makes models of their configurations, in each worker; it must be picklable.
         workers: how many; one for every CPU of the cluster where None.
+        accept_changed_prompts: as for `run_experiment`.
         on_estimate: as for `run_experiment`.
         on_progress: as for `run_experiment`.
 
@@ -75,7 +77,8 @@ def run_on_ray(
     """
     ray = _ray()
     with RunStore.going_on(folder) as store:
-        jobs, numbers = asyncio.run(_prepare(config, store, connect_model, on_estimate))
+        preparing = _prepare(config, store, connect_model, on_estimate, accept_changed_prompts=accept_changed_prompts)
+        jobs, numbers = asyncio.run(preparing)
         done = store.done()
         missing = [job for job in jobs if job not in done]
         progress = Progress(total=len(jobs), before=len(jobs) - len(missing))
@@ -89,11 +92,16 @@ def run_on_ray(
 
 
 async def _prepare(
-    config: RunConfig, store: RunStore, connect_model: Connect, on_estimate: Callable[[Estimate], None] | None
+    config: RunConfig,
+    store: RunStore,
+    connect_model: Connect,
+    on_estimate: Callable[[Estimate], None] | None,
+    *,
+    accept_changed_prompts: bool,
 ) -> tuple[list[Job], dict[int, int]]:
     """Set the run up, as on one machine; gives every job that it wants, and the systems' numbers in the store."""
     async with open_systems(config, connect_model) as opened:
-        numbers = set_up(store, config, opened)
+        numbers = set_up(store, config, opened, accept_changed_prompts=accept_changed_prompts)
     jobs = jobs_of(store, numbers.values(), config.repetitions)
     if on_estimate is not None:
         on_estimate(await estimate_missing(config, store, jobs, numbers, opened.lexical))

@@ -24,6 +24,7 @@ async def run_experiment(
     folder: Path,
     connect_model: Connect,
     *,
+    accept_changed_prompts: bool = False,
     on_estimate: Callable[[Estimate], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Progress:
@@ -33,6 +34,7 @@ async def run_experiment(
         config: what is run.
         folder: where it is kept; made if need be. One that holds the same run is gone on with.
         connect_model: makes models of their configurations.
+        accept_changed_prompts: go on with a run whose prompts changed since, and keep that for its report.
         on_estimate: told what the run is expected to cost before it starts; what it raises stops the run there.
         on_progress: told of every response.
 
@@ -40,12 +42,13 @@ async def run_experiment(
         How the run ended.
 
     Raises:
-        InputError: a set-up that is wrong for every dialogue, a folder of another run or held by another process.
+        InputError: a set-up that is wrong for every dialogue, a folder of another run, of other prompts, or held by
+            another process.
         ModelError: an endpoint that refuses.
     """
     with RunStore.going_on(folder) as store:
         async with open_systems(config, connect_model) as opened:
-            numbers = set_up(store, config, opened)
+            numbers = set_up(store, config, opened, accept_changed_prompts=accept_changed_prompts)
             jobs = jobs_of(store, numbers.values(), config.repetitions)
             if on_estimate is not None:
                 on_estimate(await estimate_missing(config, store, jobs, numbers, opened.lexical))

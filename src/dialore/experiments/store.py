@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.evaluation.base import Measure
+from dialore.experiments.store_facts import with_prompts, with_sources
 from dialore.experiments.store_file import APPLICATION, FILE, FORMAT, LOCK, SCHEMA, connect, hold
 from dialore.response import Response
 
@@ -132,18 +133,29 @@ class RunStore:
     # What is to be done, and what is done
 
     def set_up(
-        self, facts: Mapping[str, object], systems: Sequence[System], dialogues: Iterable[Dialogue]
+        self,
+        facts: Mapping[str, object],
+        systems: Sequence[System],
+        dialogues: Iterable[Dialogue],
+        *,
+        accept_changed_prompts: bool = False,
     ) -> dict[int, int]:
         """Write what the run is; in a run that is resumed, check that it is the same.
 
-        Systems and repetitions may be added to a run, and asked for in any order; its dialogues and what its sources
-        hold may not change.
+        Systems and repetitions may be added to a run, and asked for in any order; its dialogues, what its sources hold
+        and its prompts may not change.
+
+        Args:
+            facts: what the run keeps of itself.
+            systems: those that are asked for now.
+            dialogues: all of the run's.
+            accept_changed_prompts: go on with other prompts than before, and keep that in the facts.
 
         Returns:
             The number that each system has in the run, by the number that it is given with.
 
         Raises:
-            InputError: the folder holds a run of other dialogues or sources, or a system changed its meaning.
+            InputError: the folder holds a run of other dialogues, sources or prompts, or a system changed its meaning.
         """
         known = {(system.title, system.model): system for system in self.systems()}
         free = 1 + max((system.number for system in known.values()), default=-1)
@@ -161,30 +173,25 @@ class RunStore:
                         f"the run in {self.folder} has other options for {system.title!r}",
                         mend="give the system another name, or the run another folder",
                     )
-            self._set_dialogues(database, dialogues)
-            for name, value in self._with_sources(facts).items():
+            languages = self._set_dialogues(database, dialogues)
+            row = database.execute("select 1 from responses where status = 'ok' limit 1").fetchone()
+            held, answered = self.facts(), row is not None
+            kept = with_sources(held, facts, self.folder, answered=answered)
+            accept = accept_changed_prompts
+            kept = with_prompts(held, kept, self.folder, languages, answered=answered, accept=accept)
+            for name, value in kept.items():
                 row = (name, json.dumps(value, ensure_ascii=False, default=str))
                 database.execute("insert or replace into facts values (?, ?)", row)
         return numbers
 
-    def _with_sources(self, facts: Mapping[str, object]) -> dict[str, object]:
-        """The facts, with the sources of systems that are not asked for now; refuses what answered from others."""
-        before, now = self.facts().get("fingerprints", {}), facts.get("fingerprints", {})
-        if not isinstance(now, dict) or not before:
-            return dict(facts)
-        changed = [name for name, mark in now.items() if before.get(name, mark) != mark]
-        if changed and self.done():
-            raise InputError(
-                f"the run in {self.folder} was made with another {changed[0]}",
-                mend="use the one that it was made with, or name another folder",
-            )
-        return {**facts, "fingerprints": {**before, **now}}
-
-    def _set_dialogues(self, database: sqlite3.Connection, dialogues: Iterable[Dialogue]) -> None:
+    def _set_dialogues(self, database: sqlite3.Connection, dialogues: Iterable[Dialogue]) -> set[str]:
+        """Write the dialogues, or check them; gives their languages."""
         has_any = bool(self.size)
         count = 0
+        languages: set[str] = set()
         for position, dialogue in enumerate(dialogues):
             count += 1
+            languages.add(dialogue.language)
             # What was not said stays unsaid: a plan of no source is another thing than no gold plan.
             content = dialogue.model_dump_json(exclude_unset=True)
             if not has_any:
@@ -201,6 +208,7 @@ class RunStore:
                 )
         if has_any and count != self.size:
             raise InputError(f"the run in {self.folder} has {self.size} dialogues, not {count}", mend="see above")
+        return languages
 
     def done(self) -> set[Job]:
         """The jobs whose responses are there and did not fail."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dialore.errors import UnknownNameError
 from dialore.evaluation.report.comparison import Comparison, compare
 from dialore.evaluation.report.numbers import decimals, spread, three
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from dialore.evaluation.base import About, Score
     from dialore.evaluation.report.data import Results, SystemScores
@@ -83,6 +83,7 @@ class MainTable:
         groups: the rows.
         notes: the footnotes, in the order of their numbers.
         absent: metrics that no system has, with the reason; they have no column.
+        remarks: what one should know of the runs before one reads their figures.
     """
 
     metrics: list[About]
@@ -90,6 +91,7 @@ class MainTable:
     groups: list[Group]
     notes: list[str] = field(default_factory=list)
     absent: list[tuple[About, str]] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
     @property
     def has_groups(self) -> bool:
@@ -145,10 +147,23 @@ def main_table(results: Results, *, baseline: str | None = None, keep_absent: bo
     empty = [about for about in abouts if all(_score(system, about).value is None for system in systems)]
     shown = [about for about in abouts if keep_absent or about not in empty]
     made = MainTable(shown, _spans(shown), [])
+    made.remarks = _remarks(results.facts)
     made.absent = [(about, _reasons(systems, about)) for about in empty if about not in shown]
     for title, some in grouped(systems):
         made.groups.append(_group(results, title, some, shown, baseline, made.notes))
     return made
+
+
+def _remarks(facts: Mapping[str, Any]) -> list[str]:
+    """Which runs went on after their prompts had changed."""
+    found = []
+    for run, kept in facts.items():
+        changed = kept.get("changed_prompts") if isinstance(kept, dict) else None
+        if changed:
+            said = "; ".join(" and ".join(references) for references in changed.values())
+            name = kept.get("name") or run
+            found.append(f"The responses of the run {name} were made with several versions of its prompts: {said}.")
+    return found
 
 
 def grouped(systems: Sequence[SystemScores]) -> list[tuple[str, list[SystemScores]]]:

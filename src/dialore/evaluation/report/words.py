@@ -47,7 +47,7 @@ def how_to_read(table: MainTable) -> list[str]:
         said.append(f"The best figure {where} is bold, the second underlined.")
     if table.comparisons:
         said += tests(table.comparisons)
-    return said
+    return [*table.remarks, *said]
 
 
 def tests(made: Sequence[Comparison]) -> list[str]:
