@@ -46,7 +46,13 @@ class GraphError(InputError):
 
 
 class SourceError(DialoreError):
-    """A source of knowledge could not be asked: an engine that is down, an index that is damaged, a page refused."""
+    """A source of knowledge could not be asked: an engine that is down, an index that is damaged, a page refused.
+
+    Attributes:
+        query: the query as it was sent, where that is another one than the source was asked; None otherwise.
+    """
+
+    query: str | None = None
 
 
 class MissingExtraError(InputError):

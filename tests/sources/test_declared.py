@@ -252,6 +252,25 @@ async def test_the_trace_of_a_reranked_web_has_the_query_that_was_sent(declare):
     assert read.queries == [sent]
 
 
+@pytest.mark.parametrize("retriever", ["", ", retriever: bm25"])
+async def test_the_trace_of_a_web_that_is_down_has_the_query_that_was_sent_too(declare, retriever):
+    class Down:
+        name = "down"
+
+        async def search(self, query, dialogue, count):
+            raise SourceError("the engine is down")
+
+        def close(self):
+            pass
+
+    declared = declare(f"[{{name: news, kind: web, description: x{retriever}}}]", web=WebSource(Down()))
+    stages = Stages(LexicalResponder(None, load_embedder()), "safari", CATS)
+    assert await stages.search("retrieval-news", declared["news"].source, "cats for me@example.org", 1) == []
+    (traced,) = stages.trace
+    assert (traced.outcome, traced.output["query"]) == ("failed", "cats for")
+    assert "me@example.org" not in traced.model_dump_json()
+
+
 @pytest.mark.parametrize("within", [(), (Knowledge(id="p", kind="persona", text="I sail", source="persona"),)])
 async def test_a_reranked_source_that_tells_nothing_is_asked_as_before(within):
     class Under(Shelf):

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dialore.errors import SourceError
 from dialore.knowledge import Knowledge, Passage
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import Findings
@@ -116,7 +117,11 @@ class WebSource:
         sent, notes = self._redact(query, dialogue)
         if not sent.strip():
             return Findings("", [], [*notes, "nothing of the query was left to send"])
-        pieces = await self._pieces(sent, dialogue)
+        try:
+            pieces = await self._pieces(sent, dialogue)
+        except SourceError as error:
+            error.query = sent
+            raise
         failed = dict.fromkeys(piece.url for piece in pieces if piece.instead)
         reasons = {piece.url: piece.instead for piece in pieces}
         notes += [f"{url}: {reasons[url]}; its snippet stands in for it" for url in failed]
