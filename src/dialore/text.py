@@ -178,6 +178,13 @@ def _rows(text: str, language: Language) -> tuple[tuple[str, str], ...]:
     return tuple((_row(lemmas(part, language)), _row(content_lemmas(part, language))) for part in sentences(text))
 
 
+@functools.lru_cache(maxsize=1024)
+def _rows_of(texts: tuple[str, ...], language: Language) -> tuple[str, str]:
+    """The rows of several texts, one a line, so that a row is looked for in all of them at once."""
+    rows = [row for text in texts for row in _rows(text, language)]
+    return "\n".join(row for row, _ in rows), "\n".join(content for _, content in rows)
+
+
 @functools.lru_cache(maxsize=16384)
 def _asked(phrase: str, language: Language) -> tuple[str, str, str]:
     """A phrase as it is looked for: its characters where it is Chinese, else its lemmas and content lemmas."""
@@ -213,8 +220,5 @@ def is_mentioned(phrase: str, texts: Iterable[str], language: Language) -> bool:
     characters, wanted, wanted_content = _asked(phrase, language)
     if characters:
         return any(characters in _squeezed(text) for text in texts)
-    for text in texts:
-        for row, content in _rows(text, language):
-            if (wanted and wanted in row) or (wanted_content and wanted_content in content):
-                return True
-    return False
+    row, content = _rows_of(tuple(texts), language)
+    return (wanted != "" and wanted in row) or (wanted_content != "" and wanted_content in content)

@@ -157,3 +157,29 @@ def test_the_last_speaker_is_me_and_the_other_is_friend():
     assert render_history(Dialogue(id="2", turns=chinese)) == "朋友：你好\n我：早上好"
     three = [*turns[:2], {"speaker": "Cy", "text": "Me too"}]
     assert render_history(Dialogue(id="3", turns=three)) == "Ann: Hi\nFriend: Hey you\nMe: Me too"
+
+
+def test_a_system_message_is_filled_in_anew_where_its_values_differ(tmp_path):
+    (tmp_path / "vanilla").mkdir()
+    text = "---\nversion: 1\noutput: text\n---\n<!-- system -->\nAt most {{ limit }}: {{ names | join(',') }}\n"
+    (tmp_path / "vanilla" / "response-generation.en.md").write_text(text + "<!-- user -->\n{{ last_turn }}\n", "utf-8")
+    prompt = PromptLibrary(tmp_path).get("vanilla/response-generation", "en")
+
+    def said(limit: object, names: object = "a") -> str:
+        return prompt.render({"limit": limit, "names": names, "last_turn": "x"}).messages[0].content
+
+    assert [said(limit) for limit in (1, True, 1, 2)] == [f"At most {limit}: a" for limit in (1, True, 1, 2)]
+    growing = ["a"]
+    assert said(2, growing) == "At most 2: a"
+    growing.append("b")
+    assert said(2, growing) == "At most 2: a,b"
+
+
+def test_a_system_message_of_plain_values_is_filled_in_once_and_shared():
+    prompt = PromptLibrary().get("dcrag/fact-selection", "en")
+    first, again = prompt.render(VARIABLES), prompt.render({**VARIABLES, "history": "another"})
+    assert first.messages[0] is again.messages[0]
+    assert "at most 7" in prompt.render({**VARIABLES, "limit": 7}).messages[0].content
+    assert "at most 20" in prompt.render(VARIABLES).messages[0].content
+    with pytest.raises(InputError, match="limit"):
+        prompt.render({name: value for name, value in VARIABLES.items() if name != "limit"})

@@ -25,10 +25,11 @@ def mend_demands(demands: Demands, dialogue: Dialogue) -> tuple[Demands, list[st
     """
     lists: dict[str, list[str]] = {"explicit": [], "implicit": [], "maintained": [], "extended": []}
     notes: list[str] = []
+    texts = dialogue.texts
     for inside, outside in (("explicit", "implicit"), ("maintained", "extended")):
         for kind in (inside, outside):
             for entity in getattr(demands, kind):
-                right = inside if is_mentioned(entity, dialogue.texts, dialogue.language) else outside
+                right = inside if is_mentioned(entity, texts, dialogue.language) else outside
                 if right != kind:
                     where = "is in the history" if right == inside else "is not in the history"
                     notes.append(f"{kind} {entity!r} {where}: moved to {right}")

@@ -10,7 +10,7 @@ from dialore.llm.model import Request, Usage
 from dialore.llm.structured import complete_structured
 from dialore.methods.cleaning import CleanStream, clean_response
 from dialore.methods.stages import StageAnswer, Text
-from dialore.prompts.history import friend_labels, render_history
+from dialore.prompts.history import friend_labels, on_one_line, render_history
 
 if TYPE_CHECKING:
     from dialore.llm.model import Completion, LanguageModel, OnText
@@ -57,7 +57,7 @@ class ModelResponder:
         """
         dialogue = call.dialogue
         known: dict[str, object] = {"history": render_history(dialogue)}
-        known |= {"last_turn": " ".join(dialogue.last.text.split()), "cite": False, **call.variables}
+        known |= {"last_turn": on_one_line(dialogue.last.text), "cite": False, **call.variables}
         citing = self.prompts.get(CITING, dialogue.language).render({}) if known["cite"] else None
         if citing is not None:
             known["citing"] = citing.messages[0].content
@@ -72,7 +72,7 @@ class ModelResponder:
         )
         references = [prompt.reference, *([citing.reference] if citing is not None else [])]
         answer: StageAnswer[T] = StageAnswer(value=None, prompt=" + ".join(references))
-        answer.messages = [message.model_dump() for message in prompt.messages]
+        answer.messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
         if issubclass(call.output, Text):
             labels = friend_labels(dialogue.language)
             stream = CleanStream(on_text, labels, call.leads) if on_text is not None else None
@@ -93,7 +93,8 @@ class ModelResponder:
 
 def _record(answer: StageAnswer[T], completions: list[Completion]) -> None:
     answer.completion = completions[-1].text if completions else ""
-    answer.usage = sum((completion.usage for completion in completions), Usage())
+    usages = [completion.usage for completion in completions]
+    answer.usage = sum(usages[1:], usages[0]) if usages else Usage()
     answer.differs = any(completion.differs for completion in completions)
     if completions and completions[-1].finish_reason == "length":
         answer.notes.append("the answer was cut off at the token limit")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,8 +20,14 @@ def render_history(dialogue: Dialogue) -> str:
     """
     me, friend, colon = _SIDES[dialogue.language]
     sides = {dialogue.last.speaker: me, dialogue.responder: friend}
-    lines = (f"{sides.get(turn.speaker, turn.speaker)}{colon}{' '.join(turn.text.split())}" for turn in dialogue.turns)
+    lines = [f"{sides.get(turn.speaker, turn.speaker)}{colon}{on_one_line(turn.text)}" for turn in dialogue.turns]
     return "\n".join(lines)
+
+
+@functools.lru_cache(maxsize=4096)
+def on_one_line(text: str) -> str:
+    """A turn with its line breaks as spaces; remembered, for every stage's prompt holds every turn."""
+    return " ".join(text.split())
 
 
 def friend_labels(language: Language) -> tuple[str, ...]:

@@ -8,24 +8,25 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, cast, get_args
 
 import jinja2
 import yaml
+from jinja2.meta import find_undeclared_variables
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.llm.model import Message, Sampling, Steering
+from dialore.llm.model import Message, Role, Sampling, Steering
 from dialore.text import LANGUAGES, check_language
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from dialore.llm.model import Role
     from dialore.text import Language
 
 _FRONT = re.compile(r"\A---\n(.*?)\n---\n(.*)\Z", re.DOTALL)
 _ROLE = re.compile(r"^<!-- (system|user|assistant|continuation|steering) -->\n", re.MULTILINE)
+_ROLES = frozenset(get_args(Role))
 _CONTINUATION = "continuation"
 _STEERING = "steering"
 _NAME = re.compile(r"^[a-z0-9-]+/[a-z0-9-]+$")
@@ -73,6 +74,43 @@ class RenderedPrompt:
     steering: Steering | None = None
 
 
+class _Section:
+    """One section of a prompt file. A system message, the same for thousands of calls, is filled in once."""
+
+    def __init__(self, role: str, body: str) -> None:
+        self.role = role
+        self._template = _ENVIRONMENT.from_string(body)
+        # Jinja chains two mappings, which costs more to read at each rendering than all else in most templates.
+        self._template.globals = dict(self._template.globals)
+        self._names = sorted(find_undeclared_variables(_ENVIRONMENT.parse(body))) if role == "system" else []
+        self._filled: tuple[list[object], str] | None = None
+        self._message: Message | None = None
+
+    def render(self, variables: Mapping[str, object]) -> str:
+        """The section's text."""
+        if self.role != "system":
+            return self._template.render(variables)
+        # Values that cannot change in place, told apart by type too: True is 1, but is not written so.
+        values = [variables.get(name, _MISSING) for name in self._names]
+        if any(type(value) not in _PLAIN for value in values):
+            return self._template.render(variables)
+        marked = [*values, *map(type, values)]
+        if self._filled is None or self._filled[0] != marked:
+            self._filled = (marked, self._template.render(variables))
+        return self._filled[1]
+
+    def message(self, text: str) -> Message:
+        """The section's message with this text."""
+        content = text.strip()
+        if self._message is None or self._message.content != content:
+            self._message = Message(role=cast("Role", self.role), content=content)
+        return self._message
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+_MISSING = object()
+
+
 @dataclass(frozen=True)
 class Prompt:
     """A prompt file.
@@ -109,9 +147,9 @@ class Prompt:
         return front, list(zip(pieces[1::2], pieces[2::2], strict=True))
 
     @cached_property
-    def _templates(self) -> list[tuple[str, jinja2.Template]]:
+    def _sections(self) -> list[_Section]:
         try:
-            return [(role, _ENVIRONMENT.from_string(body.strip("\n"))) for role, body in self._split[1]]
+            return [_Section(role, body.strip("\n")) for role, body in self._split[1]]
         except jinja2.TemplateSyntaxError as error:
             raise InputError(f"prompt {self.path}: {' '.join(str(error).split())}") from error
 
@@ -138,20 +176,16 @@ class Prompt:
         """
         front = self.front
         try:
-            filled = [(role, template.render(variables)) for role, template in self._templates]
+            filled = [(section, section.render(variables)) for section in self._sections]
         except jinja2.UndefinedError as error:
             known = ", ".join(sorted(variables))
             raise InputError(f"prompt {self.path}: {error.message}", mend=f"it is given: {known}") from error
         except jinja2.TemplateError as error:
             raise InputError(f"prompt {self.path}: {error.message}") from error
         # Text to be continued keeps its last space or line break: some formats end in one.
-        continuation = next((text for role, text in filled if role == _CONTINUATION), None)
-        steering = next((self._steering(text) for role, text in filled if role == _STEERING), None)
-        messages = tuple(
-            Message(role=cast("Role", role), content=text.strip())
-            for role, text in filled
-            if role not in {_CONTINUATION, _STEERING}
-        )
+        continuation = next((text for section, text in filled if section.role == _CONTINUATION), None)
+        steering = next((self._steering(text) for section, text in filled if section.role == _STEERING), None)
+        messages = tuple(section.message(text) for section, text in filled if section.role in _ROLES)
         return RenderedPrompt(messages, front.sampling, self.reference, continuation, front.stop, steering)
 
     def _steering(self, text: str) -> Steering:
