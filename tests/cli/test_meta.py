@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from dataclasses import fields
 
 import pytest
 
-from dialore.cli.meta_work import Settings, default_metrics
+from dialore.cli.measuring import default_metrics
+from dialore.cli.options import MeasureSettings
 from dialore.dialogue import Dialogue
 from dialore.experiments.store import Job, RunStore, System
 from dialore.llm.model import Completion
@@ -54,8 +53,7 @@ class Engaged:
 @pytest.fixture
 def judge(monkeypatch):
     def put(model):
-        for module in ("meta_work", "judge_work"):
-            monkeypatch.setattr(f"dialore.cli.{module}.connect_model", lambda settings, **_: model)
+        monkeypatch.setattr("dialore.cli.measuring.connect_model", lambda settings, **_: model)
         return model
 
     return put
@@ -88,8 +86,7 @@ def test_the_table_is_shown(call, data, monkeypatch):
 
 def test_the_default_is_every_metric_without_a_model():
     def names(**given):
-        settings = dataclasses.replace(Settings(**dict.fromkeys(field.name for field in fields(Settings))), **given)
-        return default_metrics(settings)
+        return default_metrics(MeasureSettings(**given), without=("plan",))
 
     assert {"kf1", "f1", "bleu", "rouge-l", "cdp", "cdf", "distinct-2"} <= set(names())
     assert not {"meep", "overall", "ragas-faithfulness", "planning-accuracy", "perplexity"} & set(names())

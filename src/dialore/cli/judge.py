@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dialore.cli.options import Json, ModelSettings, takes_settings
+from dialore.cli.options import Json, JudgePrompts, ModelSettings, takes_settings
 
 
 @takes_settings
@@ -35,9 +35,7 @@ def judge(
         int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="Only the first N dialogues.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="With --together: of the order that systems are shown in.")] = 0,
-    prompts: Annotated[
-        Path | None, typer.Option("--prompts", metavar="FOLDER", help="Judges' prompts that override ours.")
-    ] = None,
+    prompts: JudgePrompts = None,
     json: Json = False,
 ) -> None:
     """Have a judge compare systems of a run; it is asked by --model and --base-url.

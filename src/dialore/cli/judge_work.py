@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dialore.cli.measuring import required_judge
 from dialore.cli.output import console, note, print_json, progress, table
-from dialore.cli.wiring import connect_model
 from dialore.errors import InputError, UnknownNameError
 from dialore.evaluation.base import Mean
 from dialore.evaluation.judges.asking import Asker
@@ -95,10 +95,7 @@ def _number(store: RunStore, name: str) -> int:
 
 
 def _asker(settings: Settings) -> Asker:
-    model = connect_model(settings.judge, otherwise="nothing is judged")
-    if model is None:
-        raise InputError("a judge is a language model", mend="set --base-url and --model")
-    return Asker(model, PromptLibrary(settings.prompts))
+    return Asker(required_judge(settings.judge), PromptLibrary(settings.prompts))
 
 
 async def _compare(

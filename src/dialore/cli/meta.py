@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from dialore.cli.options import Json, ModelSettings, takes_settings
+from dialore.cli.options import Json, MeasureSettings, ModelSettings, takes_settings
 
 
 @takes_settings
 def meta(
     judge: ModelSettings,
+    measuring: MeasureSettings,
     sets: Annotated[
         list[str] | None,
         typer.Argument(metavar="[SET]...", help="Sets of human judgements. Default: all that are in the folder."),
@@ -24,21 +25,8 @@ def meta(
         list[str] | None,
         typer.Option("--metric", "-x", metavar="NAME", help="A metric; several times. Default: all without a model."),
     ] = None,
-    graph: Annotated[
-        str | None, typer.Option("--graph", "-g", metavar="PATH|starter", help="For CDP and CDF. [default: starter]")
-    ] = None,
-    nli: Annotated[str | None, typer.Option("--nli", metavar="NAME", help="An NLI model, for consistency.")] = None,
-    language_model: Annotated[
-        str | None, typer.Option("--language-model", metavar="NAME", help="A causal model, for perplexity.")
-    ] = None,
     embedder: Annotated[
         str | None, typer.Option("--embedder", metavar="SPEC", help="For ragas-answer-relevance. [default: static]")
-    ] = None,
-    tokens: Annotated[
-        str, typer.Option("--tokens", metavar="character|word", help="How Chinese is counted.")
-    ] = "character",
-    prompts: Annotated[
-        Path | None, typer.Option("--prompts", metavar="FOLDER", help="Judges' prompts that override ours.")
     ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=3, metavar="N", help="Only N responses of each set, drawn.")
@@ -70,15 +58,11 @@ def meta(
 
     settings = meta_work.Settings(
         judge=judge,
+        measuring=measuring,
         sets=tuple(sets or ()),
         data=data,
         metrics=tuple(metric or ()),
-        graph=graph,
-        nli=nli,
-        language_model=language_model,
         embedder=embedder,
-        tokens=tokens,
-        prompts=prompts,
         limit=limit,
         seed=seed,
         measures=measures,

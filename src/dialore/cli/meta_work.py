@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import random
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dialore.cli import meta_table
+from dialore.cli.measuring import default_metrics, measuring, needs_of
 from dialore.cli.output import check_targets, note, print_json, progress, write_whole
-from dialore.cli.wiring import connect_model
 from dialore.errors import InputError
 from dialore.evaluation.judgements import SETS, judgement_set
 from dialore.evaluation.meta import agreements
-from dialore.evaluation.registry import Context, load_metric, load_metrics, metric_names
-from dialore.experiments.meta_measures import MODELS, MeasureFile, measure_judgements
+from dialore.evaluation.registry import load_metrics
+from dialore.experiments.meta_measures import MeasureFile, measure_judgements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dialore.cli.options import ModelSettings
+    from dialore.cli.options import MeasureSettings, ModelSettings
     from dialore.evaluation.base import Measure
     from dialore.evaluation.judgements import Judgement, JudgementSet
     from dialore.evaluation.meta import Agreement
-    from dialore.llm.model import LanguageModel
+    from dialore.evaluation.registry import Context
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,8 @@ class Settings:
     sets: tuple[str, ...]
     data: Path | None
     metrics: tuple[str, ...]
-    graph: str | None
-    nli: str | None
-    language_model: str | None
+    measuring: MeasureSettings
     embedder: str | None
-    tokens: str
-    prompts: Path | None
     limit: int | None
     seed: int
     measures: Path | None
@@ -81,8 +78,8 @@ def work(settings: Settings, *, json: bool) -> None:
         raise InputError(f"no human judgements in {folder}", mend=f"name the folder with --data; files: {files}")
     if settings.markdown is not None:
         check_targets(settings.markdown)
-    names = settings.metrics or default_metrics(settings)
-    needs = {need for name in names for need in load_metric(name, Context()).about.needs}
+    names = settings.metrics or default_metrics(settings.measuring, without=("plan",))  # nobody judged plans
+    needs = {need for name in names for need in needs_of(name)}
     found = asyncio.run(_measure(sets, folder, names, needs, settings))
     if settings.markdown is not None:
         write_whole(settings.markdown, meta_table.markdown(found))
@@ -93,14 +90,6 @@ def work(settings: Settings, *, json: bool) -> None:
     for one in found:
         for line in meta_table.without(one):
             note(f"{one.of.name}: {line}")
-
-
-def default_metrics(settings: Settings) -> tuple[str, ...]:
-    """Every metric that needs no model beside those that were named, and no plan: nobody judged plans."""
-    given = {"nli"} if settings.nli else set()
-    given |= {"language-model"} if settings.language_model else set()
-    lacking = MODELS - given | {"plan"}
-    return tuple(name for name in metric_names() if not lacking & set(load_metric(name, Context()).about.needs))
 
 
 def _folder(settings: Settings) -> Path:
@@ -125,30 +114,11 @@ def drawn(judgements: Sequence[Judgement], limit: int | None, seed: int) -> list
 async def _measure(
     sets: Sequence[JudgementSet], folder: Path, names: Sequence[str], needs: set[str], settings: Settings
 ) -> list[Found]:
-    judge = None
-    if "judge" in needs:
-        judge = connect_model(settings.judge, otherwise="nothing is judged")
-        if judge is None:
-            raise InputError("a judge is a language model", mend="set --base-url and --model")
-    graph = _open_graph(settings.graph) if "graph" in needs else None
-    try:
-        file = MeasureFile(settings.measures or _default_file())
+    file = MeasureFile(settings.measures or _default_file())
+    async with measuring(settings.measuring, settings.judge, needs, must_judge=True) as opened:
+        context = dataclasses.replace(opened, embedder=settings.embedder)
         with progress("measuring") as step:
-            return [
-                await _on_set(of, of.read(folder), names, _context(settings, judge, graph), file, settings, step)
-                for of in sets
-            ]
-    finally:
-        if judge is not None:
-            await judge.close()
-        if graph is not None:
-            graph.close()
-
-
-def _open_graph(name: str | None) -> Any:  # noqa: ANN401 - a graph or several
-    from dialore.agent import open_graph
-
-    return open_graph(name)
+            return [await _on_set(of, of.read(folder), names, context, file, settings, step) for of in sets]
 
 
 def _default_file() -> Path:
@@ -157,23 +127,11 @@ def _default_file() -> Path:
     return cache_folder() / "meta.jsonl"
 
 
-def _context(settings: Settings, judge: LanguageModel | None, graph: Any) -> dict[str, Any]:  # noqa: ANN401
-    return {
-        "graph": graph,
-        "judge": judge,
-        "judge_prompts": settings.prompts,
-        "nli": settings.nli,
-        "language_model": settings.language_model,
-        "embedder": settings.embedder,
-        "tokens": settings.tokens,
-    }
-
-
 async def _on_set(
     of: JudgementSet,
     judgements: Sequence[Judgement],
     names: Sequence[str],
-    context: Mapping[str, Any],
+    context: Context,
     file: MeasureFile,
     settings: Settings,
     step: Callable[[str, int, int | None], None],
@@ -181,7 +139,7 @@ async def _on_set(
     some = drawn(judgements, settings.limit, settings.seed)
     # The IDF is of the set's histories, each once, whatever is drawn.
     corpus = list({one.context: one.dialogue for one in judgements}.values())
-    metrics = load_metrics(names, Context(**context, idf_corpus=lambda: corpus, idf_corpus_name=of.name))
+    metrics = load_metrics(names, dataclasses.replace(context, idf_corpus=lambda: corpus, idf_corpus_name=of.name))
     found = Found(of, len(some))
 
     def told(what: str, done: int, total: int) -> None:

@@ -16,6 +16,9 @@ _KNOWLEDGE = "Knowledge and method"
 Json = Annotated[
     bool, typer.Option("--json", help="Print JSON (one object a line where there are many), nothing else.")
 ]
+JudgePrompts = Annotated[
+    Path | None, typer.Option("--prompts", metavar="FOLDER", help="Judges' prompts that override ours.")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +192,23 @@ class KnowledgeSettings:
             help="A hyper-parameter or switch of the method, e.g. -o limit=10; see `dialore methods`.",
         ),
     ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureSettings:
+    """What metrics measure with, beside the judge."""
+
+    graph: Annotated[
+        str | None, typer.Option("--graph", "-g", metavar="PATH|starter", help="For CDP and CDF. [default: starter]")
+    ] = None
+    nli: Annotated[str | None, typer.Option("--nli", metavar="NAME", help="An NLI model, for consistency.")] = None
+    language_model: Annotated[
+        str | None, typer.Option("--language-model", metavar="NAME", help="A causal model, for perplexity.")
+    ] = None
+    tokens: Annotated[str, typer.Option("--tokens", metavar="character|word", help="How Chinese is counted.")] = (
+        "character"
+    )
+    prompts: JudgePrompts = None
 
 
 def takes_settings(command: Callable[..., None]) -> Callable[..., None]:

@@ -6,29 +6,17 @@ from typing import Annotated
 
 import typer
 
-from dialore.cli.options import Json, ModelSettings, takes_settings
+from dialore.cli.options import Json, MeasureSettings, ModelSettings, takes_settings
 
 
 @takes_settings
 def score(
     judge: ModelSettings,
+    measuring: MeasureSettings,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
     metric: Annotated[
         list[str] | None,
         typer.Option("--metric", "-x", metavar="NAME", help="A metric; may be given several times. See --list."),
-    ] = None,
-    graph: Annotated[
-        str | None, typer.Option("--graph", "-g", metavar="PATH|starter", help="For CDP and CDF. [default: starter]")
-    ] = None,
-    nli: Annotated[str | None, typer.Option("--nli", metavar="NAME", help="An NLI model, for consistency.")] = None,
-    language_model: Annotated[
-        str | None, typer.Option("--language-model", metavar="NAME", help="A causal model, for perplexity.")
-    ] = None,
-    tokens: Annotated[
-        str, typer.Option("--tokens", metavar="character|word", help="How Chinese is counted.")
-    ] = "character",
-    prompts: Annotated[
-        Path | None, typer.Option("--prompts", metavar="FOLDER", help="Judges' prompts that override ours.")
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Measure what has been measured, too.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="List the metrics and leave; RUN may be `-`.")] = False,
@@ -53,12 +41,8 @@ def score(
         return
     settings = score_work.Settings(
         judge=judge,
+        measuring=measuring,
         metrics=tuple(metric or ()),
-        graph=graph,
-        nli=nli,
-        language_model=language_model,
-        tokens=tokens,
-        prompts=prompts,
         again=again,
     )
     score_work.work(run, settings, json=json)

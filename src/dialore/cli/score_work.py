@@ -7,9 +7,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dialore.cli.measuring import default_metrics, measuring
 from dialore.cli.output import console, note, print_json, progress, table
-from dialore.cli.wiring import connect_model
-from dialore.errors import InputError
 from dialore.evaluation.registry import Context, load_metric, load_metrics, metric_names
 from dialore.experiments.results import RunResults
 from dialore.experiments.scoring import measure_run
@@ -19,11 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from dialore.cli.options import ModelSettings
+    from dialore.cli.options import MeasureSettings, ModelSettings
     from dialore.evaluation.base import About, Metric, Score
     from dialore.evaluation.report.data import SystemScores
-
-_MODELS = {"judge", "nli", "language-model"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +29,7 @@ class Settings:
 
     judge: ModelSettings
     metrics: tuple[str, ...]
-    graph: str | None
-    nli: str | None
-    language_model: str | None
-    tokens: str
-    prompts: Path | None
+    measuring: MeasureSettings
     again: bool
 
 
@@ -49,9 +42,8 @@ def work(folder: Path, settings: Settings, *, json: bool) -> None:
         BudgetError: the budget is spent.
     """
     with RunStore.open(folder) as store:
-        names = (
-            settings.metrics or tuple(store.facts().get("config", {}).get("metrics", ())) or default_metrics(settings)
-        )
+        named = settings.metrics or tuple(store.facts().get("config", {}).get("metrics", ()))
+        names = named or default_metrics(settings.measuring)
         with store.writing():
             try:
                 asyncio.run(_measure(store, names, settings))
@@ -67,64 +59,40 @@ def work(folder: Path, settings: Settings, *, json: bool) -> None:
 
 async def _measure(store: RunStore, names: Sequence[str], settings: Settings) -> None:
     abouts = _abouts(names)
-    judge = None
-    if any("judge" in about.needs for about in abouts):
-        judge = connect_model(settings.judge, otherwise="nothing is judged")
-        if judge is None and settings.metrics:
-            raise InputError("a judge is a language model", mend="set --base-url and --model")
-    graph = _open_graph(settings.graph) if any("graph" in about.needs for about in abouts) else None
-    context = Context(
-        graph=graph,
-        idf_corpus=lambda: (store.dialogue(position) for position in range(store.size)),
-        idf_corpus_name="the run's own dialogues",
-        judge=judge,
-        judge_prompts=settings.prompts,
-        nli=settings.nli,
-        language_model=settings.language_model,
-        tokens=settings.tokens,
-    )
+    needs = {need for about in abouts for need in about.needs}
+    async with measuring(settings.measuring, settings.judge, needs, must_judge=bool(settings.metrics)) as opened:
+        context = dataclasses.replace(
+            opened,
+            idf_corpus=lambda: (store.dialogue(position) for position in range(store.size)),
+            idf_corpus_name="the run's own dialogues",
+        )
+        await _measure_with(context, store, names, settings)
+
+
+async def _measure_with(context: Context, store: RunStore, names: Sequence[str], settings: Settings) -> None:
     metrics = load_metrics(names, context)
     lacking = {
         name
-        for name, given in (("judge", judge), ("nli", settings.nli), ("language-model", settings.language_model))
+        for name, given in (("judge", context.judge), ("nli", context.nli), ("language-model", context.language_model))
         if not given
     }
     kept = [metric.about.name for metric in metrics if lacking & set(metric.about.needs) and _is_kept(store, metric)]
     for name in kept:
         note(f"{name}: as it was measured before, by a model that is not named now")
-    try:
-        with progress("scoring") as step:
-            await measure_run(
-                store,
-                [metric for metric in metrics if metric.about.name not in kept],
-                at_once=settings.judge.concurrency,
-                again=settings.again,
-                on_progress=step,
-            )
-    finally:
-        if judge is not None:
-            await judge.close()
-        if graph is not None:
-            graph.close()
+    with progress("scoring") as step:
+        await measure_run(
+            store,
+            [metric for metric in metrics if metric.about.name not in kept],
+            at_once=settings.judge.concurrency,
+            again=settings.again,
+            on_progress=step,
+        )
 
 
 def _is_kept(store: RunStore, metric: Metric) -> bool:
     """Whether the run has measures that another model made; they were paid for, and are not to be dropped for none."""
     before = store.metrics().get(metric.about.name)
     return before is not None and before.get("identity", "") != getattr(metric, "identity", "")
-
-
-def _open_graph(name: str | None) -> Any:  # noqa: ANN401 - a graph or several
-    from dialore.agent import open_graph
-
-    return open_graph(name)
-
-
-def default_metrics(settings: Settings) -> tuple[str, ...]:
-    """The metrics that need no model beside those that were named."""
-    given = {"nli"} if settings.nli else set()
-    given |= {"language-model"} if settings.language_model else set()
-    return tuple(about.name for about in _abouts(metric_names()) if not (_MODELS - given) & set(about.needs))
 
 
 def _abouts(names: Sequence[str]) -> list[About]:
