@@ -159,7 +159,9 @@ def test_so_many_dialogues_and_none():
 
 
 def test_groups_have_headings():
-    page = Page(render_html(make_report(made_up(datasets=("one", "two")), Settings(dialogues=1))))
+    report = make_report(made_up(datasets=("one", "two")), Settings(dialogues=1))
+    assert report.names[:4] == ["vanilla · one", "dcrag · one", "dcrag (top=5) · one", "vanilla · two"]
+    page = Page(render_html(report))
     assert len(page.rows) == 6
     shown = "".join(page.text)
     assert "one" in shown

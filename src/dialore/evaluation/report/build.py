@@ -114,10 +114,15 @@ def make_report(results: Results, settings: Settings | None = None) -> Report:
 
 def _names(results: Results) -> list[str]:
     systems = list(results.systems())
-    names = labels(systems)
-    if len({system.dataset for system in systems}) > 1:
-        names = [f"{name} · {system.dataset}" for name, system in zip(names, systems, strict=True)]
-    return names
+    datasets = dict.fromkeys(system.dataset for system in systems)
+    if len(datasets) == 1:
+        return labels(systems)
+    # A data set tells systems apart before a run does.
+    found = {}
+    for dataset in datasets:
+        some = [system for system in systems if system.dataset == dataset]
+        found |= {id(system): f"{name} · {dataset}" for name, system in zip(labels(some), some, strict=True)}
+    return [found[id(system)] for system in systems]
 
 
 def _figures(
