@@ -41,8 +41,8 @@ def export(
 ) -> None:
     """Write a sheet for each annotator, blind and shuffled; the key stays with you.
 
-    Each comes as CSV (as XLSX too, where openpyxl is installed) and as a
-    page to print. Responses are of the first repetition.
+    Each comes as CSV, as XLSX with lists to choose from (the `evaluation`
+    extra), and as a page to print. Responses are of the first repetition.
 
     [bold]Examples[/bold]
     dialore annotate export runs/try --against dcrag -n 100
@@ -64,10 +64,11 @@ def import_sheets(
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where they go.")] = Path("annotations.jsonl"),
     json: Json = False,
 ) -> None:
-    """Read filled-in sheets and undo the blinding; the file's name is the annotator's.
+    """Read filled-in sheets, CSV or XLSX, and undo the blinding; the file's name is the annotator's.
 
-    [bold]Example[/bold]
+    [bold]Examples[/bold]
     dialore annotate import sheets/*.csv --key sheets.key.json
+    dialore annotate import anna.xlsx ben.xlsx --key sheets.key.json
     """
     from dialore.cli import annotate_work
 

@@ -17,7 +17,8 @@ from dialore.evaluation.human.agreement import analyse
 from dialore.evaluation.human.criteria import Form, criteria_set, criteria_sets
 from dialore.evaluation.human.items import for_annotator, gather, make_items
 from dialore.evaluation.human.reading import Annotation, read_key, read_sheet
-from dialore.evaluation.human.sheets import has_xlsx, render_csv, render_page, write_xlsx
+from dialore.evaluation.human.sheets import render_csv, render_page
+from dialore.evaluation.human.workbook import has_xlsx, write_xlsx
 from dialore.evaluation.report.numbers import p_value, share, three
 from dialore.evaluation.report.tables import labels
 from dialore.experiments.results import RunResults
@@ -87,6 +88,8 @@ def export(wanted: Wanted, *, json: bool) -> None:
     for path in written:
         typer.echo(path)
     note(f"{len(items)} items a sheet; the key is {key_path}: keep it from the annotators")
+    if not has_xlsx():
+        note("no XLSX: it needs the evaluation extra (pip install 'dialore[evaluation]')")
 
 
 def _gather(wanted: Wanted, judged: Any) -> dict[str, Any]:  # noqa: ANN401 - a literal
@@ -140,7 +143,7 @@ def import_sheets(sheets: Sequence[Path], key_path: Path, out: Path, *, json: bo
     names = [path.stem for path in sheets]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InputError(f"two sheets are called {twice[0]}", mend="name each file by its annotator")
+        raise InputError(f"two sheets are called {twice[0]}", mend="give one of each annotator, named by them")
     found: list[Annotation] = []
     empty = 0
     for path, name in zip(sheets, names, strict=True):

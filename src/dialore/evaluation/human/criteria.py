@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Form = Literal["pairwise", "likert", "ranking"]
 SIDES = ("A", "B", "tie")
+_TIE_ZH = "平局"
 
 
 class _Frozen(BaseModel):
@@ -71,6 +72,11 @@ class CriteriaSet(_Frozen):
     judges: Literal["response", "query"] = "response"
     guide: Words
     criteria: dict[str, Criterion]
+
+
+def sides(language: Language) -> tuple[str, ...]:
+    """What annotators of pairs choose from, in their language."""
+    return (*SIDES[:2], _TIE_ZH) if language == "zh" else SIDES
 
 
 @functools.cache

@@ -181,7 +181,8 @@ def _item(
     if not knowledge and len(answers) == 1:
         knowledge = [item.text for item in answers[0].knowledge if item.used]
     return Item(
-        id=f"{draw.getrandbits(40):010x}",
+        # Begins with a letter that is no hexadecimal digit: spreadsheets take 0012345678 and 12345e6789 for numbers.
+        id=f"i{draw.getrandbits(40):010x}",
         turns=_turns(dialogue, language),
         topic=(dialogue.topic or "") if "topic" in chosen.shows else "",
         persona=list(dialogue.persona) if "persona" in chosen.shows else [],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -12,6 +13,7 @@ from dialore.errors import InputError
 from dialore.evaluation.human.criteria import SIDES, Form, criteria_set
 from dialore.evaluation.human.items import LETTERS, Key
 from dialore.evaluation.human.sheets import answer_columns
+from dialore.evaluation.human.workbook import read_xlsx
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,18 +74,23 @@ def read_sheet(path: Path, key: Key, annotator: str) -> tuple[list[Annotation], 
 
     Raises:
         InputError: a column is missing, an item is not of this export or stands twice, or an answer is none of those
-            that the question allows; row and column are named, several at once. Or openpyxl is wanted and not there.
+            that the question allows; row and column are named, several at once.
+        MissingExtraError: it is XLSX, and openpyxl is not installed.
     """
-    rows = _xlsx(path) if path.suffix.lower() == ".xlsx" else _csv(path)
+    rows = read_xlsx(path) if path.suffix.lower() == ".xlsx" else _csv(path)
     chosen = criteria_set(key.criteria)
     letters = max(len(each.systems) for each in key.items.values())
     wanted = answer_columns(chosen, key.form, letters)
-    head = [name.strip() for name in rows[0]] if rows else []
+    # Somebody may have put a line of their own above.
+    top = next((number for number, row in enumerate(rows) if "item" in map(str.strip, row)), 0)
+    head = [name.strip() for name in rows[top]] if rows else []
     missing = [name for name in ["item", *wanted] if name not in head]
     if missing:
-        raise InputError(f"{path.name}: no column {', '.join(missing)}", mend="keep the sheet's first row as it was")
+        raise InputError(
+            f"{path.name}: no column {', '.join(missing)}", mend="keep the names of the sheet's columns as they were"
+        )
     reader = _Reader(path.name, key, annotator)
-    for number, row in enumerate(rows[1:], start=2):
+    for number, row in enumerate(rows[top + 1 :], start=top + 2):
         fields = dict(zip(head, [field.strip() for field in row], strict=False))
         if any(fields.values()):
             reader.read(number, fields)
@@ -120,7 +127,8 @@ class _Reader:
         systems = self._key.items[item].systems
         ranks = self._key.form == "ranking"
         columns = [f"{criterion} {letter}" for letter in LETTERS[: len(systems)]] if ranks else [criterion]
-        given = [fields.get(column, "") for column in columns]
+        # Chinese keyboards write letters and digits of full width.
+        given = [unicodedata.normalize("NFKC", fields.get(column, "")) for column in columns]
         if not all(given):
             self.empty += given.count("")
             if any(given):
@@ -165,22 +173,3 @@ def _csv(path: Path) -> list[list[str]]:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path.name} is no CSV in UTF-8", mend="save it as CSV UTF-8") from error
-
-
-def _xlsx(path: Path) -> list[list[str]]:
-    import zipfile
-
-    try:
-        import openpyxl  # type: ignore[import-not-found,import-untyped,unused-ignore]
-    except ImportError:
-        raise InputError(
-            f"reading {path.name} needs openpyxl", mend="pip install openpyxl, or save it as CSV"
-        ) from None
-    try:
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    except (zipfile.BadZipFile, KeyError, ValueError) as error:
-        raise InputError(f"{path.name} is no XLSX", mend="save it as CSV UTF-8") from error
-    sheet = book.worksheets[0]
-    return [["" if cell is None else str(cell) for cell in row] for row in sheet.iter_rows(values_only=True)]

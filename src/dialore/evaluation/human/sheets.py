@@ -1,24 +1,22 @@
-"""Sheets for annotators, as CSV, as XLSX where openpyxl is there, and as a page to print."""
+"""Sheets for annotators, as CSV and as a page to print; as XLSX see `workbook`."""
 
 from __future__ import annotations
 
 import csv
 import io
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dialore.errors import InputError
-from dialore.evaluation.human.criteria import SIDES, CriteriaSet, Form
 from dialore.evaluation.human.items import LETTERS
 from dialore.pages import asset, environment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
+    from dialore.evaluation.human.criteria import CriteriaSet, Form
     from dialore.evaluation.human.items import Item
     from dialore.text import Language
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 _UI = {
     "en": {
         "dialogue": "Dialogue",
@@ -81,7 +79,7 @@ def rows_of(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> list[list
         }
         names = [chosen.judges] if form == "likert" else [f"{chosen.judges} {letter}" for letter in LETTERS]
         known |= dict(zip(names, item.texts, strict=False))
-        rows.append([_inert(known.get(column, "")) for column in columns])
+        rows.append([known.get(column, "") for column in columns])
     return rows
 
 
@@ -90,41 +88,8 @@ def render_csv(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns_of(items, chosen, form))
-    writer.writerows(rows_of(items, chosen, form))
+    writer.writerows([_inert(text) for text in row] for row in rows_of(items, chosen, form))
     return "\ufeff" + text.getvalue()
-
-
-def write_xlsx(path: Path, items: Sequence[Item], chosen: CriteriaSet, form: Form, language: Language) -> None:
-    """A sheet as XLSX: wrapped texts, and a list to choose from where there is one.
-
-    Raises:
-        InputError: openpyxl is not installed.
-    """
-    openpyxl = _openpyxl()
-    columns = columns_of(items, chosen, form)
-    book = openpyxl.Workbook()
-    sheet = book.active
-    sheet.title = "sheet"
-    for row in [columns, *rows_of(items, chosen, form)]:
-        sheet.append(row)
-    sheet.freeze_panes = "B2"
-    for place, name in enumerate(columns, start=1):
-        letter = openpyxl.utils.get_column_letter(place)
-        is_text = name in {"dialogue", "persona", "knowledge", "comment"} or name.startswith(("response", "query"))
-        sheet.column_dimensions[letter].width = 60 if name == "dialogue" else 40 if is_text else 16
-        options = _options(name, chosen, form, max(len(item.texts) for item in items))
-        if options:
-            rule = openpyxl.worksheet.datavalidation.DataValidation("list", formula1=f'"{",".join(options)}"')
-            sheet.add_data_validation(rule)
-            rule.add(f"{letter}2:{letter}{len(items) + 1}")
-        for cell in sheet[letter]:
-            cell.alignment = openpyxl.styles.Alignment(wrap_text=True, vertical="top")
-    guide = book.create_sheet("guide")
-    guide.append([chosen.guide.in_(language)])
-    for name, criterion in chosen.criteria.items():
-        question = criterion.rate if form == "likert" else criterion.compare
-        guide.append([name, criterion.title.in_(language), question.in_(language)])
-    book.save(path)
 
 
 def render_page(items: Sequence[Item], chosen: CriteriaSet, form: Form, language: Language, annotator: int) -> str:
@@ -143,38 +108,6 @@ def render_page(items: Sequence[Item], chosen: CriteriaSet, form: Form, language
             style=asset("report/sheet.css"),
         )
     )
-
-
-def has_xlsx() -> bool:
-    """Whether XLSX can be written and read here."""
-    try:
-        _openpyxl()
-    except InputError:
-        return False
-    return True
-
-
-def _openpyxl() -> Any:  # noqa: ANN401 - the library is untyped
-    import importlib
-
-    try:
-        module = importlib.import_module("openpyxl")
-        for part in ("utils", "styles", "worksheet.datavalidation"):
-            importlib.import_module(f"openpyxl.{part}")
-    except ImportError:
-        raise InputError("XLSX needs openpyxl", mend="pip install openpyxl, or use CSV") from None
-    return module
-
-
-def _options(column: str, chosen: CriteriaSet, form: Form, letters: int) -> list[str]:
-    name = column.rpartition(" ")[0] if form == "ranking" else column
-    criterion = chosen.criteria.get(name)
-    if criterion is None:
-        return []
-    if form == "pairwise":
-        return list(SIDES)
-    low, high = (1, letters) if form == "ranking" else criterion.scale
-    return [str(value) for value in range(low, high + 1)]
 
 
 def _inert(text: str) -> str:

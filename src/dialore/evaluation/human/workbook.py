@@ -1,0 +1,241 @@
+"""Sheets as XLSX, by openpyxl (the `evaluation` extra): written for annotators, and read back."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+import zipfile
+import zlib
+from typing import TYPE_CHECKING, Any
+from unicodedata import east_asian_width
+
+from dialore.errors import InputError, MissingExtraError
+from dialore.evaluation.human.criteria import CriteriaSet, Form, sides
+from dialore.evaluation.human.sheets import columns_of, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dialore.evaluation.human.criteria import Criterion
+    from dialore.evaluation.human.items import Item
+    from dialore.text import Language
+
+_LONGEST = 32767  # of a cell, in UTF-16 units; and of a list's title and prompt:
+_TITLE, _PROMPT = 32, 255
+_LINE, _HIGHEST = 14.0, 409.0  # of a row, in points
+_HEAD, _TO_FILL = "FFDDE3EA", "FFFFF8DC"
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, LookupError, ValueError, TypeError, AttributeError, SyntaxError)
+_WORDS = {
+    "en": {
+        "fill": "Fill in the yellow columns of the first sheet, row by row. Leave empty what you cannot judge.",
+        "pairwise": "Each yellow field takes A, B or tie.",
+        "likert": "Each yellow field takes a whole number of the question's scale.",
+        "ranking": "Each yellow field takes a response's rank: 1 is best, and equal ranks are allowed.",
+        "heads": ["Column", "Name", "Question", "Scale"],
+        "wrong": "Please choose one of: ",
+        "cut": " … (cut here; the page to print has all of it)",
+    },
+    "zh": {
+        "fill": "请逐行填写第一张表的黄色列。无法判断的可以留空。",
+        "pairwise": "黄色格填 A、B 或平局。",
+        "likert": "黄色格填该问题分值范围内的整数。",
+        "ranking": "黄色格填回应的名次：1 为最好，可以并列。",
+        "heads": ["列", "名称", "问题", "分值"],
+        "wrong": "请从以下选项中选择：",
+        "cut": " …（此处截断，全文见打印页）",
+    },
+}
+
+
+def has_xlsx() -> bool:
+    """Whether XLSX can be written and read here."""
+    try:
+        _openpyxl("XLSX")
+    except MissingExtraError:
+        return False
+    return True
+
+
+def write_xlsx(path: Path, items: Sequence[Item], chosen: CriteriaSet, form: Form, language: Language) -> None:
+    """A sheet as XLSX: texts that are no formulas, a list to choose each answer from, the guide on a second sheet.
+
+    Raises:
+        MissingExtraError: openpyxl is not installed.
+        InputError: the file cannot be written.
+    """
+    openpyxl = _openpyxl(f"writing {path.name}")
+    book = openpyxl.Workbook()
+    book.properties.creator = "dialore"
+    _fill_sheet(book.active, items, chosen, form, language)
+    _fill_guide(book.create_sheet("guide"), chosen, form, language)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        book.save(temporary)
+        temporary.replace(path)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}", mend="check the folder") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _fill_sheet(sheet: Any, items: Sequence[Item], chosen: CriteriaSet, form: Form, language: Language) -> None:  # noqa: ANN401
+    from openpyxl.styles import PatternFill
+
+    columns = columns_of(items, chosen, form)
+    letters = max(len(item.texts) for item in items)
+    sheet.title = "answers"
+    sheet.freeze_panes = "B2"
+    sheet.print_title_rows = "1:1"
+    widths = [_width(name, chosen) for name in columns]
+    _lay_out(sheet, widths)
+    _put(sheet, 1, columns, widths, language, is_head=True)
+    for number, row in enumerate(rows_of(items, chosen, form), start=2):
+        _put(sheet, number, row, widths, language)
+    fill = PatternFill("solid", fgColor=_TO_FILL)
+    for place, name in enumerate(columns, start=1):
+        criterion = chosen.criteria.get(name.rpartition(" ")[0] if form == "ranking" else name)
+        if criterion is not None:
+            rule = _choice(criterion, form, letters, language)
+            sheet.add_data_validation(rule)
+            first, last = sheet.cell(2, place), sheet.cell(len(items) + 1, place)
+            rule.add(f"{first.coordinate}:{last.coordinate}")
+            for number in range(2, len(items) + 2):
+                sheet.cell(number, place).fill = fill
+
+
+def _width(column: str, chosen: CriteriaSet) -> int:
+    is_text = column in {*chosen.shows, "comment"} or column.startswith(chosen.judges)
+    return 60 if column == "dialogue" else 40 if is_text else 18
+
+
+def _lay_out(sheet: Any, widths: Sequence[int]) -> None:  # noqa: ANN401
+    """Columns of these widths, printed across the page."""
+    from openpyxl.utils import get_column_letter
+
+    for place, width in enumerate(widths, start=1):
+        sheet.column_dimensions[get_column_letter(place)].width = width
+    sheet.print_options.gridLines = True
+    sheet.page_setup.orientation = "landscape"
+    sheet.page_setup.fitToHeight = 0
+    sheet.sheet_properties.pageSetUpPr.fitToPage = True
+
+
+def _choice(criterion: Criterion, form: Form, letters: int, language: Language) -> Any:  # noqa: ANN401
+    """The list that an answer is chosen from, with the question as its prompt."""
+    from openpyxl.worksheet.datavalidation import DataValidation
+
+    low, high = (1, letters) if form == "ranking" else criterion.scale
+    options = sides(language) if form == "pairwise" else [str(value) for value in range(low, high + 1)]
+    question = (criterion.rate if form == "likert" else criterion.compare).in_(language)
+    return DataValidation(
+        "list",
+        formula1=f'"{",".join(options)}"',
+        allow_blank=True,
+        showErrorMessage=True,
+        error=f"{_WORDS[language]['wrong']}{', '.join(options)}"[:_PROMPT],
+        showInputMessage=True,
+        promptTitle=criterion.title.in_(language)[:_TITLE],
+        prompt="\n".join(filter(None, [question, _anchors(criterion, form, language)]))[:_PROMPT],
+    )
+
+
+def _anchors(criterion: Criterion, form: Form, language: Language) -> str:
+    if form != "likert":
+        return ""
+    return "; ".join(f"{point} = {words.in_(language)}" for point, words in sorted(criterion.anchors.items()))
+
+
+def _fill_guide(guide: Any, chosen: CriteriaSet, form: Form, language: Language) -> None:  # noqa: ANN401
+    words, widths = _WORDS[language], (24, 24, 60, 60)[: 4 if form == "likert" else 3]
+    _lay_out(guide, widths)
+    lines = (chosen.title.in_(language), chosen.guide.in_(language), words["fill"], words[form])
+    for number, text in enumerate(lines, start=1):
+        _put(guide, number, [str(text)], [sum(widths)], language, is_head=number == 1)
+        guide.merge_cells(start_row=number, start_column=1, end_row=number, end_column=len(widths))
+    _put(guide, 6, words["heads"][: len(widths)], widths, language, is_head=True)
+    for number, (name, criterion) in enumerate(chosen.criteria.items(), start=7):
+        question = criterion.rate if form == "likert" else criterion.compare
+        row = [name, criterion.title.in_(language), question.in_(language), _anchors(criterion, form, language)]
+        _put(guide, number, row[: len(widths)], widths, language)
+
+
+def _put(
+    sheet: Any,  # noqa: ANN401
+    number: int,
+    row: Sequence[str],
+    widths: Sequence[int],
+    language: Language,
+    *,
+    is_head: bool = False,
+) -> None:
+    """A row of texts, wrapped, as high as they want: LibreOffice gives a row one line where nothing is said."""
+    from openpyxl.styles import Alignment, Font, PatternFill
+
+    for place, text in enumerate(row, start=1):
+        cell = sheet.cell(number, place)
+        if text:
+            cell.value = _kept(text, str(_WORDS[language]["cut"]))
+            # The library takes "=" for the start of a formula and "#N/A" for an error. With the prefix a spreadsheet
+            # leaves the text a text when somebody edits it.
+            cell.data_type = "s"
+            cell.quotePrefix = text[0] in "=+-@"
+        cell.alignment = Alignment(wrap_text=True, vertical="top")
+        if is_head:
+            cell.font = Font(bold=True)
+            cell.fill = PatternFill("solid", fgColor=_HEAD)
+    lines = max(_lines(text, width) for text, width in zip(row, widths, strict=True))
+    sheet.row_dimensions[number].height = min(_LINE * lines + 3, _HIGHEST)
+
+
+def _lines(text: str, width: int) -> int:
+    """How many lines a text takes in a column, about; Chinese characters are as wide as two of the others."""
+    cells = (sum(1 + (east_asian_width(character) in "WF") for character in line) for line in text.split("\n"))
+    return sum(1 + int(taken * 1.1 / width) for taken in cells)
+
+
+def _kept(text: str, cut: str) -> str:
+    """Text that a cell can hold: no control characters, no longer than one may be."""
+    text = _CONTROL.sub("\ufffd", text.replace("\r\n", "\n").replace("\r", "\n"))
+    units = text.encode("utf-16-le")
+    if len(units) <= 2 * _LONGEST:
+        return text
+    return units[: 2 * (_LONGEST - len(cut))].decode("utf-16-le", "ignore") + cut
+
+
+def read_xlsx(path: Path) -> list[list[str]]:
+    """The rows of the one sheet that has a column `item`, wherever it stands; of the first where none has.
+
+    Raises:
+        MissingExtraError: openpyxl is not installed.
+        InputError: the file cannot be read, is no XLSX, or several of its sheets have such a column.
+    """
+    openpyxl = _openpyxl(f"reading {path.name}")
+    try:
+        with path.open("rb") as file, warnings.catch_warnings():
+            # It warns of what spreadsheets add and it does not know.
+            warnings.simplefilter("ignore")
+            book = openpyxl.load_workbook(file, data_only=True)
+            sheets = [
+                [["" if cell is None else str(cell) for cell in row] for row in sheet.iter_rows(values_only=True)]
+                for sheet in book.worksheets
+            ]
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except (*_DAMAGE, openpyxl.utils.exceptions.InvalidFileException) as error:
+        raise InputError(f"{path.name} is no XLSX", mend="save it as XLSX or CSV UTF-8") from error
+    found = [rows for rows in sheets if any("item" in map(str.strip, row) for row in rows)]
+    if len(found) > 1:
+        raise InputError(f"{path.name}: {len(found)} sheets have a column item", mend="keep the one that counts")
+    return next(iter([*found, *sheets]), [])
+
+
+def _openpyxl(what: str) -> Any:  # noqa: ANN401 - the library is untyped
+    try:
+        import openpyxl
+        import openpyxl.utils.exceptions
+    except ImportError:
+        raise MissingExtraError(what, "evaluation") from None
+    return openpyxl

@@ -1,0 +1,66 @@
+"""`dialore annotate` with XLSX: sheets out, filled in, in again, agreement; and what is said where openpyxl is not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+import pytest
+
+from dialore.experiments.config import make_config
+from dialore.experiments.opening import default_connect
+from dialore.experiments.run import run_experiment
+from tests.experiments.conftest import write_dialogues
+
+pytest.importorskip("scipy", reason="the evaluation extra is not installed")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run of two systems over six dialogues by the lexical responder."""
+    data = write_dialogues(tmp_path / "dialogues.jsonl", 6)
+    given = {"name": "small", "dataset": {"name": "jsonl", "path": str(data)}, "systems": ["vanilla", "dcrag"]}
+    config = make_config(given | {"models": [{"model": "lexical"}]})
+    assert asyncio.run(run_experiment(config, tmp_path / "run", default_connect(4))).ok == 12
+    return tmp_path / "run"
+
+
+def test_xlsx_out_and_in_and_agreement(call, run, tmp_path):
+    openpyxl = pytest.importorskip("openpyxl", reason="the evaluation extra is not installed")
+    done = call("annotate", "export", run, "--out", tmp_path / "sheets", "--annotators", 2)
+    assert done.code == 0, done.err
+    assert "no XLSX" not in done.err
+    key = json.loads((tmp_path / "sheets.key.json").read_text("utf-8"))
+    sheets = sorted((tmp_path / "sheets").glob("*.xlsx"))
+    assert [path.name for path in sheets] == ["annotator-1.xlsx", "annotator-2.xlsx"]
+    for path in sheets:
+        book = openpyxl.load_workbook(path)
+        for row in book["answers"].iter_rows(min_row=2):
+            side = "AB"[key["items"][row[0].value]["systems"].index("dcrag")]
+            for cell in row[4:-1]:
+                cell.value = side
+        book.save(path)
+    out = tmp_path / "annotations.jsonl"
+    done = call("annotate", "import", *sheets, "--key", tmp_path / "sheets.key.json", "--out", out, "--json")
+    assert (done.lines[0]["annotations"], done.lines[0]["empty"]) == (60, 0)
+    (findings,) = call("annotate", "agreement", out, "--json").lines
+    assert {(c["first"], c["rate"]["wins"], c["rate"]["losses"]) for c in findings["contests"]} == {("dcrag", 12, 0)}
+    assert [each["same"] for each in findings["agreement"]] == [1.0] * 5
+    both = (sheets[0], sheets[0].with_suffix(".csv"))
+    refused = call("annotate", "import", *both, "--key", tmp_path / "sheets.key.json", "--out", out)
+    assert "two sheets are called annotator-1" in refused.complaint
+
+
+def test_without_openpyxl_there_is_csv_and_a_word(call, run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    done = call("annotate", "export", run, "--out", tmp_path / "sheets", "--annotators", 1)
+    assert done.code == 0
+    assert {path.suffix for path in (tmp_path / "sheets").iterdir()} == {".csv", ".html"}
+    assert "no XLSX" in done.err
+    assert "dialore[evaluation]" in done.err
+    sheet = tmp_path / "anna.xlsx"
+    sheet.write_bytes(b"")
+    refused = call("annotate", "import", sheet, "--key", tmp_path / "sheets.key.json")
+    assert refused.code == 2
+    assert "pip install 'dialore[evaluation]'" in refused.complaint
