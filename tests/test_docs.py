@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from dialore.cli import main
-from dialore.cli.bench.pipeline import endpoint
+from dialore.cli.bench.asking import endpoint
 from dialore.experiments.config import make_config
 from tests.example_data import write_data
 

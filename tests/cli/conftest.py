@@ -12,7 +12,7 @@ import pytest
 
 import dialore
 from dialore.cli import main
-from dialore.cli.bench.pipeline import endpoint
+from dialore.cli.bench.asking import endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

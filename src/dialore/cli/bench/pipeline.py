@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-import subprocess
-import sys
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dialore.agent import open_graph
+from dialore.cli.bench.asking import connected, endpoint, good, steps_of
 from dialore.cli.bench.dialogues import made_up
 from dialore.cli.bench.measures import (
     bare_calls,
@@ -25,16 +24,12 @@ from dialore.cli.bench.measures import (
 from dialore.cli.bench.table import show
 from dialore.cli.options import KnowledgeSettings
 from dialore.cli.output import print_json, progress
-from dialore.cli.page import longest_chain
 from dialore.cli.wiring import in_order, open_agents
-from dialore.errors import InputError
-from dialore.llm.connection import connect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from dialore.dialogue import Dialogue
-    from dialore.llm.model import LanguageModel
     from dialore.response import Response
 
     Step = Callable[[str, int, int | None], None]
@@ -106,29 +101,10 @@ def run(plan: Plan, *, json: bool) -> None:
         show(figures)
 
 
-@contextmanager
-def endpoint() -> Iterator[str]:
-    """An endpoint in a process of its own; gives its base URL. It ends with us, however we end."""
-    command = [sys.executable, "-m", "dialore.cli.bench.endpoint"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
-        try:
-            url = process.stdout.readline().strip() if process.stdout else ""
-            if not url:
-                raise InputError("the benchmark's endpoint did not start", mend="is a local port free?")
-            yield url
-        finally:
-            if process.stdin:
-                process.stdin.close()
-            try:
-                process.wait(timeout=5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-
 async def _measure(plan: Plan, dialogues: Sequence[Dialogue], url: str, step: Step) -> Measured:
     measured = Measured()
     step("model calls", 0, None)
-    model = _connect(0, url, plan)
+    model = connected("wait-0", url, plan.connections)
     measured.call_cpu, bodies = await stage_calls(model, dialogues, _CALLS)
     await model.close()
     measured.bare_cpu, _ = await bare_calls(url, bodies, "wait-0", at_once=1)
@@ -142,19 +118,12 @@ async def _measure(plan: Plan, dialogues: Sequence[Dialogue], url: str, step: St
     return measured
 
 
-def _connect(latency: int, url: str, plan: Plan) -> LanguageModel:
-    model = connect(f"wait-{latency}", url, concurrency=plan.connections)
-    if model is None:
-        raise InputError("the benchmark's endpoint cannot be reached", mend="is a proxy in the way?")
-    return model
-
-
 async def _one_by_one(
     plan: Plan, dialogues: Sequence[Dialogue], url: str, measured: Measured, step: Step
 ) -> list[Response]:
     responses: list[Response] = []
-    model, settings = _connect(plan.latency, url, plan), KnowledgeSettings(graph=[plan.graph])
-    async with open_agents([plan.method], model, settings) as (agent,):
+    model = connected(f"wait-{plan.latency}", url, plan.connections)
+    async with open_agents([plan.method], model, KnowledgeSettings(graph=[plan.graph])) as (agent,):
         await agent.respond(dialogues[-1])  # warms imports and caches that a run pays for once
         for place, dialogue in enumerate(dialogues[:-1]):
             step("responses one by one", place, len(dialogues) - 1)
@@ -163,14 +132,14 @@ async def _one_by_one(
             measured.response_cpu.append(time.process_time() - cpu)
             measured.response_wall.append(time.perf_counter() - wall)
             measured.calls.append(response.usage.calls)
-            measured.steps.append(longest_chain([stage for stage in response.trace if stage.usage.calls]))
+            measured.steps.append(steps_of(response))
             responses.append(response)
     return responses
 
 
 async def _batch(plan: Plan, dialogues: Sequence[Dialogue], url: str, measured: Measured, step: Step) -> None:
-    model, settings = _connect(plan.batch_latency, url, plan), KnowledgeSettings(graph=[plan.graph])
-    async with open_agents([plan.method], model, settings) as (agent,):
+    model = connected(f"wait-{plan.batch_latency}", url, plan.connections)
+    async with open_agents([plan.method], model, KnowledgeSettings(graph=[plan.graph])) as (agent,):
         await asyncio.gather(*(agent.respond(dialogues[0]) for _ in range(plan.connections)))  # opens the connections
         begun = time.perf_counter()
         jobs = [partial(agent.respond, dialogue) for dialogue in dialogues]
@@ -178,13 +147,6 @@ async def _batch(plan: Plan, dialogues: Sequence[Dialogue], url: str, measured: 
             measured.batch_calls += good(response).usage.calls
             step("a batch at once", measured.batch_calls, None)
         measured.batch_seconds = time.perf_counter() - begun
-
-
-def good(response: Response) -> Response:
-    """The response, if it is one; raises InputError where it failed."""
-    if response.status == "failed":
-        raise InputError(f"a response of the benchmark failed: {response.error}", mend="report this")
-    return response
 
 
 def _summary(plan: Plan, measured: Measured, facts: int) -> dict[str, Any]:

@@ -10,14 +10,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from dialore.agent import Agent, open_graph
+from dialore.cli.bench.asking import connected, endpoint, good, steps_of
 from dialore.cli.bench.dialogues import made_up
 from dialore.cli.bench.measures import cacheable_share, percentile
-from dialore.cli.bench.pipeline import endpoint, good
 from dialore.cli.bench.pipeline_world import open_world, with_persona
 from dialore.cli.output import console, print_json, progress, table
-from dialore.cli.page import longest_chain
-from dialore.errors import InputError
-from dialore.llm.connection import connect
 from dialore.llm.rehearsal import Rehearsal
 from dialore.methods.registry import method_class, method_names, method_sources
 
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dialore.dialogue import Dialogue
-    from dialore.llm.model import LanguageModel
     from dialore.response import Response
     from dialore.sources.graph.source import Graph
 
@@ -107,7 +103,7 @@ async def _cost(
 ) -> MethodCost:
     taken = method_sources(method_class(name))
     given = {key: source for key, source in sources.items() if key in taken}
-    model = Rehearsal() if name in _STEERED else _connect(plan.latency, url)
+    model = Rehearsal() if name in _STEERED else connected(f"wait-{plan.latency}", url)
     before: list[Response] = []
     responses: list[Response] = []
     seconds: list[float] = []
@@ -126,7 +122,7 @@ async def _cost(
         method=name,
         sources=tuple(key for key in taken if key == "graph" or key in given),
         calls=statistics.median(response.usage.calls for response in measured),
-        steps=statistics.median(longest_chain(_asked(response)) for response in measured),
+        steps=statistics.median(steps_of(response) for response in measured),
         prompt_tokens=statistics.median(response.usage.prompt_tokens for response in measured),
         completion_tokens=statistics.median(response.usage.completion_tokens for response in measured),
         cpu_ms=round(statistics.median(cpu) * 1000, 2),
@@ -135,17 +131,6 @@ async def _cost(
         in_talk=round(cacheable_share(measured, after=[*first, *before]), 3),
         rehearsed=name in _STEERED,
     )
-
-
-def _asked(response: Response) -> list[Any]:
-    return [stage for stage in response.trace if stage.usage.calls]
-
-
-def _connect(latency: int, url: str) -> LanguageModel:
-    model = connect(f"wait-{latency}", url)
-    if model is None:
-        raise InputError("the benchmark's endpoint cannot be reached", mend="is a proxy in the way?")
-    return model
 
 
 def _show(plan: Plan, facts: int, passages: int, costs: Sequence[MethodCost]) -> None:

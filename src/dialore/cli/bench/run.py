@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialore.agent import Agent, open_graph
+from dialore.cli.bench.asking import connected, endpoint, good
 from dialore.cli.bench.dialogues import made_up
 from dialore.cli.bench.measures import bare_calls, stage_calls
-from dialore.cli.bench.pipeline import endpoint
 from dialore.cli.bench.run_memory import peak_of_runs
 from dialore.cli.bench.run_scoring import time_scoring
 from dialore.cli.bench.run_table import show
@@ -25,7 +25,6 @@ from dialore.cli.output import print_json, progress
 from dialore.errors import InputError
 from dialore.experiments.config import make_config
 from dialore.experiments.run import run_experiment
-from dialore.llm.connection import connect
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from dialore.experiments.config import ModelConfig, RunConfig
     from dialore.experiments.runner import Progress
     from dialore.llm.model import Completion, LanguageModel, OnText, Request
-    from dialore.response import Response
 
     Step = Callable[[str, int, int | None], None]
     Tell = Callable[[int], None]
@@ -174,7 +172,7 @@ class _Clock:
 async def _measure(way: Way, plan: Plan, dialogues: Sequence[Dialogue], url: str, name: str, tell: Tell) -> _Clock:
     """One way's clock, after one response: what is imported and opened once is not what is compared."""
     async with _agent(plan, url, "wait-0") as agent:
-        _good(await agent.respond(dialogues[0]))
+        good(await agent.respond(dialogues[0]))
     return await way(plan, dialogues, url, name, tell)
 
 
@@ -189,7 +187,7 @@ async def _by_run(plan: Plan, dialogues: Sequence[Dialogue], url: str, name: str
             clock.count()
 
         def make(config: ModelConfig, name: str | None) -> LanguageModel:
-            return _Starting(_connect(name or config.model or "", url, plan), clock)
+            return _Starting(connected(name or config.model or "", url, plan.connections), clock)
 
         await run_experiment(config, Path(folder) / "run", make, on_progress=on_progress)
         return clock.stop()
@@ -217,7 +215,7 @@ class _Starting:
 
 async def _by_bare_calls(plan: Plan, dialogues: Sequence[Dialogue], url: str, name: str, tell: Tell) -> _Clock:
     """Calls of one stage by the HTTP library alone, with nothing between them: what this machine allows."""
-    model = _connect("wait-0", url, plan)
+    model = connected("wait-0", url, plan.connections)
     _, bodies = await stage_calls(model, dialogues, _BARE_BODIES)
     await model.close()
     clock = _Clock(tell)
@@ -255,25 +253,12 @@ async def _by_stages(plan: Plan, dialogues: Sequence[Dialogue], url: str, name: 
 
 
 async def _answer(agent: Agent, dialogue: Dialogue, clock: _Clock) -> None:
-    _good(await agent.respond(dialogue))
+    good(await agent.respond(dialogue))
     clock.count()
 
 
 def _agent(plan: Plan, url: str, name: str) -> Agent:
-    return Agent.create(plan.method, model=_connect(name, url, plan))
-
-
-def _connect(name: str, url: str, plan: Plan) -> LanguageModel:
-    model = connect(name, url, concurrency=plan.connections)
-    if model is None:
-        raise InputError("the benchmark's endpoint cannot be reached", mend="is a proxy in the way?")
-    return model
-
-
-def _good(response: Response) -> Response:
-    if response.status == "failed":
-        raise InputError(f"a response of the benchmark failed: {response.error}", mend="report this")
-    return response
+    return Agent.create(plan.method, model=connected(name, url, plan.connections))
 
 
 def _waited(url: str, model: str) -> tuple[int, float]:
