@@ -1,6 +1,7 @@
 """`dialore respond` and `dialore ground`: dialogues in, responses or their grounds out."""
 
 # No deferred annotations here: typer reads them.
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -8,36 +9,41 @@ import typer
 
 from dialore.cli.options import Json, KnowledgeSettings, ModelSettings, takes_settings
 
-_File = Annotated[
-    str, typer.Argument(metavar="FILE|-", help="A dialogue (JSON) or many (JSONL), .gz too; - for stdin.")
-]
-_Methods = Annotated[
-    list[str] | None,
-    typer.Option("--method", "-M", metavar="NAME", help="The method; may be given several times. [default: dcrag]"),
-]
-_Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write one JSON object a line here instead.")]
-_Trace = Annotated[
-    Path | None, typer.Option("--trace", metavar="FILE", help="Write everything here, every stage's prompt and answer.")
-]
-_Record = Annotated[Path | None, typer.Option("--record", metavar="FILE", help="Append every model call to this file.")]
-_Replay = Annotated[
-    Path | None, typer.Option("--replay", metavar="FILE", help="Answer from this recording, with no model at all.")
-]
+
+@dataclass(frozen=True, slots=True)
+class AnswerSettings:
+    """What is answered, by which methods, and where it goes."""
+
+    file: Annotated[
+        str, typer.Argument(metavar="FILE|-", help="A dialogue (JSON) or many (JSONL), .gz too; - for stdin.")
+    ]
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", "-M", metavar="NAME", help="The method; may be given several times. [default: dcrag]"),
+    ] = None
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write one JSON object a line here instead.")
+    ] = None
+    trace: Annotated[
+        Path | None,
+        typer.Option("--trace", metavar="FILE", help="Write everything here, every stage's prompt and answer."),
+    ] = None
+    record: Annotated[
+        Path | None, typer.Option("--record", metavar="FILE", help="Append every model call to this file.")
+    ] = None
+    replay: Annotated[
+        Path | None, typer.Option("--replay", metavar="FILE", help="Answer from this recording, with no model at all.")
+    ] = None
 
 
 @takes_settings
 def respond(
-    file: _File,
+    asked: AnswerSettings,
     models: ModelSettings,
     knowledge: KnowledgeSettings,
-    method: _Methods = None,
-    out: _Out = None,
-    trace: _Trace = None,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write a page that shows responses and traces.")
     ] = None,
-    record: _Record = None,
-    replay: _Replay = None,
     json: Json = False,
 ) -> None:
     """Answer the last turn of one dialogue or of many.
@@ -56,22 +62,14 @@ def respond(
 
     Exit code: 0 all answered, 1 some failed, 2 nothing could be done.
     """
-    from dialore.cli.answering import Task, answer_file
-
-    task = Task(file, tuple(method or ["dcrag"]), models, knowledge, record=record, replay=replay)
-    answer_file(task, ground=False, out=out, trace=trace, html=html, json=json)
+    _answer(asked, models, knowledge, ground=False, html=html, json=json)
 
 
 @takes_settings
 def ground(
-    file: _File,
+    asked: AnswerSettings,
     models: ModelSettings,
     knowledge: KnowledgeSettings,
-    method: _Methods = None,
-    out: _Out = None,
-    trace: _Trace = None,
-    record: _Record = None,
-    replay: _Replay = None,
     json: Json = False,
 ) -> None:
     """Find what a response needs to know, and stop there.
@@ -83,7 +81,20 @@ def ground(
     dialore ground talks.jsonl --json | jq '.knowledge[].text'
     dialore ground talk.json --method t-rag --graph conceptnet.graph
     """
+    _answer(asked, models, knowledge, ground=True, json=json)
+
+
+def _answer(
+    asked: AnswerSettings,
+    models: ModelSettings,
+    knowledge: KnowledgeSettings,
+    *,
+    ground: bool,
+    html: Path | None = None,
+    json: bool,
+) -> None:
     from dialore.cli.answering import Task, answer_file
 
-    task = Task(file, tuple(method or ["dcrag"]), models, knowledge, record=record, replay=replay)
-    answer_file(task, ground=True, out=out, trace=trace, json=json)
+    methods = tuple(asked.method or ["dcrag"])
+    task = Task(asked.file, methods, models, knowledge, record=asked.record, replay=asked.replay)
+    answer_file(task, ground=ground, out=asked.out, trace=asked.trace, html=html, json=json)
