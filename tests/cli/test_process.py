@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 import dialore
-
-DIALORE = [sys.executable, "-m", "dialore"]
+from tests.cli.processes import DIALORE, interrupted
 
 
 def run(*arguments, **rest):
@@ -94,25 +90,7 @@ def test_an_interrupt_is_quiet(tmp_path, faulty_server):
     faulty_server.always = hang()
     path = tmp_path / "one.json"
     path.write_text('{"turns": ["Hello."]}', "utf-8")
-    command = [*DIALORE, "respond", str(path), "-M", "vanilla", "-u", faulty_server.url, "--no-cache"]
-    # A job in the background of a shell ignores Ctrl-C and so would its children: give it back to this one.
-    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=heed,  # noqa: PLW1509
-    ) as process:
-        limit = time.monotonic() + 20
-        while not faulty_server.calls and time.monotonic() < limit:
-            time.sleep(0.05)
-        assert faulty_server.calls
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
-    assert process.returncode == 130
-    assert out == ""
-    assert "Traceback" not in err
+    interrupted(faulty_server, "respond", path, "-M", "vanilla", "-u", faulty_server.url, "--no-cache")
 
 
 def test_a_talk_over_a_pipe(url, tmp_path):

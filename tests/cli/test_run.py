@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
 import re
-import signal
 import sqlite3
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -21,6 +16,7 @@ from dialore.experiments.store import RunStore
 from dialore.experiments.store_file import FILE
 from dialore.llm.recording import Recorder
 from dialore.llm.rehearsal import Rehearsal
+from tests.cli.processes import interrupted
 from tests.experiments.conftest import write_dialogues
 
 
@@ -274,24 +270,9 @@ def test_an_interrupt_says_what_is_kept(tmp_path, data, faulty_server):
 
     faulty_server.reply(say("Well."), say("Well."))
     faulty_server.always = hang()
-    command = [sys.executable, "-m", "dialore", "run", "-M", "vanilla", "--dataset", "jsonl", "--data", str(data)]
-    command += ["-m", "m", "-u", faulty_server.url, "--no-cache", "--out", "out", "--concurrency", "1"]
-    # A job in the background of a shell ignores Ctrl-C and so would its children: give it back to this one.
-    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=heed,  # noqa: PLW1509
-    ) as process:
-        limit = time.monotonic() + 40
-        while len(faulty_server.calls) < 3 and time.monotonic() < limit:
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
-    assert process.returncode == 130
-    assert out == ""
-    assert "Traceback" not in err
+    asked = ("-m", "m", "-u", faulty_server.url, "--no-cache", "--concurrency", 1)
+    err = interrupted(
+        faulty_server, "run", "-M", "vanilla", "--dataset", "jsonl", "--data", data, "--out", "out", *asked, calls=3
+    )
     assert "interrupted: what is finished is kept in out; the same command again does the rest" in err
     assert counts(tmp_path / "out") == (2, 2)

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
 import math
-import signal
 import sqlite3
-import subprocess
-import sys
-import time
 
 import pytest
 
@@ -20,6 +15,7 @@ from dialore.experiments.run import run_experiment
 from dialore.experiments.store import Job, RunStore
 from dialore.experiments.store_file import FILE
 from dialore.response import Response
+from tests.cli.processes import interrupted
 from tests.experiments.conftest import write_dialogues
 
 
@@ -206,21 +202,6 @@ def test_an_interrupt_says_what_is_kept(run, faulty_server):
     from tests.llm.server import hang
 
     faulty_server.always = hang()
-    command = [sys.executable, "-m", "dialore", "score", str(run), "-x", "meep", "-m", "m", "-u", faulty_server.url]
-    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    with subprocess.Popen(
-        [*command, "--no-cache"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=heed,  # noqa: PLW1509
-    ) as process:
-        limit = time.monotonic() + 40
-        while not faulty_server.calls and time.monotonic() < limit:
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
-    assert process.returncode == 130
-    assert out == ""
-    assert "Traceback" not in err
+    asked = ("-m", "m", "-u", faulty_server.url, "--no-cache")
+    err = interrupted(faulty_server, "score", run, "-x", "meep", *asked)
     assert "interrupted: what is measured is kept" in err
