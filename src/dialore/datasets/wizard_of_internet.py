@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from dialore.text import Language
 
+_NOBODY = "none"
+"""Stands in the benchmark's first pair for the apprentice's turn where the wizard opens the dialogue."""
+
 
 class _Page(BaseModel):
     url: str = ""
@@ -56,6 +59,7 @@ class WizardOfInternet(DataSet):
     """
 
     name: ClassVar[str] = "wizard-of-internet"
+    version: ClassVar[int] = 2
     languages: ClassVar[tuple[Language, ...]] = ("en",)
     paper: ClassVar[str] = "Wizard of the Internet (Komeili et al., ACL 2022)"
     licence: ClassVar[str] = "see ParlAI"
@@ -123,7 +127,9 @@ def _read_pairs(entry: _Pairs, name: str, place: Place) -> Iterator[WholeDialogu
         if len(lists) != len(entry.dialogue):
             raise place.error(f"{len(lists)} lists for {len(entry.dialogue)} pairs of turns", field)
     talk = Talk(f"{name}-{entry.id}", "en", user_persona=entry.meta or None)
-    for (user, wizard), queries, knowledge in zip(entry.dialogue, entry.query, entry.KB, strict=True):
-        talk.say("user", user)
+    pairs = zip(entry.dialogue, entry.query, entry.KB, strict=True)
+    for number, ((user, wizard), queries, knowledge) in enumerate(pairs):
+        if number or user != _NOBODY:
+            talk.say("user", user)
         talk.answer("system", wizard, knowledge, extra=_queries(queries))
     yield from talk.whole()
