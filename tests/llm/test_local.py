@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import sys
 
 import pytest
@@ -13,14 +12,11 @@ from dialore.llm.chat_template import ChatTemplates
 from dialore.llm.generation import TextStream, cut_at, prompt_text, room_for
 from dialore.llm.local import LocalModel
 from dialore.llm.model import Message, Request, Sampling
+from tests.llm.local_checks import check_batched, check_pieces_join_to_the_text, check_stopped
+from tests.llm.tiny_causal import make_tiny_causal, needs_torch
 
-HAVE = importlib.util.find_spec("torch") is not None and importlib.util.find_spec("transformers") is not None
-needs_torch = pytest.mark.skipif(
-    not HAVE, reason="torch and transformers are not installed: pip install 'dialore[local]'"
-)
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-WORDS = "green tea is warm and the river runs to the sea while people talk about books"
 TEMPLATE = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}"
@@ -29,34 +25,8 @@ TEMPLATE = (
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-
     path = tmp_path_factory.mktemp("tiny")
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=320, special_tokens=["</s>"], initial_alphabet=alphabet, show_progress=False
-    )
-    tokenizer.train_from_iterator([WORDS] * 20, trainer)
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")
-    fast.save_pretrained(path)
-    torch.manual_seed(1)
-    config = LlamaConfig(
-        vocab_size=len(fast),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=160,
-        eos_token_id=fast.eos_token_id,
-        bos_token_id=None,
-    )
-    LlamaForCausalLM(config).save_pretrained(path)
+    make_tiny_causal(path)
     return path
 
 
@@ -99,31 +69,20 @@ async def test_seeds_and_temperature(model):
 
 @needs_torch
 async def test_streamed_pieces_join_to_the_text(model):
-    pieces: list[str] = []
-    streamed = await model.complete(ask(), pieces.append)
-    assert "".join(pieces) == streamed.text == (await model.complete(ask())).text
-    assert len(pieces) > 1
+    await check_pieces_join_to_the_text(model, ask())
 
 
 @needs_torch
 async def test_stop_strings_cut_text_and_stream(model):
     whole = (await model.complete(ask(max_tokens=40))).text
     stop = whole[8:10]
-    pieces: list[str] = []
-    stopped = await model.complete(ask(max_tokens=40, stop=(stop,)), pieces.append)
-    assert stopped.text == whole[: whole.find(stop)] == "".join(pieces)
-    assert stopped.finish_reason == "stop"
-    assert stopped.usage.completion_tokens < 40
+    await check_stopped(model, ask(max_tokens=40, stop=(stop,)), stop, whole)
 
 
 @needs_torch
 async def test_requests_that_wait_are_batched(model):
     requests = [ask(text, seed=None, temperature=0) for text in ("green", "the river runs", "books and books and tea")]
-    alone = [await model.complete(request) for request in requests]
-    together = await asyncio.gather(*[model.complete(request) for request in requests])
-    assert [completion.text for completion in together] == [completion.text for completion in alone]
-    assert [completion.usage for completion in together] == [completion.usage for completion in alone]
-    assert len({completion.seconds for completion in together}) == 1
+    await check_batched(model, requests)
 
 
 @needs_torch

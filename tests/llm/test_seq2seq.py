@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib.util
 import json
 import sys
 
@@ -14,11 +12,9 @@ from dialore.llm.connection import connect
 from dialore.llm.local import LocalModel
 from dialore.llm.model import Message, Request, Sampling, Steering
 from dialore.llm.seq2seq import LocalByConfig, LocalSeq2Seq, is_encoder_decoder
+from tests.llm.local_checks import check_batched, check_pieces_join_to_the_text, check_stopped
+from tests.llm.tiny_causal import needs_torch
 
-HAVE = importlib.util.find_spec("torch") is not None and importlib.util.find_spec("transformers") is not None
-needs_torch = pytest.mark.skipif(
-    not HAVE, reason="torch and transformers are not installed: pip install 'dialore[local]'"
-)
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 WORDS = "two friends talk about films and reviews while the tea is warm and the river runs to the sea"
@@ -168,10 +164,7 @@ async def test_seeds_and_temperature(model):
 
 @needs_torch
 async def test_streamed_pieces_join_to_the_text(model):
-    pieces: list[str] = []
-    streamed = await model.complete(ask(), pieces.append)
-    assert "".join(pieces) == streamed.text == (await model.complete(ask())).text
-    assert len(pieces) > 1
+    await check_pieces_join_to_the_text(model, ask())
 
 
 @needs_torch
@@ -179,23 +172,15 @@ async def test_streamed_pieces_join_to_the_text(model):
 async def test_stop_strings_cut_text_and_stream(model, where):
     whole = (await model.complete(ask(continuation="the river", max_tokens=30))).text
     stop = next(word for place in range(3, len(whole)) if "\ufffd" not in (word := whole[place]) and word != whole[0])
-    pieces: list[str] = []
     stops = {"stop": (stop,)} if where == "sampling" else {"continuation_stop": (stop,)}
-    stopped = await model.complete(ask(continuation="the river", max_tokens=30, **stops), pieces.append)
-    assert stopped.text == whole[: whole.find(stop)] == "".join(pieces)
-    assert stopped.finish_reason == "stop"
-    assert stopped.usage.completion_tokens < 30
+    await check_stopped(model, ask(continuation="the river", max_tokens=30, **stops), stop, whole)
 
 
 @needs_torch
 async def test_requests_that_wait_are_batched(model):
     texts = ("two", "the river runs to the sea", "films and films and reviews")
     requests = [ask(text, seed=None, temperature=0) for text in texts]
-    alone = [await model.complete(request) for request in requests]
-    together = await asyncio.gather(*[model.complete(request) for request in requests])
-    assert [completion.text for completion in together] == [completion.text for completion in alone]
-    assert [completion.usage for completion in together] == [completion.usage for completion in alone]
-    assert len({completion.seconds for completion in together}) == 1
+    await check_batched(model, requests)
 
 
 @needs_torch

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 
 from dialore.errors import SourceError
 from dialore.llm.seq2seq import LocalSeq2Seq
+from tests.llm.tiny_causal import needs_torch
 from tests.methods.conftest import ScriptedModel
 from tests.methods.scg_qp_world import (
     ANSWERS,
@@ -23,8 +22,6 @@ from tests.methods.scg_qp_world import (
     respond,
     traced,
 )
-
-HAVE = importlib.util.find_spec("torch") is not None and importlib.util.find_spec("transformers") is not None
 
 COSMO_FORM = (
     "Two people are having a friendly open-domain conversation. It may be about anything, and there is no goal that "
@@ -60,7 +57,7 @@ async def test_cosmo_in_chinese(model):
     )
 
 
-@pytest.mark.skipif(not HAVE, reason="torch and transformers are not installed: pip install 'dialore[local]'")
+@needs_torch
 @pytest.mark.filterwarnings("ignore")
 async def test_a_local_sequence_to_sequence_model_answers_as_cosmo(tmp_path):
     import torch
