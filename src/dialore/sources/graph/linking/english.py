@@ -9,7 +9,7 @@ from dialore.sources.graph.linking.matches import LONGEST, Match, Reading
 from dialore.sources.graph.linking.shape import LIGHT, PARTICLES, fit, read, segments, shape
 from dialore.sources.graph.linking.spelling import respelt
 from dialore.sources.graph.store.layout import stem_key
-from dialore.text import light_words
+from dialore.text import light_words, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,11 +47,12 @@ class EnglishReader:
 
     def whole(self, form: str) -> tuple[int, How] | None:
         """The concept that a normalised phrase is letter by letter, hyphens aside; of function words, by lemmas too."""
-        found = read(form)
-        spaced = " ".join(word.form for word in found)
-        same = [concept for name in {form, spaced} if name and (concept := self._store.find(name)) is not None]
+        # Lemmas are the slow part of reading, and most phrases are concepts as they stand.
+        names = dict.fromkeys((form, " ".join(words(form, "en"))))
+        same = [concept for name in names if name and (concept := self._store.find(name)) is not None]
         if same:
-            return max(same, key=self._store.degree), "exact"
+            return (same[0] if len(same) == 1 else max(same, key=self._store.degree)), "exact"
+        found = read(form)
         if any(word.content for word in found):
             return None
         lemmas = " ".join(word.lemma for word in found if word.form not in LIGHT)

@@ -34,6 +34,9 @@ _LEAST_SPARE = 2
 _AHEAD = 2
 """Of each side of a hub so many times the pool are read, so that the pool can grow before more are read."""
 
+_REMEMBERED = 32_768
+"""Facts' ends that are kept, about 5 MB."""
+
 RowsOf = Callable[[Edges], "NDArray[np.intp]"]
 """Chooses rows of facts."""
 
@@ -84,6 +87,7 @@ class Ranker:
         self._store = store
         self._embedder, self._reranker = embedder, reranker
         self.ranking = ranking
+        self._ends = Ends(store)
         self._cosines = FactCosines(store, embedder)
         self._closer = FactCosines(store, reranker) if reranker is not None else None
 
@@ -130,7 +134,7 @@ class Ranker:
             edges = scored.edges
             close = pool(edges, scored.scores, scored.owner, rows, self.ranking.decay, size)
             scores = self._look_closely(scored, close)
-            chooser = _Chooser(self._store, edges, close, self.ranking)
+            chooser = _Chooser(self._store, edges, close, self.ranking, self._ends)
             taken = take(edges, scores, scored.owner, close, self.ranking.decay, top, chooser.accept)
             more = not whole and scored.partial
             if len(taken) == top or (len(close) == len(rows) and not more):
@@ -185,11 +189,33 @@ class Ranker:
         return bm25(documents, (stem for text in texts for stem in content_stems(text, language)))
 
 
+class Ends:
+    """The names of facts' ends and whether each is safe, the latest remembered: one is the end of many facts.
+
+    Args:
+        store: whose concepts they are.
+    """
+
+    def __init__(self, store: FactStore) -> None:
+        self._store = store
+        self._known: dict[int, tuple[str, bool]] = {}
+
+    def of(self, concept: int) -> tuple[str, bool]:
+        """A concept's name, and whether it is safe."""
+        found = self._known.get(concept)
+        if found is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            name = self._store.concept(concept)
+            found = self._known[concept] = name, is_safe(name)
+        return found
+
+
 class _Chooser:
     """Says of some of the facts, asked the best first, whether each may be taken beside those taken before."""
 
-    def __init__(self, store: FactStore, edges: Edges, rows: NDArray[np.intp], ranking: Ranking) -> None:
-        self._store, self._ranking = store, ranking
+    def __init__(self, store: FactStore, edges: Edges, rows: NDArray[np.intp], ranking: Ranking, ends: Ends) -> None:
+        self._ranking, self._end = ranking, ends.of
         self._names = store.meta.relations
         self._dropped = frozenset(number for number, name in enumerate(self._names) if name in ranking.without)
         columns = (column[rows].tolist() for column in (edges.head, edges.relation, edges.tail))
@@ -206,10 +232,10 @@ class _Chooser:
         if ranking.fold and pair in self._pairs:
             return False
         if ranking.well_formed or ranking.safe:
-            ends = self._store.concept(head), self._store.concept(tail)
-            if ranking.safe and not (is_safe(ends[0]) and is_safe(ends[1])):
+            (one, one_safe), (other, other_safe) = self._end(head), self._end(tail)
+            if ranking.safe and not (one_safe and other_safe):
                 return False
-            if ranking.well_formed and not is_well_formed(ends[0], self._names[relation], ends[1]):
+            if ranking.well_formed and not is_well_formed(one, self._names[relation], other):
                 return False
         self._pairs.add(pair)
         return True

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from dialore.retrieval.embedding import Embedder
 from dialore.sources.graph.facts.relations import connecting_words
 from dialore.sources.graph.store.vectors import RESERVED, PartVectors, in_a_row, quantised
 from dialore.text import is_chinese
@@ -19,23 +20,8 @@ _BATCH = 4096
 
 
 @runtime_checkable
-class LinearEmbedder(Protocol):
+class LinearEmbedder(Embedder, Protocol):
     """An embedder whose vector of a text is the normalised sum of its parts' sums."""
-
-    @property
-    def name(self) -> str:
-        """Its spec."""
-        ...
-
-    @property
-    def dimension(self) -> int:
-        """Components of a vector."""
-        ...
-
-    @property
-    def fingerprint(self) -> str:
-        """Hash of the model."""
-        ...
 
     def sums(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Return (len(texts), dimension) unnormalised sums."""

@@ -83,18 +83,9 @@ class PartVectors:
 
         A fact's cosine with the one differs from that with the other by no more than that distance, whatever the fact.
         """
-        digits, coarse, _ = _fixed(query)
-        first = np.ascontiguousarray(digits[:, 0])
-        found = np.empty(len(self.rows), np.float32)
-        floats = _scratch.of(len(query))
-        for start in range(0, len(found), _CHUNK):
-            chunk = self.rows[start : start + _CHUNK]
-            rows = floats[: len(chunk)]
-            np.copyto(rows, chunk)
-            np.dot(rows, first, out=found[start : start + _CHUNK])
-        found /= coarse
+        found, error = coarse_products(self.rows, query)
         found *= self.scales
-        return found, float(np.linalg.norm(first / coarse - query))
+        return found, error
 
     @staticmethod
     def _products(query: NDArray[np.float32], chunks: Iterable[NDArray[np.int8]], count: int) -> NDArray[np.float32]:
@@ -201,6 +192,21 @@ class Columns:
         for parts in self.parts[1:]:
             total[: len(parts)] += values.take(parts, mode=UNCHECKED)
         return total
+
+
+def coarse_products(rows: NDArray[np.int8], query: NDArray[np.float32]) -> tuple[NDArray[np.float32], float]:
+    """(n,): the product of each row with a query near this one, and how far the two are apart."""
+    digits, coarse, _ = _fixed(query)
+    first = np.ascontiguousarray(digits[:, 0])
+    found = np.empty(len(rows), np.float32)
+    floats = _scratch.of(len(query))
+    for start in range(0, len(found), _CHUNK):
+        chunk = rows[start : start + _CHUNK]
+        wide = floats[: len(chunk)]
+        np.copyto(wide, chunk)
+        np.dot(wide, first, out=found[start : start + _CHUNK])
+    found /= coarse
+    return found, float(np.linalg.norm(first / coarse - query))
 
 
 def _chunks(rows: NDArray[Any]) -> Iterable[NDArray[Any]]:

@@ -6,7 +6,7 @@ import functools
 import weakref
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import lmdb
 import numpy as np
@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.sources.graph.store.edges import Edges, places_among
-from dialore.sources.graph.store.hubs import KEPT, LARGE, HubSide
+from dialore.sources.graph.store.hubs import LARGE, Hubs
 from dialore.sources.graph.store.journal import records
 from dialore.sources.graph.store.layout import EDGE, FORMAT, GraphMeta, concept_key, id_key, text_key
 from dialore.sources.graph.store.mapped import REBUILD, MappedFile, close_file, open_file
@@ -24,11 +24,12 @@ from dialore.sources.graph.store.vectors import PartVectors
 from dialore.text import normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from dialore.sources.graph.store.hubs import HubSide
     from dialore.sources.graph.store.journal import Record
     from dialore.sources.graph.store.overlay import Side
 
@@ -105,15 +106,6 @@ def _release(transaction: lmdb.Transaction, file: MappedFile) -> None:
     close_file(file)
 
 
-class _Near(NamedTuple):
-    """A question's products with the relations and with all parts, how far they may be wrong, and what to keep."""
-
-    relations: NDArray[np.float32]
-    values: NDArray[np.float32]
-    error: float
-    keep: int
-
-
 @dataclass(frozen=True)
 class GraphVersion:
     """A graph at one moment. Nothing of it ever changes, so threads share it.
@@ -126,7 +118,7 @@ class GraphVersion:
         vectors: the concepts' vectors.
         numbers: the embedder's numbers of the vectors' parts.
         relation_vectors: (relations, dimension), unnormalised.
-        hubs: sides of hubs that were asked for, as they are now.
+        laid_out: sides of hubs that were asked for before it and are the same still.
         names: concepts that were asked for of late: a question asks for the same ones several times.
     """
 
@@ -135,7 +127,7 @@ class GraphVersion:
     end: int
     overlay: Overlay | None = None
     changed: tuple[PartVectors, NDArray[np.uint32], NDArray[np.float32]] | None = None
-    hubs: dict[Side, HubSide] = field(default_factory=dict)
+    laid_out: Mapping[Side, HubSide] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
 
     @classmethod
@@ -159,6 +151,11 @@ class GraphVersion:
         """(relations, dimension): the unnormalised sum of each relation's words."""
         return self.changed[2] if self.changed else self.built.relation_vectors
 
+    @cached_property
+    def hubs(self) -> Hubs:
+        """The hubs that were asked for, as they are now."""
+        return Hubs(self.vectors, self.laid_out)
+
     # --- changes
 
     def latest(self) -> GraphVersion:
@@ -180,7 +177,7 @@ class GraphVersion:
             }
         )
         overlay = (self.overlay or Overlay(self.built.meta.concepts)).after(changes)
-        hubs = {side: hub for side, hub in list(self.hubs.items()) if side not in overlay}
+        hubs = {side: hub for side, hub in list(self.hubs.sides.items()) if side not in overlay}
         vectors = self._vectors_after(changes)
         return GraphVersion(self.built, meta, end, overlay, vectors, {} if vectors is not self.changed else hubs)
 
@@ -275,42 +272,16 @@ class GraphVersion:
             return self.overlay.records((table, number), np.frombuffer(raw or b"", EDGE)).tobytes()
         return b"" if raw is None else raw
 
-    def _records(
-        self,
-        table: bytes,
-        concepts: NDArray[np.uint32],
-        sides: list[memoryview | bytes],
-        counts: NDArray[np.intp],
-        near: _Near | None,
-    ) -> tuple[NDArray[np.void], NDArray[np.intp]]:
-        """The records of several concepts in a row, and the place among them that each belongs to.
-
-        Where a question is given, the hubs' records are those near it.
-        """
-        kept = counts
-        if near is not None:
-            kept, sides = counts.copy(), sides.copy()
-            for place in np.flatnonzero(counts > max(LARGE, 2 * near.keep)).tolist():
-                records = np.frombuffer(sides[place], EDGE)
-                hub = self._hub((table, int(concepts[place])), records)
-                parts, _ = self.vectors.of(concepts[place : place + 1])
-                own = float(near.values.take(parts).sum())
-                rows = hub.near(own, near.relations, near.values, near.keep, concepts, near.error)
-                sides[place] = records[rows].tobytes()
-                kept[place] = len(rows)
-        return np.frombuffer(b"".join(sides), EDGE), np.repeat(np.arange(len(kept)), kept)
-
-    def _hub(self, side: Side, records: NDArray[np.void]) -> HubSide:
-        found = self.hubs.get(side)
-        if found is None:
-            found = HubSide.of(records, self.vectors)
-            if len(self.hubs) >= KEPT:
-                self.hubs.clear()
-            self.hubs[side] = found
-        return found
-
-    def _near(self, query: NDArray[np.float32], keep: int) -> _Near:
-        return _Near(self.relation_vectors @ query, *self.vectors.coarse_values(query), keep)
+    def _cut(
+        self, sides: dict[Side, memoryview | bytes], query: NDArray[np.float32], keep: int, asked: NDArray[np.uint32]
+    ) -> dict[Side, memoryview | bytes]:
+        """The records of sides, those of hubs that are near the question alone."""
+        most = EDGE.itemsize * max(LARGE, 2 * keep)
+        hubs = {side: np.frombuffer(raw, EDGE) for side, raw in sides.items() if len(raw) > most}
+        if not hubs:
+            return sides
+        rows = self.hubs.near(hubs, query, self.relation_vectors @ query, keep, asked)
+        return {**sides, **{side: hubs[side][near].tobytes() for side, near in rows.items()}}
 
     def edges_of(self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, keep: int = 1000) -> Edges:
         """The facts with one of the concepts as head or tail, each once; of hubs those near the query if one is given.
@@ -318,16 +289,19 @@ class GraphVersion:
         Exact: on each side of a concept all facts are there that lead to another of the concepts and, of the rest,
         those whose cosines are the `keep` highest; what is left out has lower cosines than all of these.
         """
-        asked = np.array(sorted(set(concepts)), np.uint32)
-        numbers = asked.tolist()
-        out, into = ([self.side(table, number) for number in numbers] for table in (b"out", b"in"))
-        out_counts, in_counts = (np.array([*map(len, sides)], np.intp) // EDGE.itemsize for sides in (out, into))
-        near = None
-        if query is not None and self.meta.dimension and len(asked):
-            largest = max(out_counts.max(), in_counts.max())
-            near = self._near(query, keep) if largest > max(LARGE, 2 * keep) else None
-        outgoing, heads = self._records(b"out", asked, out, out_counts, near)
-        incoming, tails = self._records(b"in", asked, into, in_counts, near)
+        numbers = sorted(set(concepts))
+        asked = np.array(numbers, np.uint32)
+        sides: dict[Side, memoryview | bytes] = {
+            (table, number): self.side(table, number) for table in (b"out", b"in") for number in numbers
+        }
+        counts = _counts(sides).reshape(2, -1).sum(axis=0)
+        if query is not None and self.meta.dimension:
+            sides = self._cut(sides, query, keep, asked)
+        kept = _counts(sides)
+        middle = int(kept[: len(asked)].sum())
+        records = np.frombuffer(b"".join(sides.values()), EDGE)
+        owners = np.repeat(np.tile(np.arange(len(asked)), 2), kept)
+        outgoing, heads, incoming, tails = records[:middle], owners[:middle], records[middle:], owners[middle:]
         # Facts between two of the concepts are among both: they are taken as the head's.
         new = places_among(asked, incoming["other"]) < 0
         incoming, tails = incoming[new], tails[new]
@@ -335,7 +309,6 @@ class GraphVersion:
             np.concatenate([outgoing[name], incoming[name]])
             for name in ("other", "relation", "weight", "norm", "provenance")
         )
-        middle = len(outgoing)
         return Edges(
             head=np.concatenate([asked[heads], other[middle:]]),
             relation=relation,
@@ -346,7 +319,7 @@ class GraphVersion:
             head_place=np.concatenate([heads, np.full(len(tails), -1)]),
             tail_place=np.concatenate([places_among(asked, other[:middle]), tails]),
             asked=asked,
-            counts=out_counts + in_counts,
+            counts=counts,
             version=self,
         )
 
@@ -377,6 +350,11 @@ class GraphVersion:
         total[tails] += others[len(heads) :]
         total /= edges.norm
         return total
+
+
+def _counts(sides: Mapping[Side, memoryview | bytes]) -> NDArray[np.intp]:
+    """How many records each side has."""
+    return np.array([*map(len, sides.values())], np.intp) // EDGE.itemsize
 
 
 @functools.lru_cache(maxsize=4096)
