@@ -42,6 +42,7 @@ CHINESE = [
     "他说：“你好。”|然后走了。|真的吗？！|是的……|好吧。|价格是3.5元。|（见上文。）|完",
     "他说：「你好！」|我说：『再见。』|走吧。",
     "……我不知道……|也许。",
+    "《摔跤吧！爸爸》是电影。|他读《为什么？》，我读《你好》。|好！|《书》呢？",
     # mixed
     "见上文。|Hello there.|再见！|I like Dr. Who.|好的",
     "他住在U.S.|他喜欢A.I.|真的。",
@@ -75,7 +76,7 @@ def seconds(text: str) -> float:
     return min(spent)
 
 
-@pytest.mark.parametrize("unit", ["A. ", "A.中", "x. ", "? ", "…… ", "e.g. ", "中", '"'])
+@pytest.mark.parametrize("unit", ["A. ", "A.中", "x. ", "? ", "…… ", "e.g. ", "中", "。》", '"'])
 def test_a_page_takes_time_by_its_length(unit):
     # Eight times the length takes 64 times as long where each mark reads the text before it again.
     text = unit * 4_000

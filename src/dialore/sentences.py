@@ -24,8 +24,9 @@ _OPENERS = _set(
     "while after before since because although however there here his her their our my your who what where why how "
     "some many most all one not no yes then thus"
 )
+# Marks inside a title, 《摔跤吧！爸爸》, end nothing.
 _END = re.compile(
-    r"(?P<zh>[。！？]+(?:[」』”’】）》\"')\]]|……)*|(?:……|⋯⋯)[」』”’】）》]*)"
+    r"(?P<zh>[。！？]+(?![^《》]{0,30}》)(?:[」』”’】）》\"')\]]|……)*|(?:……|⋯⋯)[」』”’】）》]*)"
     r"|(?P<en>[.!?…]+)(?P<close>[\"'”’»)\]*_]*)(?=\s|$|[一-鿿])"
 )
 _LONGEST = 64  # letters of what may be an abbreviation, and more
