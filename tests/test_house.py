@@ -25,7 +25,19 @@ FLOORS = {
     "__main__": 9,
     "__init__": 10,
 }
-GROUND = {"at_once", "dialogue", "knowledge", "response", "text", "pages", "sentences", "errors", "_lazy", "llm", "data"}
+GROUND = {
+    "at_once",
+    "dialogue",
+    "knowledge",
+    "response",
+    "text",
+    "pages",
+    "sentences",
+    "errors",
+    "_lazy",
+    "llm",
+    "data",
+}
 
 
 def room_of(module: str) -> str:
