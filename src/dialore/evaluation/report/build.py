@@ -118,7 +118,7 @@ def _names(results: Results) -> list[str]:
     if len(datasets) == 1:
         return labels(systems)
     # A data set tells systems apart before a run does.
-    found = {}
+    found: dict[int, str] = {}
     for dataset in datasets:
         some = [system for system in systems if system.dataset == dataset]
         found |= {id(system): f"{name} · {dataset}" for name, system in zip(labels(some), some, strict=True)}
