@@ -10,9 +10,8 @@ import re
 import pytest
 
 from dialore.errors import UnknownNameError
-from dialore.evaluation.report import Settings, make_report, render_csv, render_latex, render_markdown
+from dialore.evaluation.report import Settings, make_report, render_csv, render_markdown
 from dialore.evaluation.report.comparison import by_dialogue, combiner
-from dialore.evaluation.report.latex import escape as latex_escape
 from dialore.evaluation.report.markdown import escape as markdown_escape
 from dialore.evaluation.report.numbers import p_value, signed, size_of, spread, three
 from dialore.evaluation.report.svg import tick_words, ticks
@@ -174,36 +173,6 @@ def test_csv_reads_back_as_the_same_numbers(report):
             assert (line["reason"] != "") == bool(score.problems)
     marked = [each["system"] for each in lines if each["mark"]]
     assert marked == ["dcrag", "dcrag (top=5)"]
-
-
-def unescaped(text, sign):
-    return len(re.findall(rf"(?<!\\){re.escape(sign)}", re.sub(r"\\\\", "", text)))
-
-
-def test_latex_is_balanced_and_escaped():
-    results = made_up(datasets=("a_b & 50%", "c"))
-    results.title = EVIL
-    text = render_latex(make_report(results))
-    body = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
-    assert unescaped(body, "{") == unescaped(body, "}")
-    assert body.count("\\begin{") == body.count("\\end{")
-    assert unescaped(body, "$") % 2 == 0
-    assert unescaped(body, "#") == 0
-    columns = body.split("\\begin{tabular}{")[1].split("}")[0]
-    rows = [line for line in body.splitlines() if line.endswith("\\\\") and "multicolumn" not in line]
-    assert len(rows) == 7  # the head, and three systems on two data sets
-    assert {unescaped(line, "&") for line in rows} == {len(columns) - 1}
-    assert body.count("\\textbf{") == 4  # F1 and CDP, on two data sets
-    assert "$^{**}$" in body
-    assert "a\\_b \\& 50\\%" in body
-    for word in ("\\toprule", "\\midrule", "\\bottomrule", "tablenotes"):
-        assert word in body
-
-
-def test_latex_escapes_every_special_sign():
-    assert latex_escape("a_b%{c}~^\\<>") == (
-        "a\\_b\\%\\{c\\}\\textasciitilde{}\\textasciicircum{}\\textbackslash{}\\textless{}\\textgreater{}"
-    )
 
 
 def test_markdown_has_a_row_a_system_and_holds_no_markup_of_others():

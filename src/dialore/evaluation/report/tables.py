@@ -101,16 +101,20 @@ class MainTable:
     @property
     def blocks(self) -> list[list[tuple[str, list[int]]]]:
         """The columns in parts that a page is wide enough for: in each, families with their metrics' places."""
+        return self.parts(WIDEST)
+
+    def parts(self, widest: int) -> list[list[tuple[str, list[int]]]]:
+        """The columns in parts of so many at most: in each, families with their metrics' places."""
         made: list[list[tuple[str, list[int]]]] = []
         begin = 0
         for title, width in self.families:
-            parts = -(-width // WIDEST)
-            ends = [begin + width * part // parts for part in range(parts + 1)]
+            count = -(-width // widest)
+            ends = [begin + width * part // count for part in range(count + 1)]
             begin += width
             for start, stop in pairwise(ends):
                 some = (title, list(range(start, stop)))
-                taken = sum(len(places) for _, places in made[-1]) if made else WIDEST
-                if taken + len(some[1]) > WIDEST:
+                taken = sum(len(places) for _, places in made[-1]) if made else widest
+                if taken + len(some[1]) > widest:
                     made.append([])
                 made[-1].append(some)
         return made
