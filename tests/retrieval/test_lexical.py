@@ -165,13 +165,36 @@ def test_a_sketch_finds_what_an_exact_scan_finds():
     shared = []
     for row in range(20):
         query = (rows[row] / np.linalg.norm(rows[row])).astype(np.float32)
-        exact = nearest(query, vectors, None, 10)
+        [exact] = nearest(query[None], vectors, None, 10)
         assert exact[0][0] == row
-        found = nearest(query, vectors, columns, 10)
+        [found] = nearest(query[None], vectors, columns, 10)
         assert found[0] == exact[0]
         shared.append(len(dict(exact).keys() & dict(found).keys()) / 10)
         dead[:] = False
         dead[row] = True
         for kept in (None, columns):
-            assert row not in dict(nearest(query, vectors, kept, 10, dead))
+            assert row not in dict(nearest(query[None], vectors, kept, 10, dead)[0])
     assert np.mean(shared) > 0.95
+
+
+def test_a_query_finds_the_same_among_others_as_alone():
+    from dialore.retrieval.ranking import quantise
+    from dialore.retrieval.sketches import FEW, nearest, sketch
+
+    noise = np.random.default_rng(1)
+    rows = noise.standard_normal((FEW + 3000, 300)).astype(np.float32)
+    rows[5] = -rows[4]  # differs in every bit
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    vectors = quantise(rows)
+    columns = np.ascontiguousarray(sketch(rows).T)
+    assert len(columns) == 8
+    queries = rows[:9]
+    alone = [nearest(query[None], vectors, columns, 20)[0] for query in queries]
+    assert nearest(queries, vectors, columns, 20) == alone
+    assert [found[0][0] for found in alone] == list(range(9))
+    # Of the rows that differ in the fewest bits, those with the highest cosines.
+    bits = np.unpackbits(columns[:, :, None].view(np.uint8), axis=2)
+    differing = (bits != bits[:, 4:5]).sum(axis=(0, 2))
+    edge = np.sort(differing)[1999]
+    cosines = np.where(differing <= edge, vectors.vectors.astype(np.float32) @ rows[4] * vectors.scales, -1)
+    assert [row for row, _ in alone[4]] == np.argsort(-np.round(cosines, 4), kind="stable")[:20].tolist()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -14,6 +13,7 @@ from dialore.retrieval.fusion import K, reciprocal_ranks
 from dialore.sources.documents.appending import id_number
 from dialore.sources.documents.editing import embedder_of
 from dialore.sources.documents.layout import stamp
+from dialore.sources.documents.together import Together
 from dialore.sources.documents.view import View
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class DocumentIndex:
         self._given = embedder
         self._embedder = embedder_of(manifest, self.path, embedder)
         self._cut = Cutter(**manifest.cutter)
+        self._together = Together(self._find_each)
         if retriever == "dense" and self._embedder is None:
             raise InputError(f"{path} has no vectors", mend="build it with --embedder, or take the retriever bm25")
 
@@ -174,8 +175,10 @@ class DocumentIndex:
         dialogue's language: an index may hold several, and each text is cut by its own script.
         """
         chosen = retriever or self.retriever
-        if self._embedder is None or chosen == "bm25" or self._embedder.name.split(":")[0] in _QUICK:
+        if self._embedder is None or chosen == "bm25":
             return self.find(query, top, retriever=chosen)
+        if self._embedder.name.split(":")[0] in _QUICK:
+            return await self._together.ask((top, chosen), query)
         return await asyncio.to_thread(self.find, query, top, retriever=chosen)
 
     def by(self, retriever: str) -> RankedIndex:
@@ -194,32 +197,50 @@ class DocumentIndex:
             SourceError: the index is closed or damaged, or its embedder cannot be asked.
             UnknownNameError: no retriever is called that.
         """
-        chosen = self.retriever if retriever is None else _checked(retriever)
+        return self._find_each((top, self.retriever if retriever is None else _checked(retriever)), [query])[0]
+
+    def _find_each(self, wanted: tuple[int, Retriever], queries: Sequence[str]) -> list[list[Knowledge]]:
+        """What `find` gives for each query, of one state of the index."""
+        top, retriever = wanted
         self.refresh()
         view = self._live()
         if top < 1 or not view.manifest.live:
-            return []
+            return [[] for _ in queries]
         depth = max(self.depth, 2 * top)
+        rankings = self._rank(view, queries, depth, retriever)
+        return [
+            self._enough(view, query, ranked, depth, wanted) for query, ranked in zip(queries, rankings, strict=True)
+        ]
+
+    def _enough(
+        self, view: View, query: str, ranked: Sequence[tuple[int, float]], depth: int, wanted: tuple[int, Retriever]
+    ) -> list[Knowledge]:
+        """The first distinct passages of a ranking; it is made deeper where it has too few."""
+        top, retriever = wanted
         while True:
-            ranked = self._ranked(view, query, depth, chosen)
             found = self._distinct(view, ranked, top)
             if len(found) == top or len(ranked) < depth:
                 return found
             depth *= 4  # many of them were the same text
+            [ranked] = self._rank(view, [query], depth, retriever)
 
-    def _ranked(self, view: View, query: str, depth: int, retriever: Retriever) -> list[tuple[int, float]]:
-        by_terms = functools.partial(view.by_terms, self._cut(query), depth)
+    def _rank(
+        self, view: View, queries: Sequence[str], depth: int, retriever: Retriever
+    ) -> list[Sequence[tuple[int, float]]]:
+        by_terms: list[Sequence[tuple[int, float]]] = []
+        if retriever != "dense":
+            by_terms = [view.by_terms(self._cut(query), depth) for query in queries]
         if retriever == "bm25" or self._embedder is None:
-            return [] if retriever == "dense" else by_terms()
+            return by_terms or [[] for _ in queries]
         try:
-            vector = self._embedder.encode([query])[0]
+            vectors = self._embedder.encode(queries)
         except DialoreError as error:
             raise SourceError(f"{self.name}: {error.message}", mend=error.mend) from error
-        near = view.by_vector(vector, depth, exact=self.exact)
+        near = view.by_vectors(vectors, depth, exact=self.exact)
         if retriever == "dense":
-            return near
-        rankings = [[row for row, _ in by_terms()], [row for row, _ in near]]
-        return reciprocal_ranks(rankings, k=self.k)
+            return [*near]
+        pairs = zip(by_terms, near, strict=True)
+        return [reciprocal_ranks([[row for row, _ in ranked] for ranked in pair], k=self.k) for pair in pairs]
 
     def _distinct(self, view: View, ranked: Sequence[tuple[int, float]], top: int) -> list[Knowledge]:
         found: dict[str, Knowledge] = {}

@@ -125,12 +125,14 @@ class View:
         """The rows and scores of the best by BM25."""
         return self._terms.best(terms, top, self.counts)
 
-    def by_vector(self, query: NDArray[np.float32], top: int, *, exact: bool = False) -> list[tuple[int, float]]:
-        """The rows and scores of the nearest by cosine; none where there are no vectors."""
+    def by_vectors(
+        self, queries: NDArray[np.float32], top: int, *, exact: bool = False
+    ) -> list[list[tuple[int, float]]]:
+        """For each query (m, dimension) the rows and scores of the nearest by cosine; none without vectors."""
         if self.vectors is None:
-            return []
+            return [[] for _ in queries]
         columns = None if exact else self._columns
-        return nearest(query, self.vectors, columns, top, self.dead if self._any_dead else None)
+        return nearest(queries, self.vectors, columns, top, self.dead if self._any_dead else None)
 
 
 def _stamp_of(folder: Path) -> Stamp | None:
