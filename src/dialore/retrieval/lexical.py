@@ -89,6 +89,10 @@ class Bm25:
         """(n,): each text's score, zero where it shares no term with the query; at four decimals."""
         import numpy as np
 
+        from dialore.retrieval.lexical_exact import DECIMALS, ExactBm25
+
+        if isinstance(self._ranking, ExactBm25):
+            return np.round(self._ranking.scores(self.cutter(query)), DECIMALS)
         scores = np.zeros(len(self))
         for row, score in self.search(query, len(self)):
             scores[row] = score

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_DECIMALS = 4
+DECIMALS = 4
+"""Decimals of a score."""
 
 
 class ExactBm25:
@@ -71,7 +72,7 @@ class ExactBm25:
 
 def best_rows(raw: NDArray[np.float64], top: int) -> list[tuple[int, float]]:
     """The rows with the highest scores above zero, ties by row; scores are compared at four decimals."""
-    scores = np.round(raw, _DECIMALS)
+    scores = np.round(raw, DECIMALS)
     top = min(top, int(np.count_nonzero(scores > 0)))
     if top <= 0:
         return []

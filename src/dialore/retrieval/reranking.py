@@ -16,7 +16,7 @@ import numpy as np
 from dialore.errors import InputError, MissingExtraError, UnknownNameError
 from dialore.retrieval.cutting import Cutter
 from dialore.retrieval.embedding import load_embedder
-from dialore.retrieval.fusion import K, reciprocal_ranks
+from dialore.retrieval.fusion import K
 from dialore.retrieval.lexical import Bm25
 from dialore.retrieval.ranking import DECIMALS
 
@@ -162,12 +162,15 @@ class FusedReranker:
         Raises:
             ModelError: the embedder is an endpoint that failed.
         """
-        lexical = [at for at, score in self._lexical.rerank(query, texts, len(texts)) if score > 0]
-        dense = [at for at, _ in self._dense.rerank(query, texts, len(texts))]
+        lexical, dense = self._lexical.scores(query, texts), self._dense.scores(query, texts)
         scores = np.zeros(len(texts))
-        for at, score in reciprocal_ranks([lexical, dense], weights=[self._weight, 1 - self._weight]):
-            scores[at] = round(score * (K + 1), 6)
-        return _best(scores, top)
+        # Reciprocal ranks (`retrieval.fusion`), in place; of BM25's ranking only what shares a word with the query.
+        for each, weight in ((lexical, self._weight), (dense, 1 - self._weight)):
+            order = np.argsort(-each, kind="stable")
+            if each is lexical:
+                order = order[: np.count_nonzero(each > 0)]
+            scores[order] += weight / (K + 1 + np.arange(len(order)))
+        return _best(np.array([round(score * (K + 1), 6) for score in scores.tolist()]), top)
 
 
 class CrossEncoderReranker:
@@ -248,4 +251,4 @@ def _best(scores: NDArray[np.float64], top: int) -> list[tuple[int, float]]:
     if top < 0:
         raise InputError(f"top must not be negative, got {top}")
     order = np.argsort(-scores, kind="stable")[:top]
-    return [(int(at), float(scores[at])) for at in order]
+    return list(zip(order.tolist(), scores[order].tolist(), strict=True))

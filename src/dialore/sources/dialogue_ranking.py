@@ -107,7 +107,7 @@ class DialogueRanker:
         """(len(queries), len(texts)): how much alike they are."""
         if not texts:
             return np.zeros((len(queries), 0))
-        scores = _bm25([frozenset(grams(query)) for query in queries], [Counter(grams(text)) for text in texts])
+        scores = _bm25([_set_of(query) for query in queries], [_counted(text) for text in texts])
         if self.cosine:
             vectors = np.stack(self._encode([joined(text) for text in (*queries, *texts)]))
             cosines = vectors[: len(queries)] @ vectors[len(queries) :].T
@@ -210,6 +210,17 @@ def grams(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+@functools.lru_cache(maxsize=8192)
+def _set_of(text: str) -> frozenset[str]:
+    return frozenset(grams(text))
+
+
+@functools.lru_cache(maxsize=8192)
+def _counted(text: str) -> Counter[str]:
+    return Counter(grams(text))
+
+
+@functools.lru_cache(maxsize=8192)
 def joined(text: str) -> str:
     """Chinese without the spaces between its words, with which some data sets write it."""
     return _GAP.sub("", text)
@@ -218,15 +229,19 @@ def joined(text: str) -> str:
 def _bm25(queries: Sequence[frozenset[str]], texts: Sequence[Counter[str]]) -> NDArray[np.float64]:
     lengths = [text.total() for text in texts]
     mean = sum(lengths) / len(lengths) or 1.0
-    having = Counter(gram for text in texts for gram in text)
+    asked = frozenset[str]().union(*queries)
+    shared = [[gram for gram in text if gram in asked] for text in texts]
+    having = Counter(gram for grams_of_text in shared for gram in grams_of_text)
     rarity = {gram: math.log(1 + (len(texts) - n + 0.5) / (n + 0.5)) for gram, n in having.items()}
     scores = np.zeros((len(queries), len(texts)))
-    for column, text in enumerate(texts):
+    for column, (text, found) in enumerate(zip(texts, shared, strict=True)):
+        if not found:
+            continue
         damping = _K1 * (1 - _B + _B * lengths[column] / mean)
-        worth = {gram: rarity[gram] * count * (_K1 + 1) / (count + damping) for gram, count in text.items()}
+        worth = {gram: rarity[gram] * text[gram] * (_K1 + 1) / (text[gram] + damping) for gram in found}
         for row, query in enumerate(queries):
             # In a fixed order, so that sums do not differ in their last digit from run to run.
-            scores[row, column] = sum(worth[gram] for gram in text if gram in query)
+            scores[row, column] = sum(worth[gram] for gram in found if gram in query)
     return scores
 
 
