@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import random
+from importlib import resources
+
 import pytest
 
+from dialore.sources.graph.ranking import filters
 from dialore.sources.graph.ranking.filters import is_safe, is_well_formed
 
 
@@ -49,6 +53,23 @@ def test_unsafe(name: str) -> None:
 )
 def test_safe(name: str) -> None:
     assert is_safe(name)
+
+
+def test_a_look_at_the_first_words_hides_nothing() -> None:
+    """What no entry begins a word of is not searched for entries: a search would have found none."""
+    lines = (resources.files("dialore") / "data" / "unsafe.en.txt").read_text(encoding="utf-8").splitlines()
+    pieces = [line.strip("!= ") for line in lines if line.strip() and not line.startswith("#")]
+    pieces += ["dog", "the", "make", "love", "it's", "same", "-", "_", "cat", "toy"]
+    draw, rules = random.Random(0), filters._rules("en")
+    unsafe = 0
+    for _ in range(3000):
+        words = (draw.choice(pieces) + draw.choice(["", "", "s", "ed", "ing", "x", "'s"]) for _ in range(3))
+        name = draw.choice([" ", "-", ""]).join(words)
+        found = filters._holds(name, "en")
+        bare = rules.allowed.sub(" ", name) if rules.allowed else name
+        assert found == (name in rules.whole or rules.unsafe.search(bare) is not None)
+        unsafe += found
+    assert 300 < unsafe < 2900
 
 
 @pytest.mark.parametrize(

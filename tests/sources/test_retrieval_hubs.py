@@ -16,7 +16,7 @@ from dialore.response import Demands
 from dialore.sources.graph import Graph, GraphStore
 from dialore.sources.graph.facts.readers import read_facts
 from dialore.sources.graph.ranking.settings import Ranking
-from dialore.sources.graph.store import version
+from dialore.sources.graph.store import hubs, version
 from dialore.sources.graph.store.hubs import LARGE
 from dialore.sources.graph.store.version import GraphVersion
 from tests.sources.graphs import build, development_data, embedder
@@ -80,19 +80,40 @@ def test_hubs_read_in_part_give_the_same_answers(path: Path, ranking: str, monke
     monkeypatch.setattr(version, "LARGE", 16)
     draw = random.Random(ranking)
     words = known_words()
-    hubs, names = SHAPED.names[:HUBS], SHAPED.names[HUBS:]
+    busy, names = SHAPED.names[:HUBS], SHAPED.names[HUBS:]
     with GraphStore(path) as store:
         graph = Graph(store, embedder(), RANKINGS[ranking])
 
         def questions():
             for number in range(25):
-                asked = [*draw.sample(names, 6), draw.choice(hubs), *(["long road"] if number % 3 else [])]
+                asked = [*draw.sample(names, 6), draw.choice(busy), *(["long road"] if number % 3 else [])]
                 draw.shuffle(asked)
                 history = " ".join(draw.sample(words, 20))
                 dialogue = Dialogue.model_validate({"id": "d", "language": "en", "turns": [history]})
                 yield Demands(explicit=asked[:4], maintained=asked[3:]), dialogue
 
         assert compare(graph, questions(), monkeypatch, top=draw.choice([5, 20])) > 12
+
+
+@pytest.mark.parametrize(("room", "most"), [(0, 0.9), (1 << 20, 0.0), (1 << 20, 1.0)])
+def test_hubs_parts_are_laid_out_or_not_for_the_same_facts(
+    path: Path, room: int, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(version, "LARGE", 16)
+    query = embedder().encode(["a road that never ends"])[0]
+    names = [*SHAPED.names[:HUBS], "long road", *SHAPED.names[HUBS : HUBS + 5]]
+    with GraphStore(path) as store:
+        concepts = [number for name in names if (number := store.find(name)) is not None]
+        asked = [concepts, concepts[:1], concepts[1:3], [concepts[HUBS]], concepts]
+        expected = [store.edges_of(some, query, 10) for some in asked]
+        assert all(len(edges) < edges.total for edges in expected)
+        monkeypatch.setattr(hubs, "_ROOM", room)
+        monkeypatch.setattr(hubs, "_MOST", most)
+        with GraphStore(path) as other:
+            for some, edges in zip(asked, expected, strict=True):
+                found = other.edges_of(some, query, 10)
+                assert np.array_equal(found.head, edges.head)
+                assert np.array_equal(found.tail, edges.tail)
 
 
 def test_more_is_read_where_what_was_read_is_dropped(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from dialore.sources.graph import Graph, GraphStore
 from dialore.sources.graph.ranking.diversity import owners, pool, take
 from dialore.sources.graph.ranking.fusion import bm25, fused
 from dialore.sources.graph.ranking.settings import RANKINGS, UNINFORMATIVE, Ranking
+from dialore.sources.graph.store.edges import Edges
 from tests.sources.graphs import build, embedder, facts
 
 if TYPE_CHECKING:
@@ -228,6 +229,34 @@ def test_taking_costs_the_same_concepts_others(tmp_path: Path) -> None:
     refused = take(edges, scores[rows], owner, rows, 0.1, 4, lambda row: store.concept(int(edges.tail[row])) != "p")
     assert refused[0][1] == pytest.approx(0.8)
     store.close()
+
+
+def test_a_pool_is_that_of_all_facts_in_order_whatever_ties() -> None:
+    draw = np.random.default_rng(0)
+    for number in range(40):
+        size, concepts = int(draw.integers(1, 400)), int(draw.integers(1, 9))
+        columns = {name: draw.integers(0, 12, size).astype(np.uint32) for name in ("head", "tail")}
+        nothing = np.zeros(size, np.float32)
+        places = np.zeros(size, np.intp)
+        relation = draw.integers(0, 3, size).astype(np.uint16)
+        edges = Edges(**columns, relation=relation, weight=nothing, norm=nothing, provenance=relation,
+                      head_place=places, tail_place=places, asked=np.arange(concepts, dtype=np.uint32))  # fmt: skip
+        scores = np.round(draw.integers(-3, 25, size) / 40, 4).astype(np.float32)
+        owner = draw.integers(0, concepts, size).astype(np.intp)
+        rows = np.flatnonzero(draw.random(size) < 0.9)
+        decay, wanted = (0.05, 0.0, 0.3)[number % 3], int(draw.integers(1, 60))
+
+        def names(row: int, edges: Edges = edges) -> tuple[int, int, int]:
+            return int(edges.head[row]), int(edges.relation[row]), int(edges.tail[row])
+
+        ranked: list[tuple[float, tuple[int, int, int]]] = []
+        for concept in range(concepts):
+            own = sorted((-float(scores[row]), names(row)) for row in rows if owner[row] == concept)
+            costs = [np.float32(decay) * np.float32(np.log2(1 + rank)) for rank in range(len(own))]
+            adjusted = [np.round(np.float32(-score) - cost, 4) for (score, _), cost in zip(own, costs, strict=True)]
+            ranked += [(-float(score), name) for score, (_, name) in zip(adjusted, own, strict=True)]
+        found = pool(edges, scores, owner, rows, decay, wanted)
+        assert [names(row) for row in found.tolist()] == [name for _, name in sorted(ranked)[:wanted]]
 
 
 def test_bm25_by_the_formula() -> None:

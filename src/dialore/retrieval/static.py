@@ -81,7 +81,7 @@ class StaticEmbedder:
         ids: list[int] = []
         ends: list[tuple[int, int]] = []
         for row, text in enumerate(texts):
-            runs = HAN.findall(text)
+            runs = () if text.isascii() else HAN.findall(text)
             ids += pieces.ids(HAN.sub(" ", text) if runs else text)
             ends.append((row, len(ids)))
             if runs and self._chinese:

@@ -130,10 +130,13 @@ class Ranker:
         if top <= 0 or not len(rows):
             return []
         size = self._first_pool(top)
+        looked: NDArray[np.float32] | None = None
         while True:
             edges = scored.edges
             close = pool(edges, scored.scores, scored.owner, rows, self.ranking.decay, size)
-            scores = self._look_closely(scored, close)
+            if looked is None:  # a larger pool begins with the same facts
+                looked = self._look_closely(scored, close[: self._looked_at])
+            scores = self._with_rest(scored, close, looked)
             chooser = _Chooser(self._store, edges, close, self.ranking, self._ends)
             taken = take(edges, scores, scored.owner, close, self.ranking.decay, top, chooser.accept)
             more = not whole and scored.partial
@@ -142,26 +145,33 @@ class Ranker:
             size *= _LEAST_SPARE
             if more and size > scored.keep:
                 scored = self._scored(scored.concepts, scored.question, scored.vectors, scored.language, _AHEAD * size)
-                rows = rows_of(scored.edges)
+                rows, looked = rows_of(scored.edges), None
 
     def _look_closely(self, scored: Scored, rows: NDArray[np.intp]) -> NDArray[np.float32]:
-        """The scores of a pool, with what is too dear to be asked of every fact; the rest come after."""
-        scores = scored.scores[rows].copy()
-        some = slice(0, self._looked_at)
+        """The scores of the first facts of a pool, with what is too dear to be asked of every fact."""
+        scores = scored.scores[rows]
         if self._closer is not None and self._reranker is not None:
-            scores[some] = self._reranked(scored, rows[some], self._closer, self._reranker)
-            scores[some.stop :] -= np.float32(2)  # behind every one that was looked at
+            scores = self._reranked(scored, rows, self._closer, self._reranker)
         elif self.ranking.nearest and len(scored.vectors.phrases):
-            scores[some] += np.float32(self.ranking.nearest) * self._nearest(scored, rows[some])
-            scores[some.stop :] -= np.float32(self.ranking.nearest)
+            scores = scores + np.float32(self.ranking.nearest) * self._nearest(scored, rows)
         if self.ranking.lexical or self.ranking.weight:
-            fusion = [(scores[some], 1.0)]
+            fusion = [(scores, 1.0)]
             if self.ranking.lexical:
-                fusion.append((self._lexical(scored, rows[some]), self.ranking.lexical))
+                fusion.append((self._lexical(scored, rows), self.ranking.lexical))
             if self.ranking.weight:
-                fusion.append((scored.edges.weight[rows[some]], self.ranking.weight))
-            scores[some] = fused(fusion)
-        return np.round(scores, DIGITS) + np.float32(0)
+                fusion.append((scored.edges.weight[rows], self.ranking.weight))
+            scores = fused(fusion)
+        return scores
+
+    def _with_rest(self, scored: Scored, rows: NDArray[np.intp], looked: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The scores of a pool whose first facts were looked at closely; the rest come after."""
+        behind = 0.0
+        if self._closer is not None:
+            behind = 2.0  # behind every one that was looked at
+        elif len(scored.vectors.phrases):
+            behind = self.ranking.nearest
+        rest = scored.scores[rows[len(looked) :]] - np.float32(behind)
+        return np.round(np.concatenate([looked, rest]), DIGITS) + np.float32(0)
 
     def _nearest(self, scored: Scored, rows: NDArray[np.intp]) -> NDArray[np.float32]:
         """How near the end that is not the fact's own concept is to the demand nearest to it."""

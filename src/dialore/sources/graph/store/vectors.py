@@ -220,12 +220,14 @@ def _fixed(query: NDArray[np.float32]) -> tuple[NDArray[np.float32], np.float32,
     library adds them up does not matter: together they are as fine as a float32.
     """
     size = len(query)
-    weight = max(float(np.abs(query, dtype=np.float64).sum()), 1e-30)
+    weight = max(float(np.abs(query).sum(dtype=np.float64)), 1e-30)
     coarse = np.float32(2.0 ** math.floor(math.log2((_EXACT / _PEAK - size / 2) / weight)))
     fine = np.float32(2.0 ** math.floor(math.log2(_EXACT / _PEAK / (size / 2))))
     scaled = query * coarse
-    first = np.rint(scaled)
-    return np.stack([first, np.rint((scaled - first) * fine)], axis=1), coarse, fine
+    digits = np.empty((size, 2), np.float32)
+    digits[:, 0] = first = np.rint(scaled)
+    digits[:, 1] = np.rint((scaled - first) * fine)
+    return digits, coarse, fine
 
 
 def in_a_row(made: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
