@@ -198,6 +198,26 @@ async def test_a_run_without_a_good_response_may_be_asked_by_other_prompts(confi
         assert store.facts()["prompts"]["vanilla/response-generation.en"] == new
 
 
+async def test_an_estimate_alone_leaves_a_run_as_it_was(config_of, tmp_path):
+    class EnoughError(Exception):
+        pass
+
+    def enough(estimate):
+        raise EnoughError
+
+    await run_experiment(config_of(2, systems=["vanilla"]), tmp_path / "run", rehearse)
+    with RunStore.open(tmp_path / "run") as store:
+        before = (store.facts(), store.systems())
+    folder, *_ = overridden(tmp_path / "prompts", "vanilla/response-generation")
+    more = config_of(2, **{"systems": ["vanilla", "dcrag"], "sources.prompts": str(folder)})
+    with pytest.raises(EnoughError):
+        await run_experiment(more, tmp_path / "run", rehearse, accept_changed_prompts=True, on_estimate=enough)
+    with RunStore.open(tmp_path / "run") as store:
+        assert (store.facts(), store.systems()) == before
+    # With its own prompts it goes on as if nobody had asked.
+    assert (await run_experiment(config_of(2, systems=["vanilla"]), tmp_path / "run", rehearse)).before == 2
+
+
 async def test_how_to_cite_is_a_prompt_of_a_run_that_cites(config_of, tmp_path):
     await run_experiment(config_of(2, systems=["dcrag"], cite=True), tmp_path / "run", rehearse)
     folder, *_ = overridden(tmp_path / "prompts", "shared/citing")

@@ -101,10 +101,11 @@ async def _prepare(
 ) -> tuple[list[Job], dict[int, int]]:
     """Set the run up, as on one machine; gives every job that it wants, and the systems' numbers in the store."""
     async with open_systems(config, connect_model) as opened:
-        numbers = set_up(store, config, opened, accept_changed_prompts=accept_changed_prompts)
-    jobs = jobs_of(store, numbers.values(), config.repetitions)
-    if on_estimate is not None:
-        on_estimate(await estimate_missing(config, store, jobs, numbers, opened.lexical))
+        with store.together():
+            numbers = set_up(store, config, opened, accept_changed_prompts=accept_changed_prompts)
+            jobs = jobs_of(store, numbers.values(), config.repetitions)
+            if on_estimate is not None:
+                on_estimate(await estimate_missing(config, store, jobs, numbers, opened.lexical))
     return jobs, numbers
 
 

@@ -35,7 +35,8 @@ async def run_experiment(
         folder: where it is kept; made if need be. One that holds the same run is gone on with.
         connect_model: makes models of their configurations.
         accept_changed_prompts: go on with a run whose prompts changed since, and keep that for its report.
-        on_estimate: told what the run is expected to cost before it starts; what it raises stops the run there.
+        on_estimate: told what the run is expected to cost before it starts; what it raises stops the run there, and
+            leaves one that was there as it was.
         on_progress: told of every response.
 
     Returns:
@@ -48,9 +49,11 @@ async def run_experiment(
     """
     with RunStore.going_on(folder) as store:
         async with open_systems(config, connect_model) as opened:
-            numbers = set_up(store, config, opened, accept_changed_prompts=accept_changed_prompts)
-            jobs = jobs_of(store, numbers.values(), config.repetitions)
-            if on_estimate is not None:
-                on_estimate(await estimate_missing(config, store, jobs, numbers, opened.lexical))
+            # Who wants the estimate alone leaves the run as it was.
+            with store.together():
+                numbers = set_up(store, config, opened, accept_changed_prompts=accept_changed_prompts)
+                jobs = jobs_of(store, numbers.values(), config.repetitions)
+                if on_estimate is not None:
+                    on_estimate(await estimate_missing(config, store, jobs, numbers, opened.lexical))
             answers = choose(opened.agents, numbers)
             return await run_jobs(store, jobs, answers, at_once=config.concurrency, on_progress=on_progress)

@@ -130,6 +130,16 @@ class RunStore:
             hold(lock, self.folder)
             yield
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Keep all that is set up in it, or nothing where it ends in an error."""
+        if self._database.in_transaction:
+            yield
+            return
+        with self._database:
+            self._database.execute("begin immediate")
+            yield
+
     # What is to be done, and what is done
 
     def set_up(
@@ -160,7 +170,8 @@ class RunStore:
         known = {(system.title, system.model): system for system in self.systems()}
         free = 1 + max((system.number for system in known.values()), default=-1)
         numbers: dict[int, int] = {}
-        with self._database as database:
+        database = self._database
+        with self.together():
             for system in systems:
                 before = known.get((system.title, system.model))
                 numbers[system.number] = free if before is None else before.number
