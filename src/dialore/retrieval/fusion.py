@@ -38,5 +38,9 @@ def reciprocal_ranks(
     for ranking, weight in zip(asked, weights or [1.0] * len(asked), strict=True):
         for place, item in enumerate(dict.fromkeys(ranking), start=1):
             scores[item] = scores.get(item, 0.0) + weight / (k + place)
+    import numpy as np
+
     # Rounded, so that the same ranks in another order are equal whatever the order of their sum.
-    return sorted(scores.items(), key=lambda pair: -round(pair[1], 12))
+    rounded = np.round(np.fromiter(scores.values(), np.float64, len(scores)), 12)
+    items = list(scores.items())
+    return [items[at] for at in np.argsort(-rounded, kind="stable").tolist()]

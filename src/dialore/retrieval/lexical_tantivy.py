@@ -15,10 +15,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from dialore.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
 TANTIVY_K1 = 1.2
 TANTIVY_B = 0.75
@@ -103,14 +107,14 @@ class TantivyBm25:
                 _share(self._folder)
 
     def best(
-        self, terms: Iterable[str], top: int, counts: Callable[[int], bool] | None = None
+        self, terms: Iterable[str], top: int, counts: Callable[[NDArray[np.int64]], NDArray[np.bool_]] | None = None
     ) -> list[tuple[int, float]]:
         """The rows and scores of the `top` rows that have any of the terms, the best first, ties by row.
 
         Args:
             terms: of the query; one that is there twice counts twice.
             top: how many at most.
-            counts: whether a row is to be found; None for all.
+            counts: says of rows which are to be found; None for all.
         """
         wanted = top
         clauses = [(self._library.Occur.Should, self._clause(*pair)) for pair in Counter(terms).items()]
@@ -119,12 +123,13 @@ class TantivyBm25:
         query = clauses[0][1] if len(clauses) == 1 else self._library.Query.boolean_query(clauses)
         while True:
             hits = self._searcher.search(query, limit=wanted, count=False).hits
-            rows = self._searcher.fast_field_values("row", [address for _, address in hits])
-            found = [(int(row), round(score, _DECIMALS)) for row, (score, _) in zip(rows, hits, strict=True)]
-            if counts is not None:
-                found = [pair for pair in found if counts(pair[0])]
-            if len(found) >= top or len(hits) < wanted:
-                return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:top]
+            rows = np.array(self._searcher.fast_field_values("row", [address for _, address in hits]), dtype=np.int64)
+            scores = np.round(np.array([score for score, _ in hits], dtype=np.float64), _DECIMALS)
+            if counts is not None and not (counted := counts(rows)).all():
+                rows, scores = rows[counted], scores[counted]
+            if len(rows) >= top or len(hits) < wanted:
+                order = np.lexsort((rows, -scores))[:top]
+                return list(zip(rows[order].tolist(), scores[order].tolist(), strict=True))
             wanted *= 4
 
     def _clause(self, term: str, times: int) -> Any:  # noqa: ANN401

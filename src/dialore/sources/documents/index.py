@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
-from dialore.knowledge import Knowledge, Source, stable_id
+from dialore.knowledge import Knowledge, Source
 from dialore.retrieval.cutting import Cutter
 from dialore.retrieval.fusion import K, reciprocal_ranks
 from dialore.sources.documents.appending import id_number
@@ -136,9 +136,10 @@ class DocumentIndex:
     def passage(self, identifier: str) -> Knowledge | None:
         """The passage of that id."""
         view, number = self._live(), id_number(identifier)
-        rows = (view.ids == number).nonzero()[0].tolist() if number >= 0 else []
-        found = (self._knowledge(view, row, 0.0) for row in rows if view.counts(row))
-        return next(found, None)
+        if number < 0:
+            return None
+        rows = (view.ids == number).nonzero()[0]
+        return next((self._knowledge(view, row, 0.0) for row in rows[view.counts(rows)].tolist()), None)
 
     def stats(self) -> dict[str, Any]:
         """Counts, sizes and settings."""
@@ -253,12 +254,11 @@ class DocumentIndex:
 
     def _knowledge(self, view: View, row: int, score: float) -> Knowledge:
         record = view.record(row)
-        text, title, url = (record.get(name, "") for name in ("text", "title", "url"))
         detail = {name: value for name, value in record.items() if name not in {"text", "extra"}}
         return Knowledge(
-            id=stable_id("passage", url, title, text),
+            id=f"passage:{int(view.ids[row]):012x}",
             kind="passage",
-            text=text,
+            text=record["text"],
             source="documents",
             score=score,
             detail={**record.get("extra", {}), **detail, "index": self.name},

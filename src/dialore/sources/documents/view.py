@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import mmap
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic_core import from_json
 
 from dialore.errors import InputError
 from dialore.retrieval.lexical_tantivy import TantivyBm25
@@ -108,16 +108,19 @@ class View:
     def record(self, row: int) -> dict[str, Any]:
         """A passage as it was written."""
         start = int(self._offsets[row - 1]) if row else 0
-        found: dict[str, Any] = json.loads(self._lines[start : int(self._offsets[row])])
+        found: dict[str, Any] = from_json(self._lines[start : int(self._offsets[row])])
         return found
 
     def live(self) -> Iterator[int]:
         """The rows that are alive, in order."""
         yield from np.flatnonzero(~self.dead).tolist()
 
-    def counts(self, row: int) -> bool:
-        """Whether a row counts and is alive."""
-        return row < len(self.dead) and not self.dead[row]
+    def counts(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Of each row whether it counts and is alive."""
+        counted = rows < len(self.dead)
+        if self._any_dead:
+            counted[counted] = ~self.dead[rows[counted]]
+        return counted
 
     # --- search
 

@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic_core import from_json
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -64,7 +66,7 @@ class Sample:
     @classmethod
     def of_line(cls, line: bytes) -> Sample:
         """The sample that `line` wrote; raises ValueError for anything else."""
-        identifier, language, topic, turns, knowledge, response = json.loads(line)
+        identifier, language, topic, turns, knowledge, response = from_json(line)
         return cls(
             identifier, language, topic, tuple(SampleTurn(side, text) for side, text in turns), knowledge, response
         )
