@@ -54,9 +54,18 @@ def is_chinese(text: str) -> bool:
 
 def normalise(text: str) -> str:
     """Compatibility-normalised, lower-case text with straight apostrophes, single spaces and no underscores."""
+    return _folded_phrase(text) if len(text) <= _PHRASE else _folded(text)
+
+
+def _folded(text: str) -> str:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).replace("’", "'")
     return " ".join(text.lower().replace("_", " ").split())
+
+
+_folded_phrase = functools.lru_cache(maxsize=1 << 16)(_folded)
+_PHRASE = 48
+"""Characters of what is remembered: concepts and words come again and again."""
 
 
 @functools.lru_cache(maxsize=1)

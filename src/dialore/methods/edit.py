@@ -12,7 +12,7 @@ from dialore.knowledge import Knowledge, stable_id
 from dialore.methods.base import Draft, Grounds
 from dialore.methods.edit_outputs import Answered, Better, read_answer, read_questions
 from dialore.methods.marks import as_data
-from dialore.sources.base import RankedSource
+from dialore.sources.base import ranked_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,7 +128,7 @@ class Edit:
         """Retrieving Answer in Knowledge Base (Section 3.3.2): the nearest sentences, organised by the model."""
         if not self.base_answers or self.documents is None:
             return "", []
-        base = self.documents.by(self.retriever) if isinstance(self.documents, RankedSource) else self.documents
+        base = ranked_by(self.documents, self.retriever)
         found = await stage.search(f"base-retrieval-{number}", base, question, self.top)
         if not found:
             return "", []
