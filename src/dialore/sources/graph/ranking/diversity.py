@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dialore.sources.graph.store.edges import Edges
 
 _DIGITS = 4
-_WIDER = 1 << 10
-"""More than any two scores differ by."""
 
 
 def owners(edges: Edges) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -33,6 +31,23 @@ def owners(edges: Edges) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return owner, counts
 
 
+def best_of_each(
+    scores: NDArray[np.float32], owner: NDArray[np.intp], rows: NDArray[np.intp], keep: int
+) -> NDArray[np.intp]:
+    """Those of the rows that can be among the best: of each concept the best `keep`, and what ties with the last."""
+    of = owner[rows]
+    counts = np.bincount(of)
+    crowded = np.flatnonzero(counts > keep)
+    if not len(crowded):
+        return rows
+    kept = [rows[(counts <= keep)[of]]]
+    for place in crowded.tolist():
+        own = rows[of == place]
+        values = scores[own]
+        kept.append(own[values >= np.partition(values, len(values) - keep)[len(values) - keep]])
+    return np.concatenate(kept)
+
+
 def pool(
     edges: Edges,
     scores: NDArray[np.float32],
@@ -42,36 +57,17 @@ def pool(
     size: int,
 ) -> NDArray[np.intp]:
     """The best `size` of the rows, decay counted, best first; equal ones in order of head, relation and tail."""
-    rows = _promising(scores, owner, rows, decay, size)
+    rows = best_of_each(scores, owner, rows, size)
     rows = rows[np.lexsort((*_names(edges, rows), -scores[rows], owner[rows]))]
-    adjusted = _adjusted(scores[rows], owner[rows], decay)
+    of = owner[rows]
+    first = np.flatnonzero(np.diff(of, prepend=-1))
+    rank = np.arange(len(rows)) - np.repeat(first, np.diff(np.append(first, len(rows))))
+    adjusted = np.round(scores[rows] - np.float32(decay) * np.log2(1 + rank).astype(np.float32), _DIGITS)
+    if size < len(rows):
+        place = len(rows) - size
+        near = adjusted >= np.partition(adjusted, place)[place]
+        rows, adjusted = rows[near], adjusted[near]
     return rows[np.lexsort((*_names(edges, rows), -adjusted))[:size]]
-
-
-def _promising(
-    scores: NDArray[np.float32], owner: NDArray[np.intp], rows: NDArray[np.intp], decay: float, size: int
-) -> NDArray[np.intp]:
-    """Those of the rows that can be among the best, whatever the order of equal ones; each concept's best ones."""
-    if size >= len(rows):
-        return rows
-    # Equal scores of a concept share its ranks in any order, so what they are adjusted to is known without names.
-    order = np.argsort(owner[rows] * np.float64(_WIDER) - scores[rows])
-    rows = rows[order]
-    of, values = owner[rows], scores[rows]
-    adjusted = _adjusted(values, of, decay)
-    kept = np.flatnonzero(adjusted >= np.partition(adjusted, len(rows) - size)[len(rows) - size])
-    least = np.full(int(of[-1]) + 1, np.inf, np.float32)
-    least[of[kept]] = values[kept]  # of each concept the last one, the least, stays
-    return rows[values >= least[of]]
-
-
-def _adjusted(scores: NDArray[np.float32], owner: NDArray[np.intp], decay: float) -> NDArray[np.float32]:
-    """Scores less what those before them cost, given concept after concept, the best of each first."""
-    first = np.flatnonzero(np.diff(owner, prepend=-1))
-    rank = np.arange(len(owner)) - np.repeat(first, np.diff(np.append(first, len(owner))))
-    cost: NDArray[np.float32] = np.float32(decay) * np.log2(1 + rank).astype(np.float32)
-    adjusted: NDArray[np.float32] = np.round(scores - cost, _DIGITS)
-    return adjusted
 
 
 def _names(edges: Edges, rows: NDArray[np.intp]) -> tuple[NDArray[Any], NDArray[Any]]:

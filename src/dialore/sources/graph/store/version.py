@@ -273,15 +273,21 @@ class GraphVersion:
         return b"" if raw is None else raw
 
     def _cut(
-        self, sides: dict[Side, memoryview | bytes], query: NDArray[np.float32], keep: int, asked: NDArray[np.uint32]
-    ) -> dict[Side, memoryview | bytes]:
-        """The records of sides, those of hubs that are near the question alone."""
-        most = EDGE.itemsize * max(LARGE, 2 * keep)
-        hubs = {side: np.frombuffer(raw, EDGE) for side, raw in sides.items() if len(raw) > most}
-        if not hubs:
-            return sides
-        rows = self.hubs.near(hubs, query, self.relation_vectors @ query, keep, asked)
-        return {**sides, **{side: hubs[side][near].tobytes() for side, near in rows.items()}}
+        self,
+        sides: list[memoryview | bytes],
+        large: list[int],
+        query: NDArray[np.float32],
+        keep: int,
+        asked: NDArray[np.uint32],
+    ) -> None:
+        """Of large ones among the sides of concepts, `out` before `in`, leave the records near the question alone."""
+        concepts = asked.tolist()
+        tables = {place: b"in" if place >= len(concepts) else b"out" for place in large}
+        places = {(table, concepts[place % len(concepts)]): place for place, table in tables.items()}
+        hubs = {side: np.frombuffer(sides[place], EDGE) for side, place in places.items()}
+        near = self.hubs.near(hubs, query, self.relation_vectors @ query, keep, asked)
+        for side, rows in near.items():
+            sides[places[side]] = hubs[side][rows].tobytes()
 
     def edges_of(self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, keep: int = 1000) -> Edges:
         """The facts with one of the concepts as head or tail, each once; of hubs those near the query if one is given.
@@ -291,17 +297,19 @@ class GraphVersion:
         """
         numbers = sorted(set(concepts))
         asked = np.array(numbers, np.uint32)
-        sides: dict[Side, memoryview | bytes] = {
-            (table, number): self.side(table, number) for table in (b"out", b"in") for number in numbers
-        }
-        counts = _counts(sides).reshape(2, -1).sum(axis=0)
-        if query is not None and self.meta.dimension:
-            sides = self._cut(sides, query, keep, asked)
+        sides = [self.side(table, number) for table in (b"out", b"in") for number in numbers]
         kept = _counts(sides)
-        middle = int(kept[: len(asked)].sum())
-        records = np.frombuffer(b"".join(sides.values()), EDGE)
-        owners = np.repeat(np.tile(np.arange(len(asked)), 2), kept)
-        outgoing, heads, incoming, tails = records[:middle], owners[:middle], records[middle:], owners[middle:]
+        counts = kept[: len(numbers)] + kept[len(numbers) :]
+        if query is not None and self.meta.dimension:
+            large = np.flatnonzero(kept > max(LARGE, 2 * keep)).tolist()
+            if large:
+                self._cut(sides, large, query, keep, asked)
+                kept = _counts(sides)
+        records = np.frombuffer(b"".join(sides), EDGE)
+        places = np.arange(len(numbers))
+        heads, tails = places.repeat(kept[: len(numbers)]), places.repeat(kept[len(numbers) :])
+        middle = len(heads)
+        outgoing, incoming = records[:middle], records[middle:]
         # Facts between two of the concepts are among both: they are taken as the head's.
         new = places_among(asked, incoming["other"]) < 0
         incoming, tails = incoming[new], tails[new]
@@ -352,9 +360,9 @@ class GraphVersion:
         return total
 
 
-def _counts(sides: Mapping[Side, memoryview | bytes]) -> NDArray[np.intp]:
+def _counts(sides: Sequence[memoryview | bytes]) -> NDArray[np.intp]:
     """How many records each side has."""
-    return np.array([*map(len, sides.values())], np.intp) // EDGE.itemsize
+    return np.array([*map(len, sides)], np.intp) // EDGE.itemsize
 
 
 @functools.lru_cache(maxsize=4096)
