@@ -46,6 +46,7 @@ CHINESE = [
     # mixed
     "见上文。|Hello there.|再见！|I like Dr. Who.|好的",
     "他住在U.S.|他喜欢A.I.|真的。",
+    "走吧……!|好……!!|ok!ok",
 ]
 
 
@@ -82,6 +83,13 @@ def test_a_page_takes_time_by_its_length(unit):
     text = unit * 4_000
     assert "".join(split_sentences(text)).replace(" ", "") == text.replace(" ", "")
     assert seconds(text * 8) < 24 * max(seconds(text), 0.001)
+
+
+@pytest.mark.parametrize("unit", ["!", ".", "?…", "!……", "……!", '!……"'])
+def test_a_run_of_marks_that_ends_nothing_takes_time_by_its_length(unit):
+    text, longer = (f"a{unit * count}x" for count in (1_000, 8_000))
+    assert "".join(split_sentences(text)) == text
+    assert seconds(longer) < 24 * max(seconds(text), 0.001)
 
 
 @pytest.mark.parametrize("sentence", ["one, two; three: four — five，六；七：八", "word", "", "a,b"])

@@ -24,10 +24,15 @@ _OPENERS = _set(
     "while after before since because although however there here his her their our my your who what where why how "
     "some many most all one not no yes then thus"
 )
-# Marks inside a title, 《摔跤吧！爸爸》, end nothing.
+_CLOSE = r"[\"'”’»)\]*_]*+"
+_GAP = r"(?=\s|$|[一-鿿])"
+# Marks inside a title, 《摔跤吧！爸爸》, end nothing. A run of English marks that ends nothing is passed as a whole:
+# each of them would read the rest of it again.
 _END = re.compile(
-    r"(?P<zh>[。！？]+(?![^《》]{0,30}》)(?:[」』”’】）》\"')\]]|……)*|(?:……|⋯⋯)[」』”’】）》]*)"
-    r"|(?P<en>[.!?…]+)(?P<close>[\"'”’»)\]*_]*)(?=\s|$|[一-鿿])"
+    r"(?P<zh>[。！？]+(?![^《》]{0,30}》)(?:[」』”’】）》\"')\]]|……)*"
+    rf"|(?:……|⋯⋯)(?:[.!?…]++(?!{_CLOSE}{_GAP}))?[」』”’】）》]*)"
+    rf"|(?P<en>[.!?…]++)(?P<close>{_CLOSE}){_GAP}"
+    r"|(?:[.!?]|…(?!…))++"
 )
 _LONGEST = 64  # letters of what may be an abbreviation, and more
 _LETTER = re.compile(r"[^\W_]")
@@ -49,7 +54,7 @@ def split_sentences(text: str) -> list[str]:
     start = 0
     letter = _LETTER.search(whole)  # signs that a text begins with stand with what follows
     for match in _END.finditer(whole, letter.start() if letter else len(whole)):
-        if match["zh"] or _ends(whole, match, start):
+        if match["zh"] or (match["en"] and _ends(whole, match, start)):
             start = _add(spans, whole, start, match.end())
     _add(spans, whole, start, len(whole))
     return [sentence for first, end in spans if (sentence := whole[first:end].strip())]
