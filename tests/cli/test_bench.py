@@ -115,6 +115,7 @@ def test_the_run_bench(call):
         assert loop["over_ideal"] == pytest.approx(loop["ideal"] / loop["seconds"])
         assert loop["ideal"] == pytest.approx(0.036 * loop["calls"] / 4, rel=0.4)
         assert loop["cpu"] > 0
+        assert 0 < loop["endpoint_cpu"] <= loop["seconds"]
     assert ours["half"] < ours["seconds"]
     assert list(figures["memory"]) == ["2", "8"]
     assert all(peak > 20 for peak in figures["memory"].values())
@@ -126,7 +127,7 @@ def test_the_run_bench_in_words(call):
     settings = ("--dialogues", 4, "--connections", 2, "--median", 5, "--memory", 0, "--responses", 0)
     done = call("bench", "run", *settings)
     assert done.code == 0
-    for words in ("gather per batch", "of the ideal", "95%", "bare HTTP calls"):
+    for words in ("gather per batch", "of the ideal", "95%", "bare HTTP calls", "CPU a call of the endpoint"):
         assert words in " ".join(done.out.split())
 
 

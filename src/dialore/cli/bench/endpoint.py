@@ -3,7 +3,7 @@
 It answers each stage plausibly from the wanted JSON schema alone, so that every part of a method has work to do. The
 model's name sets the latency: `wait-50` answers after 50 milliseconds, `lognormal-200-0.6-7` after times whose median
 is 200 milliseconds and whose logarithms spread by 0.6, drawn with the seed 7. `GET /v1/waited` tells by model how many
-calls there were and how many seconds they were made to wait in all.
+calls there were, how many seconds they were made to wait in all, and the CPU seconds spent here since the first.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import math
 import random
 import re
 import sys
+import time
 from typing import Any
 
 from aiohttp import web
@@ -34,9 +35,11 @@ class Waits:
     def __init__(self) -> None:
         self._draws: dict[str, random.Random] = {}
         self.waited: dict[str, list[float]] = {}
+        self._cpu: dict[str, float] = {}
 
     def next(self, model: str) -> float:
         """Seconds that the next call of a model waits."""
+        self._cpu.setdefault(model, time.process_time())
         seconds = 0.0
         if drawn := _LOGNORMAL.search(model):
             draw = self._draws.setdefault(model, random.Random(int(drawn[3] or 0)))  # noqa: S311 - no secret
@@ -47,6 +50,14 @@ class Waits:
         said[0] += 1
         said[1] += seconds
         return seconds
+
+    def told(self) -> dict[str, dict[str, float]]:
+        """By model: its calls, the seconds that they waited, and our CPU seconds since the first of them."""
+        now = time.process_time()
+        return {
+            model: {"calls": calls, "seconds": seconds, "cpu": now - self._cpu[model]}
+            for model, (calls, seconds) in self.waited.items()
+        }
 
 
 _LOGNORMAL = re.compile(r"^lognormal-(\d+)-(\d+(?:\.\d+)?)(?:-(\d+))?$")
@@ -89,7 +100,7 @@ async def _models(_: web.Request) -> web.Response:
 
 
 async def _waited(_: web.Request) -> web.Response:
-    return web.json_response({model: {"calls": n, "seconds": s} for model, (n, s) in _waits.waited.items()})
+    return web.json_response(_waits.told())
 
 
 async def serve() -> None:

@@ -78,6 +78,7 @@ class Loop:
         ideal: seconds that the endpoint waited in all, over the connections.
         half: seconds until half of the responses were there, where there are responses.
         cpu: our CPU seconds a call.
+        endpoint_cpu: those of the endpoint, which runs on the same machine.
     """
 
     way: str
@@ -87,6 +88,7 @@ class Loop:
     ideal: float
     half: float | None
     cpu: float
+    endpoint_cpu: float
 
     @property
     def share(self) -> float:
@@ -131,12 +133,12 @@ def _loop(title: str, way: Way, plan: Plan, dialogues: Sequence[Dialogue], url: 
     # The draw's seed is of the way: each has an endpoint's model of its own.
     name = f"lognormal-{plan.median}-{plan.sigma:g}-{zlib.crc32(title.encode()) % 1000}"
     clock = asyncio.run(_measure(way, plan, dialogues, url, name, _telling(step, title, len(dialogues))))
-    counted, waited = _waited(url, name)
+    counted, waited, theirs = _waited(url, name)
     calls = clock.calls or counted
     ideal = waited / counted * calls / plan.connections
     count = len(clock.times)
     half = clock.times[(count - 1) // 2] if count else None
-    return Loop(title, count, calls, clock.seconds, ideal, half, clock.cpu / max(1, calls))
+    return Loop(title, count, calls, clock.seconds, ideal, half, clock.cpu / max(1, calls), theirs / counted)
 
 
 def _telling(step: Step, name: str, total: int) -> Tell:
@@ -261,8 +263,9 @@ def _agent(plan: Plan, url: str, name: str) -> Agent:
     return Agent.create(plan.method, model=connected(name, url, plan.connections))
 
 
-def _waited(url: str, model: str) -> tuple[int, float]:
+def _waited(url: str, model: str) -> tuple[int, float, float]:
+    """A model's calls, the seconds that they waited, and the endpoint's CPU seconds since the first."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(f"{url}/waited") as answer:
         said = jsons.load(answer)[model]
-    return int(said["calls"]), float(said["seconds"])
+    return int(said["calls"]), float(said["seconds"]), float(said["cpu"])

@@ -29,6 +29,8 @@ def show(figures: dict[str, Any]) -> None:
         )
     out.print(rows)
     rows = table("beside", ">value", "wanted")
+    theirs = figures["loops"][0]["endpoint_cpu"]
+    rows.add_row("CPU a call of the endpoint, on the same cores", f"{theirs * 1000:.2f} ms", "")
     for size, peak in figures.get("memory", {}).items():
         rows.add_row(f"peak memory of a run over {int(size):,} dialogues", f"{peak:,.1f} MB", "the same at any size")
     if scoring := figures.get("scoring"):
@@ -36,7 +38,6 @@ def show(figures: dict[str, Any]) -> None:
         rows.add_row(f"measuring {said}", f"{scoring['measuring']:.1f} s", "")
         rows.add_row("their figures, with intervals", f"{scoring['combining']:.1f} s", "together under 60 s")
         rows.add_row("CPU of both", f"{scoring['cpu']:.1f} s", "")
-    if rows.row_count:
-        out.print(rows)
+    out.print(rows)
     for name, reason in (figures.get("scoring") or {}).get("unavailable", {}).items():
         out.print(f"not available: {name}: {reason}")
