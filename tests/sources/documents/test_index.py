@@ -370,6 +370,27 @@ async def test_several_hand_on_what_is_asked_within_and_what_is_told():
     assert {piece.text for piece in told.knowledge} == {"one", "two"}
 
 
+async def test_what_stands_beside_a_text_may_lie_deep(tmp_path):
+    deep = "[" * 400 + "]" * 400
+    lines = ['{"text": "Tea is warm.", "note": ' + deep + "}", '{"text": "Tea is green."}']
+    (tmp_path / "notes.jsonl").write_text("\n".join(lines), "utf-8")
+    build_documents(tmp_path / "i", [tmp_path / "notes.jsonl"], embedder=EMBEDDER)
+    found = await DocumentIndex(tmp_path / "i", embedder=EMBEDDER).search("tea", ASK)
+    assert {piece.text: json.dumps(piece.detail.get("note")) for piece in found} == {
+        "Tea is warm.": deep,
+        "Tea is green.": "null",
+    }
+
+
+async def test_a_passage_that_is_damaged_while_its_index_is_open(base):
+    index = DocumentIndex(base, embedder=EMBEDDER)
+    file = base / read_manifest(base).base / "passages.jsonl"
+    with file.open("r+b") as opened:
+        opened.write(b"\xff" * file.stat().st_size)
+    with pytest.raises(SourceError, match=r"passages of .*base are damaged \(build it again\)"):
+        await index.search("sore throat", ASK)
+
+
 def test_what_is_no_index_or_damaged(base, tmp_path):
     (tmp_path / "letter.txt").write_text("dear", "utf-8")
     (tmp_path / "full").mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic_core import from_json
 
-from dialore.errors import InputError
+from dialore.errors import InputError, SourceError
 from dialore.retrieval.lexical_tantivy import TantivyBm25
 from dialore.retrieval.ranking import Quantised
 from dialore.retrieval.sketches import FEW, nearest, words_of
@@ -106,9 +107,12 @@ class View:
     # --- passages
 
     def record(self, row: int) -> dict[str, Any]:
-        """A passage as it was written."""
-        start = int(self._offsets[row - 1]) if row else 0
-        found: dict[str, Any] = from_json(self._lines[start : int(self._offsets[row])])
+        """A passage as it was written; raises SourceError where its line is damaged now."""
+        line = self._lines[int(self._offsets[row - 1]) if row else 0 : int(self._offsets[row])]
+        try:
+            found: dict[str, Any] = _decoded(line)
+        except (ValueError, RecursionError) as error:
+            raise SourceError(f"the passages of {self.folder} are damaged", mend="build it again") from error
         return found
 
     def live(self) -> Iterator[int]:
@@ -143,6 +147,14 @@ def _stamp_of(folder: Path) -> Stamp | None:
         return stamp(folder)
     except OSError:
         return None  # the manifest's reader says what is wrong
+
+
+def _decoded(line: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
+    try:
+        return from_json(line)
+    except ValueError:
+        # Slower, but what stands beside a text may lie deeper than the fast parser goes.
+        return json.loads(line)
 
 
 def _mapped(path: Path, length: int) -> mmap.mmap | bytes:
