@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+RULES = 2
+"""Raised when other sentences are found than before: what counts sentences is to be counted anew."""
+
 
 def _set(words: str) -> frozenset[str]:
     return frozenset(words.split())

@@ -9,7 +9,7 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import ModelError
 from dialore.evaluation.base import Metric, Sample
-from dialore.evaluation.judges import is_refusal
+from dialore.evaluation.judges import is_refusal, ragas
 from dialore.evaluation.judges.asking import queries_of
 from dialore.evaluation.judges.ragas import sentences_of
 from dialore.evaluation.registry import Context, load_metric
@@ -204,6 +204,13 @@ def test_a_passage_counts_by_sentence_and_a_fact_is_one():
     chinese = PASSAGE.model_copy(update={"text": "蜂蜜润喉。它很甜，也很贵！"})
     assert sentences_of(chinese) == ["蜂蜜润喉。", "它很甜，也很贵！"]
     assert sentences_of(PASSAGE) == ["Honey soothes.", "Dr. No is a film.", "It is old!"]
+
+
+def test_what_counts_sentences_is_measured_anew_where_other_ones_are_found(monkeypatch):
+    metrics = [judge_of(name, "x")[0] for name in ("ragas-context-relevance", "ragas-faithfulness")]
+    before = [metric.identity for metric in metrics]
+    monkeypatch.setattr(ragas, "RULES", ragas.RULES + 1)
+    assert [metric.identity != was for metric, was in zip(metrics, before, strict=True)] == [True, False]
 
 
 def test_identity_changes_with_judge_and_prompt(tmp_path):

@@ -10,7 +10,7 @@ from dialore.evaluation.base import About, Mean, Measure, unavailable
 from dialore.evaluation.judges.answers import Questions, Statements, picks_shape, verdicts_shape
 from dialore.evaluation.judges.asking import spoken
 from dialore.retrieval.embedding import load_embedder
-from dialore.sentences import split_lines
+from dialore.sentences import RULES, split_lines
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,8 +40,10 @@ class ContextRelevance(Mean):
 
     @property
     def identity(self) -> str:
-        """The judge and its prompt."""
-        return self._judge.identity("ragas-context-relevance") if self._judge is not None else ""
+        """The judge, its prompt, and the rules by which sentences are counted."""
+        if self._judge is None:
+            return ""
+        return f"{self._judge.identity('ragas-context-relevance')}, sentences {RULES}"
 
     async def measure(self, sample: Sample) -> Measure:
         """The share, 0 to 1."""
