@@ -49,7 +49,7 @@ def read_body(payload: object, request: Request, *, where: str, key: str) -> Com
             f"{where} answered with a choice without a message", mend="is it a chat endpoint?", retryable=True
         )
     _check_refusal(message, choice.get("finish_reason"), where, key)
-    text = strip_thoughts(_mend_surrogates(_content(message)))
+    text = strip_thoughts(mend_surrogates(_content(message)))
     reason = _word(choice.get("finish_reason")) or "stop"
     check_text(text, reason, where)
     return _completion(text, request, model=answer.get("model"), reason=reason, usage=answer.get("usage"))
@@ -87,7 +87,7 @@ class StreamReader:
         delta = _part(choice, "delta")
         if isinstance(delta, dict):
             _check_refusal(delta, choice.get("finish_reason"), self._where, self._key)
-            self._pass_on(self._filter.feed(_mend_surrogates(_content(delta))))
+            self._pass_on(self._filter.feed(mend_surrogates(_content(delta))))
         self.reason = _word(choice.get("finish_reason")) or self.reason
 
     def completion(self, *, whole: bool) -> Completion:
@@ -170,8 +170,11 @@ def _content(message: dict[str, Any]) -> str:
     return ""
 
 
-def _mend_surrogates(text: str) -> str:
-    # JSON may carry half a character (a lone surrogate), which no file could take afterwards.
+def mend_surrogates(text: str) -> str:
+    """The text with replacement characters for halves of characters (lone surrogates).
+
+    JSON may carry them by escapes, but no file could take them afterwards. Two that belong together become one.
+    """
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,11 +1,17 @@
-"""Finding JSON in what a language model wrote: fences, prose around it, full-width punctuation, cut-off ends."""
+"""Finding JSON in what a language model wrote: fences, prose around it, full-width punctuation, cut-off ends.
+
+Half a character, which an escape that is cut off spells, is a replacement character in what is found.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
+
+from dialore.llm.answer import mend_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,6 +20,7 @@ _FENCE = re.compile(r"```[ \t]*[\w+-]*[ \t]*\r?\n?(.*?)(?:```|\Z)", re.DOTALL)
 _OUTSIDE = str.maketrans("：，；｛｝［］【】＂", ':,;{}[][]"')
 _CLOSERS = {'"': '"', "'": "'", "“": "”", "”": "”", "‘": "’", "’": "’", "「": "」", "『": "』"}
 _AFTER_STRING = re.compile(r"\s*(?:[,:\]}：，｝］】]|\Z)")
+_HALVES = re.compile(r"\\u[dD][89a-fA-F]")
 _LONGEST = 200_000
 
 
@@ -23,7 +30,7 @@ def whole_json(text: str) -> object:
     Raises:
         ValueError: it is not.
     """
-    return from_json(text)
+    return from_json(mend_surrogates(text))
 
 
 def candidates(text: str) -> Iterator[object]:
@@ -33,7 +40,7 @@ def candidates(text: str) -> Iterator[object]:
     Prose yields nothing: only what stands in brackets is repaired, never a bare word. A list counts only where it
     fills the text or a fence, for brackets in prose are mostly citations.
     """
-    text = text.strip().lstrip("\ufeff")[:_LONGEST]
+    text = mend_surrogates(text).strip().lstrip("\ufeff")[:_LONGEST]
     wholes = [text, *reversed([match.group(1).strip() for match in _FENCE.finditer(text)])]
     for whole in wholes:
         if whole[:1] in set('{[｛［【"“') and (value := _decode(whole)) is not None:
@@ -63,6 +70,8 @@ def _repair(piece: str) -> object:
         return None
     try:
         value = json_repair.loads(piece)
+        if _HALVES.search(piece):
+            value = json.loads(mend_surrogates(json.dumps(value, ensure_ascii=False)))
     except (ValueError, RecursionError, IndexError):
         return None
     return value if value and isinstance(value, (dict, list)) else None
