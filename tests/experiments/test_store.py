@@ -84,7 +84,7 @@ def test_systems_may_be_added_and_dialogues_may_not_change(store):
     assert len(store.systems()) == 3
     with pytest.raises(InputError, match=r"other dialogues.*d9"):
         store.set_up({}, SYSTEMS, [*DIALOGUES[:2], Dialogue(id="d9", turns=["Hi"])])
-    with pytest.raises(InputError, match="has 3 dialogues, not 2"):
+    with pytest.raises(InputError, match=r"has 3 dialogues, not 2 \(use its data set"):
         store.set_up({}, SYSTEMS, DIALOGUES[:2])
     with pytest.raises(InputError, match="other options for 'no CR'"):
         store.set_up({}, [SYSTEMS[0], System(1, "no CR", "dcrag", {}, "m")], DIALOGUES)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+_SAME_DIALOGUES = "use its data set, cut, limit and seed, or name another folder"
+
 
 @dataclass(frozen=True, slots=True)
 class System:
@@ -215,10 +217,10 @@ class RunStore:
             if row is None or row[0] != content:
                 raise InputError(
                     f"the run in {self.folder} has other dialogues (the first that differs is {dialogue.id})",
-                    mend="use its data set, cut, limit and seed, or name another folder",
+                    mend=_SAME_DIALOGUES,
                 )
         if has_any and count != self.size:
-            raise InputError(f"the run in {self.folder} has {self.size} dialogues, not {count}", mend="see above")
+            raise InputError(f"the run in {self.folder} has {self.size} dialogues, not {count}", mend=_SAME_DIALOGUES)
         return languages
 
     def done(self) -> set[Job]:
