@@ -64,3 +64,19 @@ def test_without_openpyxl_there_is_csv_and_a_word(call, run, tmp_path, monkeypat
     refused = call("annotate", "import", sheet, "--key", tmp_path / "sheets.key.json")
     assert refused.code == 2
     assert "pip install 'dialore[evaluation]'" in refused.complaint
+
+
+def test_a_system_is_shown_by_its_name_whatever_signs_are_in_it(call, tmp_path):
+    answers = [
+        {"annotator": "anna", "item": f"i{number}", "dialogue": f"d{number}", "criteria": "dcrag", "form": form}
+        | {"criterion": "coherence", "systems": systems, "winner": systems[0] if form == "pairwise" else None}
+        | {"values": {systems[0]: 2 + number % 2} if form == "likert" else {}}
+        for form, systems in (("pairwise", ["[/b] a", "b [no-facts]"]), ("likert", ["[/b] c"]))
+        for number in range(3)
+    ]
+    for form, names in (("pairwise", ("[/b] a", "b [no-facts]")), ("likert", ("[/b] c",))):
+        lines = [json.dumps(each) for each in answers if each["form"] == form]
+        (tmp_path / f"{form}.jsonl").write_text("\n".join(lines), "utf-8")
+        done = call("annotate", "agreement", tmp_path / f"{form}.jsonl")
+        assert done.code == 0
+        assert all(name in done.out for name in names)

@@ -205,3 +205,17 @@ def test_an_interrupt_says_what_is_kept(run, faulty_server):
     asked = ("-m", "m", "-u", faulty_server.url, "--no-cache")
     err = interrupted(faulty_server, "score", run, "-x", "meep", *asked)
     assert "interrupted: what is measured is kept" in err
+
+
+def test_a_system_is_shown_by_its_name_whatever_signs_are_in_it(call, tmp_path):
+    data = write_dialogues(tmp_path / "dialogues.jsonl", 2)
+    names = ["[/b] a", "b [no-facts]", "!c"]
+    systems = [{"name": name, "method": "vanilla", "options": {}} for name in names]
+    config = make_config(
+        {"name": "small", "dataset": {"name": "jsonl", "path": str(data)}, "systems": systems}
+        | {"models": [{"model": "lexical"}]}
+    )
+    assert asyncio.run(run_experiment(config, tmp_path / "run", default_connect(4))).failed == 0
+    done = call("score", tmp_path / "run", "-x", "f1")
+    assert done.code == 0
+    assert [name for name in names if name in done.out] == names

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import typer
 from pydantic import ValidationError
+from rich.markup import escape
 
 from dialore.cli.output import console, note, print_json, table, write_whole
 from dialore.errors import InputError, UnknownNameError
@@ -202,14 +203,15 @@ def _show(findings: Findings) -> None:
         rows = table("!criterion", "system", ">mean rank" if findings.form == "ranking" else ">mean", ">95%", ">items")
         for place in findings.standings:
             interval = "-" if math.isnan(place.low) else f"{three(place.low)} to {three(place.high)}"
-            rows.add_row(place.criterion, place.system, three(place.mean), interval, str(place.items))
+            rows.add_row(place.criterion, escape(place.system), three(place.mean), interval, str(place.items))
         console().print(rows)
     rows = table("!criterion", "systems", ">wins", ">ties", ">losses", ">items", ">Wilcoxon p", ">sign p", ">z p")
     for contest in findings.contests:
         rate = contest.rate
         shares = (share(rate.wins, rate.n), share(rate.ties, rate.n), share(rate.losses, rate.n))
         tests = (p_value(contest.p), p_value(contest.sign), p_value(contest.proportions))
-        rows.add_row(contest.criterion, f"{contest.first} / {contest.second}", *shares, str(contest.items), *tests)
+        pair = escape(f"{contest.first} / {contest.second}")
+        rows.add_row(contest.criterion, pair, *shares, str(contest.items), *tests)
     console().print(rows)
     note("wins are the first system's, over all judgements; p over items, Holm-corrected over all contests")
 

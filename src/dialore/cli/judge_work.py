@@ -9,6 +9,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rich.markup import escape
+
 from dialore.cli.measuring import required_judge
 from dialore.cli.output import console, note, print_json, progress, table
 from dialore.errors import InputError, UnknownNameError
@@ -215,7 +217,7 @@ def _show_scored(rows: list[dict[str, Any]]) -> None:
         score = "-" if row["score"] is None else f"{row['score']:.2f}"
         if row["low"] is not None:
             score += f" [dim]±{(row['high'] - row['low']) / 2:.2f}[/]"
-        shown.add_row(row["criterion"], row["system"], score, str(row["n"]))
+        shown.add_row(row["criterion"], escape(row["system"]), score, str(row["n"]))
     console().print(shown)
     _show_problems(rows, "system")
 

@@ -42,15 +42,18 @@ def console(*, stderr: bool = False) -> Console:
 def table(*columns: str, title: str | None = None) -> Table:
     """An empty table in the style that all commands share.
 
-    A column named with a leading `>` is right-aligned; with `!`, not broken over lines.
+    A column named with a leading `>` is right-aligned; with `!`, not broken over lines. Names are plain text; cells are
+    markup, so that what others wrote must be escaped in them.
     """
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", header_style="bold cyan")
     for column in columns:
+        name = column[column.startswith((">", "!")) :]
         justify: Literal["left", "right"] = "right" if column.startswith(">") else "left"
-        made.add_column(column.lstrip(">!"), justify=justify, overflow="fold", no_wrap=column.startswith("!"))
+        made.add_column(escape(name), justify=justify, overflow="fold", no_wrap=column.startswith("!"))
     return made
 
 
@@ -69,7 +72,7 @@ def progress(what: str) -> Iterator[Callable[[str, int, int | None], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda step, done, total: bar.update(task, description=step or what, completed=done, total=total)
