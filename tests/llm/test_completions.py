@@ -8,6 +8,7 @@ import pytest
 
 from dialore.errors import ModelError, UnknownNameError
 from dialore.llm import Endpoint, Message, OutputSchema, Request, Sampling, Steering, connect
+from dialore.llm.chat_template import ChatTemplates
 from dialore.llm.generation import continued_stops, is_continued, plain_text, prompt_text
 from dialore.prompts.library import PromptLibrary
 from tests.llm.server import answer, say, status
@@ -180,13 +181,13 @@ class Tokenizer:
 
 
 def test_a_chat_template_wins_unless_the_request_is_steered():
-    tokenizer = Tokenizer()
-    assert prompt_text(tokenizer, ASK) == "Be brief.|Tea?"
+    tokenizer, templates = Tokenizer(), ChatTemplates()
+    assert prompt_text(tokenizer, ASK, templates) == "Be brief.|Tea?"
     steered = ASK.model_copy(update={"steering": Steering(words=("tea",))})
     assert is_continued(tokenizer, steered)
-    assert prompt_text(tokenizer, steered) == RAW
+    assert prompt_text(tokenizer, steered, templates) == RAW
     tokenizer.chat_template = None
-    assert prompt_text(tokenizer, ASK) == RAW
+    assert prompt_text(tokenizer, ASK, templates) == RAW
     assert continued_stops(ASK) == ("END", "\n")
     assert plain_text(PLAIN).endswith("Assistant:")
 
