@@ -15,7 +15,12 @@ class DialoreError(Exception):
     Args:
         message: what went wrong, in one line.
         mend: what the user can do about it, in one line; empty where nothing can be said.
+
+    Attributes:
+        query: the query that a source had sent, where that is another one than the source was asked; None otherwise.
     """
+
+    query: str | None = None
 
     def __init__(self, message: str, *, mend: str = "") -> None:
         super().__init__(message)
@@ -46,13 +51,7 @@ class GraphError(InputError):
 
 
 class SourceError(DialoreError):
-    """A source of knowledge could not be asked: an engine that is down, an index that is damaged, a page refused.
-
-    Attributes:
-        query: the query as it was sent, where that is another one than the source was asked; None otherwise.
-    """
-
-    query: str | None = None
+    """A source of knowledge could not be asked: an engine that is down, an index that is damaged, a page refused."""
 
 
 class MissingExtraError(InputError):

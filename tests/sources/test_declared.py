@@ -12,7 +12,8 @@ from dialore.knowledge import Fact, Knowledge
 from dialore.methods.lexical.responder import LexicalResponder
 from dialore.methods.stages import Stages
 from dialore.retrieval.embedding import load_embedder
-from dialore.retrieval.reranking import load_reranker
+from dialore.retrieval.endpoint import EndpointEmbedder
+from dialore.retrieval.reranking import DenseReranker, load_reranker
 from dialore.sources.base import KnowledgeSource
 from dialore.sources.declaration import in_order
 from dialore.sources.declared import default_sources, open_declared
@@ -266,6 +267,26 @@ async def test_the_trace_of_a_web_that_is_down_has_the_query_that_was_sent_too(d
     declared = declare(f"[{{name: news, kind: web, description: x{retriever}}}]", web=WebSource(Down()))
     stages = Stages(LexicalResponder(None, load_embedder()), "safari", CATS)
     assert await stages.search("retrieval-news", declared["news"].source, "cats for me@example.org", 1) == []
+    (traced,) = stages.trace
+    assert (traced.outcome, traced.output["query"]) == ("failed", "cats for")
+    assert "me@example.org" not in traced.model_dump_json()
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+async def test_the_trace_of_a_reranker_that_is_down_has_the_query_that_was_sent_too(wrapped):
+    class Found:
+        name = "found"
+
+        async def search(self, query, dialogue, count):
+            return [SearchResult("https://cats.example", "Cats", text="Cats purr.")]
+
+        def close(self):
+            pass
+
+    down = DenseReranker(EndpointEmbedder("m", "http://127.0.0.1:9/v1", retries=0))
+    web = Reranked(WebSource(Found(), reranker="bm25"), down) if wrapped else WebSource(Found(), reranker=down)
+    stages = Stages(LexicalResponder(None, load_embedder()), "safari", CATS)
+    assert await stages.search("retrieval-news", web, "cats for me@example.org", 1) == []
     (traced,) = stages.trace
     assert (traced.outcome, traced.output["query"]) == ("failed", "cats for")
     assert "me@example.org" not in traced.model_dump_json()

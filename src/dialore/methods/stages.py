@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from dialore.errors import DialoreError, SourceError, StageError, is_hopeless
+from dialore.errors import DialoreError, StageError, is_hopeless
 from dialore.llm.model import Usage
 from dialore.methods.citations import MarkReader, knowledge_in, read_citations
 from dialore.response import StageTrace
@@ -306,8 +306,7 @@ class Stages:
             if is_hopeless(error):
                 raise StageError(stage, self.dialogue.id, error) from error
             traced.notes.append(f"{source.name} could not be asked: the response goes on without it")
-            if isinstance(error, SourceError) and error.query is not None:
-                query = error.query
+            query = query if error.query is None else error.query
         except asyncio.CancelledError:
             traced.outcome, traced.error = "failed", _STOPPED
             raise

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from dialore.errors import InputError
+from dialore.errors import DialoreError, InputError
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import Findings, search_telling
 from dialore.sources.declaration import in_order
@@ -44,7 +44,7 @@ class Reranked:
     async def search(
         self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
     ) -> list[Knowledge]:
-        """See `KnowledgeSource`; raises as the source does."""
+        """See `KnowledgeSource`; raises as the source and the reranker do."""
         return (await self.search_telling(query, dialogue, top, within)).knowledge
 
     async def search_telling(
@@ -53,7 +53,11 @@ class Reranked:
         """As `search`, with what the source tells; the reranker, too, reads the query as it was sent."""
         told = await search_telling(self.source, query, dialogue, top * _WIDER, within)
         texts = [piece.text for piece in told.knowledge]
-        ranked = await asyncio.to_thread(self.reranker.rerank, told.query, texts, top)
+        try:
+            ranked = await asyncio.to_thread(self.reranker.rerank, told.query, texts, top)
+        except DialoreError as error:
+            error.query = told.query
+            raise
         pieces = [told.knowledge[at].model_copy(update={"score": round(score, 4)}) for at, score in ranked]
         return replace(told, knowledge=pieces)
 

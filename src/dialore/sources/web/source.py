@@ -9,7 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dialore.errors import SourceError
+from dialore.errors import DialoreError
 from dialore.knowledge import Knowledge, Passage
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import Findings
@@ -103,6 +103,7 @@ class WebSource:
 
         Raises:
             SourceError: the engine is down, slow or busy, or answers nonsense.
+            ModelError: the reranker's embedder is an endpoint that failed.
         """
         return (await self.search_telling(query, dialogue, top, within)).knowledge
 
@@ -113,19 +114,20 @@ class WebSource:
 
         Raises:
             SourceError: the engine is down, slow or busy, or answers nonsense.
+            ModelError: the reranker's embedder is an endpoint that failed.
         """
         sent, notes = self._redact(query, dialogue)
         if not sent.strip():
             return Findings("", [], [*notes, "nothing of the query was left to send"])
         try:
             pieces = await self._pieces(sent, dialogue)
-        except SourceError as error:
+            knowledge, dropped = await asyncio.to_thread(self._ranked, sent, pieces, top)
+        except DialoreError as error:
             error.query = sent
             raise
         failed = dict.fromkeys(piece.url for piece in pieces if piece.instead)
         reasons = {piece.url: piece.instead for piece in pieces}
         notes += [f"{url}: {reasons[url]}; its snippet stands in for it" for url in failed]
-        knowledge, dropped = await asyncio.to_thread(self._ranked, sent, pieces, top)
         return Findings(sent, knowledge, [*notes, *dropped])
 
     def close(self) -> None:
