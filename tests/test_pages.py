@@ -200,3 +200,29 @@ def test_scripts_are_well_formed(name, tmp_path):
     path.write_text(read(name), "utf-8")
     done = subprocess.run([node, "--check", path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+STAGE = """
+const told = {}, fold = { hidden: true, dataset: {}, addEventListener() {} };
+globalThis.location = { search: "", hash: process.argv[2] };
+globalThis.localStorage = { getItem: () => null };
+globalThis.addEventListener = () => {};
+globalThis.document = {
+  documentElement: { dataset: {} },
+  addEventListener: (name, act) => { told[name] = act; },
+  getElementById: (id) => (id === "fold" ? fold : null),
+  querySelector: () => null,
+};
+process.on("exit", () => { told.DOMContentLoaded(); console.log(fold.hidden); });
+"""
+
+
+@pytest.mark.parametrize("hash_", ["", "#", "#part", "#100%", "#%E4"])
+def test_whatever_the_address_points_to_the_page_is_wired(hash_, tmp_path):
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node to run scripts with")
+    path = tmp_path / "script.js"
+    path.write_text(STAGE + read("page/base.js"), "utf-8")
+    done = subprocess.run([node, path, hash_], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("false", "")

@@ -60,7 +60,9 @@ const dialore = (() => {
     for (let each = target; each; each = each.parentElement) if (each instanceof HTMLDetailsElement) each.open = true;
   };
   const wireFolds = () => {
-    const aim = (hash) => (hash.length > 1 ? document.getElementById(decodeURIComponent(hash.slice(1))) : null);
+    const aim = (hash) => {
+      try { return document.getElementById(decodeURIComponent(hash.slice(1))); } catch { return null; /* "#100%" */ }
+    };
     const reveal = () => {
       const target = aim(location.hash);
       if (target?.closest("details")) { open(target); target.scrollIntoView(); }
