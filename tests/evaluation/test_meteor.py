@@ -5,6 +5,7 @@ The WordNet of most tests is a tiny one of our own writing, in the files' publis
 
 from __future__ import annotations
 
+import shutil
 import sys
 
 import pytest
@@ -215,12 +216,15 @@ async def test_nltks_broken_data_are_passed_over_where_there_are_others(places):
     assert wordnet.find_synonyms().version == "9.9"
 
 
-async def test_an_index_of_other_files_is_found_out_at_the_word(places):
-    write_wordnet(places["debian"])
-    index = places["debian"] / "index.verb"
+def spoil(folder):
+    index = write_wordnet(folder) / "index.verb"
     index.write_text(index.read_text().replace("start v 1 0 1 0 00000", "start v 1 0 1 0 00001"))
+
+
+async def test_an_index_of_other_files_is_found_out_at_the_word(places):
+    spoil(places["debian"])
     measure, _ = await both("we start", "we begin")
-    assert (measure.problem, "damaged at 'start'" in measure.reason) == ("unavailable", True)
+    assert (measure.problem, "damaged at 'start'" in measure.reason) == ("failed", True)
     measure, _ = await both("an auto", "a car")
     assert measure.values[0] == pytest.approx(0.5)
 
@@ -231,13 +235,17 @@ async def test_without_nltk_the_extra_is_named(places, monkeypatch):
         await both("we start", "we begin")
 
 
-async def test_meteor_is_measured_anew_once_wordnet_is_there(places, tmp_path):
+@pytest.mark.parametrize(("before", "problem"), [(None, "unavailable"), (spoil, "failed")])
+async def test_meteor_is_measured_anew_once_wordnet_is_there_and_whole(places, tmp_path, before, problem):
+    if before is not None:
+        before(places["debian"])
     with RunStore.create(tmp_path / "run") as store, store.writing():
         dialogue = Dialogue(id="d", turns=["Hello"], reference="we begin")
         store.set_up({}, [System(0, "m", "m", {}, "x")], [dialogue])
         store.add(Job(0, 0), Response(id="d", method="m", text="we start"))
         await measure_run(store, [Meteor()])
-        assert dict(store.measures("meteor", 0))[Job(0, 0)].problem == "unavailable"
+        assert dict(store.measures("meteor", 0))[Job(0, 0)].problem == problem
+        shutil.rmtree(places["debian"], ignore_errors=True)
         write_wordnet(places["debian"])
         wordnet._find.cache_clear()
         await measure_run(store, [Meteor()])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Problem = Literal["unavailable", "unparsed", "refused", "failed"]
 """Why a response has no measure: something it needs is not there; a judge answered, but with no score; a judge
-declined; the judge or the model behind it failed."""
+declined; the judge, or the model or the data behind it, failed, and is asked again the next time."""
 
 
 @dataclass(frozen=True, slots=True)
