@@ -53,6 +53,16 @@ def test_what_stands_around_a_response_is_taken_off(said, cleaned):
     assert streamed(list(said), EN if re.search("[a-z]", said) else ZH) == cleaned
 
 
+@pytest.mark.parametrize("leads", [("We", "We reply:"), ("We reply:", "We")])
+@pytest.mark.parametrize(
+    ("said", "cleaned"),
+    [("We reply: Hi.", "Hi."), ("We rep", "rep"), ("We: Hi.", ": Hi."), ("Friend: We reply:Hi", "Hi")],
+)
+def test_of_leads_that_begin_alike_the_longest_goes(said, cleaned, leads):
+    assert clean_response(said, EN, leads) == cleaned
+    assert streamed(list(said), EN, leads) == cleaned
+
+
 def streamed(pieces, labels, leads=()):
     passed = []
     stream = CleanStream(passed.append, labels, leads)

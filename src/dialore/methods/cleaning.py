@@ -32,7 +32,7 @@ def clean_response(text: str, labels: tuple[str, ...], leads: tuple[str, ...] = 
     Args:
         text: what the model wrote.
         labels: speakers' labels, without their colon; they may be emphasised in Markdown (`**Friend:** Hi`).
-        leads: other words that may introduce it, as they stand.
+        leads: other words that may introduce it, as they stand; the longest that is there goes.
     """
     cleaned = text.strip()
     fence = _FENCE_OPENS.match(cleaned)
@@ -94,10 +94,11 @@ class CleanStream:
         if fence := _FENCE_OPENS.match(rest):
             return rest if _goes_on_behind(rest, _FENCE, fence.end()) else None
         for opening in _openings(self._labels, self._leads):
+            # First what may still come: one lead may be the beginning of another.
+            if opening.begun.fullmatch(rest):
+                return None
             if found := opening.whole.match(rest):
                 rest = rest[found.end() :]
-            elif opening.begun.fullmatch(rest):
-                return None
         if not rest:
             return None
         closing = _QUOTES.get(rest[0])
@@ -121,7 +122,8 @@ def _openings(labels: tuple[str, ...], leads: tuple[str, ...]) -> list[_Opening]
         # A little more than what may become one: marks in any order.
         re.compile(rf"[*_]{{0,3}}(?:{_any(_beginnings(labels))}|{one}(?:-\d*)?[\s*_]*[:：]?[\s*_]*)", re.IGNORECASE),
     )
-    lead = _Opening(re.compile(rf"\A{_any(leads)}\s*"), re.compile(_any(_beginnings(leads))))
+    longest_first = sorted(leads, key=len, reverse=True)
+    lead = _Opening(re.compile(rf"\A{_any(longest_first)}\s*"), re.compile(_any(_beginnings(leads))))
     return [label, *([lead] if leads else [])]
 
 
