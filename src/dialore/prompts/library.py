@@ -198,6 +198,8 @@ class Prompt:
 class PromptLibrary:
     """The package's prompts, each of which a file of the same name in a folder of the user's overrides.
 
+    A file is read once: what is changed in it afterwards is seen by a library made anew.
+
     Args:
         overrides: a folder laid out as the package's: `<method>/<stage>.<language>.md`.
 
