@@ -503,3 +503,24 @@ def test_a_budget_of_money_needs_a_price():
 
     with pytest.raises(InputError, match="price"):
         asyncio.run(go())
+
+
+async def test_what_a_run_opened_is_closed_also_where_one_model_cannot_be(config_of):
+    from dialore.experiments.opening import open_systems
+
+    closed = []
+
+    class Closing(Rehearsal):
+        def __init__(self, name):
+            self.label = name
+
+        async def close(self):
+            closed.append(self.label)
+            if self.label == "second":
+                raise OSError("the connection is gone")
+
+    config = config_of(2, systems=["vanilla"], models=[{"model": name} for name in ("first", "second", "third")])
+    with pytest.raises(OSError, match="gone"):
+        async with open_systems(config, lambda chosen, name: Closing(chosen.model)):
+            pass
+    assert closed == ["third", "second", "first"]

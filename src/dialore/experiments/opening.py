@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol
@@ -109,19 +109,23 @@ async def open_systems(
     Raises:
         InputError: an unknown method or option, a source that cannot be opened, no model where one is needed.
     """
-    closing: list[LanguageModel] = []
     graph, sources = _open_knowledge(config.sources, [method_class(system.method) for system in config.systems])
     sources |= {name: source for name, source in (instead or {}).items() if name in sources}
     opened = Opened([], {}, Purse(config.budget.tokens, config.budget.cost), [])
-    try:
+    async with AsyncExitStack() as closing:  # closes all, also where one cannot be closed
+        for source in (graph, *sources.values()):
+            if source is not None:
+                closing.callback(source.close)
         for chosen in config.models:
             model = _budgeted(connect_model(chosen, None), chosen, opened.purse)
-            closing += [model] if model is not None else []
-            opened.lexical.extend([chosen] if model is None else [])
+            if model is None:
+                opened.lexical.append(chosen)
+            else:
+                closing.push_async_callback(model.close)
             stages: dict[str, LanguageModel] = {}
             for stage, name in chosen.stages.items():
                 stages[stage] = _stage_model(connect_model, chosen, name, opened.purse)
-                closing.append(stages[stage])
+                closing.push_async_callback(stages[stage].close)
             for system in config.systems:
                 number = len(opened.systems)
                 for repetition in range(config.repetitions):
@@ -138,12 +142,6 @@ async def open_systems(
                 name = opened.agents[number, 0].responder.name
                 opened.systems.append(System(number, system.title, system.method, dict(system.options), name))
         yield opened
-    finally:
-        for item in closing:
-            await item.close()
-        for source in (graph, *sources.values()):
-            if source is not None:
-                source.close()
 
 
 def _wants_graph(config: RunConfig, method: str, model: LanguageModel | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -76,6 +76,12 @@ class OutputSchema(BaseModel):
     def text(self) -> str:
         """The definition as JSON: written once a schema, which is sent with thousands of calls."""
         return json.dumps(self.definition)
+
+    def __copy__(self) -> Self:
+        """A copy, which may be given another definition: its text is written anew."""
+        copied = super().__copy__()
+        copied.__dict__.pop("text", None)
+        return copied
 
 
 class Request(BaseModel):

@@ -95,16 +95,18 @@ class _Section:
         if any(type(value) not in _PLAIN for value in values):
             return self._template.render(variables)
         marked = [*values, *map(type, values)]
-        if self._filled is None or self._filled[0] != marked:
-            self._filled = (marked, self._template.render(variables))
-        return self._filled[1]
+        filled = self._filled  # read once: another thread may fill it in with other values meanwhile
+        if filled is None or filled[0] != marked:
+            filled = self._filled = (marked, self._template.render(variables))
+        return filled[1]
 
     def message(self, text: str) -> Message:
         """The section's message with this text."""
         content = text.strip()
-        if self._message is None or self._message.content != content:
-            self._message = Message(role=cast("Role", self.role), content=content)
-        return self._message
+        message = self._message
+        if message is None or message.content != content:
+            message = self._message = Message(role=cast("Role", self.role), content=content)
+        return message
 
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
