@@ -29,6 +29,21 @@ def rehearse(config, name):
     return Rehearsal()
 
 
+class Moody(Rehearsal):
+    """Fails for two dialogues as long as it is broken."""
+
+    broken = True
+
+    async def complete(self, request, on_text=None):
+        if self.broken and request.label.startswith(("d1/", "d4/")):
+            raise ModelError("out of order")
+        return await super().complete(request, on_text)
+
+
+def moody(config, name):
+    return Moody()
+
+
 async def test_a_second_run_does_only_what_is_missing(config_of, tmp_path):
     first = await run_experiment(config_of(), tmp_path / "run", default_connect(8))
     assert (first.total, first.before, first.ok, first.failed) == (12, 0, 12, 0)
@@ -41,34 +56,15 @@ async def test_a_second_run_does_only_what_is_missing(config_of, tmp_path):
 
 
 async def test_what_failed_is_tried_again(config_of, tmp_path, monkeypatch):
-    class Moody(Rehearsal):
-        broken = True
-
-        async def complete(self, request, on_text=None):
-            if self.broken and request.label.startswith(("d1/", "d4/")):
-                raise ModelError("out of order")
-            return await super().complete(request, on_text)
-
-    first = await run_experiment(config_of(), tmp_path / "run", lambda config, name: Moody())
+    first = await run_experiment(config_of(), tmp_path / "run", moody)
     assert (first.ok, first.failed) == (8, 4)
     assert "out of order" in first.failures[0]
     monkeypatch.setattr(Moody, "broken", False)
-    second = await run_experiment(config_of(), tmp_path / "run", lambda config, name: Moody())
+    second = await run_experiment(config_of(), tmp_path / "run", moody)
     assert (second.before, second.ok, second.failed) == (8, 4, 0)
 
 
 async def test_systems_are_known_by_name_whatever_their_order(config_of, tmp_path, monkeypatch):
-    class Moody(Rehearsal):
-        broken = True
-
-        async def complete(self, request, on_text=None):
-            if self.broken and request.label.startswith(("d1/", "d4/")):
-                raise ModelError("out of order")
-            return await super().complete(request, on_text)
-
-    def moody(config, name):
-        return Moody()
-
     await run_experiment(config_of(), tmp_path / "run", moody)
     monkeypatch.setattr(Moody, "broken", False)
     told = []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dialore.at_once import each
-from dialore.errors import BudgetError, ModelError
+from dialore.errors import ModelError, is_hopeless
 from dialore.evaluation.base import Measure, Sample, Score
 from dialore.evaluation.statistics import bootstrap
 
@@ -141,10 +141,8 @@ async def measure(metric: Metric, dialogue: Dialogue, response: Response) -> Mea
         return Measure(problem="unavailable", reason="the response failed")
     try:
         return await metric.measure(Sample(dialogue, response))
-    except BudgetError:
-        raise
     except ModelError as error:
-        if error.configuration:
+        if is_hopeless(error):
             raise
         return Measure(problem="failed", reason=str(error))
 
