@@ -117,6 +117,6 @@ class StageError(DialoreError):
         self.cause = cause
 
 
-def is_hopeless(error: DialoreError) -> bool:
-    """Whether an error would befall every dialogue: wrong input or configuration, a spent budget."""
+def is_fatal(error: DialoreError) -> bool:
+    """Return whether an error would recur for every dialogue: wrong input or configuration, a spent budget."""
     return isinstance(error, InputError | BudgetError) or (isinstance(error, ModelError) and error.configuration)
