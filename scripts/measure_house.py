@@ -2,10 +2,10 @@
 
     python scripts/measure_house.py [--json] [--list]
 
-A public name is a module-level function, class or constant without a leading underscore, or a public method or property
-of a public class, in `src/`. A circle is a set of modules that import each other, imports inside functions and for type
-checkers included. The files of one response are those of the package in which code runs while `dcrag` answers a dialogue
-from an endpoint and the starter graph, the second time: what is done once at the start is not counted.
+A name is a module-level function, class or constant without a leading underscore. A circle is a set of modules that
+import each other, imports inside functions and for type checkers included. The files of one response are those in which
+code runs while `dcrag` answers a dialogue from an endpoint and the starter graph, the second time: what is done once at
+the start is not counted.
 """
 
 from __future__ import annotations
