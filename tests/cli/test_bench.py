@@ -13,8 +13,8 @@ from dialore.agent import open_graph
 from dialore.cli.bench.dialogues import made_up
 from dialore.cli.bench.endpoint import Waits, answer
 from dialore.cli.bench.measures import cacheable_share, percentile
+from dialore.llm.endpoint import Dialect
 from dialore.llm.structured import output_schema
-from dialore.llm.wire import Dialect
 from dialore.methods.outputs import SelectedFacts, ThoughtRevision
 from dialore.response import Response, StageTrace
 

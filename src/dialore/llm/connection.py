@@ -55,11 +55,11 @@ def connect(
     ollama: str = OLLAMA,
     api: Api = "chat",
 ) -> LanguageModel | None:
-    """The language model that arguments and environment name, wherever it is.
+    """The language model that arguments and environment name, ready to use.
 
-    Arguments win over `DIALORE_MODEL`, `DIALORE_BASE_URL` and `DIALORE_API_KEY`, and those over the `OPENAI_*` names.
-    With nothing set, an Ollama that answers on this machine is taken. `OPENAI_API_KEY` goes to nobody but OpenAI and
-    `OPENAI_BASE_URL`.
+    Arguments win, then `DIALORE_MODEL`, `DIALORE_BASE_URL` and `DIALORE_API_KEY`, then the `OPENAI_*` names, then an
+    Ollama on this machine. `OPENAI_API_KEY` is sent only to OpenAI or to the endpoint of `OPENAI_BASE_URL`, never to
+    one that was named otherwise. Where no model is named, the endpoint is asked for its list.
 
     Args:
         model: the model's name, or `hf:NAME_OR_PATH` for a Hugging Face model run here.
@@ -85,9 +85,9 @@ def connect(
         raise UnknownNameError("API", api, get_args(Api))
     found = find(model, base_url, api_key)
     if found.model is not None and found.model.startswith(LOCAL):
-        from dialore.llm.local import LocalByConfig
+        from dialore.llm.local import LocalModel
 
-        return _with_cache(LocalByConfig(found.model.removeprefix(LOCAL), api=api), cache, f"{LOCAL} {api}")
+        return _with_cache(LocalModel(found.model.removeprefix(LOCAL), api=api), cache, f"{LOCAL} {api}")
     if found.base_url is None:
         names = _ollamas_models(ollama)
         if not names:
@@ -143,15 +143,12 @@ def _list_models(base_url: str, api_key: str | None) -> list[str]:
     """
     from dialore.llm.endpoint import list_models
 
-    async def ask(http: HttpClient) -> list[str]:
-        try:
+    async def ask() -> list[str]:
+        async with HttpClient(base_url, api_key).once() as http:
             return await list_models(http)
-        finally:
-            await http.close()
 
-    http = HttpClient(base_url, api_key)
     try:
-        return run_blocking(ask(http))
+        return run_blocking(ask())
     except ModelError as error:
         if error.status is None and not error.configuration:
             return []

@@ -174,12 +174,13 @@ class Endpoint:
         names = await _models_or_none(self.http)
         if names and self.name not in names:
             unknown = UnknownNameError("model", self.name, names)
-            return ModelError(f"{self.http.where}: {unknown.message}", mend=unknown.mend, status=404, configuration=True)
+            return ModelError(
+                f"{self.http.where}: {unknown.message}", mend=unknown.mend, status=404, configuration=True
+            )
         if names is None and not urlsplit(self.base_url).path.endswith("/v1"):
-            below = HttpClient(join_url(self.base_url, "/v1"), self.http.key)
-            if await _models_or_none(below) is not None:
-                error.mend = f"the base URL should be {shown_url(below.base_url)}"
-            await below.close()
+            async with HttpClient(join_url(self.base_url, "/v1"), self.http.key).once() as below:
+                if await _models_or_none(below) is not None:
+                    error.mend = f"the base URL should be {shown_url(below.base_url)}"
         return error
 
     async def _read_stream(self, response: ClientResponse, request: Request, on_text: OnText) -> Completion:
@@ -281,7 +282,9 @@ class Reader:
         """
         where = self._where
         if not isinstance(payload, dict):
-            raise ModelError(f"{where} answered with JSON of another kind", mend="is it a chat endpoint?", retryable=True)
+            raise ModelError(
+                f"{where} answered with JSON of another kind", mend="is it a chat endpoint?", retryable=True
+            )
         if payload.get("error"):
             message = one_line(error_detail(payload)[0], self._key) or "no reason given"
             raise ModelError(f"{where} reports an error: {message}", mend="see the server's log", retryable=True)
@@ -336,9 +339,11 @@ class Reader:
     def _said(self, said: dict[str, Any], reason: object) -> None:
         refusal = said.get("refusal")
         if isinstance(refusal, str) and refusal:
-            raise ModelError(f"{self._where} refuses to answer: {one_line(refusal, self._key)}", mend="change the prompt")
+            declined = f"{self._where} refuses to answer: {one_line(refusal, self._key)}"
+            raise ModelError(declined, mend="change the prompt", refused=True)
         if reason == "content_filter":
-            raise ModelError(f"{self._where} held its answer back (content filter)", mend="change the prompt")
+            declined = f"{self._where} held its answer back (content filter)"
+            raise ModelError(declined, mend="change the prompt", refused=True)
         text = mend_surrogates(_content(said.get("content")))
         # A whole text also has thoughts whose opening tag the server's template had written.
         self._pass_on(strip_thoughts(text) if self._on_text is None else self._filter.feed(text))

@@ -9,6 +9,7 @@ The openai SDK costs about 3 ms of CPU a call, aiohttp 0.5 to 1 ms; a whole call
 from __future__ import annotations
 
 import asyncio
+import copy
 import email.utils
 import itertools
 import json
@@ -23,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -387,11 +388,23 @@ class HttpClient:
     def check_size(self, size: int) -> None:
         """Raise ModelError where an answer is too big."""
         if size > self.max_bytes:
-            raise ModelError(f"{self.where} sent more than {self.max_bytes:,} bytes", mend="ask for less, or raise max_bytes")
+            raise ModelError(
+                f"{self.where} sent more than {self.max_bytes:,} bytes", mend="ask for less, or raise max_bytes"
+            )
 
     def status_error(self, response: ClientResponse, answer: bytes) -> ModelError:
         """The error for a response with another status than 200."""
         return status_error(response.status, response.headers, answer, url=str(response.url), key=self.key)
+
+    @asynccontextmanager
+    async def once(self) -> AsyncIterator[Self]:
+        """The same client with a session of its own, closed at the end: for whoever asks seldom, or in many threads."""
+        client = copy.copy(self)
+        client._session = None
+        try:
+            yield client
+        finally:
+            await client.close()
 
     async def close(self) -> None:
         """Close the connections."""
@@ -412,7 +425,8 @@ class HttpClient:
 
         parts = urlsplit(self.base_url)
         # Looked up once: aiohttp's own trust_env reads the environment and .netrc at every call.
-        proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+        is_here = parts.hostname in {"127.0.0.1", "localhost", "::1"}
+        proxy = None if is_here or proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
         return aiohttp.ClientSession(
             headers=self._headers,
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
@@ -480,7 +494,9 @@ class Retry:
                 if not error.retryable or failures >= self.retries or is_over():
                     raise
                 seconds = self.delay(failures, error.retry_after)
-                log.info("try %d of %d failed, waiting %.1f s: %s", failures + 1, self.retries + 1, seconds, error.message)
+                log.info(
+                    "try %d of %d failed, waiting %.1f s: %s", failures + 1, self.retries + 1, seconds, error.message
+                )
                 await self.sleep(seconds)
         raise AssertionError
 

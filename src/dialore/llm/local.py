@@ -158,7 +158,7 @@ class LocalModel:
 
     def _generate(self, jobs: list[_Job], loop: asyncio.AbstractEventLoop) -> list[Completion | ModelError]:
         """Generate a batch; runs in a thread."""
-        tokenizer, model = self._load()
+        tokenizer, _ = self._load()
         import torch
 
         started = time.perf_counter()
@@ -239,7 +239,12 @@ class LocalModel:
         sampling = request.sampling
         drawing: dict[str, Any] = {"do_sample": False}
         if sampling.temperature:
-            drawing = {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p or 1.0, "top_k": 0}
+            drawing = {
+                "do_sample": True,
+                "temperature": sampling.temperature,
+                "top_p": sampling.top_p or 1.0,
+                "top_k": 0,
+            }
         return model.generate(
             input_ids=inputs["input_ids"],
             attention_mask=inputs["attention_mask"],

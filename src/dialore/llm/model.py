@@ -100,8 +100,8 @@ class Request(BaseModel):
             the next line of a pattern that is continued is no longer the answer.
         steering: words that decoding is steered towards; a model that cannot do that refuses.
         label: an opaque name of the caller's, written into recordings; it does not change the answer.
-        prompt: which prompt file the messages were made with, such as `dcrag/query-production.en v1 1a2b3c4d5e6f`; written
-            into recordings like the label.
+        prompt: the prompt file that the messages were made with, its version and hash, such as
+            `dcrag/query-production.en v1 1a2b3c4d5e6f`; written into recordings like the label.
         sample: which of several samples of the same prompt this is; part of the cache key.
     """
 

@@ -180,7 +180,9 @@ class _EchoEndpoint(Endpoint):
         echoed = _echoed(found, request.continuation or "") if isinstance(found, dict) else None
         if echoed is None:
             super()._completion(payload, request)  # raises what the server reports
-            raise ModelError(f"{self.http.where} gives no log-probabilities of a prompt", mend=_MEND, configuration=True)
+            raise ModelError(
+                f"{self.http.where} gives no log-probabilities of a prompt", mend=_MEND, configuration=True
+            )
         return _Echoed(text=request.continuation or "", usage=Usage(calls=1), log_probabilities=echoed)
 
 

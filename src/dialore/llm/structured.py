@@ -149,8 +149,8 @@ def _repair_request(request: Request, answer: Completion, error: str) -> Request
     definition = request.output_schema.definition if request.output_schema else {}
     short = " It was cut off at the limit of tokens: be brief." if answer.finish_reason == "length" else ""
     wanted = (
-        f"Your answer could not be used: {error}.{short} Answer again with nothing but one JSON value that follows this "
-        f"JSON schema, keeping the language of the content:\n{json.dumps(definition, ensure_ascii=False)}"
+        f"Your answer could not be used: {error}.{short} Answer again with nothing but one JSON value that follows "
+        f"this JSON schema, keeping the language of the content:\n{json.dumps(definition, ensure_ascii=False)}"
     )
     turn = (
         Message(role="assistant", content=answer.text[:_SHOWN_ANSWER]),
@@ -170,9 +170,12 @@ def _repair_request(request: Request, answer: Completion, error: str) -> Request
 _FENCE = re.compile(r"```[ \t]*[\w+-]*[ \t]*\r?\n?(.*?)(?:```|\Z)", re.DOTALL)
 _OUTSIDE = str.maketrans("：，；｛｝［］【】＂", ':,;{}[][]"')
 _CLOSERS = {'"': '"', "'": "'", "“": "”", "”": "”", "‘": "’", "’": "’", "「": "」", "『": "』"}
-_ENDS = {opener: re.compile(rf'\\.|[{closer}"]' if closer not in "\"'" else rf"\\.|{closer}", re.DOTALL) for opener, closer in _CLOSERS.items()}
+_ENDS = {
+    opener: re.compile(rf'\\.|[{closer}"]' if closer not in "\"'" else rf"\\.|{closer}", re.DOTALL)
+    for opener, closer in _CLOSERS.items()
+}
 _AFTER_STRING = re.compile(r"\s*(?:[,:\]}：，｝］】]|\Z)")
-_BRACE_OR_QUOTE = re.compile("[{｛}｝\"“]")
+_BRACE_OR_QUOTE = re.compile('[{｛}｝"“]')
 _HALVES = re.compile(r"\\u[dD][89a-fA-F]")
 _LONGEST = 200_000
 _REPAIRED = 40_000
@@ -363,7 +366,7 @@ def _fit_model(value: object, kind: type[BaseModel]) -> object:
             return _fit_model(inner, kind)  # wrapped in one key more
     fitted: dict[object, object] = {}
     for name, item in value.items():
-        key = name if name in fields else names.get(_plain(name), name)
+        key = str(name) if name in fields else names.get(_plain(name), str(name))
         known = fields.get(key)
         if known is None or (key != name and (key in value or key in fitted)):
             fitted.setdefault(name, item)

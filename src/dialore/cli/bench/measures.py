@@ -12,9 +12,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from dialore.llm.endpoint import Dialect
 from dialore.llm.model import OutputSchema, Request
 from dialore.llm.structured import output_schema
-from dialore.llm.wire import Dialect
 from dialore.methods.model_responder import ModelResponder
 from dialore.methods.outputs import ThoughtQueries
 from dialore.methods.stages import StageCall
