@@ -26,7 +26,7 @@ from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.ranking import DECIMALS
 from dialore.retrieval.tokens import HAN
 from dialore.sources.persona import PersonaDocuments, PersonaSource
-from dialore.text import content_lemmas, is_chinese, normalise, stem, stop_words, words
+from dialore.text import WIDE, content_lemmas, is_chinese, normalise, stem, stop_words, words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 _K1, _B = 1.2, 0.75
 _FADING = 0.5
 _REMEMBERED = 4096
-_WIDE = r"[\u3000-\u303f\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]"
-_GAP = re.compile(rf"(?<={_WIDE})\s+|\s+(?={_WIDE})")
+_GAP = re.compile(rf"(?<=[{WIDE}])\s+|\s+(?=[{WIDE}])")
 
 
 class DialogueRanker:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from dialore.errors import InputError, UnknownNameError
 from dialore.retrieval.tokens import HAN
-from dialore.sentences import split_clauses, split_sentences
 from dialore.sources.documents.appending import Piece
+from dialore.text import split_clauses, split_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
