@@ -9,10 +9,9 @@ from contextlib import closing
 from typing import ClassVar
 
 import pytest
+from benchmarks.made_up import made_up, open_world, with_persona
 
 from dialore.agent import Agent, open_graph
-from dialore.cli.bench.dialogues import made_up
-from dialore.cli.bench.pipeline_world import open_world, with_persona
 from dialore.llm.rehearsal import Rehearsal
 from dialore.methods.description import describe_method
 from dialore.methods.registry import method_class, method_names, method_sources
@@ -25,7 +24,7 @@ OPTIONS = {"scg-qp": {"decision": False}, "scg-qp-graph": {"decision": True}}
 @pytest.fixture(scope="module")
 def world():
     pytest.importorskip("tantivy", reason="the documents extra is not installed")
-    with closing(open_graph(None)) as graph, open_world(graph, 300, None, lambda *told: None) as sources:
+    with closing(open_graph(None)) as graph, open_world(graph, 300) as sources:
         yield graph, sources
 
 
