@@ -15,10 +15,10 @@ def live(url):
 def test_figures_of_an_endpoint(call, live):
     figures = json.loads(call("bench", "endpoint", *live, "-n", 8, "--concurrency", 4, "--json").out)
     assert (figures["responses"], figures["failed"]) == (8, 0)
-    assert figures["calls"] == 48
+    assert 8 * 4 <= figures["calls"] <= 8 * 6
     assert figures["latency_ms"]["p50"] >= 40
     assert figures["latency_ms"]["p50"] <= figures["latency_ms"]["p95"] <= figures["latency_ms"]["p99"]
-    assert figures["calls_a_second"] == pytest.approx(48 / figures["seconds"], rel=0.01)
+    assert figures["calls_a_second"] == pytest.approx(figures["calls"] / figures["seconds"], rel=0.01)
     assert 0 < figures["share_of_ideal"] <= 1
     assert figures["completion_tokens_a_second"] > 0
     assert figures["own_cpu_ms_a_call"] > 0

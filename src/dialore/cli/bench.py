@@ -98,7 +98,7 @@ def _dialogues(file: Path | None, count: int) -> "list[Dialogue]":
     """So many dialogues; those asked again begin with a number, so that a server's cache does not know them."""
     from importlib.resources import as_file, files
 
-    from dialore.dialogue import read_dialogues
+    from dialore.dialogue import Utterance, read_dialogues
 
     with as_file(files("dialore") / "data" / "demo" / "dialogues.jsonl") as demo:
         some = read_dialogues(file or demo)
@@ -106,10 +106,8 @@ def _dialogues(file: Path | None, count: int) -> "list[Dialogue]":
     for number in range(count):
         dialogue = some[number % len(some)]
         if number >= len(some):
-            opening = Turn(speaker=dialogue.last.speaker, text=f"{number}.")
-            dialogue = dialogue.model_copy(
-                update={"id": f"{dialogue.id}-{number}", "turns": (opening, *dialogue.turns)}
-            )
+            turns = (Utterance(speaker=dialogue.last.speaker, text=f"{number}."), *dialogue.turns)
+            dialogue = dialogue.model_copy(update={"id": f"{dialogue.id}-{number}", "turns": turns})
         given.append(dialogue)
     return given
 
