@@ -16,10 +16,12 @@ from benchmarks.measure import ROOT, percentile
 from benchmarks.pipeline import cacheable_share
 
 from dialore.agent import open_graph
+from dialore.errors import UnknownNameError
 from dialore.llm.model import Message, Request
 from dialore.llm.structured import output_schema
 from dialore.llm.wire import Dialect
 from dialore.methods.outputs import SelectedFacts, ThoughtRevision
+from dialore.methods.registry import method_names
 from dialore.response import Response, StageTrace
 
 
@@ -108,14 +110,25 @@ def test_lognormal_latencies_are_as_their_name_says_and_the_same_again():
 
 def test_pipeline(bench):
     pytest.importorskip("tantivy", reason="the documents extra is not installed")
-    figures = bench("pipeline", "--dialogues", 2, "--passages", 100, "-M", "dcrag", "-M", "pplm")
-    dcrag, pplm = figures["methods"]
-    assert (dcrag["method"], dcrag["calls"], dcrag["steps"], dcrag["sources"]) == ("dcrag", 6, 4, "graph")
-    assert pplm["method"] == "pplm*"
-    assert 0 < dcrag["cacheable"] <= dcrag["cacheable_in_talk"] < 1
-    assert dcrag["cpu_ms"] > 0
+    figures = bench("pipeline", "--dialogues", 1, "--latency", 0, "--passages", 200)
+    found = {cost["method"].rstrip("*"): cost for cost in figures["methods"]}
+    assert sorted(found) == method_names()
+    dcrag = found["dcrag"]
+    assert (dcrag["calls"], dcrag["steps"], dcrag["sources"], found["edit"]["calls"]) == (6, 4, "graph", 17)
+    assert all(cost["cpu_ms"] > 0 for cost in found.values())
+    assert all(0 < cost["cacheable"] <= cost["cacheable_in_talk"] <= 1 for cost in found.values())
+    assert found["pplm"]["method"] == "pplm*"
+    assert figures["plan"]["passages"] == 200
     assert figures["peak_memory_mb"] > 10
     assert figures["import_ms"] > 1
+
+
+def test_one_method_and_a_name_that_is_none(bench):
+    pytest.importorskip("tantivy", reason="the documents extra is not installed")
+    (cost,) = bench("pipeline", "--dialogues", 1, "--latency", 0, "--passages", 20, "-M", "t-rag")["methods"]
+    assert cost["method"] == "t-rag"
+    with pytest.raises(UnknownNameError, match="did you mean t-rag"):
+        bench("pipeline", "-M", "trag")
 
 
 def test_run(bench):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 from contextlib import closing
 from typing import ClassVar
 
@@ -89,14 +88,3 @@ def test_the_list_tells_sources_and_stages(call, monkeypatch):
     shown = call("methods", "scg-qp").out
     for words in ("scg-qp/topic-tracking", "en, zh", "differs from the paper", "dialore prompts show"):
         assert words in shown
-
-
-def test_the_pipeline_of_every_method_in_one_table(call):
-    told = call("bench", "pipeline", "--all", "--dialogues", 1, "--latency", 0, "--sentences", 200, "--json").out
-    figures = json.loads(told)
-    found = {cost["method"]: cost for cost in figures["methods"]}
-    assert sorted(found) == method_names()
-    assert figures["passages"] == 200
-    assert (found["dcrag"]["calls"], found["edit"]["calls"]) == (6, 17)
-    assert all(cost["cpu_ms"] > 0 and 0 < cost["cacheable"] <= cost["in_talk"] <= 1 for cost in found.values())
-    assert found["pplm"]["rehearsed"]
