@@ -16,6 +16,7 @@ from pydantic_core import from_json
 
 from dialore.errors import DialoreError
 from dialore.llm.model import Message, OutputSchema, mend_surrogates
+from dialore.text import SENTENCE_ENDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -418,7 +419,7 @@ def _split(text: str) -> list[str]:
     items: list[str] = []
     for part in _STRONG.split(text.strip()):
         pieces = _WEAK.split(part)
-        sentence = part.endswith((".", "?", "!", "。", "？", "！"))
+        sentence = part.endswith(tuple(SENTENCE_ENDS))
         short = all(len(piece.split()) <= _SHORT_WORDS for piece in pieces)
         items += pieces if short and not sentence else [part]
     return [item for item in (_BULLET.sub("", item).strip() for item in items) if item]
