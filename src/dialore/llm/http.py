@@ -400,7 +400,7 @@ class HttpClient:
     async def once(self) -> AsyncIterator[Self]:
         """The same client with a session of its own, closed at the end: for whoever asks seldom, or in many threads."""
         client = copy.copy(self)
-        client._session = None
+        client._session = None  # noqa: SLF001 - a copy of our own
         try:
             yield client
         finally:
