@@ -14,10 +14,10 @@ from benchmarks.endpoint import Waits, answer, endpoint
 from benchmarks.made_up import made_up
 from benchmarks.measure import ROOT, percentile
 from benchmarks.pipeline import cacheable_share
-from dialore.llm.endpoint import Dialect
 
 from dialore.agent import open_graph
 from dialore.errors import UnknownNameError
+from dialore.llm.endpoint import Dialect
 from dialore.llm.model import Message, Request
 from dialore.llm.structured import output_schema
 from dialore.methods.outputs import SelectedFacts, ThoughtRevision
