@@ -89,7 +89,7 @@ def connect(
 
         return _with_cache(LocalModel(found.model.removeprefix(LOCAL), api=api), cache, f"{LOCAL} {api}")
     if found.base_url is None:
-        names = _ollamas_models(ollama)
+        names = ollama_models(ollama)
         if not names:
             if found.model is None:
                 return None
@@ -155,7 +155,7 @@ def _list_models(base_url: str, api_key: str | None) -> list[str]:
         raise
 
 
-def _ollamas_models(ollama: str) -> list[str]:
+def ollama_models(ollama: str) -> list[str]:
     """The models of an Ollama; empty where nobody listens, which is asked for by a mere connection."""
     parts = urlsplit(ollama)
     try:
