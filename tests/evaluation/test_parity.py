@@ -20,9 +20,9 @@ import pytest
 from dialore.datasets import data_set, gold_text, split_dialogues
 from dialore.dialogue import Dialogue
 from dialore.evaluation.base import Sample
+from dialore.evaluation.overlap import tokens_of
 from dialore.evaluation.registry import Context, load_metric
 from dialore.evaluation.statistics import cohen_kappa
-from dialore.evaluation.tokens import tokens_of
 from dialore.experiments.scoring import table_of
 from dialore.response import Response
 from tests.data_folder import real_file
