@@ -198,15 +198,11 @@ def _connection_error(error: Exception, where: str, timeout: float) -> ModelErro
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return ModelTimeoutError(f"no connection to {where} in time", mend="is the address right?", retryable=True)
     if isinstance(error, TimeoutError):
-        return ModelTimeoutError(
-            f"{where} did not finish its answer in {timeout:g} s", mend="raise the time-out", retryable=True
-        )
+        late = f"{where} did not finish its answer in {timeout:g} s"
+        return ModelTimeoutError(late, mend="raise the time-out", retryable=True)
     if isinstance(error, (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)):
-        return ModelError(
-            f"no secure connection to {where}",
-            mend="check the certificate (SSL_CERT_FILE) and whether the address wants http or https",
-            configuration=True,
-        )
+        mend = "check the certificate (SSL_CERT_FILE) and whether the address wants http or https"
+        return ModelError(f"no secure connection to {where}", mend=mend, configuration=True)
     if isinstance(error, aiohttp.ClientConnectorError):
         return _unreachable(error.os_error, where)
     if isinstance(error, aiohttp.ClientResponseError):
@@ -218,17 +214,13 @@ def _unreachable(error: OSError, where: str) -> ModelError:
     cause = error.__cause__ if isinstance(error.__cause__, socket.gaierror) else error
     if isinstance(cause, socket.gaierror) or "resolve" in str(error).lower() or "name" in str(error).lower():
         again = isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_AGAIN
-        return ModelError(
-            f"no host is called {urlsplit(where).hostname}",
-            mend="check the base URL and the network",
-            retryable=again,
-            configuration=not again,
-        )
+        unknown = f"no host is called {urlsplit(where).hostname}"
+        mend = "check the base URL and the network"
+        return ModelError(unknown, mend=mend, retryable=again, configuration=not again)
     if isinstance(error, ConnectionRefusedError):
         return ModelError(f"nothing listens at {where}", mend="start the server or check its port", retryable=True)
-    return ModelError(
-        f"cannot reach {where}: {error.strerror or 'unknown cause'}", mend="check the network", retryable=True
-    )
+    why = error.strerror or "unknown cause"
+    return ModelError(f"cannot reach {where}: {why}", mend="check the network", retryable=True)
 
 
 def load_json(data: bytes | str, where: str) -> object:
@@ -280,11 +272,12 @@ class HttpClient:
         self.where = shown_url(self.base_url)
         self.key = clean_key(api_key)
         self.timeout, self.max_bytes = timeout, max_bytes
-        self._headers = {"Accept": "application/json, text/event-stream"}
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
         if headers is not None:
             self._headers |= headers
         elif self.key:
             self._headers["Authorization"] = f"Bearer {self.key}"
+        self._urls: dict[str, str] = {}
         self._session: ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._has_answered = False
@@ -332,16 +325,13 @@ class HttpClient:
         """
         import aiohttp
 
-        url = join_url(self.base_url, path)
+        url = self._urls.get(path) or self._urls.setdefault(path, join_url(self.base_url, path))
         method, data = ("GET", None) if body is None else ("POST", _as_json(body))
-        headers = None if body is None else {"Content-Type": "application/json"}
         seconds = min(self.timeout, timeout or self.timeout)
         try:
             async with (
                 asyncio.timeout(seconds),
-                self._open_session().request(
-                    method, url, data=data, params=query, headers=headers, allow_redirects=False
-                ) as response,
+                self._open_session().request(method, url, data=data, params=query, allow_redirects=False) as response,
             ):
                 yield response
         except TimeoutError as error:
@@ -493,24 +483,13 @@ class Retry:
             except ModelError as error:
                 if not error.retryable or failures >= self.retries or is_over():
                     raise
-                seconds = self.delay(failures, error.retry_after)
-                log.info(
-                    "try %d of %d failed, waiting %.1f s: %s", failures + 1, self.retries + 1, seconds, error.message
-                )
+                seconds = self.uniform() * min(self.cap, self.base * 2.0 ** min(failures, 30))
+                if error.retry_after is not None:
+                    # A little jitter on top, so that not all clients return at once.
+                    seconds = min(error.retry_after, self.longest_wait) + self.uniform() * self.base
+                log.info("failure %d of %d, waiting %.1f s: %s", failures + 1, self.retries + 1, seconds, error.message)
                 await self.sleep(seconds)
         raise AssertionError
-
-    def delay(self, failures: int, retry_after: float | None = None) -> float:
-        """Seconds to wait after a failure.
-
-        Args:
-            failures: how many failures there were before this one.
-            retry_after: seconds that the server asked for. A little jitter comes on top, so that not all clients
-                return at once.
-        """
-        if retry_after is None:
-            return self.uniform() * min(self.cap, self.base * 2.0 ** min(failures, 30))
-        return min(retry_after, self.longest_wait) + self.uniform() * self.base
 
 
 _BUSY = frozenset({429, 503, 529})
