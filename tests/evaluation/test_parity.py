@@ -17,7 +17,7 @@ from collections import Counter
 import jieba
 import pytest
 
-from dialore.datasets import cut_dialogues, data_set, gold_text
+from dialore.datasets import data_set, gold_text, split_dialogues
 from dialore.dialogue import Dialogue
 from dialore.evaluation.base import Sample
 from dialore.evaluation.overlap import tokens_of
@@ -52,7 +52,7 @@ def _english():
 
 def _chinese():
     whole = data_set("kbp").read(real_file("kbp/train.json.gz"))
-    turns = [turn for turn in cut_dialogues(whole, cut="all", limit=3 * COUNT) if turn.knowledge]
+    turns = [turn for turn in split_dialogues(whole, cut="all", limit=3 * COUNT) if turn.knowledge]
     return [(turn.reference, " ".join(gold_text(piece) for piece in turn.knowledge)) for turn in turns][:COUNT]
 
 

@@ -14,9 +14,8 @@ from dialore.errors import InputError
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.evaluation.human.agreement import Findings
-    from dialore.evaluation.human.criteria import CriteriaSet
-    from dialore.evaluation.human.items import Item, Key
-    from dialore.evaluation.human.reading import Annotation
+    from dialore.evaluation.human.items import CriteriaSet, Item, Key
+    from dialore.evaluation.human.sheets import Annotation
     from dialore.response import Response
 
 app = typer.Typer(no_args_is_help=True, help="Export blind sheets for people to judge by, import them, agreement.")
@@ -60,8 +59,7 @@ def export(
     dialore annotate export runs/kbp -c safari --language zh
     dialore annotate export runs/try -c dcrag --form ranking
     """
-    from dialore.evaluation.human.criteria import Form, criteria_set
-    from dialore.evaluation.human.items import make_items
+    from dialore.evaluation.human.items import Form, criteria_set, make_items
     from dialore.evaluation.human.workbook import has_xlsx
     from dialore.text import check_language
 
@@ -158,7 +156,7 @@ def import_sheets(
     dialore annotate import sheets/*.csv --key sheets.key.json
     dialore annotate import anna.xlsx ben.xlsx --key sheets.key.json
     """
-    from dialore.evaluation.human.reading import read_key, read_sheet
+    from dialore.evaluation.human.sheets import read_key, read_sheet
 
     read = read_key(key)
     names = [path.stem for path in sheets]
@@ -205,7 +203,7 @@ def agreement(
 @app.command("criteria")
 def criteria(json: Json = False) -> None:
     """List the sets of criteria, with the paper each is from."""
-    from dialore.evaluation.human.criteria import criteria_sets
+    from dialore.evaluation.human.items import criteria_sets
 
     if json:
         print_json({name: chosen.model_dump(mode="json") for name, chosen in criteria_sets().items()})
@@ -219,7 +217,7 @@ def criteria(json: Json = False) -> None:
 def _read(path: Path) -> "list[Annotation]":
     from pydantic import ValidationError
 
-    from dialore.evaluation.human.reading import Annotation
+    from dialore.evaluation.human.sheets import Annotation
 
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

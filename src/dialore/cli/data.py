@@ -121,8 +121,8 @@ def convert(
     dialore data convert kbp dev.json --cut all --limit 20 --out 20.jsonl
     dialore data convert xdailydialog-zh dev.txt --cut all | dialore respond -
     """
-    from dialore.datasets.cutting import CUTS, stream_histories
     from dialore.datasets.registry import data_set
+    from dialore.datasets.split import CUTS, stream_histories
 
     reader = data_set(name)
     histories = stream_histories(lambda: reader.read(file), cut=one_of("cut", cut, CUTS), limit=limit, seed=seed)
@@ -139,7 +139,7 @@ def convert(
 
 
 def _as_data(dialogue: "WholeDialogue") -> dict[str, Any]:
-    from dialore.datasets.cutting import answers_of
+    from dialore.datasets.split import answers_of
 
     gold = {answer.turn: answer for answer in answers_of(dialogue)}
     turns = []
@@ -157,7 +157,7 @@ def _show_one(dialogue: "WholeDialogue") -> None:
     out.print(f"[bold]{escape(dialogue.id)}[/]  {escape(dialogue.topic or '')}")
     for sentence in dialogue.persona:
         out.print(f"[dim]persona:[/] {escape(sentence)}")
-    from dialore.datasets.cutting import answers_of
+    from dialore.datasets.split import answers_of
 
     gold = {answer.turn: answer for answer in answers_of(dialogue)}
     rows = table("!speaker", "turn", "gold knowledge")
@@ -262,7 +262,7 @@ def describe_file(name: str, file: Path) -> dict[str, Any]:
 def _add(dialogue: "WholeDialogue", sums: "Counter[str]", plans: "Counter[str]") -> None:
     """Count a dialogue and its samples."""
     from dialore.datasets.base import gold_text
-    from dialore.datasets.cutting import answers_of
+    from dialore.datasets.split import answers_of
 
     language = dialogue.language
     sums["dialogues"] += 1

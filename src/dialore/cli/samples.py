@@ -76,7 +76,7 @@ def build(
     dialore samples build dd.samples train.json -D dailydialog --align-graph g
     dialore respond talk.json --method msdp --samples wow.samples
     """
-    from dialore.datasets.cutting import stream_histories
+    from dialore.datasets.split import stream_histories
     from dialore.retrieval.embedding import load_embedder
     from dialore.sources.samples.build import build_samples, check_out
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dialore.evaluation.base import Additive
 from dialore.evaluation.registry import Context, load_metric
-from dialore.evaluation.statistics import RESAMPLES, correct, paired_bootstrap, wilcoxon
+from dialore.evaluation.statistics import RESAMPLES, holm, paired_bootstrap, wilcoxon
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -160,8 +160,8 @@ def _compare(
 
 
 def _corrected(made: Sequence[Comparison]) -> list[Comparison]:
-    bootstraps = correct([each.bootstrap for each in made])
-    tests = correct([math.nan if each.wilcoxon is None else each.wilcoxon for each in made])
+    bootstraps = holm([each.bootstrap for each in made])
+    tests = holm([math.nan if each.wilcoxon is None else each.wilcoxon for each in made])
     return [
         replace(each, bootstrap=p, wilcoxon=None if each.wilcoxon is None else q)
         for each, p, q in zip(made, bootstraps, tests, strict=True)
