@@ -1,17 +1,16 @@
-"""Options that commands share, each described once, as fields of dataclasses that `takes_settings` spreads out."""
+"""Options that commands share. `takes_settings` makes them of the fields of settings, each described once."""
 
 # No deferred annotations here: typer reads them.
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
-_MODEL = "Language model"
-_KNOWLEDGE = "Knowledge and method"
+from dialore.settings import Option, Strict, changed, validated
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print JSON (one object a line where there are many), nothing else.")
@@ -19,179 +18,14 @@ Json = Annotated[
 JudgePrompts = Annotated[
     Path | None, typer.Option("--prompts", metavar="FOLDER", help="Judges' prompts that override ours.")
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
-    """Which language model is asked, and how."""
-
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="NAME",
-            rich_help_panel=_MODEL,
-            help="Model name, or hf:NAME for one run here. Else DIALORE_MODEL, OPENAI_MODEL.",
-        ),
-    ] = None
-    base_url: Annotated[
-        str | None,
-        typer.Option(
-            "--base-url",
-            "-u",
-            metavar="URL",
-            rich_help_panel=_MODEL,
-            help="OpenAI-compatible endpoint. Else DIALORE_BASE_URL, OPENAI_BASE_URL, an Ollama on this machine.",
-        ),
-    ] = None
-    api: Annotated[
-        str,
-        typer.Option(
-            "--api",
-            metavar="chat|completions",
-            rich_help_panel=_MODEL,
-            help="Speak to it by messages, or, as base models want it, by plain text to be continued.",
-        ),
-    ] = "chat"
-    api_key: Annotated[
-        str | None,
-        typer.Option(
-            "--api-key",
-            metavar="KEY",
-            rich_help_panel=_MODEL,
-            help="Its key. Better in the environment: DIALORE_API_KEY, OPENAI_API_KEY.",
-        ),
-    ] = None
-    stage_model: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--stage-model",
-            metavar="STAGE=NAME",
-            rich_help_panel=_MODEL,
-            help="Another model for one stage, e.g. commonsense-directive=hf:allenai/cosmo-xl.",
-        ),
-    ] = None
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            "--cache",
-            metavar="FILE",
-            rich_help_panel=_MODEL,
-            help="Keep completions here, so that an equal call is paid for once. Default: in the user's cache folder.",
-        ),
-    ] = None
-    no_cache: Annotated[
-        bool, typer.Option("--no-cache", rich_help_panel=_MODEL, help="Ask anew, and keep nothing.")
-    ] = False
-    timeout: Annotated[
-        float,
-        typer.Option("--timeout", metavar="SECONDS", min=0.1, rich_help_panel=_MODEL, help="For one whole answer."),
-    ] = 120.0
-    retries: Annotated[
-        int, typer.Option("--retries", min=0, rich_help_panel=_MODEL, help="How often a failed call is tried again.")
-    ] = 4
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", min=1, rich_help_panel=_MODEL, help="The most calls at once.")
-    ] = 64
-
-
-@dataclass(frozen=True, slots=True)
-class KnowledgeSettings:
-    """What a method works with."""
-
-    graph: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--graph",
-            "-g",
-            metavar="PATH|URL|starter",
-            rich_help_panel=_KNOWLEDGE,
-            help="The commonsense graph; several are asked as one. Default: starter.",
-        ),
-    ] = None
-    ranking: Annotated[
-        str,
-        typer.Option(
-            "--ranking",
-            metavar="NAME",
-            rich_help_panel=_KNOWLEDGE,
-            help="How facts are ranked: default, or paper for DCRAG's plain cosine.",
-        ),
-    ] = "default"
-    documents: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--documents",
-            "-d",
-            metavar="PATH",
-            rich_help_panel=_KNOWLEDGE,
-            help="A document index of `dialore documents build`; several are asked as one.",
-        ),
-    ] = None
-    persona: Annotated[
-        Path | None,
-        typer.Option(
-            "--persona",
-            metavar="FILE",
-            rich_help_panel=_KNOWLEDGE,
-            help="The responder's persona, for dialogues that bring none: text, YAML or JSON.",
-        ),
-    ] = None
-    search: Annotated[
-        str | None,
-        typer.Option(
-            "--search",
-            metavar="ENGINE",
-            rich_help_panel=_KNOWLEDGE,
-            help="Web search: searxng:URL, brave: (key in BRAVE_API_KEY), or corpus:PATH for a document index.",
-        ),
-    ] = None
-    samples: Annotated[
-        Path | None,
-        typer.Option(
-            "--samples",
-            metavar="PATH",
-            rich_help_panel=_KNOWLEDGE,
-            help="A sample database of `dialore samples build`, for msdp.",
-        ),
-    ] = None
-    sources: Annotated[
-        Path | None,
-        typer.Option(
-            "--sources",
-            metavar="FILE",
-            rich_help_panel=_KNOWLEDGE,
-            help="A YAML file that declares sources, what they hold and how they depend on each other, for safari.",
-        ),
-    ] = None
-    cite: Annotated[
-        bool,
-        typer.Option(
-            "--cite",
-            rich_help_panel=_KNOWLEDGE,
-            help="Have the model cite its knowledge by number; the numbers are shown, and kept as spans of the text.",
-        ),
-    ] = False
-    prompts: Annotated[
-        Path | None,
-        typer.Option(
-            "--prompts",
-            metavar="FOLDER",
-            rich_help_panel=_KNOWLEDGE,
-            help="Prompts that override ours; start from `dialore prompts export`.",
-        ),
-    ] = None
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option",
-            "-o",
-            metavar="NAME=VALUE",
-            rich_help_panel=_KNOWLEDGE,
-            help="A hyper-parameter or switch of the method, e.g. -o limit=10; see `dialore methods`.",
-        ),
-    ] = None
+SettingsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--settings",
+        metavar="FILE",
+        help="Settings in TOML or YAML; options and DIALORE_... variables win. Else DIALORE_SETTINGS.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,32 +45,113 @@ class MeasureSettings:
     prompts: JudgePrompts = None
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Marks a parameter that gets what the options of settings say, by dotted name, and only what they say."""
+
+    settings: type[Strict]
+
+
 def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Spread every parameter whose type is a settings dataclass into one option a field."""
+    """Spread the parameters of a command that are settings into one option a field.
+
+    A parameter may be a dataclass or settings (`ModelSettings`), which are made of the options, or be annotated with
+    `Said(...)`, and gets a mapping.
+    """
     hints: dict[str, Any] = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    makers: dict[str, Callable[[dict[str, Any]], object]] = {}
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command).parameters.values():
-        if parameter.name in groups:
-            parameters += _options(groups[parameter.name])
+        hint = hints[parameter.name]
+        said = next((mark for mark in get_args(hint)[1:] if isinstance(mark, Said)), None)
+        if is_dataclass(hint):
+            parameters += _fields(hint)
+            makers[parameter.name] = functools.partial(_make, hint)
+        elif said is not None:
+            parameters += _options(said.settings)
+            makers[parameter.name] = functools.partial(_said, said.settings)
+        elif isinstance(hint, type) and issubclass(hint, Strict):
+            parameters += _options(hint)
+            makers[parameter.name] = functools.partial(_validated, hint)
         else:
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
 
     @functools.wraps(command)
     def spread(**values: Any) -> None:  # noqa: ANN401 - whatever the options hold
-        for name, kind in groups.items():
-            values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
-        command(**values)
+        made = {name: make(values) for name, make in makers.items()}
+        own = {name: value for name, value in values.items() if name in hints and name not in makers}
+        command(**own, **made)
 
     spread.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     spread.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return spread
 
 
-def _options(kind: Any) -> list[inspect.Parameter]:  # noqa: ANN401 - a dataclass
+def _fields(kind: Any) -> list[inspect.Parameter]:  # noqa: ANN401 - a dataclass
     hints = get_type_hints(kind, include_extras=True)
     defaults = inspect.signature(kind).parameters
     return [
         defaults[field.name].replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[field.name])
         for field in fields(kind)
     ]
+
+
+def _make(kind: Any, values: dict[str, Any]) -> object:  # noqa: ANN401 - a dataclass
+    return kind(**{field.name: values[field.name] for field in fields(kind)})
+
+
+def _offered(settings: type[Strict]) -> Iterator[Option]:
+    """The options of settings; where two have one name, the outer one."""
+    taken: set[str] = set()
+    for option in sorted(settings.options(), key=lambda option: option.path.count(".")):
+        if not taken & set(option.flag.names):
+            taken.update(option.flag.names)
+            yield option
+
+
+def _parameter_name(option: Option) -> str:
+    return option.path.replace(".", "__")
+
+
+def _options(settings: type[Strict]) -> list[inspect.Parameter]:
+    return [
+        inspect.Parameter(
+            _parameter_name(option),
+            inspect.Parameter.KEYWORD_ONLY,
+            default=False if option.kind is bool else None,
+            annotation=Annotated[_kind(option), _typer_option(option)],
+        )
+        for option in _offered(settings)
+    ]
+
+
+def _kind(option: Option) -> Any:  # noqa: ANN401 - a type
+    """The type as the command line reads it: what is not plain is text, which the settings read."""
+    if option.several:
+        return list[str] | None
+    plain = next((kind for kind in (option.kind, *get_args(option.kind)) if kind in {bool, int, float, Path}), str)
+    return plain if plain is bool else plain | None
+
+
+def _typer_option(option: Option) -> Any:  # noqa: ANN401 - typer's
+    field = option.field
+    least = next((bound.ge for bound in field.metadata if hasattr(bound, "ge")), None)
+    usual = field.default
+    shown = str(usual) if isinstance(usual, int | float | str) and usual not in {False, ""} else False
+    return typer.Option(
+        *option.flag.names,
+        metavar=option.flag.metavar,
+        help=field.description,
+        rich_help_panel=option.flag.panel,
+        min=least,
+        show_default=shown,
+    )
+
+
+def _said(settings: type[Strict], values: dict[str, Any]) -> dict[str, object]:
+    found = {option.path: values[_parameter_name(option)] for option in _offered(settings)}
+    return {path: value for path, value in found.items() if value is not None and value is not False and value != []}
+
+
+def _validated(settings: type[Strict], values: dict[str, Any]) -> Strict:
+    return validated(settings, changed({}, _said(settings, values)), where="options")
