@@ -111,7 +111,7 @@ def pair_of(triple: Triple) -> tuple[str, ...]:
 
 def triple_of(item: Knowledge) -> Triple:
     """A fact's head, relation and tail."""
-    return item.detail["head"], item.detail["relation"], item.detail["tail"]
+    return item.detail.head, item.detail.relation, item.detail.tail
 
 
 def score(listed: Sequence[Triple], candidates: Iterable[Triple], grades: dict[Triple, int]) -> list[float]:

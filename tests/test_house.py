@@ -26,7 +26,7 @@ FLOORS = {
     "__init__": 10,
 }
 GROUND = {
-    "at_once",
+    "parallel",
     "dialogue",
     "knowledge",
     "response",
@@ -75,7 +75,7 @@ def test_no_import_runs_up(path):
 
 
 def test_language_models_know_nothing_of_dialogue():
-    allowed = ("dialore.llm", "dialore.errors", "dialore._lazy", "dialore.at_once")
+    allowed = ("dialore.llm", "dialore.errors", "dialore._lazy", "dialore.parallel")
     for path in (ROOT / "llm").rglob("*.py"):
         others = [name for name in imports_of(path) if not name.startswith(allowed)]
         assert not others, f"{path.name} imports {others}"

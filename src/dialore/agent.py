@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
-from dialore.at_once import each
-from dialore.errors import StageError, is_hopeless
+from dialore.errors import StageError, is_fatal
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage
 from dialore.methods.stages import Stages
 from dialore.methods.usage import mark_used
+from dialore.parallel import bounded_map
 from dialore.response import Demands, Response, StageTrace
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Agent:
         try:
             draft = await self.method.respond(dialogue, stage)
         except StageError as error:
-            raise_if_hopeless(error)
+            raise_if_fatal(error)
             response.status, response.error = "failed", str(error)
         else:
             self._fill(response, draft, dialogue, stage.citations(draft.text))
@@ -110,7 +110,7 @@ class Agent:
         try:
             found: Grounds = await self.method.ground(dialogue, stage)
         except StageError as error:
-            raise_if_hopeless(error)
+            raise_if_fatal(error)
             grounding.status, grounding.error = "failed", str(error)
         else:
             grounding.demands, grounding.knowledge = found.demands, found.knowledge
@@ -147,7 +147,7 @@ class Agent:
         async def answer(dialogue: Dialogue) -> None:
             finished.put_nowait(await self.respond(dialogue))
 
-        task = asyncio.create_task(each(dialogues, answer, at_once=at_once))
+        task = asyncio.create_task(bounded_map(dialogues, answer, limit=at_once))
         task.add_done_callback(lambda _: finished.put_nowait(None))
         try:
             while (response := await finished.get()) is not None:
@@ -173,9 +173,9 @@ class Agent:
         await self.close()
 
 
-def raise_if_hopeless(error: StageError) -> None:
+def raise_if_fatal(error: StageError) -> None:
     """Raise the error underneath where it would befall every dialogue: wrong input or configuration, a spent budget."""
-    if is_hopeless(error.cause):
+    if is_fatal(error.cause):
         raise error.cause from error
 
 

@@ -71,6 +71,7 @@ class ModelError(DialoreError):
         retry_after: seconds that the server asked to wait, if it did.
         status: the HTTP status, if there was one.
         configuration: whether no request can succeed until the user changes something (key, model, address).
+        refused: whether the model declined to answer, by its own word or by its server's content filter.
     """
 
     def __init__(
@@ -82,12 +83,14 @@ class ModelError(DialoreError):
         retry_after: float | None = None,
         status: int | None = None,
         configuration: bool = False,
+        refused: bool = False,
     ) -> None:
         super().__init__(message, mend=mend)
         self.retryable = retryable
         self.retry_after = retry_after
         self.status = status
         self.configuration = configuration
+        self.refused = refused
 
 
 class NotRecordedError(ModelError):
@@ -114,6 +117,6 @@ class StageError(DialoreError):
         self.cause = cause
 
 
-def is_hopeless(error: DialoreError) -> bool:
-    """Whether an error would befall every dialogue: wrong input or configuration, a spent budget."""
+def is_fatal(error: DialoreError) -> bool:
+    """Return whether an error would recur for every dialogue: wrong input or configuration, a spent budget."""
     return isinstance(error, InputError | BudgetError) or (isinstance(error, ModelError) and error.configuration)

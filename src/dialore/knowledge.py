@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from dialore.text import normalise
 
@@ -66,6 +66,74 @@ class Passage:
         return stable_id("passage", self.url, self.title, self.text)
 
 
+class FactDetail(BaseModel):
+    """A fact's parts; see `Fact`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    head: str
+    relation: str
+    tail: str
+    weight: float = 1.0
+    graph: str = ""
+    provenance: str = ""
+
+
+class PersonaDetail(BaseModel):
+    """What belongs to a persona sentence.
+
+    Attributes:
+        documents: the documents under it (SAFARI, Section 4.1).
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    documents: list[str]
+
+
+class PassageDetail(BaseModel):
+    """Where a passage comes from. Further fields of the user's own are kept; empty ones are not written.
+
+    Attributes:
+        title: the title of its document or page.
+        url: its address.
+        file: the file that it was read from.
+        page: the page in that file, or the name of the web page.
+        index: the document index that holds it.
+        persona: the persona sentence that owns it.
+        provenance: where the source has it from.
+        question: the question that it answers (EDIT).
+        sentences: the sentences that the answer was made of (EDIT).
+        engine: the search engine that found it.
+        snippet: whether it is the engine's snippet, because the page could not be read.
+        suspicious: whether sentences that command a model were taken out of it.
+        page_error: why the page could not be read.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    title: str = ""
+    url: str = ""
+    file: str = ""
+    page: int | str | None = None
+    index: str = ""
+    persona: str = ""
+    provenance: str = ""
+    question: str = ""
+    sentences: list[str] | None = None
+    engine: str = ""
+    snippet: bool | None = None
+    suspicious: bool | None = None
+    page_error: str = ""
+
+    @model_serializer(mode="wrap")
+    def _without_empty_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value is not None and value != ""}
+
+
+Detail = Annotated[FactDetail | PersonaDetail | PassageDetail, Field(union_mode="left_to_right")]
+
+
 class Knowledge(BaseModel):
     """One piece of knowledge as a response was given it.
 
@@ -77,7 +145,7 @@ class Knowledge(BaseModel):
         score: what it was ranked by: for facts see `Ranking`, under `paper` the cosine with the dialogue history.
         used: whether the response draws on it.
         set: for DCRAG's facts `foreseen` or `unforeseen` (Section 3.3), else empty.
-        detail: what the kind has besides: a fact's head, relation, tail, weight; a passage's title and url.
+        detail: what the kind has besides; see `fact` and `passage`.
     """
 
     id: str
@@ -87,20 +155,45 @@ class Knowledge(BaseModel):
     score: float = 0.0
     used: bool = False
     set: Literal["", "foreseen", "unforeseen"] = ""
-    detail: dict[str, Any] = Field(default_factory=dict)
+    detail: Detail = Field(default_factory=PassageDetail)
 
     @property
     def triple(self) -> str:
         """A fact's `(head, relation, tail)`; the text of anything else."""
-        if self.kind != "fact":
-            return self.text
-        return f"({self.detail['head']}, {self.detail['relation']}, {self.detail['tail']})"
+        detail = self.detail
+        return f"({detail.head}, {detail.relation}, {detail.tail})" if isinstance(detail, FactDetail) else self.text
+
+    @property
+    def fact(self) -> FactDetail:
+        """The parts of a fact; raises TypeError for anything else."""
+        if isinstance(self.detail, FactDetail):
+            return self.detail
+        raise TypeError(f"{self.id} is no fact")
+
+    @property
+    def passage(self) -> PassageDetail:
+        """Where a passage comes from; without any field for anything else."""
+        return self.detail if isinstance(self.detail, PassageDetail) else PassageDetail()
+
+    @property
+    def origin(self) -> str:
+        """Where its source has it from, as far as known: a file, a graph, an index; else the source."""
+        detail = self.detail
+        named = detail.graph if isinstance(detail, FactDetail) else ""
+        return (detail.provenance if not isinstance(detail, PersonaDetail) else "") or named or self.source
 
     @classmethod
     def of_fact(
         cls, fact: Fact, text: str, score: float, set_name: Literal["", "foreseen", "unforeseen"] = ""
     ) -> Knowledge:
         """A graph's fact as knowledge; `text` is its wording in the dialogue's language."""
-        detail: dict[str, Any] = {"head": fact.head, "relation": fact.relation, "tail": fact.tail}
-        detail |= {"weight": round(fact.weight, 4), "graph": fact.graph, "provenance": fact.provenance}
+        # Validated types, straight from a Fact: thousands are made for a response.
+        detail = FactDetail.model_construct(
+            head=fact.head,
+            relation=fact.relation,
+            tail=fact.tail,
+            weight=round(fact.weight, 4),
+            graph=fact.graph,
+            provenance=fact.provenance,
+        )
         return cls(id=fact.id, kind="fact", text=text, source="graph", score=score, set=set_name, detail=detail)

@@ -150,7 +150,7 @@ async def test_a_number_beside_a_refusal_is_not_scored():
 
 @pytest.mark.parametrize("said", ["the endpoint refuses to answer: no", "the endpoint held its answer back (filter)"])
 async def test_a_server_that_withholds_the_answer_refuses(said):
-    metric, _ = judge_of("overall", ModelError(said))
+    metric, _ = judge_of("overall", ModelError(said, refused=True))
     assert (await metric.measure(sample_of())).problem == "refused"
 
 

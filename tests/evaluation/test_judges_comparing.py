@@ -123,7 +123,7 @@ async def test_equal_answers_tie_and_nobody_is_asked():
         (["Sorry, I cannot compare these."], "refused"),
         (["Both are fine."], "unparsed"),
         (['{"overall": "A"}', '{"overall": "C"}'], "unparsed"),
-        ([ModelError("x refuses to answer: no")], "refused"),
+        ([ModelError("x refuses to answer: no", refused=True)], "refused"),
     ],
 )
 async def test_what_is_not_answered_in_both_orders_is_no_preference(script, problem):

@@ -57,7 +57,7 @@ async def test_the_answers_sentences_are_found_as_often_as_before(language):
     model = Asked(question_generation="\n".join(wanted))
     stages = Stages(ModelResponder(model, PromptLibrary()), "edit", Dialogue(id="d", turns=[TURNS[language]]))
     grounds = await Edit(SentenceBase(rows), questions=len(wanted), top=3, drawn=False).ground(stages.dialogue, stages)
-    found = {piece.detail["question"]: piece.detail["sentences"] for piece in grounds.knowledge}
+    found = {piece.detail.question: piece.detail.sentences for piece in grounds.knowledge}
     assert list(found) == list(wanted)
     assert {len(ids) for ids in found.values()} == {3}
     ranks = [found[question].index(right) + 1 if right in found[question] else 0 for question, right in wanted.items()]

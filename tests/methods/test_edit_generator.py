@@ -71,7 +71,7 @@ async def test_a_trained_generator_asks_the_questions_and_the_chat_model_does_th
         draft = await Edit(trained=True).respond(DIALOGUE, stages)
     finally:
         await local.close()
-    assert [piece.detail["question"] for piece in draft.grounds.knowledge] == QUESTIONS
+    assert [piece.detail.question for piece in draft.grounds.knowledge] == QUESTIONS
     assert chat.calls == ["model-answer-1", "model-answer-2", "response-generation"]
     assert stages.trace[0].by == str(generator)
     assert stages.trace[0].outcome == "ok"

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import pytest
 
 from dialore.agent import Agent
-from dialore.at_once import at_once
 from dialore.dialogue import Dialogue
 from dialore.errors import BudgetError, InputError, ModelError, SourceError, StageError
 from dialore.knowledge import Passage
 from dialore.methods.model_responder import ModelResponder
 from dialore.methods.registry import create_method
 from dialore.methods.stages import Stages
+from dialore.parallel import gather
 from dialore.prompts.library import PromptLibrary
 from dialore.sources.shelf import Shelf
 from tests.methods.conftest import ScriptedModel
@@ -89,8 +89,8 @@ async def test_at_once_gives_what_each_gives_in_order():
         await asyncio.sleep(seconds)
         return value
 
-    assert await at_once(later("a", 0.02), later(2, 0)) == ("a", 2)
-    assert await at_once() == ()
+    assert await gather(later("a", 0.02), later(2, 0)) == ("a", 2)
+    assert await gather() == ()
 
 
 # What every dialogue would meet ends the run; what another may not meet leaves a response.

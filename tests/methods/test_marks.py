@@ -33,7 +33,7 @@ SHOWN = {
     "safari": (lambda text: safari.as_data(passage(text)), "knowledge"),
     "safari title": (lambda text: safari.as_data(passage("x", text)), "knowledge"),
     "scg-qp": (lambda text: scg_qp_search.as_data([passage(text)])[0].text, "passage"),
-    "scg-qp page": (lambda text: scg_qp_search.as_data([passage("x", text)])[0].detail["page"], "passage"),
+    "scg-qp page": (lambda text: scg_qp_search.as_data([passage("x", text)])[0].detail.page, "passage"),
     "edit": (lambda text: edit._sentence(passage(text)), "sentences"),
     "edit answer": (lambda text: edit._piece(edit.Answered("Why?", text)).text, "answers"),
     "edit choice": (lambda text: edit._piece(edit.Answered("Why?", text)).text, "answer-a"),

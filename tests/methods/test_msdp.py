@@ -73,7 +73,7 @@ async def test_knowledge_is_written_then_the_response_from_it(talk, model):
     assert draft.text == "I like it too!"
     (known,) = draft.grounds.knowledge
     assert (known.text, known.kind, known.source) == ("Pizza comes from Naples.", "passage", "model")
-    assert known.detail == {"title": "Pizza"}
+    assert known.detail.model_dump() == {"title": "Pizza"}
     assert "We know that: Pizza comes from Naples." in model.asked[1].messages[-1].content
     traced = [traced.stage for traced in stages.trace]
     assert traced == ["response-samples", "knowledge-samples", KG, RG]
@@ -216,7 +216,7 @@ async def test_without_a_topic_no_line_has_one(talk, model, dialogue, options):
     knowledge, response = (request.continuation.split("\n") for request in model.asked)
     assert all(") =>" in line for line in knowledge)
     assert all(line.startswith(("System:", "User:")) for line in response)
-    assert draft.grounds.knowledge[0].detail == {}
+    assert draft.grounds.knowledge[0].detail.model_dump() == {}
 
 
 async def test_the_query_that_was_searched_stands_in_for_a_topic(talk, model):
@@ -378,7 +378,7 @@ def test_facts_in_a_line():
         "(tea, IsA, drink)"
     ]
     (chinese,) = read_facts("（茶，IsA，饮料）", "zh")
-    assert (chinese.detail["head"], chinese.detail["tail"]) == ("茶", "饮料")
+    assert (chinese.detail.head, chinese.detail.tail) == ("茶", "饮料")
     (passage,) = read_facts("Tea is a drink.", "en")
     assert (passage.kind, passage.text, passage.source) == ("passage", "Tea is a drink.", "model")
     assert read_facts("", "en") == []

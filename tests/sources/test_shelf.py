@@ -38,7 +38,11 @@ async def test_the_best_comes_first_with_all_that_is_known_of_it(retriever):
     assert found[0].text == BEES.text
     assert found[0].id == BEES.id
     assert (found[0].kind, found[0].source) == ("passage", "documents")
-    assert found[0].detail == {"title": "Bees", "url": "https://bees.example/winter", "provenance": "notes"}
+    assert found[0].detail.model_dump() == {
+        "title": "Bees",
+        "url": "https://bees.example/winter",
+        "provenance": "notes",
+    }
     assert [piece.score for piece in found] == sorted((piece.score for piece in found), reverse=True)
     assert found[0].score > 0
 
@@ -102,7 +106,7 @@ async def test_files_are_read_without_any_extra(tmp_path):
     opened = open_shelf([tmp_path], chunking=Chunking(unit="sentence"))
     assert len(opened) == 4
     found = (await opened.search("warm bees in winter", ENGLISH))[0]
-    assert (found.id, found.detail["provenance"]) == (BEES.id, "a.jsonl")
+    assert (found.id, found.detail.provenance) == (BEES.id, "a.jsonl")
 
 
 @pytest.mark.parametrize(

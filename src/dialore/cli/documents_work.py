@@ -120,7 +120,7 @@ def delete(index: Path, *, ids: Sequence[str], files: Sequence[str], urls: Seque
 def search(query: str, indices: Sequence[Path], *, top: int, retriever: str, json: bool) -> None:
     """Search indices; raises InputError as `open_documents` does."""
     from dialore.dialogue import Dialogue
-    from dialore.sources.base import search_telling
+    from dialore.sources.base import Findings
     from dialore.sources.documents import RETRIEVERS, open_documents
 
     chosen = next((known for known in RETRIEVERS if known == retriever), None)
@@ -130,10 +130,9 @@ def search(query: str, indices: Sequence[Path], *, top: int, retriever: str, jso
         raise InputError("the query is empty", mend="say what to look for")
     with closing(open_documents(indices, retriever=chosen)) as source:
         asked = Dialogue.model_validate({"id": "query", "turns": [query]})
-        told = asyncio.run(search_telling(source, query, asked, top))
-    for said in told.notes:
+        found = Findings.of(asyncio.run(source.search(query, asked, top)))
+    for said in found.notes:
         note(said)
-    found = told.knowledge
     if json:
         for piece in found:
             print_json(piece.model_dump(include={"id", "text", "score", "detail"}))
@@ -232,10 +231,10 @@ def _say(report: DocumentReport, *, json: bool) -> None:
 
 
 def _where(piece: Knowledge) -> str:
-    detail = piece.detail
-    place = detail.get("url") or (Path(detail["file"]).name if detail.get("file") else "")
-    page = f"page {detail['page']}" if detail.get("page") else ""
-    return " · ".join(part for part in (str(detail.get("title", "")), place, page, str(detail["index"])) if part)
+    detail = piece.passage
+    place = detail.url or (Path(detail.file).name if detail.file else "")
+    page = f"page {detail.page}" if detail.page else ""
+    return " · ".join(part for part in (detail.title, place, page, detail.index) if part)
 
 
 def _short(text: str) -> str:

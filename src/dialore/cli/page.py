@@ -143,27 +143,26 @@ def _raised(numbers: Sequence[int]) -> Markup:
 
 
 def _chip(item: Knowledge, number: int | None = None) -> dict[str, Any]:
-    where = str(item.detail.get("provenance") or item.detail.get("graph") or "")
     return {
         "text": item.text,
         "number": number,
         "set": item.set,
         "used": item.used,
         "origin": "" if item.kind == "fact" else origin_of(item),
-        "hint": " · ".join(part for part in (item.triple, f"{item.score:.3f}", where or item.source) if part),
+        "hint": " · ".join(part for part in (item.triple, f"{item.score:.3f}", item.origin) if part),
     }
 
 
 def origin_of(item: Knowledge) -> str:
     """Where a piece of knowledge comes from, in words: its source, the page or persona sentence, the question."""
-    about = item.detail.get("title") or item.detail.get("persona") or item.detail.get("question") or ""
-    where = item.detail.get("provenance") if item.source == "web" else ""
+    about = item.passage.title or item.passage.persona or item.passage.question
+    where = item.passage.provenance if item.source == "web" else ""
     return " · ".join(str(part) for part in (item.source, about, where) if part)
 
 
 def _marked(text: str, used: Sequence[Knowledge], dialogue: Dialogue) -> Markup:
     """The response with the words marked that its knowledge brought in, as far as they stand there literally."""
-    ends = {str(item.detail[end]) for item in used if item.kind == "fact" for end in ("head", "tail")}
+    ends = {end for item in used if item.kind == "fact" for end in (item.fact.head, item.fact.tail)}
     known = dialogue.history.lower()
     new = (re.escape(end) for end in ends if end.strip() and end.lower() not in known)
     found = sorted(new, key=len, reverse=True)

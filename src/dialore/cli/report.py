@@ -110,8 +110,7 @@ def show_ranked(out: Console, knowledge: Sequence[Knowledge]) -> None:
         return
     rows = table(">#", "knowledge", ">score", "set", "source")
     for place, item in enumerate(knowledge, start=1):
-        source = str(item.detail.get("provenance") or item.detail.get("graph") or item.source)
-        rows.add_row(str(place), escape(item.text), f"{item.score:.3f}", item.set, escape(source))
+        rows.add_row(str(place), escape(item.text), f"{item.score:.3f}", item.set, escape(item.origin))
     out.print(rows)
 
 

@@ -10,6 +10,7 @@ from dialore.experiments.config import BudgetConfig
 from dialore.experiments.opening import open_systems
 from dialore.knowledge import Knowledge
 from dialore.llm.rehearsal import Rehearsal
+from dialore.sources.base import Findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -118,12 +119,10 @@ class Unsearched:
     name = "web"
     kind: Source = "web"
 
-    async def search(
-        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
-    ) -> list[Knowledge]:
+    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
         """Passages of a hundred words."""
         text = f"A page that a search for {query} could have found. " * 9
-        return [Knowledge(id=f"passage:{n}", kind="passage", text=text, source="web") for n in range(top)]
+        return Findings(Knowledge(id=f"passage:{n}", kind="passage", text=text, source="web") for n in range(top))
 
     def close(self) -> None:
         """Nothing to close."""

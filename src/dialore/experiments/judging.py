@@ -7,7 +7,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from dialore.errors import ModelError, is_hopeless
+from dialore.errors import ModelError, is_fatal
 from dialore.evaluation.base import Measure
 from dialore.evaluation.judges.comparing import Preference, compare, shown
 from dialore.evaluation.judges.together import score_together
@@ -104,7 +104,7 @@ async def compare_systems(
         try:
             found = await compare(judge, store.dialogue(place.position), responses, criteria=missing, judged=judged)
         except ModelError as error:
-            if is_hopeless(error):
+            if is_fatal(error):
                 raise
             found = [Preference(name, first, second, problem="failed", reason=str(error)) for name in missing]
         return [(place, texts, preference) for preference in found]
@@ -182,7 +182,7 @@ async def score_systems_together(
                 judge, store.dialogue(place.position), responses, criterion=criterion, judged=judged, seed=seed
             )
         except ModelError as error:
-            if is_hopeless(error):
+            if is_fatal(error):
                 raise
             found = dict.fromkeys(responses, Measure(problem="failed", reason=str(error)))
         return place, texts, found

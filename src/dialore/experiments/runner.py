@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from dialore.at_once import each
 from dialore.errors import BudgetError
 from dialore.experiments.store import Job
+from dialore.parallel import bounded_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -151,7 +151,7 @@ async def run_jobs(
             on_progress(progress)
 
     # The first that raises stops all: what it raises would befall every dialogue.
-    await each([job for job in jobs if job not in done], answer, at_once=at_once)
+    await bounded_map([job for job in jobs if job not in done], answer, limit=at_once)
     return progress
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dialore.at_once import each
-from dialore.errors import ModelError, is_hopeless
+from dialore.errors import ModelError, is_fatal
 from dialore.evaluation.base import Measure, Sample, Score
 from dialore.evaluation.statistics import bootstrap
+from dialore.parallel import bounded_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -127,7 +127,7 @@ async def _measure_queued(
         if tell is not None:
             tell(done, len(jobs))
 
-    await each(jobs, work, at_once=at_once)
+    await bounded_map(jobs, work, limit=at_once)
 
 
 async def measure(metric: Metric, dialogue: Dialogue, response: Response) -> Measure:
@@ -142,7 +142,7 @@ async def measure(metric: Metric, dialogue: Dialogue, response: Response) -> Mea
     try:
         return await metric.measure(Sample(dialogue, response))
     except ModelError as error:
-        if is_hopeless(error):
+        if is_fatal(error):
             raise
         return Measure(problem="failed", reason=str(error))
 

@@ -155,9 +155,10 @@ def _part(choice: dict[str, Any], name: str) -> object:
 def _check_refusal(message: dict[str, Any], reason: object, where: str, key: str) -> None:
     refusal = message.get("refusal")
     if isinstance(refusal, str) and refusal:
-        raise ModelError(f"{where} refuses to answer: {one_line(refusal, key)}", mend="change the prompt")
+        declined = f"{where} refuses to answer: {one_line(refusal, key)}"
+        raise ModelError(declined, mend="change the prompt", refused=True)
     if reason == "content_filter":
-        raise ModelError(f"{where} held its answer back (content filter)", mend="change the prompt")
+        raise ModelError(f"{where} held its answer back (content filter)", mend="change the prompt", refused=True)
 
 
 def _content(message: dict[str, Any]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dialore.at_once import each
 from dialore.errors import ModelError
 from dialore.llm.client import ChatClient
 from dialore.llm.concurrency import AdaptiveLimiter, Limited
@@ -12,6 +11,7 @@ from dialore.llm.model import Completion, Message, Request, Sampling, Usage
 from dialore.llm.perplexity import Likelihood, check_pairs
 from dialore.llm.retry import Retrying
 from dialore.llm.wire import Dialect
+from dialore.parallel import bounded_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,7 +78,7 @@ class EndpointLikelihood:
                 on_step(len(found), len(pairs))
 
         # The limiter lets fewer through where the server is slow; more than it ever does need not wait at it.
-        await each(range(len(pairs)), one, at_once=self._concurrency)
+        await bounded_map(range(len(pairs)), one, limit=self._concurrency)
         return [found[place] for place in range(len(pairs))]
 
     async def close(self) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dialore.at_once import at_once
 from dialore.errors import InputError
 from dialore.methods.base import Draft, Grounds
 from dialore.methods.checking import check_least
 from dialore.methods.mending import pick
 from dialore.methods.outputs import Revision, SelectedFacts, ThoughtRevision, ThoughtTopics, Topics
 from dialore.methods.rag import mended, produce_queries
+from dialore.parallel import gather
 from dialore.response import Demands
 from dialore.sources.graph.source import Retrieval
 
@@ -82,7 +82,7 @@ class Dcrag:
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
         """Knowledge Demands Identification and Demands-Guided Knowledge Retrieval (Sections 3.2 and 3.3)."""
-        queries, topics = await at_once(self.produce_queries(dialogue, stage), self.plan_topics(dialogue, stage))
+        queries, topics = await gather(self.produce_queries(dialogue, stage), self.plan_topics(dialogue, stage))
         demands = await self.revise(dialogue, joined(queries, topics), stage)
         retrieval = self.retrieve(dialogue, demands, stage)
         facts = await self.select(retrieval, stage)
@@ -149,7 +149,7 @@ class Dcrag:
         if not self.fact_selection:
             return [*retrieval.foreseen, *retrieval.unforeseen][: self.limit]
         if self.together:
-            foreseen, unforeseen = await at_once(
+            foreseen, unforeseen = await gather(
                 self._pick("foreseen", retrieval.foreseen, stage), self._pick("unforeseen", retrieval.unforeseen, stage)
             )
             return [*foreseen, *unforeseen][: self.limit]

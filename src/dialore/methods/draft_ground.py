@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import BaseModel
 
-from dialore.at_once import at_once
-from dialore.errors import InputError, StageError, is_hopeless
+from dialore.errors import InputError, StageError, is_fatal
 from dialore.methods.base import Draft, Grounds
 from dialore.methods.checking import check_least
 from dialore.methods.dcrag import Dcrag, joined
 from dialore.methods.marks import on_one_line
 from dialore.methods.mending import pick
 from dialore.methods.outputs import SelectedFacts
+from dialore.parallel import gather
 from dialore.response import Demands
 from dialore.text import normalise
 
@@ -105,9 +105,9 @@ class DraftGround:
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
         """Demands as DCRAG finds them, and knowledge for them from every source."""
         dcrag = self._dcrag
-        queries, topics = await at_once(dcrag.produce_queries(dialogue, stage), dcrag.plan_topics(dialogue, stage))
+        queries, topics = await gather(dcrag.produce_queries(dialogue, stage), dcrag.plan_topics(dialogue, stage))
         demands = await dcrag.revise(dialogue, joined(queries, topics), stage)
-        facts, pieces = await at_once(
+        facts, pieces = await gather(
             self._select_facts(dialogue, demands, stage), self._select_passages(dialogue, demands, stage)
         )
         return Grounds(knowledge=[*pieces, *facts], demands=demands)
@@ -138,18 +138,18 @@ class DraftGround:
     def _grounded(grounding: asyncio.Task[Draft], draft: str, stage: Stages) -> Draft:
         """The edit, or the draft where the grounding failed after it was written: a response all the same.
 
-        But not where it would fail so for every dialogue (see `is_hopeless`).
+        But not where it would fail so for every dialogue (see `is_fatal`).
         """
         try:
             return grounding.result()
         except StageError as error:
-            if is_hopeless(error.cause):
+            if is_fatal(error.cause):
                 raise
             note = f"grounding failed, the draft is sent: {error}"
             return stage.did("choice", lambda: (Draft(draft), {"kept": "draft"}, [note]))
 
     async def _ground_and_edit(self, dialogue: Dialogue, drafting: asyncio.Task[str], stage: Stages) -> Draft:
-        grounds, draft = await at_once(self.ground(dialogue, stage), asyncio.shield(drafting))
+        grounds, draft = await gather(self.ground(dialogue, stage), asyncio.shield(drafting))
         if not draft.strip():
             return Draft(draft, grounds)
         edited = await stage.text(
@@ -174,7 +174,7 @@ class DraftGround:
         if not self.preference:
             return settle("edit", "the edit changes the draft")
         nothing = Preference(better="same")
-        first, second = await at_once(
+        first, second = await gather(
             stage.ask("draft-ground/preference", Preference, nothing, suffix="draft-first", a=draft, b=edited),
             stage.ask("draft-ground/preference", Preference, nothing, suffix="edit-first", a=edited, b=draft),
         )
@@ -195,7 +195,7 @@ class DraftGround:
             return []
         query = " ".join([dialogue.last.text, *demands.queries, *demands.topics])
         asked = [stage.search(f"{source.name}-search", source, query, self.passages) for source in self._further]
-        pieces = [piece for found in await at_once(*asked) for piece in found]
+        pieces = [piece for found in await gather(*asked) for piece in found]
         if not pieces:
             return []
         ranked = SelectedFacts(selected=list(range(1, min(len(pieces), self.limit) + 1)))

@@ -6,17 +6,16 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dialore.at_once import at_once
 from dialore.errors import InputError
-from dialore.knowledge import Knowledge, stable_id
+from dialore.knowledge import Knowledge, PassageDetail, stable_id
 from dialore.methods.base import Draft, Grounds
 from dialore.methods.edit_outputs import Answered, Better, read_answer, read_questions
 from dialore.methods.marks import as_data
+from dialore.parallel import gather
 from dialore.sources.base import ranked_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from dialore.dialogue import Dialogue
     from dialore.methods.stages import Stages
@@ -87,7 +86,7 @@ class Edit:
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
         """Question Generation and Question Answering (Sections 3.2 and 3.3)."""
         questions = await self.ask_questions(stage)
-        answered = await at_once(*(self.answer(number, each, stage) for number, each in enumerate(questions, 1)))
+        answered = await gather(*(self.answer(number, each, stage) for number, each in enumerate(questions, 1)))
         return Grounds(knowledge=self._knowledge(answered, stage))
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Draft:
@@ -108,7 +107,7 @@ class Edit:
 
     async def answer(self, number: int, question: str, stage: Stages) -> Answered:
         """Both answers of one question at once, then Answer Integration (Section 3.3)."""
-        own, (base, found) = await at_once(
+        own, (base, found) = await gather(
             self._answer_by_model(number, question, stage), self._answer_from_base(number, question, stage)
         )
         of_model = Answered(question, own, why="the model's is the only answer" if own else "nobody had an answer")
@@ -172,21 +171,19 @@ def _is_odd(question: str) -> bool:
 
 
 def _piece(answered: Answered) -> Knowledge:
-    detail: dict[str, Any] = {"question": answered.question}
-    if answered.source == "documents":
-        detail["sentences"] = list(answered.found)
+    sentences = list(answered.found) if answered.source == "documents" else None
     return Knowledge(
         id=stable_id("passage", answered.source, answered.text),
         kind="passage",
         text=_as_data(answered.text),
         source=answered.source,
         score=answered.score,
-        detail=detail,
+        detail=PassageDetail(question=answered.question, sentences=sentences),
     )
 
 
 def _sentence(piece: Knowledge) -> str:
-    title = str(piece.detail.get("title") or "")
+    title = piece.passage.title
     return _as_data(f"({title}) {piece.text}" if title else piece.text)
 
 

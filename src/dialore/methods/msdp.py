@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dialore.knowledge import Knowledge, Passage
+from dialore.knowledge import Knowledge, Passage, PassageDetail
 from dialore.methods.base import Draft, Grounds
 from dialore.methods.checking import check_least, check_word
 from dialore.methods.msdp_samples import KnowledgeShots, ResponseShots, current, prompted
@@ -204,8 +204,7 @@ def read_line(text: str) -> str | None:
 def generated(text: str, topic: str) -> Knowledge:
     """Knowledge that the model wrote."""
     passage = Passage(text=text, title=topic, source="model")
-    detail = {"title": topic} if topic else {}
-    return Knowledge(id=passage.id, kind="passage", text=text, source="model", detail=detail)
+    return Knowledge(id=passage.id, kind="passage", text=text, source="model", detail=PassageDetail(title=topic))
 
 
 def _knowledge_shots(method: MsdpKg | Msdp) -> KnowledgeShots:

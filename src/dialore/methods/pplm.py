@@ -93,7 +93,7 @@ class Pplm:
             links = self.graph.link([topic], dialogue) if topic else []
             links = links or self.graph.mentions(dialogue)
             facts, found = self.graph.retrieve_queries(links, dialogue, self.facts)
-            ends = (fact.detail[end] for fact in facts for end in ("head", "tail"))
+            ends = (end for given in facts for end in (given.fact.head, given.fact.tail))
             phrases = (*(link.name for link in links), *ends)
             bag = one_word_names(phrases, dialogue.language)[: self.words]
             output: dict[str, object] = {"graph": self.graph.name, "facts": found, "bag": bag}

@@ -7,12 +7,12 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dialore.at_once import at_once
 from dialore.errors import InputError, UnknownNameError
 from dialore.knowledge import Knowledge, stable_id
 from dialore.methods import marks
 from dialore.methods.base import Draft, Grounds
 from dialore.methods.safari_planning import Mended, Plan, gold_knowledge, gold_plan, mend_plan, read_plan
+from dialore.parallel import gather
 from dialore.prompts.history import render_history
 from dialore.sources.declared import DeclaredSources, default_sources
 from dialore.sources.dialogue_ranking import joined
@@ -180,7 +180,7 @@ class Safari:
             entry = self.declared[name]
             before = [tasks[other] for other in entry.depends_on if other in tasks] if self.dependency else []
             tasks[name] = asyncio.create_task(self._ask_source(entry, before, dialogue, stage))
-        return dict(zip(tasks, await at_once(*tasks.values()), strict=True))
+        return dict(zip(tasks, await gather(*tasks.values()), strict=True))
 
     async def _ask_source(
         self, entry: DeclaredSource, before: Sequence[asyncio.Task[list[Knowledge]]], dialogue: Dialogue, stage: Stages
@@ -258,7 +258,7 @@ class Safari:
 
 def as_data(piece: Knowledge) -> str:
     """A piece of knowledge on one line, that cannot close the marks which a prompt puts around it."""
-    title = str(piece.detail.get("title") or "")
+    title = piece.passage.title
     return joined(marks.as_data(f"({title}) {piece.text}" if title else piece.text, "knowledge"))
 
 

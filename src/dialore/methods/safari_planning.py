@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field
 
 from dialore.errors import DialoreError
-from dialore.knowledge import Knowledge, Passage, stable_id
+from dialore.knowledge import Knowledge, Passage, PassageDetail, stable_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -152,7 +152,7 @@ def _gold(dialogue: Dialogue) -> Iterator[tuple[str, Knowledge]]:
         source: Source = "documents"
         for kind in ("graph", "web", "model"):
             source = kind if name == kind else source
-        detail = {"title": str(item.get("title") or ""), "url": "", "persona": str(item.get("persona") or "")}
+        detail = PassageDetail(title=str(item.get("title") or ""), persona=str(item.get("persona") or ""))
         yield name, Knowledge(id=Passage(text).id, kind="passage", text=text, source=source, detail=detail)
 
 

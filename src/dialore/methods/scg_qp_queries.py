@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dialore.at_once import at_once
 from dialore.methods.scg_qp_outputs import SearchDecision, Topic, plain_query, read_query, read_topic
+from dialore.parallel import gather
 from dialore.response import Demands
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class QueryMaker:
 
     async def make(self, dialogue: Dialogue, stage: Stages) -> Wanted:
         """Decide and track at once; then, where the turn asks for no particular thing, direct and generate."""
-        decided, topic = await at_once(self.decide(stage), self.track(stage))
+        decided, topic = await gather(self.decide(stage), self.track(stage))
         if decided.kind != "passive":
             topic = Topic(topic.name)  # who asks for something has a topic, named or not: none is to be proposed
         if decided.kind == "none":

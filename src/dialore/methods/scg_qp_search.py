@@ -65,14 +65,14 @@ def _load(spec: str) -> Reranker:
 
 def titled(piece: Knowledge) -> str:
     """A passage with its page's title, as rerankers read it."""
-    title = str(piece.detail.get("title") or "")
+    title = piece.passage.title
     return f"{title}\n{piece.text}" if title else piece.text
 
 
 def page_of(piece: Knowledge) -> str:
     """The name of the page that a passage comes from: its title, else its site; empty where neither is known."""
-    title = " ".join(str(piece.detail.get("title") or "").split())
-    site = re.sub(r"\A\w+://(?:www\.)?|[/?#].*\Z", "", str(piece.detail.get("url") or ""))
+    title = " ".join(piece.passage.title.split())
+    site = re.sub(r"\A\w+://(?:www\.)?|[/?#].*\Z", "", piece.passage.url)
     return f"{title} ({site})" if title and site else title or site
 
 
@@ -82,7 +82,7 @@ def as_data(passages: Sequence[Knowledge]) -> list[Knowledge]:
         piece.model_copy(
             update={
                 "text": marks.as_data(piece.text, *_MARKS),
-                "detail": {**piece.detail, "page": marks.as_data(page_of(piece), *_MARKS)},
+                "detail": piece.passage.model_copy(update={"page": marks.as_data(page_of(piece), *_MARKS)}),
             }
         )
         for piece in passages

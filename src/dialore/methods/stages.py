@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from dialore.errors import DialoreError, StageError, is_hopeless
+from dialore.errors import DialoreError, StageError, is_fatal
 from dialore.llm.model import Usage
 from dialore.methods.citations import MarkReader, knowledge_in, read_citations
 from dialore.response import StageTrace
-from dialore.sources.base import search_telling
+from dialore.sources.base import Findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -282,7 +282,7 @@ class Stages:
     ) -> list[Knowledge]:
         """Ask a source of knowledge, and trace it. A source that cannot be asked gives nothing: the response goes on.
 
-        Of a source that tells what it did with the query (`TellingSource`), the trace has the query as it was sent.
+        The trace has the query as it was sent.
 
         Args:
             stage: the stage's name.
@@ -292,18 +292,18 @@ class Stages:
             within: see `KnowledgeSource.search`.
 
         Raises:
-            StageError: it would fail so for every dialogue (see `is_hopeless`).
+            StageError: it would fail so for every dialogue (see `is_fatal`).
         """
         traced = StageTrace(stage=stage, started=self.seconds)
         self.trace.append(traced)
-        found: list[Knowledge] = []
+        found = Findings()
         try:
-            told = await search_telling(source, query, self.dialogue, top, within)
-            query, found = told.query, told.knowledge
-            traced.notes += told.notes
+            found = Findings.of(await source.search(query, self.dialogue, top, within))
+            query = query if found.query is None else found.query
+            traced.notes += found.notes
         except DialoreError as error:
             traced.outcome, traced.error = "failed", str(error)
-            if is_hopeless(error):
+            if is_fatal(error):
                 raise StageError(stage, self.dialogue.id, error) from error
             traced.notes.append(f"{source.name} could not be asked: the response goes on without it")
             query = query if error.query is None else error.query

@@ -32,7 +32,7 @@ def _is_used(item: Knowledge, text: str, history: Sequence[str], language: Langu
     if item.kind != "fact":
         wanted = content_stems(item.text, language)
         return bool(wanted) and 2 * len(wanted & content_stems(text, language)) >= len(wanted)
-    ends = (item.detail["head"], item.detail["tail"])
+    ends = (item.fact.head, item.fact.tail)
     in_text = [_says(text, end, language) for end in ends]
     if not any(in_text):
         return False

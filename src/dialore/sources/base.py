@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from dialore.knowledge import Knowledge
+
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from dialore.dialogue import Dialogue
-    from dialore.knowledge import Knowledge, Source
+    from dialore.knowledge import Source
+
+
+class Findings(list[Knowledge]):
+    """The knowledge that a search found, the best first, with what was done on the way.
+
+    Attributes:
+        query: the query as it was sent, where that is not the query asked; None where it is.
+        notes: what was taken out of the query, could not be had and why, or was dropped: one sentence each.
+    """
+
+    def __init__(
+        self, knowledge: Iterable[Knowledge] = (), *, query: str | None = None, notes: Iterable[str] = ()
+    ) -> None:
+        super().__init__(knowledge)
+        self.query = query
+        self.notes = list(notes)
+
+    @classmethod
+    def of(cls, found: list[Knowledge]) -> Findings:
+        """Return the findings of a search that may have given a plain list."""
+        return found if isinstance(found, Findings) else cls(found)
 
 
 @runtime_checkable
@@ -31,9 +53,7 @@ class KnowledgeSource(Protocol):
         """Its kind: graph, documents, persona, web or model."""
         ...
 
-    async def search(
-        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
-    ) -> list[Knowledge]:
+    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
         """Knowledge for a query, the best first.
 
         Args:
@@ -44,7 +64,8 @@ class KnowledgeSource(Protocol):
                 to such pieces (documents under a persona sentence) gives only what belongs to them; others ignore it.
 
         Returns:
-            At most `top` pieces; none where nothing fits, never an error for that.
+            At most `top` pieces; none where nothing fits, never an error for that. A source that changed the query or
+            has something to report gives `Findings`.
 
         Raises:
             SourceError: the source cannot be asked (an engine is down, an index is damaged).
@@ -54,43 +75,6 @@ class KnowledgeSource(Protocol):
     def close(self) -> None:
         """Release files and connections."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """What a search gave, and what was done on the way.
-
-    Attributes:
-        query: the query as it was sent; empty where nothing was left to send.
-        knowledge: what was found, the best first.
-        notes: what was taken out of the query, what could not be had and why, what was dropped: one sentence each.
-    """
-
-    query: str
-    knowledge: list[Knowledge] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
-@runtime_checkable
-class TellingSource(KnowledgeSource, Protocol):
-    """A source that can say what it did with a query, for the trace: web search, which redacts and filters."""
-
-    async def search_telling(
-        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
-    ) -> Findings:
-        """As `search`, with the query that was sent and notes."""
-        ...
-
-
-async def search_telling(
-    source: KnowledgeSource, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
-) -> Findings:
-    """Ask a source, and have it told what was done where the source can tell; raises as the source does."""
-    # Not `isinstance`, which takes tens of microseconds of a protocol: every search asks.
-    tell: Callable[..., Awaitable[Findings]] | None = getattr(source, "search_telling", None)
-    if tell is not None:
-        return await tell(query, dialogue, top, within)
-    return Findings(query, await source.search(query, dialogue, top, within))
 
 
 @runtime_checkable

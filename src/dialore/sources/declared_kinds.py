@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dialore.errors import DialoreError, InputError
 from dialore.retrieval.reranking import load_reranker
-from dialore.sources.base import Findings, search_telling
+from dialore.sources.base import Findings
 from dialore.sources.declaration import in_order
 from dialore.sources.declared import DeclaredSource, DeclaredSources
 from dialore.sources.dialogue_ranking import DialogueDocuments, DialoguePersona
@@ -41,25 +40,17 @@ class Reranked:
         self.source, self.reranker = source, reranker
         self.name, self.kind = source.name, source.kind
 
-    async def search(
-        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
-    ) -> list[Knowledge]:
-        """See `KnowledgeSource`; raises as the source and the reranker do."""
-        return (await self.search_telling(query, dialogue, top, within)).knowledge
-
-    async def search_telling(
-        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
-    ) -> Findings:
-        """As `search`, with what the source tells; the reranker, too, reads the query as it was sent."""
-        told = await search_telling(self.source, query, dialogue, top * _WIDER, within)
-        texts = [piece.text for piece in told.knowledge]
+    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
+        """See `KnowledgeSource`; the reranker reads the query as it was sent. Raises as source and reranker do."""
+        found = Findings.of(await self.source.search(query, dialogue, top * _WIDER, within))
+        sent = query if found.query is None else found.query
         try:
-            ranked = await asyncio.to_thread(self.reranker.rerank, told.query, texts, top)
+            ranked = await asyncio.to_thread(self.reranker.rerank, sent, [piece.text for piece in found], top)
         except DialoreError as error:
-            error.query = told.query
+            error.query = sent
             raise
-        pieces = [told.knowledge[at].model_copy(update={"score": round(score, 4)}) for at, score in ranked]
-        return replace(told, knowledge=pieces)
+        pieces = (found[at].model_copy(update={"score": round(score, 4)}) for at, score in ranked)
+        return Findings(pieces, query=found.query, notes=found.notes)
 
     def close(self) -> None:
         """Close the source."""

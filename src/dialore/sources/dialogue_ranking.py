@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dialore.knowledge import Knowledge, stable_id
+from dialore.knowledge import Knowledge, PersonaDetail, stable_id
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.ranking import DECIMALS
 from dialore.retrieval.tokens import HAN
+from dialore.sources.base import Findings
 from dialore.sources.persona import PersonaDocuments, PersonaSource
 from dialore.text import content_lemmas, is_chinese, normalise, stem, stop_words, words
 
@@ -144,24 +145,22 @@ class DialoguePersona(PersonaSource):
         super().__init__(persona, retriever="bm25", name=name)
         self.ranker = ranker or DialogueRanker()
 
-    async def search(
-        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
-    ) -> list[Knowledge]:
+    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
         """See `KnowledgeSource`; `query` is what stands in for the last turn. Raises as `PersonaSource.search`."""
         persona = self.of(dialogue)
         scores = await asyncio.to_thread(self.ranker.sentences, query, dialogue, persona)
         sentences = list(persona)
-        return [
+        return Findings(
             Knowledge(
                 id=stable_id("persona", sentences[at]),
                 kind="persona",
                 text=sentences[at],
                 source="persona",
                 score=round(float(scores[at]), DECIMALS),
-                detail={"documents": list(persona[sentences[at]])},
+                detail=PersonaDetail(documents=list(persona[sentences[at]])),
             )
             for at in _best(scores, top)
-        ]
+        )
 
     def documents(self, *, name: str = "documents") -> DialogueDocuments:
         """The source of the documents under these sentences, ranked as the sentences are."""
@@ -183,15 +182,13 @@ class DialogueDocuments(PersonaDocuments):
         super().__init__(persona, name=name)
         self.ranker = ranker or DialogueRanker()
 
-    async def search(
-        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
-    ) -> list[Knowledge]:
+    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
         """See `PersonaDocuments.search`."""
         # Which documents there are is the parent's business: it gives all of them, in its own order.
         pieces = await super().search(query, dialogue, _ALL, within)
         scores = await asyncio.to_thread(self.ranker.documents, query, dialogue, [piece.text for piece in pieces])
         ranked = sorted(range(len(pieces)), key=lambda at: (-scores[at], pieces[at].id))[: max(0, top)]
-        return [pieces[at].model_copy(update={"score": round(float(scores[at]), DECIMALS)}) for at in ranked]
+        return Findings(pieces[at].model_copy(update={"score": round(float(scores[at]), DECIMALS)}) for at in ranked)
 
 
 _ALL = 1 << 30

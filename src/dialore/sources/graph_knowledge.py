@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from dialore.errors import DialoreError, SourceError
+from dialore.sources.base import Findings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,16 +47,14 @@ class GraphKnowledge:
     def __init__(self, graph: GraphLike, *, name: str = "graph") -> None:
         self.graph, self.name = graph, name
 
-    async def search(
-        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
-    ) -> list[Knowledge]:
+    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
         """See `KnowledgeSource`; `within` is ignored.
 
         Raises:
             SourceError: the graph cannot be asked: its server is down, its file is gone.
         """
         try:
-            return await asyncio.to_thread(self._search, query, dialogue, top)
+            return Findings(await asyncio.to_thread(self._search, query, dialogue, top))
         except SourceError:
             raise
         except DialoreError as error:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from dialore.dialogue import read_text
 from dialore.errors import InputError, SourceError
-from dialore.knowledge import Knowledge, Passage, stable_id
+from dialore.knowledge import Knowledge, Passage, PassageDetail, PersonaDetail, stable_id
 from dialore.retrieval.reranking import load_reranker
+from dialore.sources.base import Findings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ _MEND = f"a persona file has a sentence a line, or is YAML or JSON: {_FORMS}"
 
 
 class PersonaSource:
-    """The persona sentences that fit a query; each piece's `detail["documents"]` has the documents under it.
+    """The persona sentences that fit a query; each piece's `detail.documents` has the documents under it.
 
     Every sentence is ranked, and none is left out for having no word in common with the query: the best of a few is
     what is asked for.
@@ -71,9 +72,7 @@ class PersonaSource:
         given = _documents_of(dialogue)
         return {line: given.get(line.strip(), self.persona.get(line.strip(), ())) for line in dialogue.persona}
 
-    async def search(
-        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
-    ) -> list[Knowledge]:
+    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
         """See `KnowledgeSource`; `within` is ignored.
 
         Raises:
@@ -82,17 +81,17 @@ class PersonaSource:
         persona = self.of(dialogue)
         sentences = list(persona)
         ranked = await asyncio.to_thread(self.retriever.rerank, query, sentences, top)
-        return [
+        return Findings(
             Knowledge(
                 id=stable_id("persona", sentences[at]),
                 kind="persona",
                 text=sentences[at],
                 source="persona",
                 score=score,
-                detail={"documents": list(persona[sentences[at]])},
+                detail=PersonaDetail(documents=list(persona[sentences[at]])),
             )
             for at, score in ranked
-        ]
+        )
 
     def documents(self, *, name: str = "documents") -> PersonaDocuments:
         """The source of the documents under these sentences, ranked as the sentences are."""
@@ -128,10 +127,8 @@ class PersonaDocuments:
         chosen = load_reranker(retriever) if isinstance(retriever, str) else retriever
         self.retriever = chosen or self._persona.retriever
 
-    async def search(
-        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
-    ) -> list[Knowledge]:
-        """See `KnowledgeSource`; of `within`, persona pieces count. `detail["persona"]` names the owning sentence.
+    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
+        """See `KnowledgeSource`; of `within`, persona pieces count. `detail.persona` names the owning sentence.
 
         Raises:
             SourceError: the dialogue's documents are malformed.
@@ -146,17 +143,17 @@ class PersonaDocuments:
                 owner.setdefault(document, sentence)
         texts = list(owner)
         ranked = await asyncio.to_thread(self.retriever.rerank, query, texts, top)
-        return [
+        return Findings(
             Knowledge(
                 id=Passage(texts[at]).id,
                 kind="passage",
                 text=texts[at],
                 source="documents",
                 score=score,
-                detail={"title": "", "url": "", "persona": owner[texts[at]]},
+                detail=PassageDetail(persona=owner[texts[at]]),
             )
             for at, score in ranked
-        ]
+        )
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -242,5 +239,4 @@ def _documents_of(dialogue: Dialogue) -> Persona:
 
 def _under(piece: Knowledge) -> tuple[str, ...]:
     """The documents that a piece brings along, where its sentence is not the dialogue's own."""
-    documents = piece.detail.get("documents", ())
-    return tuple(text for text in documents if isinstance(text, str)) if isinstance(documents, list | tuple) else ()
+    return tuple(piece.detail.documents) if isinstance(piece.detail, PersonaDetail) else ()

@@ -6,8 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Literal
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.knowledge import Knowledge, Passage
+from dialore.knowledge import Knowledge, Passage, PassageDetail
 from dialore.retrieval.reranking import load_reranker
+from dialore.sources.base import Findings
 from dialore.text import detect_language
 
 if TYPE_CHECKING:
@@ -69,9 +70,7 @@ class Shelf:
     def __len__(self) -> int:
         return len(self.passages)
 
-    async def search(
-        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
-    ) -> list[Knowledge]:
+    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
         """See `KnowledgeSource`; `within` is ignored. A passage is found by its title and its text.
 
         All are ranked, however little they have to do with the query: the best of a few is what is asked for. Only
@@ -84,7 +83,7 @@ class Shelf:
         ranked = await asyncio.to_thread(self.retriever.rerank, query, [_searched(passage) for passage in held], top)
         if self.retriever.name == "bm25":
             ranked = [(at, score) for at, score in ranked if score > 0]
-        return [self._knowledge(held[at], score) for at, score in ranked]
+        return Findings(self._knowledge(held[at], score) for at, score in ranked)
 
     def by(self, retriever: str) -> Shelf:
         """The same passages, ranked in another way; raises UnknownNameError where no retriever is called that."""
@@ -101,9 +100,7 @@ class Shelf:
         """Nothing is held open."""
 
     def _knowledge(self, passage: Passage, score: float) -> Knowledge:
-        detail: dict[str, object] = {"title": passage.title, "url": passage.url}
-        if passage.source:
-            detail["provenance"] = passage.source
+        detail = PassageDetail(title=passage.title, url=passage.url, provenance=passage.source)
         return Knowledge(
             id=passage.id, kind="passage", text=passage.text, source=self.kind, score=round(score, 6), detail=detail
         )

@@ -70,7 +70,7 @@ async def test_it_is_a_source_of_knowledge(base, retriever):
         assert len(found) <= 3
         assert [piece.score for piece in found] == sorted((piece.score for piece in found), reverse=True)
         first = found[0]
-        assert (first.kind, first.source, first.detail["index"]) == ("passage", "documents", "base")
+        assert (first.kind, first.source, first.detail.index) == ("passage", "documents", "base")
         assert first.id == stable_id("passage", "", "", FACTS[0])
         assert index.passage(first.id) == first.model_copy(update={"score": 0.0})
         assert (await index.search("嗓子疼怎么办", ASK, 2))[0].text == FACTS[5]
@@ -111,7 +111,7 @@ def test_titles_are_searched_with_the_text(tmp_path):
     build_documents(tmp_path / "i", texts=[piece, "It opens at ten."])
     found = DocumentIndex(tmp_path / "i").find("when does the tin museum open", 1)[0]
     assert found.text == "It opens at nine."
-    assert found.detail == {"title": "Museum of Tin", "url": "http://tin/", "level": 3, "index": "i"}
+    assert found.detail.model_dump() == {"title": "Museum of Tin", "url": "http://tin/", "level": 3, "index": "i"}
 
 
 def test_other_embedders_or_none(tmp_path):
@@ -285,7 +285,7 @@ async def test_several_are_asked_as_one(tmp_path):
     assert (source.name, source.kind) == ("health+travel", "documents")
     found = await source.search("free museums in London", ASK, 2)
     assert found[0].text == FACTS[2] or found[1].text == FACTS[2]
-    assert {piece.detail["index"] for piece in await source.search("London throat", ASK, 4)} == {"health", "travel"}
+    assert {piece.detail.index for piece in await source.search("London throat", ASK, 4)} == {"health", "travel"}
     shared = await source.search("sore throat", ASK, 9)
     assert shared[0].text == FACTS[0]
     assert len({piece.text for piece in shared}) == len(shared)
@@ -312,7 +312,7 @@ async def test_of_several_the_failing_one_is_traced_and_the_others_answer(severa
     for source in (several, several.by("bm25")):
         found = await stages.search("documents-search", source, "sore throat museums", 9)
         assert {piece.text for piece in found} <= {piece.text for piece in alone}
-        assert {piece.detail["index"] for piece in found} == {"travel"}
+        assert {piece.detail.index for piece in found} == {"travel"}
         traced = stages.trace[-1]
         assert traced.outcome == "ok"
         (note,) = traced.notes
@@ -353,21 +353,18 @@ async def test_several_hand_on_what_is_asked_within_and_what_is_told():
             self.name, self.within = name, None
 
         async def search(self, query, dialogue, top=10, within=()):
-            raise AssertionError("it can tell")
-
-        async def search_telling(self, query, dialogue, top=10, within=()):
             self.within = within
             piece = Knowledge(id=self.name, kind="passage", text=self.name, source="documents")
-            return Findings(query, [piece], [f"{self.name} tells"])
+            return Findings([piece], notes=[f"{self.name} tells"])
 
         def close(self):
             pass
 
     sources, under = [Telling("one"), Telling("two")], (Knowledge(id="p", kind="persona", text="x", source="persona"),)
-    told = await SeveralDocuments(sources).search_telling("tea", ASK, 3, under)
+    told = await SeveralDocuments(sources).search("tea", ASK, 3, under)
     assert [source.within for source in sources] == [under, under]
     assert told.notes == ["one tells", "two tells"]
-    assert {piece.text for piece in told.knowledge} == {"one", "two"}
+    assert {piece.text for piece in told} == {"one", "two"}
 
 
 async def test_what_stands_beside_a_text_may_lie_deep(tmp_path):
@@ -376,7 +373,7 @@ async def test_what_stands_beside_a_text_may_lie_deep(tmp_path):
     (tmp_path / "notes.jsonl").write_text("\n".join(lines), "utf-8")
     build_documents(tmp_path / "i", [tmp_path / "notes.jsonl"], embedder=EMBEDDER)
     found = await DocumentIndex(tmp_path / "i", embedder=EMBEDDER).search("tea", ASK)
-    assert {piece.text: json.dumps(piece.detail.get("note")) for piece in found} == {
+    assert {piece.text: json.dumps(piece.detail.model_extra.get("note")) for piece in found} == {
         "Tea is warm.": deep,
         "Tea is green.": "null",
     }

@@ -74,7 +74,7 @@ class Asker:
         try:
             answer = await complete_structured(self.model, request, shape)
         except ModelError as error:
-            if _withheld(error):
+            if error.refused:
                 return Measure(problem="refused", reason="the judge refused", detail=error.message[:_SHOWN])
             raise
         return _checked(answer)
@@ -90,11 +90,6 @@ def _checked(answer: Structured[T]) -> T | Measure:
         reason = f"the judge's answer could not be parsed: {answer.error}"
         return Measure(problem="unparsed", reason=reason, detail=_short(said))
     return answer.value
-
-
-def _withheld(error: ModelError) -> bool:
-    """Whether a server said, in place of an answer, that there will be none."""
-    return "refuses to answer" in error.message or "held its answer back" in error.message
 
 
 def _short(text: str) -> str:

@@ -38,7 +38,7 @@ _TWO_FROM_ONE = 2
 def produce_queries(reading: Reading) -> Demands:
     """Explicit queries: weighty mentions. Implicit ones: what lies behind or around them, unsaid."""
     explicit = _weighty(reading.mentions)[: _MOST["explicit"]]
-    behind = [near for near in reading.neighbours if near.fact.detail["relation"] in _BACKGROUND or not near.outward]
+    behind = [near for near in reading.neighbours if near.fact.fact.relation in _BACKGROUND or not near.outward]
     implicit = _best(reading, behind, _MOST["implicit"], last=0.3, bonus=lambda _: 0.0)
     return Demands(explicit=[mention.text for mention in explicit], implicit=implicit)
 
@@ -52,12 +52,12 @@ def plan_topics(reading: Reading) -> Demands:
         near
         for near in reading.neighbours
         if near.outward
-        and near.fact.detail["relation"] not in _BACKGROUND | _NO_TOPIC
+        and near.fact.fact.relation not in _BACKGROUND | _NO_TOPIC
         and word_topic(near.name, language)
         and word_fact(near.fact, language)
     ]
     extended = _best(
-        reading, ahead, _MOST["extended"], last=0.6, bonus=lambda near: worth(near.fact.detail["relation"], language)
+        reading, ahead, _MOST["extended"], last=0.6, bonus=lambda near: worth(near.fact.fact.relation, language)
     )
     return Demands(maintained=[mention.text for mention in _weighty(current)[: _MOST["maintained"]]], extended=extended)
 
@@ -95,7 +95,7 @@ def _best(
     names: dict[str, str] = {}
     led: dict[tuple[str, str], int] = {}
     for near, _ in scored:
-        way = (near.anchor.link.name, near.fact.detail["relation"])
+        way = (near.anchor.link.name, near.fact.fact.relation)
         if normalise(near.name) in names or led.get(way, 0) >= _TWO_FROM_ONE:
             continue
         names[normalise(near.name)] = near.name
@@ -107,7 +107,7 @@ def _best(
 
 def _is_entity(near: Neighbour, reading: Reading) -> bool:
     language = reading.dialogue.language
-    if not relation(near.fact.detail["relation"]).informative or is_chinese(near.name) != (language == "zh"):
+    if not relation(near.fact.fact.relation).informative or is_chinese(near.name) != (language == "zh"):
         return False
     if language == "zh":
         return len(near.name) <= _LONGEST[language]

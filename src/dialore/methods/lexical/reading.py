@@ -189,7 +189,7 @@ class Reading:
         anchors = {normalise(mention.link.name): mention for mention in self.mentions}
         found: list[Neighbour] = []
         for fact in self.facts:
-            head, tail = str(fact.detail["head"]), str(fact.detail["tail"])
+            head, tail = fact.fact.head, fact.fact.tail
             for own, other, outward in ((head, tail, True), (tail, head, False)):
                 anchor = anchors.get(normalise(own))
                 if anchor is not None and other not in self.said:

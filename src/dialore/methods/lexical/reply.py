@@ -86,13 +86,13 @@ def _best_fact(
     vague = word_class("vague", reading.dialogue.language)
     ranked: list[tuple[float, Knowledge]] = []
     for place, (fact, score) in enumerate(zip(offered, scores(reading, offered), strict=True)):
-        ends = (fact.detail["head"], fact.detail["tail"])
+        ends = (fact.fact.head, fact.fact.tail)
         known = [end in reading.said for end in ends]
         if all(known) or not any(known):
             continue
         known_end = normalise(ends[known.index(True)])
         just_said = known_end in reading.said_last
-        bonus = _FITTING * (fact.detail["relation"] in fitting) + _JUST_SAID * just_said - _GIVEN_FIRST * place
+        bonus = _FITTING * (fact.fact.relation in fitting) + _JUST_SAID * just_said - _GIVEN_FIRST * place
         bonus -= _OF_ANYTHING * (known_end in vague)
         ranked.append((score + bonus, fact))
     ranked.sort(key=lambda pair: -pair[0])

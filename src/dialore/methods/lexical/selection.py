@@ -30,9 +30,9 @@ def scores(reading: Reading, facts: Sequence[Knowledge]) -> list[float]:
     weights = {normalise(mention.link.name): mention.weight for mention in reading.mentions}
     found = []
     for fact, cosine in zip(facts, near, strict=True):
-        ends = (str(fact.detail["head"]), str(fact.detail["tail"]))
+        ends = (fact.fact.head, fact.fact.tail)
         anchored = max(weights.get(normalise(end), 0.0) for end in ends)
-        found.append(round(cosine + 0.3 * anchored + worth(fact.detail["relation"], language), 4))
+        found.append(round(cosine + 0.3 * anchored + worth(fact.fact.relation, language), 4))
     return found
 
 
@@ -63,14 +63,14 @@ def select(reading: Reading, facts: Sequence[Knowledge], limit: int) -> list[int
 
 def _is_useful(fact: Knowledge, reading: Reading) -> bool:
     """Whether a fact is about the world, in the dialogue's language, and says something that the history did not."""
-    if not relation(fact.detail["relation"]).informative:
+    if not relation(fact.fact.relation).informative:
         return False
-    if is_chinese(fact.detail["head"] + fact.detail["tail"]) != (reading.dialogue.language == "zh"):
+    if is_chinese(fact.fact.head + fact.fact.tail) != (reading.dialogue.language == "zh"):
         return False
-    return fact.detail["head"] not in reading.said or fact.detail["tail"] not in reading.said
+    return fact.fact.head not in reading.said or fact.fact.tail not in reading.said
 
 
 def _likeness(one: Knowledge, other: Knowledge) -> float:
-    ends = {normalise(one.detail["head"]), normalise(one.detail["tail"])}
-    shared = ends & {normalise(other.detail["head"]), normalise(other.detail["tail"])}
-    return len(shared) + (0.5 if one.detail["relation"] == other.detail["relation"] else 0.0)
+    ends = {normalise(one.fact.head), normalise(one.fact.tail)}
+    shared = ends & {normalise(other.fact.head), normalise(other.fact.tail)}
+    return len(shared) + (0.5 if one.fact.relation == other.fact.relation else 0.0)

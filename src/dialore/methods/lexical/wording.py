@@ -50,8 +50,8 @@ def word_fact(fact: Knowledge, language: Language, *seed: object) -> Wording | N
         language: the language it is said in; both ends must be in it.
         seed: decides between the wordings of its relation.
     """
-    entry = table("facts", language).get(fact.detail["relation"], _NOTHING)
-    head, tail = str(fact.detail["head"]), str(fact.detail["tail"])
+    entry = table("facts", language).get(fact.fact.relation, _NOTHING)
+    head, tail = fact.fact.head, fact.fact.tail
     if not entry["say"] or not _is_sayable(head, tail, language):
         return None
     for template in turned(entry["say"], *seed, fact.id):

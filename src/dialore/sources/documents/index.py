@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
-from dialore.knowledge import Knowledge, Source
+from dialore.knowledge import Knowledge, PassageDetail, Source
 from dialore.retrieval.cutting import Cutter
 from dialore.retrieval.fusion import K, reciprocal_ranks
+from dialore.sources.base import Findings
 from dialore.sources.documents.appending import id_number
 from dialore.sources.documents.editing import embedder_of
 from dialore.sources.documents.layout import stamp
@@ -169,7 +170,7 @@ class DocumentIndex:
         within: Sequence[Knowledge] = (),
         *,
         retriever: Retriever | None = None,
-    ) -> list[Knowledge]:
+    ) -> Findings:
         """See `KnowledgeSource`: passages, the best first, equal texts once.
 
         `within` is not looked at: what belongs to a persona sentence is the persona source's to search. Neither is the
@@ -177,10 +178,10 @@ class DocumentIndex:
         """
         chosen = retriever or self.retriever
         if self._embedder is None or chosen == "bm25":
-            return self.find(query, top, retriever=chosen)
+            return Findings(self.find(query, top, retriever=chosen))
         if self._embedder.name.split(":")[0] in _QUICK:
-            return await self._together.ask((top, chosen), query)
-        return await asyncio.to_thread(self.find, query, top, retriever=chosen)
+            return Findings(await self._together.ask((top, chosen), query))
+        return Findings(await asyncio.to_thread(self.find, query, top, retriever=chosen))
 
     def by(self, retriever: str) -> RankedIndex:
         """This index, ranked by another retriever; see `RankedSource`. Without vectors it is always ranked by terms."""
@@ -255,13 +256,14 @@ class DocumentIndex:
     def _knowledge(self, view: View, row: int, score: float) -> Knowledge:
         record = view.record(row)
         detail = {name: value for name, value in record.items() if name not in {"text", "extra"}}
+        own = {name: value for name, value in record.get("extra", {}).items() if name not in PassageDetail.model_fields}
         return Knowledge(
             id=f"passage:{int(view.ids[row]):012x}",
             kind="passage",
             text=record["text"],
             source="documents",
             score=score,
-            detail={**record.get("extra", {}), **detail, "index": self.name},
+            detail=PassageDetail.model_validate({**own, **detail, "index": self.name}),
         )
 
 
@@ -279,9 +281,7 @@ class RankedIndex:
         self.name, self.retriever = index.name, retriever
         self._index = index
 
-    async def search(
-        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
-    ) -> list[Knowledge]:
+    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
         """See `DocumentIndex.search`."""
         return await self._index.search(query, dialogue, top, within, retriever=self.retriever)
 

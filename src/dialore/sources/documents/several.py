@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dialore.errors import InputError, SourceError
 from dialore.retrieval.fusion import K, reciprocal_ranks
-from dialore.sources.base import Findings, RankedSource, search_telling
+from dialore.sources.base import Findings, RankedSource
 from dialore.sources.documents.index import DocumentIndex, Retriever
 
 if TYPE_CHECKING:
@@ -37,21 +37,15 @@ class SeveralDocuments:
         self.sources, self.k = tuple(sources), k
         self.name = name or "+".join(source.name for source in sources)
 
-    async def search(
-        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
-    ) -> list[Knowledge]:
+    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
         """See `KnowledgeSource`; a text that several indices have is given once, as of the first.
+
+        The notes name each index that could not be asked.
 
         Raises:
             SourceError: none of them can be asked.
         """
-        return (await self.search_telling(query, dialogue, top, within)).knowledge
-
-    async def search_telling(
-        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
-    ) -> Findings:
-        """As `search`, with a note for each index that could not be asked, and of what the others tell."""
-        asked = (search_telling(source, query, dialogue, top, within) for source in self.sources)
+        asked = (source.search(query, dialogue, top, within) for source in self.sources)
         answers = await asyncio.gather(*asked, return_exceptions=True)
         found: list[Findings] = []
         failed: list[SourceError] = []
@@ -63,11 +57,11 @@ class SeveralDocuments:
             elif isinstance(answer, BaseException):
                 raise answer
             else:
-                found.append(answer)
-                notes += answer.notes
+                found.append(Findings.of(answer))
+                notes += found[-1].notes
         if not found:
             raise _all_failed(failed)
-        return Findings(query, self._fused([answer.knowledge for answer in found], top), notes)
+        return Findings(self._fused(found, top), notes=notes)
 
     def _fused(self, rankings: Sequence[Sequence[Knowledge]], top: int) -> list[Knowledge]:
         by_text: dict[str, Knowledge] = {}

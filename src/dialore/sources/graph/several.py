@@ -135,9 +135,7 @@ class Graphs:
             if item.id not in known:
                 copies.setdefault(item.id, []).append(item)
         best = [
-            max(same, key=lambda item: float(item.detail["weight"])).model_copy(
-                update={"score": max(item.score for item in same)}
-            )
+            max(same, key=lambda item: item.fact.weight).model_copy(update={"score": max(item.score for item in same)})
             for same in copies.values()
         ]
         best.sort(key=lambda item: -item.score)
@@ -148,7 +146,7 @@ def _folded(items: Iterable[Knowledge]) -> list[Knowledge]:
     """Of the facts between two concepts the first."""
     kept: dict[frozenset[str], Knowledge] = {}
     for item in items:
-        kept.setdefault(frozenset(normalise(str(item.detail[end])) for end in ("head", "tail")), item)
+        kept.setdefault(frozenset(normalise(end) for end in (item.fact.head, item.fact.tail)), item)
     return list(kept.values())
 
 

@@ -204,7 +204,7 @@ class Graph:
         self, view: View, best: list[Knowledge], asked: set[int], question: Question, language: Language, top: int
     ) -> list[Knowledge]:
         """The best facts with those of the neighbours that they lead to, as many as `ranking.hops`, by one score."""
-        ends = (view.store.find(item.detail[end]) for item in best for end in ("head", "tail"))
+        ends = (view.store.find(end) for item in best for end in (item.fact.head, item.fact.tail))
         found = dict.fromkeys(end for end in ends if end is not None and end not in asked)
         neighbours = [concept for concept in found if view.store.degree(concept) <= _BUSIEST][: self.ranking.hops]
         demanded = np.array(sorted(asked), np.uint32)

@@ -169,10 +169,7 @@ class CorpusEngine:
     async def search(self, query: str, dialogue: Dialogue, count: int) -> list[SearchResult]:
         """See `SearchEngine`."""
         found = await self._documents.search(query, dialogue, count)
-        return [
-            SearchResult(str(piece.detail.get("url", "")), str(piece.detail.get("title", "")), text=piece.text)
-            for piece in found
-        ]
+        return [SearchResult(piece.passage.url, piece.passage.title, text=piece.text) for piece in found]
 
     def close(self) -> None:
         """Close the index."""

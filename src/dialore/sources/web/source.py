@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dialore.errors import DialoreError
-from dialore.knowledge import Knowledge, Passage
+from dialore.knowledge import Knowledge, Passage, PassageDetail
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import Findings
 from dialore.sources.web.fetching import PageError, PageFetcher
@@ -96,21 +96,8 @@ class WebSource:
         self._remember, self._clock = remember, clock
         self._memory: OrderedDict[tuple[str, str], tuple[float, list[_Piece]]] = OrderedDict()
 
-    async def search(
-        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
-    ) -> list[Knowledge]:
-        """See `KnowledgeSource`; `within` is ignored.
-
-        Raises:
-            SourceError: the engine is down, slow or busy, or answers nonsense.
-            ModelError: the reranker's embedder is an endpoint that failed.
-        """
-        return (await self.search_telling(query, dialogue, top, within)).knowledge
-
-    async def search_telling(
-        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
-    ) -> Findings:
-        """As `search`, with the query that was sent and notes of what was done.
+    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
+        """See `KnowledgeSource`; `within` is ignored. The findings have the query that was sent.
 
         Raises:
             SourceError: the engine is down, slow or busy, or answers nonsense.
@@ -118,7 +105,7 @@ class WebSource:
         """
         sent, notes = self._redact(query, dialogue)
         if not sent.strip():
-            return Findings("", [], [*notes, "nothing of the query was left to send"])
+            return Findings(query="", notes=[*notes, "nothing of the query was left to send"])
         try:
             pieces = await self._pieces(sent, dialogue)
             knowledge, dropped = await asyncio.to_thread(self._ranked, sent, pieces, top)
@@ -128,7 +115,7 @@ class WebSource:
         failed = dict.fromkeys(piece.url for piece in pieces if piece.instead)
         reasons = {piece.url: piece.instead for piece in pieces}
         notes += [f"{url}: {reasons[url]}; its snippet stands in for it" for url in failed]
-        return Findings(sent, knowledge, [*notes, *dropped])
+        return Findings(knowledge, query=sent, notes=[*notes, *dropped])
 
     def close(self) -> None:
         """Close the engine, and forget what was found."""
@@ -194,12 +181,14 @@ class WebSource:
         return [self._knowledge(*kept[at], score) for at, score in ranked], notes
 
     def _knowledge(self, piece: _Piece, suspicious: bool, score: float) -> Knowledge:
-        detail: dict[str, object] = {"title": piece.title, "url": piece.url, "engine": self.engine.name}
-        detail |= {"snippet": bool(piece.instead), "suspicious": suspicious}
-        if piece.instead:
-            detail["page_error"] = piece.instead
-        if suspicious:
-            detail["note"] = "sentences that command the model were left out"
+        detail = PassageDetail(
+            title=piece.title,
+            url=piece.url,
+            engine=self.engine.name,
+            snippet=bool(piece.instead),
+            suspicious=suspicious,
+            page_error=piece.instead,
+        )
         return Knowledge(
             id=Passage(piece.text, piece.title, piece.url).id,
             kind="passage",

@@ -1,4 +1,4 @@
-"""Independent work at once: what one part of it fails by, all of it stops by."""
+"""Concurrent work: several awaitables at once, or one function over many items with a bound."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Item = TypeVar("Item")
 
 
 @overload
-async def at_once(first: Awaitable[One], second: Awaitable[Other], /) -> tuple[One, Other]: ...
+async def gather(first: Awaitable[One], second: Awaitable[Other], /) -> tuple[One, Other]: ...
 
 
 @overload
-async def at_once(*jobs: Awaitable[One]) -> tuple[One, ...]: ...
+async def gather(*jobs: Awaitable[One]) -> tuple[One, ...]: ...
 
 
-async def at_once(*jobs: Awaitable[object]) -> tuple[object, ...]:
-    """What each gives, in order. Where one fails, the others are stopped: their calls would cost for nothing.
+async def gather(*jobs: Awaitable[object]) -> tuple[object, ...]:
+    """Await all jobs and return their results in order; where one fails, cancel the others and raise its error.
 
     When this returns or raises, nothing of it is under way any more.
     """
@@ -36,22 +36,22 @@ async def at_once(*jobs: Awaitable[object]) -> tuple[object, ...]:
     return tuple(task.result() for task in tasks)
 
 
-async def each(items: Iterable[Item], work: Callable[[Item], Awaitable[object]], *, at_once: int) -> None:
-    """Do the work for every item, so many under way at a time: the next begins as soon as one is finished.
+async def bounded_map(items: Iterable[Item], work: Callable[[Item], Awaitable[object]], *, limit: int) -> None:
+    """Run `work` on every item, at most `limit` at a time; the next begins as soon as one is finished.
 
-    Items are taken one by one as they are wanted, so they may be many. Where the work for one fails, none begins after
-    it, those under way are stopped, and what it failed by is raised; nothing is under way any more then.
+    Items are taken lazily, so they may be many. Where one fails, no further item begins, the others under way are
+    cancelled, and its error is raised once nothing runs any more.
 
     Args:
-        items: what is to be worked on.
-        work: called with each.
-        at_once: the most under way, 1 or more.
+        items: the items.
+        work: called with each item.
+        limit: the most items under way, 1 or more.
 
     Raises:
-        ValueError: `at_once` is below 1.
+        ValueError: `limit` is below 1.
     """
-    if at_once < 1:
-        raise ValueError("at_once must be 1 or more")
+    if limit < 1:
+        raise ValueError("limit must be 1 or more")
     waiting = iter(items)
     failed = False
 
@@ -67,7 +67,7 @@ async def each(items: Iterable[Item], work: Callable[[Item], Awaitable[object]],
             if failed:
                 return
 
-    workers = [asyncio.create_task(worker()) for _ in range(at_once)]
+    workers = [asyncio.create_task(worker()) for _ in range(limit)]
     try:
         await asyncio.gather(*workers)
     finally:

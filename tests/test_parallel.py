@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dialore.at_once import each
+from dialore.parallel import bounded_map
 
 
 async def test_every_item_is_worked_on_and_never_more_at_once_than_wanted():
@@ -20,7 +20,7 @@ async def test_every_item_is_worked_on_and_never_more_at_once_than_wanted():
         running -= 1
         done.append(item)
 
-    await each(range(20), work, at_once=4)
+    await bounded_map(range(20), work, limit=4)
     assert sorted(done) == list(range(20))
     assert most == 4
 
@@ -39,7 +39,7 @@ async def test_items_are_taken_only_as_they_are_wanted():
             raise ValueError("five")
 
     with pytest.raises(ValueError, match="five"):
-        await each(items(), work, at_once=3)
+        await bounded_map(items(), work, limit=3)
     assert len(taken) < 12
 
 
@@ -64,7 +64,7 @@ async def test_none_begins_after_one_that_failed_and_those_under_way_are_stopped
             raise ValueError("the first")
 
     with pytest.raises(ValueError, match="the first"):
-        await each(range(100), work, at_once=3)
+        await bounded_map(range(100), work, limit=3)
     assert begun == [0, 1, 2]
     assert stopped == [2]
 
@@ -78,7 +78,7 @@ async def test_nothing_is_under_way_once_it_is_stopped_itself():
         finally:
             stopped.append(item)
 
-    task = asyncio.create_task(each(range(9), work, at_once=2))
+    task = asyncio.create_task(bounded_map(range(9), work, limit=2))
     await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -88,5 +88,5 @@ async def test_nothing_is_under_way_once_it_is_stopped_itself():
 
 async def test_it_wants_at_least_one_at_a_time():
     with pytest.raises(ValueError, match="1 or more"):
-        await each([], asyncio.sleep, at_once=0)
-    await each([], asyncio.sleep, at_once=5)
+        await bounded_map([], asyncio.sleep, limit=0)
+    await bounded_map([], asyncio.sleep, limit=5)
