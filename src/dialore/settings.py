@@ -20,9 +20,7 @@ from dialore.llm.wire import Api
 from dialore.sources.registry import KINDS, kind_of_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from pydantic.fields import FieldInfo
+    from collections.abc import Iterable, Iterator, Mapping
 
 _MODEL = "Language model"
 _KNOWLEDGE = "Knowledge and method"
@@ -55,7 +53,9 @@ class Option:
     path: str
     kind: Any
     flag: Flag
-    field: FieldInfo
+    help: str
+    default: Any = None
+    least: float | None = None
 
     @property
     def several(self) -> bool:
@@ -69,32 +69,41 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod
-    def options(cls, path: str = "") -> Iterator[Option]:
+    def flagged(cls, path: str = "") -> Iterator[Option]:
         """Every field that is an option, those of settings within these too."""
         for name, inner in cls.model_fields.items():
             flag = next((mark for mark in inner.metadata if isinstance(mark, Flag)), None)
             within = _settings_in(inner.annotation)
             if flag is not None:
-                yield Option(path + name, inner.annotation, flag, inner)
+                least = next((bound.ge for bound in inner.metadata if hasattr(bound, "ge")), None)
+                yield Option(path + name, inner.annotation, flag, inner.description or "", inner.default, least)
             elif within is not None:
-                yield from within.options(f"{path}{name}.")
+                yield from within.flagged(f"{path}{name}.")
 
 
 def _settings_in(kind: Any) -> type[Strict] | None:  # noqa: ANN401 - a type
     return next((k for k in (kind, *get_args(kind)) if isinstance(k, type) and issubclass(k, Strict)), None)
 
 
-def _pairs(form: str) -> BeforeValidator:
-    """Reads a mapping also from texts `NAME=VALUE`, as the command line gives them."""
+def pairs(texts: Iterable[str], form: str = "NAME=VALUE") -> dict[str, str]:
+    """A mapping from texts of the form NAME=VALUE, as the command line gives them; raises InputError for others."""
+    split = {str(text): str(text).partition("=") for text in texts}
+    for text, (name, equals, value) in split.items():
+        if not (name and equals and value):
+            raise InputError(f"{text!r} is not {form}", mend=f"write {form}")
+    return {name: value for name, _, value in split.values()}
+
+
+def _mapped(form: str) -> BeforeValidator:
+    """Reads a mapping also from texts NAME=VALUE."""
 
     def read(given: object) -> object:
         if not isinstance(given, list | tuple):
             return given
-        split = [str(text).partition("=") for text in given]
-        for (name, equals, value), text in zip(split, given, strict=True):
-            if not (name and equals and value):
-                raise ValueError(f"{text!r} is not {form}")
-        return {name: value for name, _, value in split}
+        try:
+            return pairs(given, form)
+        except InputError as error:
+            raise ValueError(error.message) from error
 
     return BeforeValidator(read)
 
@@ -107,54 +116,55 @@ class ModelSettings(Strict):
     """A language model and how it is asked; what is not said comes from the environment (`dialore.llm.connect`)."""
 
     model: Annotated[str | None, Flag(("--model", "-m"), "NAME", _MODEL)] = Field(
-        None,
+        default=None,
         description="Model name, or hf:NAME for one run here. Else DIALORE_MODEL, OPENAI_MODEL. "
         "lexical: no model. rehearsal: answers that fit and mean nothing.",
     )
     base_url: Annotated[str | None, Flag(("--base-url", "-u"), "URL", _MODEL)] = Field(
-        None,
+        default=None,
         description="OpenAI-compatible endpoint. Else DIALORE_BASE_URL, OPENAI_BASE_URL, an Ollama on this machine.",
     )
     api: Annotated[Api, Flag(("--api",), "chat|completions", _MODEL)] = Field(
-        "chat", description="Speak to it by messages, or, as base models want it, by plain text to be continued."
+        default="chat",
+        description="Speak to it by messages, or, as base models want, by plain text to be continued.",
     )
-    stages: Annotated[dict[str, str], Flag(("--stage-model",), "STAGE=NAME", _MODEL), _pairs("STAGE=NAME")] = Field(
+    stages: Annotated[dict[str, str], Flag(("--stage-model",), "STAGE=NAME", _MODEL), _mapped("STAGE=NAME")] = Field(
         default_factory=dict,
         description="Another model for one stage, e.g. commonsense-directive=hf:allenai/cosmo-xl.",
     )
     price: tuple[float, float] | None = Field(
-        None, description="Money per million prompt tokens and per million completion tokens."
+        default=None, description="Money per million prompt tokens and per million completion tokens."
     )
     # What follows is no part of what a run is: it is not kept with it.
     api_key: Annotated[str | None, Flag(("--api-key",), "KEY", _MODEL)] = Field(
-        None,
+        default=None,
         description="Its key. Better in the environment: DIALORE_API_KEY, OPENAI_API_KEY.",
         exclude=True,
         repr=False,
     )
     cache: Annotated[Path | None, Flag(("--cache",), "FILE", _MODEL, environment=False)] = Field(
-        None,
+        default=None,
         description="Keep completions here, so that an equal call is paid for once. "
         "Default: in the user's cache folder.",
         exclude=True,
     )
     no_cache: Annotated[bool, Flag(("--no-cache",), None, _MODEL, environment=False)] = Field(
-        False, description="Ask anew, and keep nothing.", exclude=True
+        default=False, description="Ask anew, and keep nothing.", exclude=True
     )
     timeout: Annotated[float, Flag(("--timeout",), "SECONDS", _MODEL)] = Field(
-        120.0, ge=0.1, description="For one whole answer.", exclude=True
+        default=120.0, ge=0.1, description="For one whole answer.", exclude=True
     )
     retries: Annotated[int, Flag(("--retries",), None, _MODEL)] = Field(
-        4, ge=0, description="How often a failed call is tried again.", exclude=True
+        default=4, ge=0, description="How often a failed call is tried again.", exclude=True
     )
     concurrency: Annotated[int, Flag(("--concurrency",), None, _MODEL)] = Field(
-        64, ge=1, description="The most calls at once.", exclude=True
+        default=64, ge=1, description="The most calls at once.", exclude=True
     )
     record: Annotated[Path | None, Flag(("--record",), "FILE", _MODEL, environment=False)] = Field(
-        None, description="Append every model call to this file.", exclude=True
+        default=None, description="Append every model call to this file.", exclude=True
     )
     replay: Annotated[Path | None, Flag(("--replay",), "FILE", _MODEL, environment=False)] = Field(
-        None, description="Answer from this recording, with no model at all.", exclude=True
+        default=None, description="Answer from this recording, with no model at all.", exclude=True
     )
 
     @model_validator(mode="after")
@@ -178,13 +188,13 @@ class SourceSettings(Strict):
     """Where knowledge comes from: places by the keys of `dialore.sources.registry`, and how graphs are ranked."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    __pydantic_extra__: dict[str, Annotated[list[str], BeforeValidator(_listed)]]
+    __pydantic_extra__: dict[str, Annotated[list[str], BeforeValidator(_listed)]] = Field(init=False)
 
     ranking: Annotated[str, Flag(("--ranking",), "NAME", _KNOWLEDGE)] = Field(
-        "default", description="How facts are ranked: default, or paper for DCRAG's plain cosine."
+        default="default", description="How facts are ranked: default, or paper for DCRAG's plain cosine."
     )
     prompts: Annotated[Path | None, Flag(("--prompts",), "FOLDER", _KNOWLEDGE)] = Field(
-        None, description="Prompts that override ours; start from `dialore prompts export`."
+        default=None, description="Prompts that override ours; start from `dialore prompts export`."
     )
 
     @model_validator(mode="before")
@@ -204,12 +214,12 @@ class SourceSettings(Strict):
         }
 
     @classmethod
-    def options(cls, path: str = "") -> Iterator[Option]:
+    def flagged(cls, path: str = "") -> Iterator[Option]:
         """A place of every kind of source, and its own fields."""
         for kind in KINDS.values():
             flag = Flag((kind.flag, *([kind.short] if kind.short else [])), kind.metavar, _KNOWLEDGE)
-            yield Option(path + kind.key, list[str] if kind.several else str, flag, Field(None, description=kind.help))
-        yield from super().options(path)
+            yield Option(path + kind.key, list[str] if kind.several else str, flag, kind.help)
+        yield from super().flagged(path)
 
     def places(self, name: str) -> list[str]:
         """What is named of a kind of source, by the name that methods have for it."""
@@ -221,16 +231,16 @@ class Settings(Strict):
 
     method: Annotated[
         list[str], Flag(("--method", "-M"), "NAME", _KNOWLEDGE), BeforeValidator(_listed), Field(min_length=1)
-    ] = Field(["dcrag"], description="The method; may be given several times. Default: dcrag.")
-    options: Annotated[dict[str, Any], Flag(("--option", "-o"), "NAME=VALUE", _KNOWLEDGE), _pairs("NAME=VALUE")] = (
+    ] = Field(default=["dcrag"], description="The method; may be given several times. Default: dcrag.")
+    options: Annotated[dict[str, Any], Flag(("--option", "-o"), "NAME=VALUE", _KNOWLEDGE), _mapped("NAME=VALUE")] = (
         Field(
             default_factory=dict,
             description="A hyper-parameter or switch of the method, e.g. -o limit=10; see `dialore methods`.",
         )
     )
     cite: Annotated[bool, Flag(("--cite",), None, _KNOWLEDGE)] = Field(
-        False,
-        description="Have the model cite its knowledge by number; the numbers are shown, and kept as spans of the text.",
+        default=False,
+        description="Have the model cite its knowledge by number: the numbers are shown, and kept as spans.",
     )
     model: ModelSettings = ModelSettings()
     sources: SourceSettings = SourceSettings()
@@ -252,7 +262,8 @@ def read_settings(file: Path | None = None, said: Mapping[str, object] | None = 
     given: dict[str, Any] = {}
     if file is not None:
         given = read_table(file)
-        given["sources"] = located(given.get("sources"), file.parent)
+        if "sources" in given:
+            given["sources"] = located(given["sources"], file.parent)
     if isinstance(given.get("model"), str):
         given["model"] = {"model": given["model"]}
     given = changed(changed(given, _environment()), said or {})
@@ -261,14 +272,14 @@ def read_settings(file: Path | None = None, said: Mapping[str, object] | None = 
 
 def _environment() -> dict[str, object]:
     found: dict[str, object] = {}
-    for option in Settings.options():
+    for option in Settings.flagged():
         text = os.environ.get("DIALORE_" + option.flag.names[0].lstrip("-").replace("-", "_").upper(), "").strip()
         if text and option.flag.environment:
             found[option.path] = [part.strip() for part in text.split(",")] if option.several else text
     return found
 
 
-def read_table(file: Path) -> dict[str, Any]:
+def read_table(file: Path, what: str = "settings") -> dict[str, Any]:
     """The settings that a file holds, TOML or YAML; what is left empty is as good as not said.
 
     Raises:
@@ -283,7 +294,7 @@ def read_table(file: Path) -> dict[str, Any]:
         form = "TOML" if file.suffix == ".toml" else "YAML"
         raise InputError(f"{file} is not {form}: {' '.join(str(error).split())}") from error
     if not isinstance(given, dict):
-        raise InputError(f"{file} holds no settings", mend="it is to hold names and values")
+        raise InputError(f"{file} holds no {what}", mend="it is to hold names and values")
     return {str(name): value for name, value in given.items() if value is not None}
 
 
@@ -294,7 +305,9 @@ def located(sources: Any, folder: Path) -> Any:  # noqa: ANN401 - plain data
     found = dict(sources)
     for kind in KINDS.values():
         if isinstance(places := found.get(kind.key), str | list):
-            found[kind.key] = [kind.located(str(place), folder) for place in _listed(places)]
+            found[kind.key] = [
+                kind.located(str(place), folder) for place in ([places] if isinstance(places, str) else places)
+            ]
     if isinstance(prompts := found.get("prompts"), str):
         found["prompts"] = str((folder / prompts).resolve()) if (folder / prompts).exists() else prompts
     return found

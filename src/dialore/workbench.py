@@ -241,7 +241,7 @@ def options_by_method(methods: Sequence[str], options: Mapping[str, object]) -> 
 
 
 @asynccontextmanager
-async def open_agents(settings: Settings) -> AsyncIterator[list[Agent]]:
+async def open_agents(settings: Settings, connect: Connect = connect_model) -> AsyncIterator[list[Agent]]:
     """An agent for each method of the settings, on the same models and sources; all is closed at the end.
 
     Raises:
@@ -249,7 +249,7 @@ async def open_agents(settings: Settings) -> AsyncIterator[list[Agent]]:
         ModelError: as `Workbench.models` does.
     """
     options = options_by_method(settings.method, settings.options)
-    async with Workbench(settings.sources, cite=settings.cite) as bench:
+    async with Workbench(settings.sources, cite=settings.cite, connect=connect) as bench:
         models = bench.models(settings.model)
         yield [bench.agent(method, models, own) for method, own in options.items()]
 
@@ -280,8 +280,8 @@ def create_agent(
     Raises:
         InputError: an unknown name, a missing graph, an option that does not fit.
     """
-    named = graph is not None and isinstance(graph, str | Path)
-    settings = SourceSettings(prompts=prompts, **({"graph": [str(graph)]} if named else {}))
+    named = isinstance(graph, str | Path)
+    settings = SourceSettings.model_validate({"prompts": prompts, "graph": [str(graph)] if named else None})
     given = {**(sources or {}), "graph": None if named else graph}
     bench = Workbench(settings, given, cite=cite)
     stages = dict(stage_models or {})

@@ -9,7 +9,6 @@ import urllib.request
 
 import pytest
 
-from dialore.agent import open_graph
 from dialore.cli.bench.dialogues import made_up
 from dialore.cli.bench.endpoint import Waits, answer
 from dialore.cli.bench.measures import cacheable_share, percentile
@@ -17,6 +16,7 @@ from dialore.llm.structured import output_schema
 from dialore.llm.wire import Dialect
 from dialore.methods.outputs import SelectedFacts, ThoughtRevision
 from dialore.response import Response, StageTrace
+from dialore.sources.graph import open_graph
 
 
 def asked(model, content):

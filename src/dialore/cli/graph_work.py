@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.markup import escape
 
-from dialore.agent import open_graph
 from dialore.cli.output import console, note, print_json, progress, table
-from dialore.cli.report import show_ranked
+from dialore.cli.shown import show_ranked
 from dialore.errors import GraphError, InputError, UnknownNameError
+from dialore.sources.graph import open_graph
 from dialore.text import check_language, detect_language
 
 if TYPE_CHECKING:

@@ -2,15 +2,31 @@
 
 # No deferred annotations here: typer reads them.
 import functools
+import importlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
+import typer.main
+from typer.core import TyperGroup
 
-from dialore.settings import Option, Strict, changed, validated
+from dialore.cli.output import note
+
+if TYPE_CHECKING:
+    from dialore.llm.model import LanguageModel
+    from dialore.settings import ModelSettings, Option, Strict
+    from dialore.workbench import Connect
+
+TYPER: dict[str, Any] = {
+    "rich_markup_mode": "rich",
+    "context_settings": {"help_option_names": ["--help", "-h"], "max_content_width": 120},
+    "pretty_exceptions_enable": False,
+}
+"""How every part of the command tree is set up."""
+WITHOUT_MODEL = "the lexical responder answers, without a language model"
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print JSON (one object a line where there are many), nothing else.")
@@ -46,45 +62,108 @@ class MeasureSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """Marks a parameter that gets what the options of settings say, by dotted name, and only what they say."""
+class Spread:
+    """Marks a parameter that stands for the options of settings; `takes_settings` makes these.
 
-    settings: type[Strict]
+    Attributes:
+        settings: the settings' class, as `module:name`: it is imported when the command is used, not for a list of
+            commands.
+        made: the parameter gets the settings; else a mapping of what the options say, by dotted name.
+    """
+
+    settings: str
+    made: bool = False
+
+    def load(self) -> "type[Strict]":
+        """The settings' class."""
+        module, _, name = self.settings.partition(":")
+        found: type[Strict] = getattr(importlib.import_module(module), name)
+        return found
+
+
+AgentOptions = Annotated[Mapping[str, object], Spread("dialore.settings:Settings")]
+RunOptions = Annotated[Mapping[str, object], Spread("dialore.experiments.config:RunConfig")]
+JudgeModel = Annotated["ModelSettings", Spread("dialore.settings:ModelSettings", made=True)]
 
 
 def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Spread the parameters of a command that are settings into one option a field.
+    """Spread the parameters of a command that are settings, or dataclasses of options, into one option a field.
 
-    A parameter may be a dataclass or settings (`ModelSettings`), which are made of the options, or be annotated with
-    `Said(...)`, and gets a mapping.
+    Those of settings are added by `spread_settings`.
     """
-    hints: dict[str, Any] = get_type_hints(command, include_extras=True)
-    makers: dict[str, Callable[[dict[str, Any]], object]] = {}
     parameters: list[inspect.Parameter] = []
+    groups: dict[str, Any] = {}
     for parameter in inspect.signature(command).parameters.values():
-        hint = hints[parameter.name]
-        said = next((mark for mark in get_args(hint)[1:] if isinstance(mark, Said)), None)
-        if is_dataclass(hint):
-            parameters += _fields(hint)
-            makers[parameter.name] = functools.partial(_make, hint)
-        elif said is not None:
-            parameters += _options(said.settings)
-            makers[parameter.name] = functools.partial(_said, said.settings)
-        elif isinstance(hint, type) and issubclass(hint, Strict):
-            parameters += _options(hint)
-            makers[parameter.name] = functools.partial(_validated, hint)
-        else:
+        if is_dataclass(parameter.annotation):
+            groups[parameter.name] = parameter.annotation
+            parameters += _fields(parameter.annotation)
+        elif _spread_of(parameter) is None:
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
 
     @functools.wraps(command)
-    def spread(**values: Any) -> None:  # noqa: ANN401 - whatever the options hold
-        made = {name: make(values) for name, make in makers.items()}
-        own = {name: value for name, value in values.items() if name in hints and name not in makers}
-        command(**own, **made)
+    def grouped(**values: Any) -> None:  # noqa: ANN401 - whatever the options hold
+        for name, kind in groups.items():
+            values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+        command(**values)
 
-    spread.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    spread.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return spread
+    grouped.takes_settings = grouped  # type: ignore[attr-defined] # travels with what typer wraps around it
+    return _with_parameters(grouped, parameters)
+
+
+class SettingsGroup(TyperGroup):
+    """Commands; one that is used gets the options of its settings, whose import a list of commands need not pay."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - typer's own click has no public names
+        """The command that arguments name, whole."""
+        name, command, rest = super().resolve_command(ctx, args)
+        taking = getattr(getattr(command, "callback", None), "takes_settings", None)
+        if taking is None:
+            return name, command, rest
+        alone = typer.Typer(add_completion=False, **TYPER)
+        alone.command(name)(spread_settings(taking))
+        return name, typer.main.get_command(alone), rest
+
+
+def spread_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """A command of `takes_settings` with the options of its settings, too."""
+    written = inspect.signature(inspect.unwrap(command)).parameters.values()
+    spreads = {parameter.name: spread for parameter in written if (spread := _spread_of(parameter)) is not None}
+    parameters = list(inspect.signature(command, follow_wrapped=False).parameters.values())
+    offered = {name: _offered(spread.load()) for name, spread in spreads.items()}
+    for options in offered.values():
+        parameters += [_parameter(option) for option in options]
+
+    @functools.wraps(command)
+    def spread_out(**values: Any) -> None:  # noqa: ANN401 - whatever the options hold
+        for name, options in offered.items():
+            given = {option.path: values.pop(_parameter_name(option)) for option in options}
+            said = {
+                path: value for path, value in given.items() if not (value is None or value is False or value == [])
+            }
+            values[name] = _made(spreads[name].load(), said) if spreads[name].made else said
+        command(**values)
+
+    return _with_parameters(spread_out, parameters)
+
+
+def _is_unsaid(value: object) -> bool:
+    return value is None or value is False or value == []
+
+
+def _made(settings: "type[Strict]", said: Mapping[str, object]) -> object:
+    from dialore.settings import changed, validated
+
+    return validated(settings, changed({}, said), where="options")
+
+
+def _with_parameters(command: Callable[..., None], parameters: list[inspect.Parameter]) -> Callable[..., None]:
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+def _spread_of(parameter: inspect.Parameter) -> Spread | None:
+    return next((mark for mark in get_args(parameter.annotation)[1:] if isinstance(mark, Spread)), None)
 
 
 def _fields(kind: Any) -> list[inspect.Parameter]:  # noqa: ANN401 - a dataclass
@@ -96,36 +175,31 @@ def _fields(kind: Any) -> list[inspect.Parameter]:  # noqa: ANN401 - a dataclass
     ]
 
 
-def _make(kind: Any, values: dict[str, Any]) -> object:  # noqa: ANN401 - a dataclass
-    return kind(**{field.name: values[field.name] for field in fields(kind)})
-
-
-def _offered(settings: type[Strict]) -> Iterator[Option]:
+def _offered(settings: "type[Strict]") -> "list[Option]":
     """The options of settings; where two have one name, the outer one."""
+    found: list[Option] = []
     taken: set[str] = set()
-    for option in sorted(settings.options(), key=lambda option: option.path.count(".")):
+    for option in sorted(settings.flagged(), key=lambda option: option.path.count(".")):
         if not taken & set(option.flag.names):
             taken.update(option.flag.names)
-            yield option
+            found.append(option)
+    return found
 
 
-def _parameter_name(option: Option) -> str:
+def _parameter_name(option: "Option") -> str:
     return option.path.replace(".", "__")
 
 
-def _options(settings: type[Strict]) -> list[inspect.Parameter]:
-    return [
-        inspect.Parameter(
-            _parameter_name(option),
-            inspect.Parameter.KEYWORD_ONLY,
-            default=False if option.kind is bool else None,
-            annotation=Annotated[_kind(option), _typer_option(option)],
-        )
-        for option in _offered(settings)
-    ]
+def _parameter(option: "Option") -> inspect.Parameter:
+    return inspect.Parameter(
+        _parameter_name(option),
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False if option.kind is bool else None,
+        annotation=Annotated[_kind(option), _typer_option(option)],
+    )
 
 
-def _kind(option: Option) -> Any:  # noqa: ANN401 - a type
+def _kind(option: "Option") -> Any:  # noqa: ANN401 - a type
     """The type as the command line reads it: what is not plain is text, which the settings read."""
     if option.several:
         return list[str] | None
@@ -133,25 +207,26 @@ def _kind(option: Option) -> Any:  # noqa: ANN401 - a type
     return plain if plain is bool else plain | None
 
 
-def _typer_option(option: Option) -> Any:  # noqa: ANN401 - typer's
-    field = option.field
-    least = next((bound.ge for bound in field.metadata if hasattr(bound, "ge")), None)
-    usual = field.default
-    shown = str(usual) if isinstance(usual, int | float | str) and usual not in {False, ""} else False
+def _typer_option(option: "Option") -> Any:  # noqa: ANN401 - typer's
+    usual = option.default
     return typer.Option(
         *option.flag.names,
         metavar=option.flag.metavar,
-        help=field.description,
+        help=option.help,
         rich_help_panel=option.flag.panel,
-        min=least,
-        show_default=shown,
+        min=option.least,
+        show_default=str(usual) if isinstance(usual, int | float | str) and usual not in {False, ""} else False,
     )
 
 
-def _said(settings: type[Strict], values: dict[str, Any]) -> dict[str, object]:
-    found = {option.path: values[_parameter_name(option)] for option in _offered(settings)}
-    return {path: value for path, value in found.items() if value is not None and value is not False and value != []}
+def connecting(otherwise: str) -> "Connect":
+    """A `connect_model` that says on standard error what happens where no endpoint is known."""
+    from dialore.workbench import LEXICAL, connect_model
 
+    def connect(settings: "ModelSettings", name: str | None) -> "LanguageModel | None":
+        model = connect_model(settings, name)
+        if model is None and name is None and settings.model != LEXICAL:
+            note(f"no endpoint: {otherwise} (go live: --base-url, --model)")
+        return model
 
-def _validated(settings: type[Strict], values: dict[str, Any]) -> Strict:
-    return validated(settings, changed({}, _said(settings, values)), where="options")
+    return connect

@@ -87,7 +87,7 @@ def _samples(files: Sequence[Path], plan: Plan, step: Step) -> tuple[list[Sample
     histories = _counted(_histories(files, plan), step)
     if plan.align_graph is None:
         return list(samples_of(histories)), ""
-    from dialore.agent import open_graph
+    from dialore.sources.graph import open_graph
 
     with closing(open_graph(plan.align_graph)) as graph:
         return list(aligned_samples(histories, graph, plan.facts)), graph.name

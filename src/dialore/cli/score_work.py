@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from dialore.cli.options import MeasureSettings, ModelSettings
+    from dialore.cli.options import MeasureSettings
     from dialore.evaluation.base import About, Metric, Score
     from dialore.evaluation.report.data import SystemScores
+    from dialore.settings import ModelSettings
 
 
 @dataclass(frozen=True, slots=True)

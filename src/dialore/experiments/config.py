@@ -25,21 +25,21 @@ class DatasetConfig(Strict):
     path: Annotated[Path, Flag(("--data",), "FILE")] = Field(
         description="The data set's file; in an experiment file, looked for beside it, then where the command runs."
     )
-    split: str = Field("", description="The split's name, for tables.")
+    split: str = Field(default="", description="The split's name, for tables.")
     cut: Annotated[Cut | None, Flag(("--cut",), "last|random|all")] = Field(
-        None,
+        default=None,
         description="Where dialogues are split into history and reference: `last` for jsonl, whose dialogues bring "
         "their references, else `random`.",
     )
     reference: Literal["response", "knowledge"] = Field(
-        "response",
+        default="response",
         description="What responses are scored against: the data set's own, or its gold knowledge, where the response "
         "is to be that (MSDP, Tables 1 and 5); a turn without any has no reference.",
     )
     limit: Annotated[int | None, Flag(("--limit",))] = Field(
-        None, ge=1, description="How many dialogues, sampled by seed."
+        default=None, ge=1, description="How many dialogues, sampled by seed."
     )
-    seed: Annotated[int, Flag(("--seed",))] = Field(0, description="Of the sample.")
+    seed: Annotated[int, Flag(("--seed",))] = Field(default=0, description="Of the sample.")
 
     @property
     def title(self) -> str:
@@ -76,10 +76,10 @@ class BudgetConfig(Strict):
     """What a run may cost: tokens in all, or money by the models' prices."""
 
     tokens: Annotated[int | None, Flag(("--max-tokens",))] = Field(
-        None, ge=0, description="Stop when so many tokens are paid for."
+        default=None, ge=0, description="Stop when so many tokens are paid for."
     )
     cost: Annotated[float | None, Flag(("--max-cost",))] = Field(
-        None, ge=0, description="Stop when so much is spent, by the models' prices."
+        default=None, ge=0, description="Stop when so much is spent, by the models' prices."
     )
 
 
@@ -87,7 +87,7 @@ class RunConfig(Strict):
     """A run: systems × dialogues × models × repetitions."""
 
     name: str = Field(description="The run's name, for tables.")
-    about: str = Field("", description="What it is for, e.g. which table of which paper it repeats.")
+    about: str = Field(default="", description="What it is for, e.g. which table of which paper it repeats.")
     dataset: DatasetConfig = Field(description="The dialogues.")
     systems: list[SystemConfig] = Field(min_length=1, description="The methods with their options.")
     models: list[ModelSettings] = Field(
@@ -96,14 +96,16 @@ class RunConfig(Strict):
         description="The language models; without any, the one of the environment or the command line.",
     )
     repetitions: Annotated[int, Flag(("--repetitions",))] = Field(
-        1, ge=1, description="How often each dialogue is answered by each system."
+        default=1, ge=1, description="How often each dialogue is answered by each system."
     )
-    sources: SourceSettings = Field(SourceSettings(), description="Where knowledge comes from.")
+    sources: SourceSettings = Field(default=SourceSettings(), description="Where knowledge comes from.")
     concurrency: Annotated[int, Flag(("--concurrency",))] = Field(
-        64, ge=1, description="The most dialogues under way, and the most calls at once."
+        default=64, ge=1, description="The most dialogues under way, and the most calls at once."
     )
-    cite: Annotated[bool, Flag(("--cite",))] = Field(False, description="Have models cite their knowledge by number.")
-    budget: BudgetConfig = Field(BudgetConfig(), description="When to stop.")
+    cite: Annotated[bool, Flag(("--cite",))] = Field(
+        default=False, description="Have models cite their knowledge by number."
+    )
+    budget: BudgetConfig = Field(default=BudgetConfig(), description="When to stop.")
     metrics: list[str] = Field(
         default_factory=list, description="What `dialore score` and `dialore report` use where nothing else is said."
     )
@@ -127,8 +129,9 @@ def read_config(path: Path, changes: Mapping[str, object] | None = None) -> RunC
     Raises:
         InputError: the file is missing or malformed; every field that is wrong is named.
     """
-    given = {"name": path.stem} | read_table(path)
-    given["sources"] = located(given.get("sources"), path.parent)
+    given = {"name": path.stem} | read_table(path, "experiment")
+    if "sources" in given:
+        given["sources"] = located(given["sources"], path.parent)
     dataset = given.get("dataset")
     if isinstance(dataset, dict) and (path.parent / str(dataset.get("path", ""))).is_file():
         given["dataset"] = dataset | {"path": (path.parent / dataset["path"]).resolve()}

@@ -7,10 +7,8 @@ import statistics
 import time
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dialore.agent import open_graph
 from dialore.cli.bench.asking import connected, endpoint, good, steps_of
 from dialore.cli.bench.dialogues import made_up
 from dialore.cli.bench.measures import (
@@ -22,9 +20,9 @@ from dialore.cli.bench.measures import (
     stage_calls,
 )
 from dialore.cli.bench.table import show
-from dialore.cli.options import KnowledgeSettings
 from dialore.cli.output import print_json, progress
-from dialore.cli.wiring import in_order, open_agents
+from dialore.sources.graph import open_graph
+from dialore.workbench import create_agent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -123,7 +121,7 @@ async def _one_by_one(
 ) -> list[Response]:
     responses: list[Response] = []
     model = connected(f"wait-{plan.latency}", url, plan.connections)
-    async with open_agents([plan.method], model, KnowledgeSettings(graph=[plan.graph])) as (agent,):
+    async with create_agent(plan.method, model=model, graph=plan.graph) as agent:
         await agent.respond(dialogues[-1])  # warms imports and caches that a run pays for once
         for place, dialogue in enumerate(dialogues[:-1]):
             step("responses one by one", place, len(dialogues) - 1)
@@ -139,11 +137,10 @@ async def _one_by_one(
 
 async def _batch(plan: Plan, dialogues: Sequence[Dialogue], url: str, measured: Measured, step: Step) -> None:
     model = connected(f"wait-{plan.batch_latency}", url, plan.connections)
-    async with open_agents([plan.method], model, KnowledgeSettings(graph=[plan.graph])) as (agent,):
+    async with create_agent(plan.method, model=model, graph=plan.graph) as agent:
         await asyncio.gather(*(agent.respond(dialogues[0]) for _ in range(plan.connections)))  # opens the connections
         begun = time.perf_counter()
-        jobs = [partial(agent.respond, dialogue) for dialogue in dialogues]
-        async for response in in_order(jobs, 2 * plan.connections):
+        async for response in agent.respond_all(dialogues, at_once=2 * plan.connections):
             measured.batch_calls += good(response).usage.calls
             step("a batch at once", measured.batch_calls, None)
         measured.batch_seconds = time.perf_counter() - begun

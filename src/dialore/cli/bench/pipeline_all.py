@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from dialore.agent import Agent, open_graph
 from dialore.cli.bench.asking import connected, endpoint, good, steps_of
 from dialore.cli.bench.dialogues import made_up
 from dialore.cli.bench.measures import cacheable_share, percentile
@@ -17,6 +16,8 @@ from dialore.cli.bench.pipeline_world import open_world, with_persona
 from dialore.cli.output import console, print_json, progress, table
 from dialore.llm.rehearsal import Rehearsal
 from dialore.methods.registry import method_class, method_names, method_sources
+from dialore.sources.graph import open_graph
+from dialore.workbench import create_agent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -108,7 +109,7 @@ async def _cost(
     responses: list[Response] = []
     seconds: list[float] = []
     try:
-        agent = Agent.create(name, model=model, graph=graph, sources=given)
+        agent = create_agent(name, model=model, graph=graph, sources=given)
         for place, dialogue in enumerate(dialogues):
             step(name, place, len(dialogues))
             before.append(good(await agent.respond(dialogue.model_copy(update={"turns": dialogue.turns[:-2]}))))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dialore.cli.bench.dialogues import made_up
 from dialore.cli.bench.graph_shape import known_words
-from dialore.sources.opening import open_sources
+from dialore.sources.registry import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,7 +43,8 @@ def open_world(graph: Graph, sentences: int, documents: Path | None, step: Step)
         index = documents or _index(Path(folder) / "base", sentences, step)
         step("building a base of samples", 0, None)
         samples = _samples(Path(folder) / "samples", graph)
-        opened: dict[str, Any] = open_sources(documents=[index], search=f"corpus:{index}", samples=samples)
+        places = {"documents": [str(index)], "web": [f"corpus:{index}"], "samples": [str(samples)], "persona": []}
+        opened: dict[str, Any] = {name: KINDS[name].open(named) for name, named in places.items()}
         try:
             yield opened
         finally:

@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dialore.agent import Agent, open_graph
 from dialore.cli.bench.asking import connected, endpoint, good
 from dialore.cli.bench.dialogues import made_up
 from dialore.cli.bench.measures import bare_calls, stage_calls
@@ -25,14 +24,18 @@ from dialore.cli.output import print_json, progress
 from dialore.errors import InputError
 from dialore.experiments.config import make_config
 from dialore.experiments.run import run_experiment
+from dialore.sources.graph import open_graph
+from dialore.workbench import create_agent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from dialore.agent import Agent
     from dialore.dialogue import Dialogue
-    from dialore.experiments.config import ModelConfig, RunConfig
+    from dialore.experiments.config import RunConfig
     from dialore.experiments.runner import Progress
     from dialore.llm.model import Completion, LanguageModel, OnText, Request
+    from dialore.settings import ModelSettings
 
     Step = Callable[[str, int, int | None], None]
     Tell = Callable[[int], None]
@@ -188,8 +191,8 @@ async def _by_run(plan: Plan, dialogues: Sequence[Dialogue], url: str, name: str
                 raise InputError(f"a response of the benchmark failed: {ended.failures[0]}", mend="report this")
             clock.count()
 
-        def make(config: ModelConfig, name: str | None) -> LanguageModel:
-            return _Starting(connected(name or config.model or "", url, plan.connections), clock)
+        def make(settings: ModelSettings, name: str | None) -> LanguageModel:
+            return _Starting(connected(name or settings.model or "", url, plan.connections), clock)
 
         await run_experiment(config, Path(folder) / "run", make, on_progress=on_progress)
         return clock.stop()
@@ -260,7 +263,7 @@ async def _answer(agent: Agent, dialogue: Dialogue, clock: _Clock) -> None:
 
 
 def _agent(plan: Plan, url: str, name: str) -> Agent:
-    return Agent.create(plan.method, model=connected(name, url, plan.connections))
+    return create_agent(plan.method, model=connected(name, url, plan.connections))
 
 
 def _waited(url: str, model: str) -> tuple[int, float, float]:

@@ -10,19 +10,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialore.agent import open_graph
 from dialore.cli.bench.dialogues import made_up
 from dialore.cli.bench.measures import peak_memory
 from dialore.errors import InputError
 from dialore.experiments.config import make_config
 from dialore.experiments.run import run_experiment
 from dialore.llm.rehearsal import Rehearsal
+from dialore.sources.graph import open_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dialore.experiments.config import ModelConfig
     from dialore.llm.model import LanguageModel
+    from dialore.settings import ModelSettings
 
 
 def peak_of_runs(
@@ -71,7 +71,7 @@ def _own_peak() -> int:
     return int(line.split()[1]) * 1024
 
 
-def _rehearse(config: ModelConfig, name: str | None) -> LanguageModel:
+def _rehearse(settings: ModelSettings, name: str | None) -> LanguageModel:
     return Rehearsal()
 
 

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialore.agent import Agent, open_graph
 from dialore.cli.bench.dialogues import made_up
 from dialore.evaluation.registry import Context, load_metric, load_metrics, metric_names
 from dialore.experiments.results import RunResults
 from dialore.experiments.scoring import NEEDS_MODEL, measure_run
 from dialore.experiments.store import Job, RunStore, System
 from dialore.llm.rehearsal import Rehearsal
+from dialore.sources.graph import open_graph
+from dialore.workbench import create_agent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -86,7 +87,7 @@ def _fill(store: RunStore, graph: Graph, count: int) -> None:
 
 
 async def _answers(dialogues: Sequence[Dialogue], graph: Graph) -> list[Response]:
-    agent = Agent.create("dcrag", model=Rehearsal(), graph=graph)
+    agent = create_agent("dcrag", model=Rehearsal(), graph=graph)
     return [await agent.respond(dialogue) for dialogue in dialogues]
 
 

@@ -9,8 +9,8 @@ from dialore._lazy import lazy_names
 if TYPE_CHECKING:
     from dialore.sources.graph.facts.readers import read_facts
     from dialore.sources.graph.linking.linker import Link, Linker
-    from dialore.sources.graph.several import open_graph, open_graphs
     from dialore.sources.graph.servers.stores import load_store, open_store
+    from dialore.sources.graph.several import open_graph, open_graphs
     from dialore.sources.graph.source import Graph, Retrieval
     from dialore.sources.graph.starter import starter_graph
     from dialore.sources.graph.store.embedded import GraphStore
