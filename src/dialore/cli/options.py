@@ -4,16 +4,17 @@
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
 import typer.main
 from typer.core import TyperGroup
 
 from dialore.cli.output import note
+from dialore.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from dialore.llm.model import LanguageModel
@@ -27,6 +28,7 @@ TYPER: dict[str, Any] = {
 }
 """How every part of the command tree is set up."""
 WITHOUT_MODEL = "the lexical responder answers, without a language model"
+_Name = TypeVar("_Name", bound=str)
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print JSON (one object a line where there are many), nothing else.")
@@ -84,6 +86,14 @@ class Spread:
 AgentOptions = Annotated[Mapping[str, object], Spread("dialore.settings:Settings")]
 RunOptions = Annotated[Mapping[str, object], Spread("dialore.experiments.config:RunConfig")]
 JudgeModel = Annotated["ModelSettings", Spread("dialore.settings:ModelSettings", made=True)]
+
+
+def one_of(kind: str, name: str, known: Sequence[_Name]) -> _Name:
+    """The known name that was given; raises UnknownNameError, with what a `kind` may be called, where it is none."""
+    for each in known:
+        if each == name:
+            return each
+    raise UnknownNameError(kind, name, known)
 
 
 def takes_settings(command: Callable[..., None]) -> Callable[..., None]:

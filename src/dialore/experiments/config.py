@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dialore.datasets.cutting import Cut
+from dialore.datasets.split import Cut
 from dialore.settings import Flag, ModelSettings, SourceSettings, Strict, changed, located, read_table, validated
 
 if TYPE_CHECKING:
