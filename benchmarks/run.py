@@ -31,6 +31,7 @@ from dialore.methods.model_responder import ModelResponder
 from dialore.methods.outputs import ThoughtQueries
 from dialore.methods.stages import StageCall
 from dialore.prompts.library import PromptLibrary
+from dialore.settings import ModelSettings
 from dialore.sources.graph import open_graph
 from dialore.workbench import create_agent
 
