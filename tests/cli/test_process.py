@@ -54,7 +54,7 @@ def test_help_imports_nothing_heavy():
         (["respond", "x.json", "--metod", "dcrag"], "--method"),
         (["respond", "nowhere.json"], "no such file: nowhere.json (check the path)"),
         (["graph", "show", "tea", "--graph", "none.graph"], "no such graph"),
-        (["bench", "pipeline", "--dialogues", "0"], "--dialogues"),
+        (["bench", "endpoint", "--dialogues", "0"], "--dialogues"),
     ],
 )
 def test_bad_usage_is_one_line(arguments, words, tmp_path):
