@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.llm.wire import Api
+from dialore.llm.model import Api
 from dialore.sources.registry import KINDS, kind_of_key
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from dialore.datasets import data_set, gold_text, stream_histories
 from dialore.errors import InputError
 from dialore.experiments.store import System
 from dialore.experiments.store_facts import PROMPTS
-from dialore.llm.budget import Budgeted, Purse
-from dialore.llm.sampled import Sampled
+from dialore.llm.budget import Budget, Budgeted
+from dialore.llm.model import Sampled
 from dialore.methods.model_responder import CITING, ModelResponder
 from dialore.methods.registry import method_sources
 from dialore.workbench import Workbench, connect_model
@@ -59,13 +59,13 @@ class Opened:
     Attributes:
         systems: every system, in the run's order.
         agents: by system number and repetition.
-        purse: what all models spend from.
+        budget: what all models spend from.
         lexical: the models that are none: the lexical responder answers for them.
     """
 
     systems: list[System]
     agents: dict[tuple[int, int], Agent]
-    purse: Purse
+    budget: Budget
     lexical: list[ModelSettings]
 
 
@@ -84,7 +84,7 @@ async def open_systems(
         InputError: an unknown method or option, a source that cannot be opened, no model where one is needed.
     """
     given = {name: source for name, source in (given or {}).items() if config.sources.places(name)}
-    opened = Opened([], {}, Purse(config.budget.tokens, config.budget.cost), [])
+    opened = Opened([], {}, Budget(config.budget.tokens, config.budget.cost), [])
     async with Workbench(config.sources, given, cite=config.cite, connect=connect) as bench:
         for named in config.models:
             chosen = named.model_copy(update={"concurrency": config.concurrency})
@@ -95,7 +95,7 @@ async def open_systems(
                 raise InputError(
                     f"a budget of money needs the price of {models.main.name}", mend="give the model a price"
                 )
-            models = models.wrapped(partial(Budgeted, price=chosen.price, purse=opened.purse))
+            models = models.wrapped(partial(Budgeted, budget=opened.budget, price=chosen.price))
             for system in config.systems:
                 number = len(opened.systems)
                 for repetition in range(config.repetitions):
