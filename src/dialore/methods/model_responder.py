@@ -30,6 +30,9 @@ _OUTCOMES: dict[ParseOutcome, Outcome] = {
 CITING = "shared/citing"
 """How to cite by number: what a response prompt is given as `citing` where `cite` is on."""
 
+RECORDED_WITH = "recorded with"
+"""How the note of a replayed answer begins whose prompt file has changed since."""
+
 
 class ModelResponder:
     """Does a method's stages by a language model.
@@ -97,6 +100,6 @@ def _record(answer: StageAnswer[T], completions: list[Completion]) -> None:
     answer.usage = sum(usages[1:], usages[0]) if usages else Usage()
     answer.differs = any(completion.differs for completion in completions)
     if versions := dict.fromkeys(completion.recorded_with for completion in completions if completion.recorded_with):
-        answer.notes.append(f"recorded with {' and '.join(versions)} of the prompt")
+        answer.notes.append(f"{RECORDED_WITH} {' and '.join(versions)} of the prompt")
     if completions and completions[-1].finish_reason == "length":
         answer.notes.append("the answer was cut off at the token limit")
