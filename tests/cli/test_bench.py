@@ -15,7 +15,7 @@ from dialore.cli.bench.endpoint import Waits, answer
 from dialore.cli.bench.measures import cacheable_share, percentile
 from dialore.llm.structured import output_schema
 from dialore.llm.wire import Dialect
-from dialore.methods.outputs import SelectedFacts, ThoughtRevision
+from dialore.methods.demands import SelectedFacts, ThoughtRevision
 from dialore.response import Response, StageTrace
 
 

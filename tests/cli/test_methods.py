@@ -14,8 +14,7 @@ from dialore.agent import Agent, open_graph
 from dialore.cli.bench.dialogues import made_up
 from dialore.cli.bench.pipeline_world import open_world, with_persona
 from dialore.llm.rehearsal import Rehearsal
-from dialore.methods.description import describe_method
-from dialore.methods.registry import method_class, method_names, method_sources
+from dialore.methods.registry import describe_method, method_class, method_names, method_sources
 
 # Other answers than a rehearsal's lead to these.
 RARE = {"model-knowledge", "passage-selection", "grounding-edit", "preference"}

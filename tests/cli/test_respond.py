@@ -16,7 +16,7 @@ def test_without_an_endpoint_the_lexical_responder_answers_and_says_so(call, tal
     done = call("respond", talks)
     assert done.code == 0
     assert done.err.count("\n") == 1
-    assert "lexical responder" in done.err
+    assert "no model" in done.err
     for word in ("throat", "london", "soup", "drew on", "no model call", "linked", "foreseen"):
         assert word in done.out
 
@@ -203,5 +203,5 @@ def test_ground_stops_before_the_response(call, talks, url):
 def test_ground_by_the_lexical_responder(call, talks):
     done = call("ground", talks, "--json")
     assert done.code == 0
-    assert all(line["by"] == "lexical responder" for line in done.lines)
+    assert all(line["by"] == "no model" for line in done.lines)
     assert all(line["knowledge"] for line in done.lines)

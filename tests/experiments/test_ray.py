@@ -119,8 +119,8 @@ def test_an_endpoint_that_refuses_stops_all_workers(cluster, config_of, tmp_path
 
 
 def test_the_commands_own_models_travel_to_the_workers(cluster, config_of, tmp_path):
-    config = config_of(4)  # the lexical responder
+    config = config_of(4)  # the no model
     ended = on_ray(config, tmp_path / "run", default_connect(4, cache=tmp_path / "cache.sqlite", timeout=5.0))
     assert (ended.ok, ended.failed) == (8, 0)
     with RunStore.open(tmp_path / "run") as store:
-        assert {response.by for _, _, response in store.responses()} == {"lexical responder"}
+        assert {response.by for _, _, response in store.responses()} == {"no model"}

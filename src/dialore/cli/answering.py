@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dialore.agent import Grounding
 from dialore.cli import report
 from dialore.cli.output import Lines, check_targets, note, progress, say_error
 from dialore.cli.reading import read_entries
 from dialore.cli.wiring import connect_model, connect_stage_models, in_order, open_agents
 from dialore.errors import InputError
-from dialore.response import Response
+from dialore.response import Grounding, Response
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

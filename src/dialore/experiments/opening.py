@@ -17,8 +17,8 @@ from dialore.llm.budget import Budgeted, Purse
 from dialore.llm.connection import connect
 from dialore.llm.rehearsal import Rehearsal
 from dialore.llm.sampled import Sampled
-from dialore.methods.model_responder import CITING, ModelResponder
 from dialore.methods.registry import method_class, method_sources
+from dialore.methods.stages import CITING, ModelResponder
 from dialore.sources.opening import open_sources
 
 if TYPE_CHECKING:

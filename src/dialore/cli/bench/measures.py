@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from dialore.llm.model import OutputSchema, Request
 from dialore.llm.structured import output_schema
 from dialore.llm.wire import Dialect
-from dialore.methods.model_responder import ModelResponder
-from dialore.methods.outputs import ThoughtQueries
-from dialore.methods.stages import StageCall
+from dialore.methods.demands import ThoughtQueries
+from dialore.methods.stages import ModelResponder, StageCall
 from dialore.prompts.library import PromptLibrary
+from dialore.response import StageTrace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,11 +43,12 @@ async def stage_calls(
     bodies: list[dict[str, Any]] = []
     for place in range(count + _WARM_UP):
         dialogue = dialogues[place % len(dialogues)]
-        call = StageCall("dcrag/query-production", "bench", dialogue, ThoughtQueries, {"thoughts": True}, "")
+        call = StageCall("dcrag/query-production", dialogue, ThoughtQueries, {"thoughts": True}, "")
+        step = StageTrace(stage="bench")
         begun = time.process_time()
-        answer = await responder.answer(call)
+        await responder.answer(call, step)
         seconds.append(time.process_time() - begun)
-        bodies.append(_body(answer.messages, model.name, output_schema(ThoughtQueries)))
+        bodies.append(_body(step.messages, model.name, output_schema(ThoughtQueries)))
     return seconds[_WARM_UP:], bodies[_WARM_UP:]
 
 
