@@ -170,7 +170,7 @@ def _connect(task: Task, config: RunConfig) -> Connect:
     def make(config: ModelConfig, name: str | None) -> LanguageModel | None:
         model = connect_model(config, name)
         if model is None and name is None and config.model != LEXICAL:
-            note("no endpoint: the lexical responder answers, without a language model (go live: --base-url, --model)")
+            note("no endpoint: no model writes; what is found is the response (go live: --base-url, --model)")
         return model
 
     return make

@@ -28,9 +28,9 @@ def connect_model(
     record: Path | None = None,
     replay: Path | None = None,
     cached: bool = True,
-    otherwise: str = "the lexical responder answers, without a language model",
+    otherwise: str = "no model writes; what is found is shown",
 ) -> LanguageModel | None:
-    """The model that the options mean, None for the lexical responder (which is said on standard error).
+    """The model that the options mean, None where there is none (which is said on standard error).
 
     Args:
         settings: the options.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from dialore.datasets.cutting import Cut
+from dialore.datasets.split import Cut
 from dialore.errors import InputError
 from dialore.llm.wire import Api
 
@@ -53,7 +53,7 @@ class ModelConfig(_Strict):
     """A language model; what is not said comes from the environment, as everywhere.
 
     Attributes:
-        model: its name, or `hf:NAME`; `lexical` for the lexical responder; `rehearsal` for answers that fit and mean
+        model: its name, or `hf:NAME`; `lexical` for the method of that name; `rehearsal` for answers that fit and mean
             nothing: enough where a figure depends on retrieval alone, and to try an experiment out.
         base_url: the endpoint.
         api: `chat` or `completions`.

@@ -42,7 +42,7 @@ class Connect(Protocol):
     """Makes a model of its configuration."""
 
     def __call__(self, config: ModelConfig, name: str | None) -> LanguageModel | None:
-        """The model; `name` is another name than the configuration's, of a stage's model. None: lexical responder."""
+        """The model; `name` is another name than the configuration's, of a stage's model. None: no model."""
         ...
 
 
@@ -86,7 +86,7 @@ class Opened:
         systems: every system, in the run's order.
         agents: by system number and repetition.
         purse: what all models spend from.
-        lexical: the models that are none: the lexical responder answers for them.
+        lexical: the models that are none: the method `lexical` answers for them.
     """
 
     systems: list[System]
@@ -163,7 +163,7 @@ def _budgeted(model: LanguageModel | None, config: ModelConfig, purse: Purse) ->
 
 def _open_knowledge(config: SourcesConfig, methods: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
     taken = {name for method in methods for name in method_sources(method)}
-    # The lexical responder, too, works with a graph, whatever the method takes.
+    # The method `lexical` stands in without a model, and works with a graph, whatever the method takes.
     graph = open_graphs(config.graph, config.ranking)
     if not taken - {"graph"}:
         return graph, {}

@@ -15,8 +15,7 @@ from dialore.methods.demands import link, retrieve_facts
 from dialore.parallel import gather
 from dialore.response import Citation, Demands, Grounding
 from dialore.retrieval.reranking import DenseReranker
-from dialore.sentences import split_sentences
-from dialore.text import content_words, is_mentioned, light_words
+from dialore.text import content_words, is_mentioned, light_words, split_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
