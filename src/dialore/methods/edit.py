@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator
 
 from dialore.errors import InputError
 from dialore.knowledge import Knowledge, PassageDetail, stable_id
-from dialore.llm.salvage import candidates
+from dialore.llm.structured import candidates
 from dialore.methods.cleaning import as_data
 from dialore.parallel import gather
 from dialore.response import Grounding

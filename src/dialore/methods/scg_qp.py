@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, BeforeValidator
 
 from dialore.errors import InputError
-from dialore.llm.salvage import candidates
+from dialore.llm.structured import candidates
 from dialore.methods.cleaning import as_data
 from dialore.parallel import gather
 from dialore.prompts.history import plain_line, plain_turns
