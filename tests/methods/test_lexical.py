@@ -13,6 +13,7 @@ from dialore.retrieval.embedding import load_embedder
 from dialore.sources.base import Findings
 from dialore.sources.graph.source import Graph
 from dialore.sources.graph.writing.build import build_graph
+from dialore.workbench import create_agent
 
 FACTS = [
     ("sore throat", "CausesDesire", "drink warm tea"),
@@ -63,7 +64,7 @@ def dialogue(language="en", turns=None):
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 async def test_concepts_mentioned_are_the_demands_and_the_best_fact_is_quoted_and_cited(graph, language):
-    response = await Agent.create("lexical", graph=graph).respond(dialogue(language))
+    response = await create_agent("lexical", graph=graph).respond(dialogue(language))
     assert [traced.stage for traced in response.trace] == ["concept-mentions", "fact-retrieval", "ranking"]
     wanted = {"en": ["job interview", "sore throat"], "zh": ["面试", "感冒", "嗓子疼"]}[language]
     assert response.demands.explicit == wanted
@@ -80,21 +81,21 @@ async def test_concepts_mentioned_are_the_demands_and_the_best_fact_is_quoted_an
 
 async def test_a_fact_that_the_dialogue_says_itself_is_not_quoted(graph):
     said = dialogue(turns=["Honey is good for a sore throat."])
-    response = await Agent.create("lexical", graph=graph).respond(said)
+    response = await create_agent("lexical", graph=graph).respond(said)
     assert "drink warm tea" in response.text
 
 
 async def test_of_a_passage_the_nearest_sentence_is_quoted(graph):
-    response = await Agent.create("lexical", graph=graph, sources={"documents": Shelf()}).respond(dialogue())
+    response = await create_agent("lexical", graph=graph, sources={"documents": Shelf()}).respond(dialogue())
     kinds = {piece.kind for piece in response.knowledge}
     assert kinds == {"fact", "passage"}
     asked = dialogue(turns=["Does salt water help?"])
-    response = await Agent.create("lexical", graph=graph, sources={"documents": Shelf()}).respond(asked)
+    response = await create_agent("lexical", graph=graph, sources={"documents": Shelf()}).respond(asked)
     assert response.text.endswith(": A sore throat eases with salt water.")
 
 
 async def test_a_source_that_is_down_leaves_the_others(graph):
-    response = await Agent.create("lexical", graph=graph, sources={"documents": Shelf(down=True)}).respond(dialogue())
+    response = await create_agent("lexical", graph=graph, sources={"documents": Shelf(down=True)}).respond(dialogue())
     assert {piece.kind for piece in response.knowledge} == {"fact"}
     assert response.status == "ok"
 
@@ -102,13 +103,13 @@ async def test_a_source_that_is_down_leaves_the_others(graph):
 @pytest.mark.parametrize("turns", [["Why?"], ["Is it now?"]])
 async def test_where_nothing_is_found_it_says_so(graph, turns):
     pieces: list[str] = []
-    response = await Agent.create("lexical", graph=graph).respond(dialogue(turns=turns), pieces.append)
+    response = await create_agent("lexical", graph=graph).respond(dialogue(turns=turns), pieces.append)
     assert response.text == "".join(pieces) == "Nothing was found for this dialogue."
     assert (response.knowledge, response.citations) == ([], [])
 
 
 async def test_grounding_is_the_same_without_the_response(graph):
-    agent = Agent.create("lexical", graph=graph)
+    agent = create_agent("lexical", graph=graph)
     grounding, response = await agent.ground(dialogue()), await agent.respond(dialogue())
     assert [piece.id for piece in grounding.knowledge] == [piece.id for piece in response.knowledge]
     assert grounding.demands == response.demands
@@ -116,12 +117,12 @@ async def test_grounding_is_the_same_without_the_response(graph):
 
 @pytest.mark.parametrize("method", ["dcrag", "vanilla", "safari"])
 async def test_it_stands_in_for_every_method_where_there_is_no_model(graph, method):
-    response = await Agent.create(method, graph=graph, options={"nothing": 1}).respond(dialogue())
+    response = await create_agent(method, graph=graph, options={"nothing": 1}).respond(dialogue())
     assert (response.method, response.by) == ("lexical", "no model")
 
 
 async def test_a_stage_that_needs_a_model_says_how_to_add_one(graph):
-    agent = Agent(Agent.create("t-rag", model=object(), graph=graph).method, Agent.create("lexical").responder)
+    agent = Agent(create_agent("t-rag", model=object(), graph=graph).method, create_agent("lexical").responder)
     with pytest.raises(InputError) as raised:
         await agent.respond(dialogue())
     assert raised.value.mend == HOW_TO_ADD_A_MODEL
