@@ -65,7 +65,7 @@ def dialogue(language="en", turns=None):
 @pytest.mark.parametrize("language", ["en", "zh"])
 async def test_concepts_mentioned_are_the_demands_and_the_best_fact_is_quoted_and_cited(graph, language):
     response = await create_agent("lexical", graph=graph).respond(dialogue(language))
-    assert [traced.stage for traced in response.trace] == ["concept-mentions", "fact-retrieval", "ranking"]
+    assert {"concept-mentions", "fact-retrieval", "ranking"} <= {traced.stage for traced in response.trace}
     wanted = {"en": ["job interview", "sore throat"], "zh": ["面试", "感冒", "嗓子疼"]}[language]
     assert response.demands.explicit == wanted
     assert response.demands.maintained == wanted[1:]
