@@ -20,6 +20,7 @@ FLOORS = {
     "sources": 3,
     "methods": 4,
     "evaluation": 4,
+    "settings": 4,
     "agent": 5,
     "workbench": 6,
     "experiments": 7,

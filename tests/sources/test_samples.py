@@ -16,7 +16,7 @@ from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.hashing import HashingEmbedder
 from dialore.sources.graph.source import Graph
 from dialore.sources.graph.writing.build import build_graph
-from dialore.sources.opening import open_sources
+from dialore.sources.registry import KINDS
 from dialore.sources.samples import (
     Sample,
     aligned_samples,
@@ -313,7 +313,7 @@ def test_what_is_no_base_is_not_overwritten(tmp_path):
 
 def test_it_opens_as_a_source(tmp_path):
     make(tmp_path).close()
-    opened = open_sources(samples=tmp_path / "x.samples")["samples"]
+    opened = KINDS["samples"].open([str(tmp_path / "x.samples")])
     assert opened.name == "x.samples"
     opened.close()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dialore.cli.options import Json, JudgePrompts, ModelSettings, takes_settings
+from dialore.cli.options import Json, JudgeModel, JudgePrompts, takes_settings
 from dialore.cli.output import console, escape, note, print_json, progress, table
 from dialore.errors import InputError, UnknownNameError
 
@@ -27,7 +27,7 @@ _DEFAULTS: "dict[Judged, tuple[str, ...]]" = {
 
 @takes_settings
 def judge(
-    asked: ModelSettings,
+    asked: JudgeModel,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
     pairwise: Annotated[
         tuple[str, str] | None,

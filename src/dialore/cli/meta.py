@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dialore.cli.options import Json, MeasureSettings, ModelSettings, takes_settings
+from dialore.cli.options import Json, JudgeModel, MeasureSettings, takes_settings
 from dialore.cli.output import check_targets, console, note, print_json, progress, table, write_whole
 from dialore.errors import InputError
 
@@ -26,7 +26,7 @@ _COLUMNS = {"spearman": "Spearman", "kendall": "Kendall", "pearson": "Pearson", 
 
 @takes_settings
 def meta(
-    judge: ModelSettings,
+    judge: JudgeModel,
     measures: MeasureSettings,
     sets: Annotated[
         list[Path], typer.Argument(metavar="SET...", help="Files of judged responses, or folders of them.")

@@ -175,7 +175,7 @@ def _samples(histories: "Iterator[Dialogue]", align_graph: str | None, facts: in
     """The samples of histories, and the name of the graph that they were aligned with."""
     from contextlib import closing
 
-    from dialore.agent import open_graph
+    from dialore.sources.graph import open_graph
     from dialore.sources.samples.alignment import aligned_samples
     from dialore.sources.samples.sample import samples_of
 
