@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
     from dialore.llm.perplexity import Scored
-    from dialore.sources.samples.base import SampleBase
-    from dialore.sources.samples.sample import Sample
+    from dialore.sources.samples import Sample, SampleDatabase
 
     Step = Callable[[str, int, int | None], None]
 
@@ -46,7 +45,7 @@ def build(out: Path, files: Sequence[Path], plan: Plan, *, json: bool) -> None:
         ModelError: the model of the perplexities failed.
     """
     from dialore.retrieval.embedding import load_embedder
-    from dialore.sources.samples.build import build_samples, check_out
+    from dialore.sources.samples.database import build_samples, check_out
 
     check_out(out)
     embedder = load_embedder(plan.embedder)
@@ -81,8 +80,7 @@ def _empty(plan: Plan) -> str:
 
 def _samples(files: Sequence[Path], plan: Plan, step: Step) -> tuple[list[Sample], str]:
     """The samples of the files, and the name of the graph that they were aligned with."""
-    from dialore.sources.samples.alignment import aligned_samples
-    from dialore.sources.samples.sample import samples_of
+    from dialore.sources.samples import aligned_samples, samples_of
 
     histories = _counted(_histories(files, plan), step)
     if plan.align_graph is None:
@@ -158,14 +156,8 @@ def _prompts(samples: Sequence[Sample]) -> Iterator[Scored]:
 def stats(path: Path, *, json: bool) -> None:
     """Say what is in a base; raises InputError where it cannot be opened."""
     with closing(_open(path)) as base:
-        shares = [base.overlap(row) for row in range(len(base))]
-        found = {
-            **base.meta.model_dump(exclude={"groups", "format"}),
-            "languages": {group.language: group.stop - group.start for group in base.meta.groups},
-            "fit": sum(group.fit - group.start for group in base.meta.groups),
-            # As single precision has them, in which they are kept.
-            "grounded": sum(0.6 - 1e-6 <= share <= 0.9 + 1e-6 for share in shares),
-        }
+        languages = {language: group.stop - group.start for language, group in base.meta.groups.items()}
+        found = {**base.meta.model_dump(exclude={"groups"}), "languages": languages}
     if json:
         print_json(found)
         return
@@ -196,7 +188,7 @@ def find(path: Path, text: str, topic: str | None, top: int, *, json: bool) -> N
     console().print(shown)
 
 
-def _open(path: Path) -> SampleBase:
-    from dialore.sources.samples.base import open_samples
+def _open(path: Path) -> SampleDatabase:
+    from dialore.sources.samples import open_samples
 
     return open_samples(path)
