@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dialore.llm.model import LanguageModel, OnText
     from dialore.methods.base import Draft, Grounds, Method
     from dialore.response import Citation
-    from dialore.sources.graph.ranking.settings import Ranking
+    from dialore.sources.graph.ranking import Ranking
     from dialore.sources.graph.several import Graphs
     from dialore.sources.graph.source import Graph
 

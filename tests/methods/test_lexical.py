@@ -20,9 +20,9 @@ from dialore.methods.registry import create_method
 from dialore.methods.stages import StageCall, Stages, Text
 from dialore.methods.usage import mark_used
 from dialore.retrieval.embedding import load_embedder
-from dialore.sources.graph.facts.relations import RELATIONS, verbalise
+from dialore.sources.graph.relations import RELATIONS, verbalise
 from dialore.sources.graph.source import Graph
-from dialore.sources.graph.writing.build import build_graph
+from dialore.sources.graph.writing import build_graph
 from dialore.text import is_mentioned
 
 FACTS = [

@@ -58,7 +58,7 @@ def update(graph: _File, files: _Files, file_format: _Format = None, json: Json 
 
 
 def compact(graph: _File, json: Json = False) -> None:
-    """Build a graph that was changed often anew from its own facts.
+    """Copy a graph that was changed often without its unused pages, in place.
 
     [bold]Example[/bold]
     dialore graph compact my.graph

@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Literal
 
-_LARGE = 0.1
-"""A journal of more than this share of the graph makes opening it slow."""
-
-
 def change(
     verb: Literal["add", "delete", "update"],
     graph: Path,
@@ -28,8 +24,8 @@ def change(
     json: bool,
 ) -> None:
     """Change a graph and say what came of it; raises GraphError as `GraphEditor.commit` and `read_facts` do."""
-    from dialore.sources.graph.facts.rejects import Rejects
-    from dialore.sources.graph.writing.change import GraphEditor, journal_share
+    from dialore.sources.graph.changes import GraphEditor
+    from dialore.sources.graph.facts import Rejects
 
     rejects = Rejects()
     editor = GraphEditor(graph)
@@ -44,19 +40,14 @@ def change(
         done = {name: getattr(report, name) for name in ("added", "updated", "deleted", "unchanged", "missing")}
         said = ", ".join(f"{count:,} {name}" for name, count in done.items() if count) or "nothing to change"
         note(f"{said}: {graph} has {report.facts:,} facts of {report.concepts:,} concepts")
-    share = journal_share(graph)
-    if share > _LARGE:
-        note(f"its changes are {share:.0%} of it: `dialore graph compact {graph}` makes it quick to open again")
 
 
 def compact(graph: Path, *, json: bool) -> None:
-    """Build a graph anew from its own facts; raises GraphError as `rewrite` does."""
-    from dialore.sources.graph.writing.change import rewrite
+    """Copy a graph without the pages that nothing uses any more; raises GraphError as `compact_graph` does."""
+    from dialore.sources.graph.changes import compact_graph
 
     before = graph.stat().st_size if graph.is_file() else 0
-    with progress("building it anew") as step:
-        step("building it anew", 0, None)
-        rewrite(graph)
+    compact_graph(graph)
     after = graph.stat().st_size
     if json:
         print_json({"path": str(graph), "bytes_before": before, "bytes": after})
@@ -66,7 +57,7 @@ def compact(graph: Path, *, json: bool) -> None:
 
 def verify(graph: Path, *, json: bool) -> None:
     """Check a graph; exit code 1 where something is wrong."""
-    from dialore.sources.graph.writing.verify import verify as check
+    from dialore.sources.graph.verify import verify as check
 
     with progress("checking") as step:
         report = check(graph, step)
@@ -76,18 +67,15 @@ def verify(graph: Path, *, json: bool) -> None:
         for problem in report.problems:
             typer.echo(f"{graph}: {problem}")
         if not report.problems:
-            changes = f", {report.changed:,} sides of concepts changed since it was built" if report.changed else ""
-            typer.echo(f"{graph} is whole: {report.facts:,} facts of {report.concepts:,} concepts{changes}")
-        if report.torn_bytes:
-            note(f"a writer that was ended left {report.torn_bytes:,} bytes at its end; they are not read")
+            typer.echo(f"{graph} is whole: {report.facts:,} facts of {report.concepts:,} concepts")
     if report.problems:
         raise typer.Exit(1)
 
 
 def export(graph: Path, out: Path | None, *, file_format: str | None) -> None:
     """Write a graph's facts to a file or to standard output; raises GraphError as `export_graph` does."""
-    from dialore.sources.graph.store.embedded import GraphStore
-    from dialore.sources.graph.writing.export import EXPORT_FORMATS, export_graph, lines_of
+    from dialore.sources.graph.facts import EXPORT_FORMATS, export_graph, lines_of
+    from dialore.sources.graph.store import GraphStore
 
     ending = "jsonl" if out is not None and out.name.removesuffix(".gz").endswith((".jsonl", ".ndjson")) else "tsv"
     chosen = next((known for known in EXPORT_FORMATS if known == (file_format or ending)), None)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dialore.knowledge import Fact
-    from dialore.sources.graph.facts.rejects import Rejects
+    from dialore.sources.graph.facts import Rejects
     from dialore.sources.graph.source import Graph
-    from dialore.sources.graph.store.protocol import FactStore
+    from dialore.sources.graph.store import FactStore
 
 _CHUNK = 20_000
 _NAMES_COMPARED = 300_000
@@ -41,8 +41,8 @@ def build(
 ) -> None:
     """Build a graph file and say what is in it; raises GraphError as `build_graph` and `read_facts` do."""
     from dialore.retrieval.embedding import load_embedder
-    from dialore.sources.graph.facts.rejects import Rejects
-    from dialore.sources.graph.writing.build import build_graph
+    from dialore.sources.graph.facts import Rejects
+    from dialore.sources.graph.writing import build_graph
 
     _check_target(out, files, force=force)
     rejects = Rejects()
@@ -67,7 +67,7 @@ def facts_of_files(
     step: Callable[[str, int, int | None], None],
 ) -> Iterator[Fact]:
     """The facts of several files, with progress; raises GraphError as `read_facts` does."""
-    from dialore.sources.graph.facts.readers import FILE_FORMATS, read_facts
+    from dialore.sources.graph.facts import FILE_FORMATS, read_facts
 
     kept = [check_language(language) for language in languages] if languages else ["en", "zh"]
     if file_format is not None and file_format not in FILE_FORMATS:
@@ -106,7 +106,7 @@ def _check_target(out: Path, files: Sequence[Path], *, force: bool) -> None:
     if any(path.exists() and out.exists() and out.samefile(path) for path in files):
         raise GraphError(f"{out} is one of the files to be read", mend="name another --out")
     if out.is_file() and not force:
-        from dialore.sources.graph.store.embedded import GraphStore
+        from dialore.sources.graph.store import GraphStore
 
         try:
             GraphStore(out).close()

@@ -12,7 +12,7 @@ from dialore.methods.base import Draft, Grounds
 from dialore.methods.checking import check_least
 from dialore.methods.msdp import LEADS, generated, read_line
 from dialore.methods.msdp_samples import KnowledgeShots, current, prompted
-from dialore.sources.graph.facts.relations import verbalise
+from dialore.sources.graph.relations import verbalise
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dialore.methods.base import GraphSource
     from dialore.methods.stages import Stages
     from dialore.response import Demands
-    from dialore.sources.graph.linking.linker import Link
+    from dialore.sources.graph.linking import Link
 
 
 @dataclass(frozen=True, slots=True)

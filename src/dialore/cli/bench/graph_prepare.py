@@ -58,8 +58,8 @@ def _questions(graph: ShapedGraph, degrees: np.ndarray[Any, Any], count: int) ->
 def build(folder: Path) -> dict[str, Any]:
     """Build `bench.graph` of `facts.tsv`."""
     from dialore.retrieval.static import StaticEmbedder
-    from dialore.sources.graph.facts.readers import read_facts
-    from dialore.sources.graph.writing.build import build_graph
+    from dialore.sources.graph.facts import read_facts
+    from dialore.sources.graph.writing import build_graph
 
     steps: dict[str, float] = {}
     cpu = time.process_time()
@@ -86,7 +86,7 @@ def build(folder: Path) -> dict[str, Any]:
 
 def columns(folder: Path) -> dict[str, Any]:
     """Write the graph's facts by number, for other stores, and the questions' concepts by number."""
-    from dialore.sources.graph.store.embedded import GraphStore
+    from dialore.sources.graph.store import GraphStore
 
     with GraphStore(folder / "bench.graph") as store:
         parts: dict[str, list[np.ndarray[Any, Any]]] = {"head": [], "relation": [], "tail": []}

@@ -46,7 +46,7 @@ def _answer(rows: Iterable[tuple[int, int, int]], question: Question) -> Answer:
 
 
 def _dialore(folder: Path) -> tuple[Callable[[], None], Callable[[], Callable[[Question], Answer]]]:
-    from dialore.sources.graph.store.embedded import GraphStore
+    from dialore.sources.graph.store import GraphStore
 
     def opened() -> Callable[[Question], Answer]:
         store = GraphStore(folder / "bench.graph")

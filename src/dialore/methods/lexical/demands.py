@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dialore.methods.lexical.english import phrase
 from dialore.methods.lexical.wording import word_fact, word_topic, worth
 from dialore.response import Demands
-from dialore.sources.graph.facts.relations import relation
+from dialore.sources.graph.relations import relation
 from dialore.text import is_chinese, normalise
 
 if TYPE_CHECKING:

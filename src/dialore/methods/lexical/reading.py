@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
     from dialore.retrieval.embedding import Embedder
-    from dialore.sources.graph.linking.linker import Link
+    from dialore.sources.graph.linking import Link
     from dialore.sources.graph.several import Graphs
     from dialore.sources.graph.source import Graph
 

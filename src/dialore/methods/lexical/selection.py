@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dialore.methods.lexical.wording import word_fact, worth
-from dialore.sources.graph.facts.relations import relation
+from dialore.sources.graph.relations import relation
 from dialore.text import is_chinese, normalise
 
 if TYPE_CHECKING:

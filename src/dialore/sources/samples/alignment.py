@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
-    from dialore.sources.graph.linking.linker import Link
+    from dialore.sources.graph.linking import Link
     from dialore.sources.graph.source import Retrieval
     from dialore.text import Language
 

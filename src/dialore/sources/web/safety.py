@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 from dialore.sentences import split_sentences
-from dialore.sources.graph.ranking import filters
+from dialore.sources.graph import relations as filters
 from dialore.sources.web.reading import without_controls
 
 
