@@ -11,7 +11,7 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import BudgetError, ModelError
 from dialore.evaluation.base import About, Mean, Measure, unavailable
-from dialore.evaluation.ngrams import Distinct
+from dialore.evaluation.overlap import Distinct
 from dialore.evaluation.statistics import bootstrap, paired_bootstrap
 from dialore.experiments.scoring import measure_run, score_of
 from dialore.experiments.store import Job, RunStore, System

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from dialore.sources.graph.chinese import simplified, traditional
 from dialore.sources.graph.english import respelt
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from dialore.sources.graph.store.hubs import LARGE
+from benchmarks.shape import HUBS, known_words, shaped_graph
 
-from dialore.cli.bench.graph_shape import HUBS, known_words, shaped_graph
 from dialore.dialogue import Dialogue
 from dialore.knowledge import Fact
 from dialore.response import Demands
@@ -17,6 +16,7 @@ from dialore.sources.graph import Graph, GraphStore
 from dialore.sources.graph import store as store_module
 from dialore.sources.graph.facts import read_facts
 from dialore.sources.graph.ranking import Ranking
+from dialore.sources.graph.store import LARGE
 from tests.sources.graphs import build, development_data, embedder
 
 if TYPE_CHECKING:

@@ -15,10 +15,8 @@ from rich.markup import escape
 from dialore.cli.output import console, note, print_json, table, write_whole
 from dialore.errors import InputError, UnknownNameError
 from dialore.evaluation.human.agreement import analyse
-from dialore.evaluation.human.criteria import Form, criteria_set, criteria_sets
-from dialore.evaluation.human.items import for_annotator, gather, make_items
-from dialore.evaluation.human.reading import Annotation, read_key, read_sheet
-from dialore.evaluation.human.sheets import render_csv, render_page
+from dialore.evaluation.human.items import Form, criteria_set, criteria_sets, for_annotator, gather, make_items
+from dialore.evaluation.human.sheets import Annotation, read_key, read_sheet, render_csv, render_page
 from dialore.evaluation.human.workbook import has_xlsx, write_xlsx
 from dialore.evaluation.report.numbers import p_value, share, three
 from dialore.evaluation.report.tables import labels

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from dialore.datasets.base import gold_text
-from dialore.datasets.cutting import answers_of
 from dialore.datasets.registry import data_set
+from dialore.datasets.split import answers_of
 from dialore.errors import InputError
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import typer
 from dialore.cli.data_stats import describe_file
 from dialore.cli.output import check_targets, console, note, print_json, table
 from dialore.datasets.base import gold_text
-from dialore.datasets.cutting import CUTS, answers_of, stream_histories
 from dialore.datasets.registry import data_set, data_set_names
+from dialore.datasets.split import CUTS, answers_of, stream_histories
 from dialore.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dialore.datasets.base import Answer, WholeDialogue
-    from dialore.datasets.cutting import Cut
+    from dialore.datasets.split import Cut
     from dialore.dialogue import Dialogue
 
 _SAID = ("name", "version", "languages", "has", "paper", "licence", "where", "form")

@@ -3,13 +3,16 @@
 # No deferred annotations here: typer reads them.
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from dialore.errors import UnknownNameError
+
+_Name = TypeVar("_Name", bound=str)
 _MODEL = "Language model"
 _KNOWLEDGE = "Knowledge and method"
 
@@ -209,6 +212,14 @@ class MeasureSettings:
         "character"
     )
     prompts: JudgePrompts = None
+
+
+def one_of(kind: str, name: str, known: Sequence[_Name]) -> _Name:
+    """The known name that was given; raises UnknownNameError, with what a `kind` may be called, where it is none."""
+    for each in known:
+        if each == name:
+            return each
+    raise UnknownNameError(kind, name, known)
 
 
 def takes_settings(command: Callable[..., None]) -> Callable[..., None]:

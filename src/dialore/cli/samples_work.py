@@ -101,7 +101,7 @@ def _counted(dialogues: Iterable[Dialogue], step: Step) -> Iterator[Dialogue]:
 
 
 def _histories(files: Sequence[Path], plan: Plan) -> Iterator[Dialogue]:
-    from dialore.datasets.cutting import stream_histories
+    from dialore.datasets.split import stream_histories
 
     yield from stream_histories(lambda: _whole(files, plan), cut="all", limit=plan.limit, seed=plan.seed)
 

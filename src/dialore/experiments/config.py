@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from dialore.datasets.cutting import Cut
+from dialore.datasets.split import Cut
 from dialore.errors import InputError
 from dialore.llm.wire import Api
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from dialore.errors import UnknownNameError
-from dialore.retrieval.tokens import HAN
-from dialore.text import is_stop_word, normalise, stem, stop_words, words
+from dialore.text import CHINESE_RUN, is_stop_word, normalise, stem, stop_words, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,8 +45,8 @@ class Cutter:
         folded = normalise(text)
         if folded.isascii():
             return list(self._english(folded))
-        found = list(self._english(HAN.sub(" ", folded)))
-        for run in HAN.findall(folded):
+        found = list(self._english(CHINESE_RUN.sub(" ", folded)))
+        for run in CHINESE_RUN.findall(folded):
             found.extend(self._chinese(run))
         return found
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from dialore.retrieval.exact import normalise
 from dialore.retrieval.fingerprint import digest
-from dialore.retrieval.tokens import HAN
+from dialore.text import CHINESE_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,10 +54,10 @@ def _code(gram: str) -> int:
 
 
 def _grams(text: str) -> Iterator[str]:
-    for run in HAN.findall(text):
+    for run in CHINESE_RUN.findall(text):
         yield from run
         yield from (run[at : at + 2] for at in range(len(run) - 1))
-    latin = HAN.sub(" ", text)
+    latin = CHINESE_RUN.sub(" ", text)
     for word in "".join(character if character.isalnum() else " " for character in latin).split():
         marked = f"<{word}>"
         yield marked

@@ -25,7 +25,8 @@ import numpy as np
 
 from dialore.errors import InputError
 from dialore.retrieval.exact import normalise
-from dialore.retrieval.tokens import HAN, ChineseWords, EnglishTokens
+from dialore.retrieval.tokens import ChineseWords, EnglishTokens
+from dialore.text import CHINESE_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,8 +82,8 @@ class StaticEmbedder:
         ids: list[int] = []
         ends: list[tuple[int, int]] = []
         for row, text in enumerate(texts):
-            runs = () if text.isascii() else HAN.findall(text)
-            ids += pieces.ids(HAN.sub(" ", text) if runs else text)
+            runs = () if text.isascii() else CHINESE_RUN.findall(text)
+            ids += pieces.ids(CHINESE_RUN.sub(" ", text) if runs else text)
             ends.append((row, len(ids)))
             if runs and self._chinese:
                 for tokens, weights in self._chinese.terms(runs):
@@ -109,8 +110,8 @@ class StaticEmbedder:
         The rows that `part_sums` has for them add up to the text's row of `sums`. White space parts nothing that
         belongs together: the parts of a text are those of its words.
         """
-        runs = [HAN.findall(text) for text in texts]
-        latin = [HAN.sub(" ", text) if found else text for text, found in zip(texts, runs, strict=True)]
+        runs = [CHINESE_RUN.findall(text) for text in texts]
+        latin = [CHINESE_RUN.sub(" ", text) if found else text for text, found in zip(texts, runs, strict=True)]
         first = len(self._english.vectors)
         found: list[NDArray[np.int64]] = []
         for row, (tokens, _) in enumerate(self._english.terms(latin)):

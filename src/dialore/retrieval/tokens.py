@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 from zipfile import BadZipFile
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Terms = tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]]]
-
-HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
-"""A run of Chinese characters."""
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:

@@ -12,6 +12,7 @@ import unicodedata
 from typing import TYPE_CHECKING, Self
 
 from dialore.errors import InputError
+from dialore.text import is_chinese
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,7 +102,7 @@ def _fold(text: str) -> str:
             cleaned.append(" ")
         elif character == "�" or unicodedata.category(character).startswith("C"):
             continue
-        elif _is_cjk(ord(character)):
+        elif is_chinese(character):
             cleaned.append(f" {character} ")
         else:
             cleaned.append(character)
@@ -119,13 +120,3 @@ def _is_punctuation(character: str) -> bool:
     if character.isascii():
         return character.isprintable() and not character.isalnum() and character != " "
     return unicodedata.category(character).startswith("P")
-
-
-def _is_cjk(code: int) -> bool:
-    return (
-        0x4E00 <= code <= 0x9FFF
-        or 0x3400 <= code <= 0x4DBF
-        or 0x20000 <= code <= 0x2CEAF
-        or 0xF900 <= code <= 0xFAFF
-        or 0x2F800 <= code <= 0x2FA1F
-    )

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dialore.evaluation.judges.comparing import Bias, position_bias
-from dialore.evaluation.report.comparison import LEVELS
+from dialore.evaluation.report.comparison import mark_of
 from dialore.evaluation.report.numbers import MINUS, p_value, share
-from dialore.evaluation.statistics import Rate, correct, win_rate
+from dialore.evaluation.statistics import Rate, holm, win_rate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ class Verdict:
     @property
     def mark(self) -> str:
         """`*` for p < 0.05, `**` for p < 0.01, corrected; else nothing."""
-        return next((mark for level, mark in LEVELS if self.p < level), "")
+        return mark_of(self.p)
 
     @property
     def parts(self) -> tuple[float, float, float]:
@@ -141,7 +141,7 @@ def row(verdict: Verdict) -> list[str]:
 
 def _contest(some: Sequence[Judged]) -> Contest:
     made = [_verdict(one) for one in some]
-    corrected = correct([each.rate.p if each.rate.n else math.nan for each in made])
+    corrected = holm([each.rate.p if each.rate.n else math.nan for each in made])
     verdicts = [replace(each, p=p) for each, p in zip(made, corrected, strict=True)]
     one = some[0]
     judge, _, prompts = one.judge.partition(", ")

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.retrieval.tokens import HAN
-from dialore.sentences import split_clauses, split_sentences
 from dialore.sources.documents.appending import Piece
+from dialore.text import CHINESE_RUN, split_clauses, split_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -140,8 +139,8 @@ class Chunking:
 
 def count_words(text: str) -> int:
     """Words of a text: those between white space, very long ones as several; 1.6 Chinese characters are one."""
-    runs = HAN.findall(text)
-    latin = HAN.sub(" ", text).split() if runs else text.split()
+    runs = CHINESE_RUN.findall(text)
+    latin = CHINESE_RUN.sub(" ", text).split() if runs else text.split()
     # Scripts without spaces make very long "words".
     counted = sum(1 if len(word) <= _LONG_WORD else len(word) // _LETTERS_A_WORD for word in latin)
     return counted + round(sum(map(len, runs)) / _CHARACTERS_A_WORD)

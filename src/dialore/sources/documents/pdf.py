@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from dialore.errors import MissingExtraError
 from dialore.sources.documents.chunking import Paragraph, Section, joined
 from dialore.sources.documents.rejects import Unreadable
+from dialore.text import SENTENCE_ENDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _HYPHEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
 _PARAGRAPHS = re.compile(r"\n\s*\n")
-_FINISHED = re.compile(r"[.!?…。！？:：][\"'”’」』)\]）]*$")
+_FINISHED = re.compile(rf"[{SENTENCE_ENDS}:：][\"'”’」』)\]）]*$")
 
 
 def read_pdf(data: bytes) -> Iterator[Section]:

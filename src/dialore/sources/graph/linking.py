@@ -11,7 +11,7 @@ import numpy as np
 
 from dialore.sources.graph.english import EnglishReader, Match, Reading
 from dialore.sources.graph.store import FactStore
-from dialore.text import content_words, is_chinese, normalise, sentences
+from dialore.text import content_words, is_chinese, normalise, segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -99,7 +99,7 @@ class Linker:
         """Every concept that the texts mention, longest first at each place, in order of mention, each once."""
         del language
         found: dict[int, Link] = {}
-        for sentence in (sentence for text in texts for sentence in sentences(text)):
+        for sentence in (segment for text in texts for segment in segments(text)):
             for match in self._read(normalise(sentence)).matches:
                 name = self._store.concept(match.concept)
                 found.setdefault(match.concept, Link(match.phrase, match.concept, name, match.how, _SCORE[match.how]))
