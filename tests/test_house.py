@@ -59,7 +59,6 @@ KNOWN_CIRCLES: list[set[str]] = [
     {"dialore.cli.meta_table", "dialore.cli.meta_work"},
     {"dialore.llm.perplexity", "dialore.llm.perplexity_endpoint", "dialore.llm.perplexity_local"},
     {"dialore.sources.declared", "dialore.sources.declared_kinds"},
-    {"dialore.sources.graph.servers.copying", "dialore.sources.graph.servers.remote"},
 ]
 
 

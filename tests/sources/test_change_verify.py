@@ -14,7 +14,8 @@ import pytest
 
 from dialore.sources.graph import GraphStore
 from dialore.sources.graph.facts import export_graph, read_facts
-from dialore.sources.graph.store import CONCEPTS, IDS, IN, KEYS, META, OUT, PARTS, id_key, unpacked_side
+from dialore.sources.graph.mapping import unpacked_side
+from dialore.sources.graph.store import CONCEPTS, IDS, IN, KEYS, META, OUT, PARTS, id_key
 from dialore.sources.graph.verify import verify
 from tests.sources.graphs import ROOT, build, facts
 from tests.sources.test_change import change, rows

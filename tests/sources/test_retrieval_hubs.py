@@ -27,7 +27,6 @@ SHAPED = shaped_graph(30_000)
 RANKINGS = {
     "default": Ranking(),
     "paper": Ranking.named("paper"),
-    "fused": Ranking(lexical=0.5, weight=0.2, hops=3),
     "small": Ranking(pool=5, decay=0.0, specificity=0.0),
 }
 

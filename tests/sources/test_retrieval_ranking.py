@@ -147,23 +147,6 @@ def test_dropped_facts_are_made_good_from_beyond_the_pool(tmp_path: Path) -> Non
     assert {item.detail.tail for item in found.unforeseen} == {fact.tail for fact in good}
 
 
-def test_neighbours_give_facts_only_where_they_are_asked(tmp_path: Path) -> None:
-    items = facts("tea | UsedFor | breakfast", "breakfast | HasA | bread", "bread | AtLocation | market")
-    demands = Demands(explicit=["tea"])
-    assert triples(ask(tmp_path, "default", items, demands)) == ["(tea, UsedFor, breakfast)"]
-    near = triples(ask(tmp_path, replace(Ranking(), hops=5), items, demands))
-    assert set(near) == {"(tea, UsedFor, breakfast)", "(breakfast, HasA, bread)"}
-
-
-def test_words_and_weights_can_be_fused_in(tmp_path: Path) -> None:
-    items = [Fact("tea", "HasA", "zanzibar clove", 1.0), Fact("tea", "HasA", "cool evening", 9.0)]
-    demands = Demands(explicit=["tea", "zanzibar"])
-    only_lexical = replace(PLAIN, demands=0.01, lexical=100.0)
-    only_weight = replace(PLAIN, weight=100.0)
-    assert triples(ask(tmp_path, only_lexical, items, demands))[0] == "(tea, HasA, zanzibar clove)"
-    assert triples(ask(tmp_path, only_weight, items, demands))[0] == "(tea, HasA, cool evening)"
-
-
 def test_a_reranker_decides_among_the_best(tmp_path: Path) -> None:
     items = [Fact("tea", "HasA", f"{one} {other}") for one in WORDS for other in WORDS]
     build(tmp_path / "g.graph", items)

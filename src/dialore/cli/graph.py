@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from dialore.knowledge import Fact
     from dialore.sources.graph.facts import Rejects
+    from dialore.sources.graph.protocol import FactStore
     from dialore.sources.graph.source import Graph
-    from dialore.sources.graph.store import FactStore
 
 _CHUNK = 20_000
 _NAMES_COMPARED = 300_000

@@ -9,9 +9,9 @@ import numpy as np
 from pydantic import BaseModel
 
 from dialore.errors import GraphError
+from dialore.sources.graph.mapping import EDGE, file_key, open_file, packed_concept, packed_side, unpacked_side
 from dialore.sources.graph.store import (
     CONCEPTS,
-    EDGE,
     IDS,
     IN,
     KEYS,
@@ -20,13 +20,8 @@ from dialore.sources.graph.store import (
     PARTS,
     GraphState,
     concept_key,
-    file_key,
     id_key,
-    open_file,
-    packed_concept,
-    packed_side,
     text_key,
-    unpacked_side,
 )
 from dialore.sources.graph.vectors import PartNumbers, fact_norms, relation_sums
 from dialore.sources.graph.writing import (
@@ -320,7 +315,7 @@ class _Change:
         for number, (name, own) in enumerate(zip(names, parts, strict=True), start=meta.concepts):
             self._put(CONCEPTS, id_key(number), packed_concept(name, own))
             self._put(IDS, text_key(normalise(name)), id_key(number))
-            self._write_keys(name, lambda ids, number=number: [*ids, number])
+            self._write_keys(name, number, there=True)
         # What was written is read again, as readers will.
         self._state.reload()
         if embedder is None:
@@ -328,18 +323,19 @@ class _Change:
         head, relation, tail = (np.array([key[place] for key in kept]) for place in range(3))
         return fact_norms(head, relation, tail, self._state.sums, self._state.relations)
 
-    def _write_keys(self, name: str, changed: Callable[[list[int]], list[int]]) -> None:
-        """Change the concepts that have a name's stems; one that is its own stems is found without."""
+    def _write_keys(self, name: str, number: int, *, there: bool) -> None:
+        """Have a concept among those with its stems or not; one that is its own stems is found without."""
         key = concept_key(name)
         if key and text_key(key) != text_key(normalise(name)):
             ids = np.frombuffer(self._state.get(KEYS, text_key(key)) or b"", "<u4").tolist()
-            self._put(KEYS, text_key(key), np.array(changed(ids), "<u4").tobytes())
+            changed = [*(own for own in ids if own != number), *([number] if there else [])]
+            self._put(KEYS, text_key(key), np.array(changed, "<u4").tobytes())
 
     def _forget(self, number: int) -> None:
         """Have a concept that lost all its facts found no more; its number is not used again."""
         name = (self._state.concept(number) or ("", None))[0]
         self._put(IDS, text_key(normalise(name)), b"")
-        self._write_keys(name, lambda ids: [own for own in ids if own != number])
+        self._write_keys(name, number, there=False)
 
     def _write_side(
         self, table: bytes, number: int, changes: dict[tuple[int, int], tuple[_Value | None, np.float32 | None]]
@@ -355,7 +351,7 @@ class _Change:
             found = self._state.concept(other)
             new_parts.append(found[1] if found else np.empty(0, np.uint32))
             row["other"], row["relation"], row["weight"], row["provenance"] = other, relation, weight, provenance
-            row["norm"], row["parts"] = norm, len(new_parts[-1])
+            row["norm"], row["parts"] = norm or 1, len(new_parts[-1])
         both = np.concatenate([records[same], new])
         all_parts = [*(own_parts[place] for place in np.flatnonzero(same)), *new_parts]
         order = np.lexsort((both["other"], both["relation"], -both["weight"]))
@@ -383,7 +379,7 @@ class _Change:
         relations = list(self._relations)
         names = {end: (self._state.concept(end) or ("",))[0] for key in facts for end in (key[0], key[2])}
         heads, kinds, tails = (
-            name_hashes([named[key[place]] for key in facts])  # type: ignore[index]
+            name_hashes([named[key[place]] for key in facts])
             for place, named in ((0, names), (1, relations), (2, names))
         )
         return fact_hashes(heads, kinds, tails, np.array([weight for weight, _ in facts.values()], np.float32))

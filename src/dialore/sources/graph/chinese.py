@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dialore.sources.graph.english import How
-    from dialore.sources.graph.store import FactStore
+    from dialore.sources.graph.protocol import FactStore
 
 # --- simplified and traditional characters
 

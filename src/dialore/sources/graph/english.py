@@ -13,7 +13,7 @@ from dialore.text import lemma, light_words, stop_words, words
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from dialore.sources.graph.store import FactStore
+    from dialore.sources.graph.protocol import FactStore
 
 How = Literal["exact", "lemma", "variant", "contained", "nearest"]
 

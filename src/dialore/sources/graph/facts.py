@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from dialore.sources.graph.store import FactStore
+    from dialore.sources.graph.protocol import FactStore
     from dialore.text import Language
 
 # --- lines that do not parse

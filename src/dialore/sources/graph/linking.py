@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 import numpy as np
 
 from dialore.sources.graph.english import EnglishReader, Match, Reading
-from dialore.sources.graph.store import FactStore
+from dialore.sources.graph.protocol import FactStore
 from dialore.text import content_words, is_chinese, normalise, segments
 
 if TYPE_CHECKING:

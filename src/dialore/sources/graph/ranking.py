@@ -13,13 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.retrieval import reciprocal_ranks
 from dialore.retrieval.exact import normalise
-from dialore.retrieval.lexical_exact import ExactBm25
 from dialore.sources.graph.linking import ConceptSums, unit
 from dialore.sources.graph.relations import RELATIONS, is_safe, is_well_formed, verbalise
 from dialore.sources.graph.store import Edges
-from dialore.text import content_stems
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Fact
     from dialore.retrieval.embedding import Embedder
-    from dialore.sources.graph.store import FactStore
+    from dialore.sources.graph.protocol import FactStore
     from dialore.sources.graph.vectors import LinearCosines, LinearEmbedder
     from dialore.text import Language
 
@@ -42,7 +39,7 @@ UNINFORMATIVE = frozenset(name for name, known in RELATIONS.items() if not known
 class Ranking:
     """What a fact's rank depends on. The defaults were chosen on real turns (`scripts/measure_retrieval.py`).
 
-    They are the best of what costs no more than milliseconds: `lexical` and a reranker rank a little better, slower.
+    They are the best of what costs no more than milliseconds: a reranker ranks a little better, slower.
 
     A fact's score is its cosine with the question, plus `nearest` times the cosine of its other end with the demand
     that is nearest to it, less `specificity` times the logarithm of its concept's number of facts. Facts are taken
@@ -55,10 +52,7 @@ class Ranking:
         nearest: weight of the other end's nearest demand.
         specificity: cost of a concept with many facts.
         decay: cost of a concept that has facts in the list already.
-        lexical: weight of BM25's ranking of the pool beside this one's, fused by reciprocal ranks.
-        weight: weight of the ranking of the pool by edge weight, fused likewise.
-        hops: how many neighbours of the demanded concepts give their facts to the unforeseen ones too.
-        pool: facts of a set that are looked at closely, by `nearest` and by fusion.
+        pool: facts of a set that are looked at closely, by `nearest`.
         rerank: facts of a set that a reranker looks at, where there is one.
         fold: whether of the facts between two concepts only the best is taken, whatever relation or direction.
         well_formed: whether self-loops, clauses and concepts that name nothing ("something", "it") are dropped.
@@ -71,9 +65,6 @@ class Ranking:
     nearest: float = 0.15
     specificity: float = 0.03
     decay: float = 0.05
-    lexical: float = 0.0
-    weight: float = 0.0
-    hops: int = 0
     pool: int = 60
     rerank: int = 200
     fold: bool = True
@@ -83,7 +74,7 @@ class Ranking:
 
     def __post_init__(self) -> None:
         """Check the numbers; raises InputError for one below zero, or an empty pool."""
-        for name in ("history", "demands", "nearest", "specificity", "decay", "lexical", "weight", "hops"):
+        for name in ("history", "demands", "nearest", "specificity", "decay"):
             if getattr(self, name) < 0:
                 raise InputError(f"ranking: {name} must not be negative, got {getattr(self, name)}")
         for name in ("pool", "rerank"):
@@ -93,8 +84,8 @@ class Ranking:
     @property
     def plain(self) -> bool:
         """Whether facts are ranked by their cosine with the question alone, and none is dropped."""
-        changes = (self.nearest, self.specificity, self.decay, self.lexical, self.weight, self.hops, self.without)
-        return not any((*changes, self.fold, self.well_formed, self.safe))
+        changes = (self.nearest, self.specificity, self.decay, self.without, self.fold, self.well_formed, self.safe)
+        return not any(changes)
 
     @classmethod
     def named(cls, name: str) -> Self:
@@ -206,10 +197,6 @@ _REMEMBERED = 32_768
 """Facts' ends that are kept, about 5 MB."""
 _ENCODED = 20_000
 """Texts whose vectors are kept, 20 MB of 256 components."""
-
-_K1, _B = 1.2, 0.4
-"""BM25's saturation and length correction; facts are short, so their lengths say little."""
-_K = 60.0
 
 RowsOf = Callable[[Edges], "NDArray[np.intp]"]
 """Chooses rows of facts."""
@@ -327,13 +314,6 @@ class Ranker:
             scores = self._reranked(scored, rows, self._closer, self._reranker)
         elif self.ranking.nearest and len(scored.vectors.phrases):
             scores = scores + np.float32(self.ranking.nearest) * self._nearest(scored, rows)
-        if self.ranking.lexical or self.ranking.weight:
-            fusion = [(scores, 1.0)]
-            if self.ranking.lexical:
-                fusion.append((self._lexical(scored, rows), self.ranking.lexical))
-            if self.ranking.weight:
-                fusion.append((scored.edges.weight[rows], self.ranking.weight))
-            scores = _fused(fusion)
         return scores
 
     def _with_rest(self, scored: Scored, rows: NDArray[np.intp], looked: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -362,25 +342,6 @@ class Ranker:
         found = closer.encode(closer.wordings(scored.edges, rows.tolist(), scored.language)) @ whole
         cost = self.ranking.specificity * np.log(np.maximum(scored.edges.degrees, 1))[scored.owner[rows]]
         return (found - cost).astype(np.float32)
-
-    def _lexical(self, scored: Scored, rows: NDArray[np.intp]) -> NDArray[np.float32]:
-        edges, language = scored.edges, scored.language
-        name = self._store.concept
-        ends = ((name(int(edges.head[row])), name(int(edges.tail[row]))) for row in rows)
-        documents = [[*content_stems(head, language), *content_stems(tail, language)] for head, tail in ends]
-        texts = (scored.question.history, *scored.question.phrases)
-        asked = (stem for text in texts for stem in content_stems(text, language))
-        return ExactBm25(documents, _K1, _B).scores(asked).astype(np.float32)
-
-
-def _fused(rankings: Sequence[tuple[NDArray[np.float32], float]]) -> NDArray[np.float32]:
-    """(n,): reciprocal ranks of several weighted scorings of the same n facts, 1 for what is first in all of them."""
-    orders = [np.argsort(-scores, kind="stable").tolist() for scores, _ in rankings]
-    weights = [weight for _, weight in rankings]
-    fused = np.empty(len(orders[0]), np.float32)
-    for row, score in reciprocal_ranks(orders, k=_K, weights=weights):
-        fused[row] = score * (_K + 1) / sum(weights)
-    return fused
 
 
 class Ends:
@@ -452,8 +413,8 @@ class FactVectors:
     def __init__(self, store: FactStore, embedder: Embedder) -> None:
         self._store, self._embedder = store, embedder
         self._encoded: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
-        own = store.meta.embedder_fingerprint == embedder.fingerprint and isinstance(store, ConceptSums)
-        self._own = store if own else None
+        own = store.meta.embedder_fingerprint == embedder.fingerprint
+        self._own = store if own and isinstance(store, ConceptSums) else None
         self._linear: LinearCosines | None = None
         if self._own is None and _is_linear(type(embedder)):
             from dialore.sources.graph.vectors import LinearCosines

@@ -25,14 +25,11 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.response import Demands
     from dialore.retrieval.embedding import Embedder
-    from dialore.sources.graph.store import Edges, FactStore
+    from dialore.sources.graph.protocol import FactStore
+    from dialore.sources.graph.store import Edges
     from dialore.text import Language
 
     SetName = Literal["", "foreseen", "unforeseen"]
-
-_BUSIEST = 2_000
-"""A neighbour with more facts than these is no second hop: it would bring in everything."""
-
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 
@@ -198,8 +195,6 @@ class Graph:
 
         first = _known(view.ranker.best(scored, lambda _: between, top, whole=True), language, "foreseen")
         second = _known(view.ranker.best(scored, unforeseen, top), language, "unforeseen")
-        if self.ranking.hops:
-            second = self._with_neighbours(view, second, {*queries, *topics}, question, language, top)
         return Retrieval(
             foreseen=first,
             unforeseen=second,
@@ -252,24 +247,6 @@ class Graph:
             return []
         edges = store.edges_of([concept])
         return sorted((store.fact(edges, row) for row in range(len(edges))), key=lambda fact: -fact.weight)
-
-    # --- helpers
-
-    def _with_neighbours(
-        self, view: _View, best: list[Knowledge], asked: set[int], question: Question, language: Language, top: int
-    ) -> list[Knowledge]:
-        """The best facts with those of the neighbours that they lead to, as many as `ranking.hops`, by one score."""
-        ends = (view.store.find(end) for item in best for end in (item.fact.head, item.fact.tail))
-        found = dict.fromkeys(end for end in ends if end is not None and end not in asked)
-        neighbours = [concept for concept in found if view.store.degree(concept) <= _BUSIEST][: self.ranking.hops]
-        demanded = np.array(sorted(asked), np.uint32)
-
-        def others(edges: Edges) -> NDArray[np.intp]:
-            return np.flatnonzero(~(np.isin(edges.head, demanded) | np.isin(edges.tail, demanded)))
-
-        scored = view.ranker.ask(neighbours, question, language, top)
-        more = _known(view.ranker.best(scored, others, top), language, "unforeseen")
-        return sorted((*best, *more), key=lambda item: -item.score)[:top]
 
 
 def _known(best: Iterable[tuple[Fact, float]], language: Language, set_name: SetName) -> list[Knowledge]:

@@ -22,14 +22,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-import os
-import stat
 import struct
-import threading
 import weakref
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Self
 
 import lmdb
 import numpy as np
@@ -37,6 +33,7 @@ from pydantic import BaseModel, ValidationError
 
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
+from dialore.sources.graph.mapping import EDGE, REBUILD, open_file
 from dialore.text import content_words, is_chinese, lemma, normalise, stem, words
 
 if TYPE_CHECKING:
@@ -46,18 +43,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dialore.sources.graph.mapping import MappedFile
     from dialore.text import Language
 
 FORMAT = 5
 IDS, CONCEPTS, KEYS, PARTS, OUT, IN, META = (bytes([number]) for number in range(7))
 """The tables: the first byte of their keys, in the order in which they are built."""
-REBUILD = "build it again with `dialore graph build`"
 LARGE = 2048
 """Facts from which on one side of a concept is a hub's: of those only the ones near a question are given."""
-MAP_SIZE = 1 << 36
-"""Address space for a graph's growth, not memory: 64 GiB hold some 600 million facts."""
-_MAGIC = struct.pack("=I", 0xBEEFC0DE)
-"""What the first page of an LMDB file begins with, behind its own head."""
 _MAX_KEY = 500
 """LMDB's keys end at 511 bytes; longer ones are hashed."""
 _REMEMBERED = 50_000
@@ -69,19 +62,6 @@ _MARGIN = np.float32(2e-4)
 _FEW = 2048
 """Ends are looked up one by one up to so many; of more, most are ruled out first."""
 _LOW_BITS = 0xFFFF
-
-EDGE = np.dtype(
-    [
-        ("other", "<u4"),
-        ("weight", "<f4"),
-        ("norm", "<f4"),
-        ("relation", "<u2"),
-        ("provenance", "<u2"),
-        ("parts", "<u2"),
-        ("unused", "<u2"),
-    ]
-)
-"""A fact as one of its concepts keeps it; `parts` counts those of the other end."""
 
 
 class GraphMeta(BaseModel):
@@ -182,59 +162,6 @@ def places_among(asked: NDArray[np.uint32], ends: NDArray[np.uint32]) -> NDArray
     return found
 
 
-@runtime_checkable
-class FactStore(Protocol):
-    """A graph open for reading: its concepts by number, its facts as columns. Several threads may read at once.
-
-    Every method raises GraphError where the store is closed or cannot be reached.
-    """
-
-    @property
-    def meta(self) -> GraphMeta:
-        """What the graph says of itself; `embedder_fingerprint` is empty where it has no vectors."""
-        ...
-
-    def find(self, name: str) -> int | None:
-        """The id of the concept with that normal form, or None."""
-        ...
-
-    def with_stems(self, key: str) -> list[int]:
-        """Ids of the concepts whose content words have these stems (see `stem_key`), in ascending order."""
-        ...
-
-    def concept(self, number: int) -> str:
-        """A concept as it is written; raises GraphError for an id that the graph does not have."""
-        ...
-
-    def degree(self, number: int) -> int:
-        """How many facts a concept has, as head or tail; a fact about itself counts twice."""
-        ...
-
-    def edges_of(self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, keep: int = 1000) -> Edges:
-        """The facts with one of the concepts as head or tail, each once; the rows' order is the store's own.
-
-        Args:
-            concepts: their numbers.
-            query: of unit length (dimension,). A store that has vectors then gives the facts' cosines with it, and of
-                each side of a concept with very many facts only those that lead to another of the concepts and, of the
-                rest, exactly the `keep` of highest cosine, ties included. A store without vectors ignores it.
-            keep: how many of each side of a concept.
-        """
-        ...
-
-    def fact(self, edges: Edges, row: int) -> Fact:
-        """One row as a fact."""
-        ...
-
-    def facts(self) -> Iterator[Fact]:
-        """Every fact of the graph, by head, the heaviest of each first."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the file or the connections; a second time does nothing."""
-        ...
-
-
 # --- keys
 
 
@@ -273,134 +200,6 @@ def text_key(text: str) -> bytes:
     return encoded if len(encoded) <= _MAX_KEY else b"\0" + hashlib.blake2b(encoded, digest_size=32).digest()
 
 
-# --- values
-
-
-def packed_concept(name: str, parts: NDArray[np.uint32]) -> bytes:
-    """A concept's value of the table `concepts`."""
-    return struct.pack("=I", len(parts)) + parts.tobytes() + name.encode()
-
-
-def packed_side(records: NDArray[np.void], parts: NDArray[np.uint32]) -> bytes:
-    """The value of a side: its facts, and the parts of their other ends one's after the other's."""
-    return struct.pack("=I", len(records)) + records.tobytes() + parts.tobytes()
-
-
-def unpacked_side(value: bytes | memoryview | None) -> tuple[NDArray[np.void], NDArray[np.uint32]]:
-    """A side's facts, and the parts of their other ends; both empty for None."""
-    if value is None:
-        return np.empty(0, EDGE), np.empty(0, np.uint32)
-    count = int.from_bytes(value[:4], "little")
-    end = 4 + count * EDGE.itemsize
-    return np.frombuffer(value[4:end], EDGE), np.frombuffer(value[end:], "<u4")
-
-
-def unpacked_parts(
-    value: bytes | memoryview, width: int
-) -> tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.uint32]]:
-    """A block of parts: rows of a width, their scales and their numbers in the embedder."""
-    count = len(value) // (width + 8)
-    rows, scales, numbers = value[: count * width], value[count * width : count * (width + 4)], value[-4 * count :]
-    return np.frombuffer(rows, np.int8).reshape(-1, width), np.frombuffer(scales, "<f4"), np.frombuffer(numbers, "<u4")
-
-
-# --- files
-
-
-@dataclass(slots=True)
-class GraphFile:
-    """A graph file that is mapped: LMDB opens a file once a process, so all that read or write it share this.
-
-    Attributes:
-        env: the environment.
-        key: what tells the file from any other, also from the one that took its place.
-        users: how many use it.
-    """
-
-    env: lmdb.Environment
-    key: tuple[int, int, int]
-    users: int = 0
-
-    def close(self) -> None:
-        """Give it back; the last user's return unmaps it."""
-        with _guard:
-            self.users -= 1
-            if self.users == 0:
-                del _files[self.key]
-                self.env.close()
-
-
-_files: dict[tuple[int, int, int], GraphFile] = {}
-_guard = threading.Lock()
-
-
-def open_file(path: Path) -> GraphFile:
-    """Map a graph file, or share the mapping that the process has of it already.
-
-    Raises:
-        GraphError: no such file, not a graph, or cut short.
-    """
-    try:
-        # A new graph takes the place of an old one and of its lock file at once, or before or after this.
-        with _guard, folder_lock(path.parent, exclusive=False):
-            key = file_key(path)
-            file = _files.get(key)
-            if file is None:
-                file = _files[key] = _map(path, key)
-            file.users += 1
-            return file
-    except OSError as error:
-        if not path.exists():
-            raise GraphError(f"no such graph: {path}", mend="build one with `dialore graph build`") from error
-        raise GraphError(f"cannot read {path}: {error.strerror}", mend="check its permissions") from error
-
-
-def file_key(path: Path) -> tuple[int, int, int]:
-    """What tells a file from any other, in this process; raises GraphError for what is no file."""
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise GraphError(f"{path} is not a file", mend="name a graph file")
-    return status.st_dev, status.st_ino, os.getpid()
-
-
-@contextmanager
-def folder_lock(folder: Path, *, exclusive: bool) -> Iterator[None]:
-    """Keep a graph of the folder from being replaced, or others from opening one, for some microseconds."""
-    try:
-        import fcntl
-    except ImportError:  # not on this system, which does not replace open files either
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _map(path: Path, key: tuple[int, int, int]) -> GraphFile:
-    with path.open("rb") as file:  # LMDB would make a graph of an empty file, and a lock file beside any other
-        if file.read(20)[16:] != _MAGIC:
-            raise GraphError(f"{path} is not a graph or is damaged", mend=REBUILD)
-    settings: dict[str, Any] = {"subdir": False, "readahead": False, "create": False}
-    try:
-        writable = os.access(path, os.W_OK)
-        try:
-            env = lmdb.open(str(path), readonly=not writable, map_size=MAP_SIZE, max_readers=1024, **settings)
-        except (lmdb.Error, OSError):
-            # Where no lock file can be made, nobody changes the graph either.
-            env = lmdb.open(str(path), readonly=True, lock=False, **settings)
-    except (lmdb.Error, OSError) as error:
-        raise GraphError(f"{path} is not a graph or is damaged: {error}", mend=REBUILD) from error
-    # A memory map of a file that is cut short would end the process at the first missing page.
-    needed, have = (env.info()["last_pgno"] + 1) * env.stat()["psize"], path.stat().st_size
-    if have < needed:
-        env.close()
-        raise GraphError(f"{path} is cut short: {have} of {needed} bytes", mend="copy it again or rebuild it")
-    return GraphFile(env, key)
-
-
 # --- one state of a graph
 
 
@@ -413,7 +212,7 @@ class GraphState:
         name: the graph's, for messages.
     """
 
-    def __init__(self, file: GraphFile, transaction: lmdb.Transaction, name: str) -> None:
+    def __init__(self, file: MappedFile, transaction: lmdb.Transaction, name: str) -> None:
         self.file, self.transaction = file, transaction
         raw = self.get(META, b"meta")
         if raw is None:
@@ -432,12 +231,11 @@ class GraphState:
         relations = self.get(META, b"relations") or b""
         self.relations = np.frombuffer(bytes(relations), "<f4").reshape(-1, max(1, self.meta.dimension))
 
-    def get(self, table: bytes, key: bytes) -> memoryview | None:
+    def get(self, table: bytes, key: bytes) -> bytes | memoryview | None:
         """A value, in the file's own memory."""
-        found: memoryview | None = self.transaction.get(table + key)
-        return found
+        return self.transaction.get(table + key)
 
-    def items(self, table: bytes) -> Iterator[tuple[memoryview, memoryview]]:
+    def items(self, table: bytes) -> Iterator[tuple[bytes | memoryview, bytes | memoryview]]:
         """All of a table in the order of its keys."""
         with self.transaction.cursor() as cursor:
             if cursor.set_range(table):
@@ -631,7 +429,8 @@ class GraphStore:
         """
         state = self._live()
         try:
-            same = file_key(self.path) == state.file.key
+            status = self.path.stat()
+            same = (status.st_dev, status.st_ino) == state.file.key[:2]
         except FileNotFoundError:
             same = True  # moved away: what was opened can still be read
         if same and state.file.env.info()["last_txnid"] == state.transaction.id():
@@ -743,7 +542,7 @@ class GraphStore:
         return self._live().sums(concepts)
 
 
-def _release(transaction: lmdb.Transaction, file: GraphFile) -> None:
+def _release(transaction: lmdb.Transaction, file: MappedFile) -> None:
     transaction.abort()
     file.close()
 

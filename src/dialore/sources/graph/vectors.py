@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dialore.sources.graph.store import Edges, FactStore
+    from dialore.sources.graph.protocol import FactStore
+    from dialore.sources.graph.store import Edges
 
 _CHUNK = 1024
 """Vectors that are added up at once: few enough to stay in a processor's cache."""

@@ -8,7 +8,8 @@ import lmdb
 import numpy as np
 from pydantic import BaseModel
 
-from dialore.sources.graph.store import IDS, IN, KEYS, OUT, GraphState, concept_key, open_file, text_key, unpacked_side
+from dialore.sources.graph.mapping import open_file, unpacked_side
+from dialore.sources.graph.store import IDS, IN, KEYS, OUT, GraphState, concept_key, text_key
 from dialore.sources.graph.vectors import fact_norms
 from dialore.sources.graph.writing import fact_hashes, name_hashes
 from dialore.text import normalise

@@ -22,25 +22,27 @@ import numpy as np
 from pydantic import BaseModel
 
 from dialore.errors import GraphError
+from dialore.sources.graph.mapping import (
+    EDGE,
+    MAP_SIZE,
+    folder_lock,
+    open_file,
+    packed_concept,
+    packed_side,
+    unpacked_parts,
+)
 from dialore.sources.graph.store import (
     CONCEPTS,
-    EDGE,
     IDS,
     IN,
     KEYS,
-    MAP_SIZE,
     META,
     OUT,
     PARTS,
     GraphMeta,
     concept_key,
-    folder_lock,
     id_key,
-    open_file,
-    packed_concept,
-    packed_side,
     text_key,
-    unpacked_parts,
 )
 from dialore.sources.graph.vectors import LinearEmbedder, PartNumbers, PartsOfNames, fact_norms, relation_sums
 from dialore.text import is_chinese, normalise
