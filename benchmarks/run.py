@@ -23,10 +23,10 @@ from dialore.errors import InputError
 from dialore.experiments.config import ModelConfig, RunConfig, make_config
 from dialore.experiments.run import run_experiment
 from dialore.experiments.runner import Progress
+from dialore.llm.endpoint import Dialect
 from dialore.llm.model import Completion, LanguageModel, OnText, Request
 from dialore.llm.rehearsal import Rehearsal
 from dialore.llm.structured import output_schema
-from dialore.llm.wire import Dialect
 from dialore.methods.model_responder import ModelResponder
 from dialore.methods.outputs import ThoughtQueries
 from dialore.methods.stages import StageCall

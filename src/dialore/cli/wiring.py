@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from dialore.agent import Agent
     from dialore.cli.options import KnowledgeSettings, ModelSettings
-    from dialore.llm.model import LanguageModel
-    from dialore.llm.wire import Api
+    from dialore.llm.model import Api, LanguageModel
 
 T = TypeVar("T")
 
@@ -75,7 +74,7 @@ def connect_model(
 
 def check_api(name: str) -> Api:
     """The API of that name; raises UnknownNameError where there is none."""
-    from dialore.llm.wire import Api
+    from dialore.llm.model import Api
 
     for api in get_args(Api):
         if name == api:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from dialore.datasets.split import Cut
 from dialore.errors import InputError
-from dialore.llm.wire import Api
+from dialore.llm.model import Api
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,10 +13,10 @@ from dialore.datasets import data_set, gold_text, stream_histories
 from dialore.errors import InputError
 from dialore.experiments.store import System
 from dialore.experiments.store_facts import PROMPTS
-from dialore.llm.budget import Budgeted, Purse
+from dialore.llm.budget import Budget, Budgeted
 from dialore.llm.connection import connect
+from dialore.llm.model import Sampled
 from dialore.llm.rehearsal import Rehearsal
-from dialore.llm.sampled import Sampled
 from dialore.methods.model_responder import CITING, ModelResponder
 from dialore.methods.registry import method_class, method_sources
 from dialore.sources.opening import open_sources
@@ -80,18 +80,18 @@ def default_connect(concurrency: int, cache: Path | None = None, **settings: Any
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A run's agents: one for each model, system and repetition, on shared sources and one purse.
+    """A run's agents: one for each model, system and repetition, on shared sources and one budget.
 
     Attributes:
         systems: every system, in the run's order.
         agents: by system number and repetition.
-        purse: what all models spend from.
+        budget: what all models spend from.
         lexical: the models that are none: the lexical responder answers for them.
     """
 
     systems: list[System]
     agents: dict[tuple[int, int], Agent]
-    purse: Purse
+    budget: Budget
     lexical: list[ModelConfig]
 
 
@@ -111,20 +111,20 @@ async def open_systems(
     """
     graph, sources = _open_knowledge(config.sources, [method_class(system.method) for system in config.systems])
     sources |= {name: source for name, source in (instead or {}).items() if name in sources}
-    opened = Opened([], {}, Purse(config.budget.tokens, config.budget.cost), [])
+    opened = Opened([], {}, Budget(config.budget.tokens, config.budget.cost), [])
     async with AsyncExitStack() as closing:  # closes all, also where one cannot be closed
         for source in (graph, *sources.values()):
             if source is not None:
                 closing.callback(source.close)
         for chosen in config.models:
-            model = _budgeted(connect_model(chosen, None), chosen, opened.purse)
+            model = _budgeted(connect_model(chosen, None), chosen, opened.budget)
             if model is None:
                 opened.lexical.append(chosen)
             else:
                 closing.push_async_callback(model.close)
             stages: dict[str, LanguageModel] = {}
             for stage, name in chosen.stages.items():
-                stages[stage] = _stage_model(connect_model, chosen, name, opened.purse)
+                stages[stage] = _stage_model(connect_model, chosen, name, opened.budget)
                 closing.push_async_callback(stages[stage].close)
             for system in config.systems:
                 number = len(opened.systems)
@@ -153,12 +153,12 @@ def _sample(model: LanguageModel | None, repetition: int) -> LanguageModel | Non
     return None if model is None else Sampled(model, repetition) if repetition else model
 
 
-def _budgeted(model: LanguageModel | None, config: ModelConfig, purse: Purse) -> LanguageModel | None:
+def _budgeted(model: LanguageModel | None, config: ModelConfig, budget: Budget) -> LanguageModel | None:
     if model is None:
         return None
-    if purse.max_cost is not None and config.price is None:
+    if budget.max_cost is not None and config.price is None:
         raise InputError(f"a budget of money needs the price of {model.name}", mend="give the model a price")
-    return Budgeted(model, price=config.price, purse=purse)
+    return Budgeted(model, budget, config.price)
 
 
 def _open_knowledge(config: SourcesConfig, methods: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
@@ -177,8 +177,8 @@ def _open_knowledge(config: SourcesConfig, methods: Sequence[Any]) -> tuple[Any,
     return graph, opened
 
 
-def _stage_model(connect_model: Connect, config: ModelConfig, name: str, purse: Purse) -> LanguageModel:
-    model = _budgeted(connect_model(config, name), config, purse)
+def _stage_model(connect_model: Connect, config: ModelConfig, name: str, budget: Budget) -> LanguageModel:
+    model = _budgeted(connect_model(config, name), config, budget)
     if model is None:
         raise InputError(f"no endpoint is known for the model {name!r}", mend="give a base_url, or name hf:NAME")
     return model

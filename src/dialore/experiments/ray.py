@@ -22,7 +22,7 @@ from dialore.experiments.estimate import estimate_missing
 from dialore.experiments.opening import open_systems, set_up
 from dialore.experiments.runner import Progress, jobs_of
 from dialore.experiments.store import Job, RunStore
-from dialore.llm.budget import Purse
+from dialore.llm.budget import Budget
 from dialore.response import Response
 
 if TYPE_CHECKING:
@@ -149,15 +149,15 @@ def _answer(
             enable_true_multi_threading=True,
         ),
     )
-    purse = Purse(plan.config.budget.tokens, plan.config.budget.cost)
+    budget = Budget(plan.config.budget.tokens, plan.config.budget.cost)
     ended: DialoreError | None = None
     for row in answered.iter_rows():
-        purse.tokens, purse.cost = purse.tokens + row["tokens"], purse.cost + row["cost"]
+        budget.tokens, budget.cost = budget.tokens + row["tokens"], budget.cost + row["cost"]
         if row["content"]:
             job, response = Job(row["position"], row["system"], row["repetition"]), row["content"]
             _keep(store, job, Response.model_validate_json(response), progress, on_progress)
         if ended is None:
-            ended = _fault_of(row) or _spent(purse)
+            ended = _fault_of(row) or _spent(budget)
             if ended is not None:
                 ray.get(gate.shut.remote())
     if isinstance(ended, BudgetError):
@@ -180,9 +180,9 @@ def _row(store: RunStore, job: Job) -> Row:
     return {"position": job.position, "system": job.system, "repetition": job.repetition, "dialogue": dialogue}
 
 
-def _spent(purse: Purse) -> BudgetError | None:
+def _spent(budget: Budget) -> BudgetError | None:
     try:
-        purse.check()
+        budget.check()
     except BudgetError as error:
         return error
     return None
@@ -270,9 +270,9 @@ class _Worker:
         """Tokens and money spent since this was last asked."""
         if self._opened is None:
             return 0, 0.0
-        before, purse = self._counted, self._opened.purse
-        self._counted = (purse.tokens, purse.cost)
-        return purse.tokens - before[0], purse.cost - before[1]
+        before, budget = self._counted, self._opened.budget
+        self._counted = (budget.tokens, budget.cost)
+        return budget.tokens - before[0], budget.cost - before[1]
 
 
 def _answered(
