@@ -9,12 +9,14 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialore.agent import Agent, open_graph
 from dialore.dialogue import read_dialogues
+from dialore.sources.graph import open_graph
+from dialore.workbench import create_agent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
+    from dialore.agent import Agent
     from dialore.dialogue import Dialogue
     from dialore.llm.model import LanguageModel
 
@@ -97,7 +99,7 @@ async def open_part(
         stack.callback(graph.close)
         sources = _further_sources(demo_folder() / part.folder, stack) if part.folder else {}
         yield [
-            Agent.create(
+            create_agent(
                 method,
                 model=model,
                 # SAFARI would plan over the graph too, where it is given one.
@@ -115,9 +117,7 @@ def _further_sources(folder: Path, stack: AsyncExitStack) -> dict[str, dict[str,
     from dialore.retrieval.embedding import load_embedder
     from dialore.sources.documents.chunking import Chunking
     from dialore.sources.persona import open_persona
-    from dialore.sources.samples.base import open_samples
-    from dialore.sources.samples.build import build_samples
-    from dialore.sources.samples.sample import samples_of
+    from dialore.sources.samples import build_samples, open_samples, samples_of
     from dialore.sources.shelf import Shelf, open_shelf
 
     documents = open_shelf([folder / "passages.jsonl"], own_language=True, chunking=Chunking(unit="whole"))

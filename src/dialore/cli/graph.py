@@ -92,7 +92,7 @@ def stats(
 
     import numpy as np
 
-    from dialore.agent import open_graph
+    from dialore.sources.graph import open_graph
 
     name = graph or option
     with closing(open_graph(name)) as opened:
@@ -136,7 +136,7 @@ def show(
     """
     from contextlib import closing
 
-    from dialore.agent import open_graph
+    from dialore.sources.graph import open_graph
     from dialore.text import detect_language
 
     with closing(open_graph(graph)) as opened:
@@ -190,11 +190,11 @@ def retrieve(
     """
     from contextlib import closing
 
-    from dialore.agent import open_graph
-    from dialore.cli.report import show_ranked
+    from dialore.cli.shown import show_ranked
     from dialore.dialogue import Dialogue
     from dialore.response import Demands
     from dialore.retrieval.embedding import load_embedder
+    from dialore.sources.graph import open_graph
     from dialore.sources.graph.source import Graph
     from dialore.text import check_language, detect_language
 

@@ -47,16 +47,13 @@ def make(name: str, context: Context) -> Metric:
 class MeteorExactStem(Mean, Worded):
     """METEOR with exact and stem matches, by nltk; without WordNet's synonyms, so that it can be had everywhere."""
 
-    @property
-    def about(self) -> About:
-        """What it is."""
-        return About(
-            "meteor-exact-stem",
-            "Denkowski and Lavie (2011), matchers exact and stem; MSDP (ACL Findings 2022), Section 3.4",
-            "METEOR as nltk computes it, of the tokens that f1 counts, with exact and Porter-stem matches alone: lower "
-            "than with synonyms.",
-            needs=("reference",),
-        )
+    about = About(
+        "meteor-exact-stem",
+        "Denkowski and Lavie (2011), matchers exact and stem; MSDP (ACL Findings 2022), Section 3.4",
+        "METEOR as nltk computes it, of the tokens that f1 counts, with exact and Porter-stem matches alone: lower "
+        "than with synonyms.",
+        needs=("reference",),
+    )
 
     async def measure(self, sample: Sample) -> Measure:
         """METEOR, 0 to 1."""
@@ -72,17 +69,14 @@ class MeteorExactStem(Mean, Worded):
 class Meteor(MeteorExactStem):
     """METEOR with WordNet's synonyms too, where this machine has WordNet."""
 
-    @property
-    def about(self) -> About:
-        """What it is."""
-        return About(
-            "meteor",
-            "Denkowski and Lavie (2011); MSDP (ACL Findings 2022), Section 3.4",
-            "METEOR as nltk computes it, of the tokens that f1 counts: exact, Porter-stem and WordNet-synonym matches "
-            "(English, and of stems: nltk looks up what it has stemmed). WordNet is nltk's data, else the folder "
-            "DIALORE_WORDNET, else Debian's wordnet-base.",
-            needs=("reference",),
-        )
+    about = About(
+        "meteor",
+        "Denkowski and Lavie (2011); MSDP (ACL Findings 2022), Section 3.4",
+        "METEOR as nltk computes it, of the tokens that f1 counts: exact, Porter-stem and WordNet-synonym matches "
+        "(English, and of stems: nltk looks up what it has stemmed). WordNet is nltk's data, else the folder "
+        "DIALORE_WORDNET, else Debian's wordnet-base.",
+        needs=("reference",),
+    )
 
     @property
     def identity(self) -> str:

@@ -110,14 +110,10 @@ class Bleu(Worded):
     def __init__(self, order: int = 4, chinese: ChineseTokens = "character") -> None:
         super().__init__(chinese)
         self.order = order
-
-    @property
-    def about(self) -> About:
-        """What it is."""
-        return About(
-            f"bleu-{self.order}",
+        self.about = About(
+            f"bleu-{order}",
             "Papineni et al. (2002); SAFARI (EMNLP Findings 2023), Table 6; EDIT, Table 4",
-            f"Corpus BLEU of n-grams up to {self.order} against one reference, as sacrebleu computes it, in per cent.",
+            f"Corpus BLEU of n-grams up to {order} against one reference, as sacrebleu computes it, in per cent.",
             needs=("reference",),
             scale=100.0,
             level="corpus",
@@ -172,11 +168,7 @@ class MeanBleu(Bleu):
 
     def __init__(self, chinese: ChineseTokens = "character") -> None:
         super().__init__(_ORDERS, chinese)
-
-    @property
-    def about(self) -> About:
-        """What it is."""
-        return About(
+        self.about = About(
             "bleu",
             "MSDP (ACL Findings 2022), Section 3.4: averaged BLEU",
             "Mean of corpus BLEU-1, 2, 3 and 4 against one reference, as sacrebleu computes each, in per cent.",
@@ -194,15 +186,12 @@ class MeanBleu(Bleu):
 class RougeL(Mean, Worded):
     """ROUGE-L F-measure of single responses, by rouge-score without stemming; Chinese by our own tokens."""
 
-    @property
-    def about(self) -> About:
-        """What it is."""
-        return About(
-            "rouge-l",
-            "Lin (2004); SAFARI (EMNLP Findings 2023), Table 6; MSDP (ACL Findings 2022), Section 3.4",
-            "F-measure of the longest common subsequence of response and reference, as rouge-score computes it.",
-            needs=("reference",),
-        )
+    about = About(
+        "rouge-l",
+        "Lin (2004); SAFARI (EMNLP Findings 2023), Table 6; MSDP (ACL Findings 2022), Section 3.4",
+        "F-measure of the longest common subsequence of response and reference, as rouge-score computes it.",
+        needs=("reference",),
+    )
 
     async def measure(self, sample: Sample) -> Measure:
         """F-measure, 0 to 1."""
@@ -226,14 +215,10 @@ class Distinct(Worded):
     def __init__(self, order: int, chinese: ChineseTokens = "character") -> None:
         super().__init__(chinese)
         self.order = order
-
-    @property
-    def about(self) -> About:
-        """What it is."""
-        return About(
-            f"distinct-{self.order}",
+        self.about = About(
+            f"distinct-{order}",
             "Li et al. (2016); DCRAG (EMNLP 2024), Section 4.1.3",
-            f"Distinct {self.order}-grams over all {self.order}-grams of the responses, of the tokens that f1 counts, "
+            f"Distinct {order}-grams over all {order}-grams of the responses, of the tokens that f1 counts, "
             "in per cent.",
             scale=100.0,
             level="corpus",
@@ -270,15 +255,12 @@ class Distinct(Worded):
 class F1(Mean, Worded):
     """Unigram F1 with the reference."""
 
-    @property
-    def about(self) -> About:
-        """What it is."""
-        return About(
-            "f1",
-            "ParlAI; MSDP (ACL Findings 2022), Section 3.4",
-            "Unigram F1 of response and reference: lower case, no punctuation, no articles.",
-            needs=("reference",),
-        )
+    about = About(
+        "f1",
+        "ParlAI; MSDP (ACL Findings 2022), Section 3.4",
+        "Unigram F1 of response and reference: lower case, no punctuation, no articles.",
+        needs=("reference",),
+    )
 
     async def measure(self, sample: Sample) -> Measure:
         """F1, 0 to 1."""
@@ -292,15 +274,12 @@ class F1(Mean, Worded):
 class KnowledgeF1(Mean, Worded):
     """Unigram F1 with the gold knowledge."""
 
-    @property
-    def about(self) -> About:
-        """What it is."""
-        return About(
-            "kf1",
-            "Shuster et al. (2021); MSDP (ACL Findings 2022), Section 3.4",
-            "Unigram F1 of the response and its gold knowledge, all pieces together, normalised as for f1.",
-            needs=("knowledge",),
-        )
+    about = About(
+        "kf1",
+        "Shuster et al. (2021); MSDP (ACL Findings 2022), Section 3.4",
+        "Unigram F1 of the response and its gold knowledge, all pieces together, normalised as for f1.",
+        needs=("knowledge",),
+    )
 
     async def measure(self, sample: Sample) -> Measure:
         """F1, 0 to 1."""
@@ -314,15 +293,12 @@ class KnowledgeF1(Mean, Worded):
 class KnowledgeCopy(Mean, Worded):
     """How much of the response is in the knowledge that it was given."""
 
-    @property
-    def about(self) -> About:
-        """What it is."""
-        return About(
-            "knowledge-copy",
-            "MSDP (ACL Findings 2022), Section 4.2, ratio of knowledge",
-            "Share of the response's tokens that the knowledge it was given holds too, each token as often as there.",
-            needs=("retrieved",),
-        )
+    about = About(
+        "knowledge-copy",
+        "MSDP (ACL Findings 2022), Section 4.2, ratio of knowledge",
+        "Share of the response's tokens that the knowledge it was given holds too, each token as often as there.",
+        needs=("retrieved",),
+    )
 
     async def measure(self, sample: Sample) -> Measure:
         """The share, 0 to 1."""

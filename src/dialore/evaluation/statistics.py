@@ -9,7 +9,7 @@ import functools
 import importlib
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from dialore.evaluation.base import Metric
-
-    class JackknifedMetric(Metric, Jackknifed, Protocol):
-        """A metric that tells its figures without each response."""
-
 
 RESAMPLES = 1000
 _Z = 1.959964
@@ -43,25 +39,11 @@ class Interval:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Test:
-    """The outcome of a test or of a correlation.
+class Result(NamedTuple):
+    """A statistic, or a coefficient, with its two-sided p-value; NaN where the sample does not allow one."""
 
-    Attributes:
-        name: the test.
-        statistic: its statistic, or the coefficient.
-        p: two-sided p-value; NaN where the sample does not allow one (two equal samples have p = 1).
-        n: pairs or items.
-        effect: the difference, in the figure's own unit, where there is one.
-    """
-
-    __test__ = False  # not one of pytest's
-
-    name: str
     statistic: float
     p: float
-    n: int
-    effect: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +123,12 @@ def paired_bootstrap(
     *,
     resamples: int = RESAMPLES,
     seed: int = 0,
-) -> tuple[Interval, Test]:
-    """The difference of two systems' figures on the same responses, with its interval and test (Koehn, 2004).
+) -> tuple[Interval, float]:
+    """The difference of two systems' figures on the same responses, with its interval, and its p-value (Koehn, 2004).
 
     The p-value is twice the share of resamples on the far side of no difference, never below one resample's worth.
-    Where a metric is `Jackknifed` both come from leaving out each pair in turn, and the test says so.
+    Where a metric is `Jackknifed` both come from leaving out each pair in turn. Where one of the two has no figure,
+    neither the difference nor its p-value is a number.
 
     Args:
         metric: the metric.
@@ -156,42 +139,26 @@ def paired_bootstrap(
 
     Raises:
         InputError: the two are not of the same length, or empty.
-
-    Where one of the two has no figure, neither the difference nor its test is a number.
     """
     _check_pairs(first, second)
+    difference = metric.combine(first) - metric.combine(second)
     if isinstance(metric, Jackknifed):
-        return _paired_jackknife(metric, first, second)
+        if len(first) < 2:
+            return Interval(difference, math.nan, math.nan), math.nan
+        error = _jackknife_error(metric.without_each(first) - metric.without_each(second))
+        p = float(2 * _library("scipy.stats").norm.sf(abs(difference) / error)) if error else float(difference == 0)
+        return Interval(difference, difference - _Z * error, difference + _Z * error), p
     weights = _weights(len(first), resamples, seed)
     sampled = _resampled(metric, first, weights) - _resampled(metric, second, weights)
-    difference = metric.combine(first) - metric.combine(second)
     # A resample without a figure says nothing for either side.
     sampled = sampled[~np.isnan(sampled)]
     if math.isnan(difference) or not len(sampled):
-        nothing = Interval(difference, math.nan, math.nan)
-        return nothing, Test("paired bootstrap", math.nan, math.nan, len(first), difference)
+        return Interval(difference, math.nan, math.nan), math.nan
+    if not sampled.any():
+        return Interval(difference, 0.0, 0.0), 1.0
     low, high = np.percentile(sampled, [2.5, 97.5])
-    if np.all(sampled == sampled[0]) and sampled[0] == 0:
-        return Interval(difference, 0.0, 0.0), Test("paired bootstrap", 0.0, 1.0, len(first), 0.0)
     far = min(np.mean(sampled <= 0), np.mean(sampled >= 0))
-    p = min(1.0, 2 * max(float(far), 1 / resamples))
-    return Interval(difference, float(low), float(high)), Test(
-        "paired bootstrap", difference, p, len(first), difference
-    )
-
-
-def _paired_jackknife(
-    metric: JackknifedMetric, first: NDArray[np.float64], second: NDArray[np.float64]
-) -> tuple[Interval, Test]:
-    difference = metric.combine(first) - metric.combine(second)
-    if len(first) < 2:
-        return Interval(difference, math.nan, math.nan), Test("paired jackknife", math.nan, math.nan, 1, difference)
-    error = _jackknife_error(metric.without_each(first) - metric.without_each(second))
-    half = _Z * error
-    p = float(2 * _library("scipy.stats").norm.sf(abs(difference) / error)) if error else float(difference == 0)
-    return Interval(difference, difference - half, difference + half), Test(
-        "paired jackknife", difference, p, len(first), difference
-    )
+    return Interval(difference, float(low), float(high)), min(1.0, 2 * max(float(far), 1 / resamples))
 
 
 def _jackknife_error(without: NDArray[np.float64]) -> float:
@@ -221,45 +188,37 @@ def _resampled(metric: Metric, values: NDArray[np.float64], weights: NDArray[np.
     return np.array([metric.combine(values[np.repeat(rows, sampled)]) for sampled in weights])
 
 
-def wilcoxon(first: ArrayLike, second: ArrayLike) -> Test:
-    """Wilcoxon's signed-rank test of paired values, two-sided; the effect is the mean difference."""
+def wilcoxon(first: ArrayLike, second: ArrayLike) -> Result:
+    """Wilcoxon's signed-rank test of paired values, two-sided; two equal samples have p = 1."""
     a, b = _pair(first, second)
     if np.array_equal(a, b):
-        return Test("Wilcoxon signed-rank", 0.0, 1.0, len(a))
+        return Result(0.0, 1.0)
     found = _library("scipy.stats").wilcoxon(a, b)
-    return Test("Wilcoxon signed-rank", float(found.statistic), float(found.pvalue), len(a), float(np.mean(a - b)))
+    return Result(float(found.statistic), float(found.pvalue))
 
 
-def two_proportions(successes: tuple[int, int], totals: tuple[int, int]) -> Test:
-    """The two-proportion z-test, two-sided (SCG-QP, Table 1); the effect is the difference of the shares.
+def two_proportions(successes: tuple[int, int], totals: tuple[int, int]) -> Result:
+    """The two-proportion z-test, two-sided (SCG-QP, Table 1).
 
     Raises:
         InputError: a total is not positive, or smaller than its successes.
     """
     if any(total <= 0 or not 0 <= success <= total for success, total in zip(successes, totals, strict=True)):
         raise InputError(f"no proportions: {successes} of {totals}", mend="successes lie between 0 and their total")
-    effect = successes[0] / totals[0] - successes[1] / totals[1]
     if sum(successes) in {0, sum(totals)}:
-        return Test("two-proportion z", 0.0, 1.0, sum(totals))
+        return Result(0.0, 1.0)
     z, p = _library("statsmodels.stats.proportion").proportions_ztest(list(successes), list(totals))
-    return Test("two-proportion z", float(z), float(p), sum(totals), effect)
+    return Result(float(z), float(p))
 
 
-_CORRELATIONS = {
-    "spearman": ("Spearman's rho", "spearmanr"),
-    "kendall": ("Kendall's tau", "kendalltau"),
-    "pearson": ("Pearson's r", "pearsonr"),
-}
-
-
-def correlation(first: ArrayLike, second: ArrayLike, kind: Literal["spearman", "kendall", "pearson"]) -> Test:
+def correlation(first: ArrayLike, second: ArrayLike, kind: Literal["spearman", "kendall", "pearson"]) -> Result:
     """Spearman's rho, Kendall's tau-b or Pearson's r of two series; NaN where one of them does not vary."""
     a, b = _pair(first, second)
-    name, function = _CORRELATIONS[kind]
     if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
-        return Test(name, math.nan, math.nan, len(a))
+        return Result(math.nan, math.nan)
+    function = {"spearman": "spearmanr", "kendall": "kendalltau", "pearson": "pearsonr"}[kind]
     found = getattr(_library("scipy.stats"), function)(a, b)
-    return Test(name, float(found.statistic), float(found.pvalue), len(a))
+    return Result(float(found.statistic), float(found.pvalue))
 
 
 def win_rate(outcomes: Sequence[Literal["win", "loss", "tie"]]) -> Rate:
@@ -280,12 +239,11 @@ def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> float:
         InputError: the raters did not label the same items.
     """
     _check_pairs(first, second)
-    labels = sorted({*first, *second})
-    table = np.zeros((len(labels), len(labels)))
-    for a, b in zip(first, second, strict=True):
-        table[labels.index(a), labels.index(b)] += 1
+    labels, numbers = np.unique([first, second], return_inverse=True)
     if len(labels) < 2:
         return math.nan
+    table = np.zeros((len(labels), len(labels)))
+    np.add.at(table, tuple(numbers.reshape(2, -1)), 1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return float(_library("statsmodels.stats.inter_rater").cohens_kappa(table).kappa)
 

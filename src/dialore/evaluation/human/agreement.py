@@ -122,7 +122,9 @@ def analyse(annotations: Sequence[Annotation], *, seed: int = 0) -> Findings:
         else:
             found.standings += _standings(criterion, some, seed)
             found.contests += _score_contests(criterion, some, lower_is_better=found.form == "ranking")
-    found.contests = _corrected(found.contests)
+    tests, signs = holm([each.p for each in found.contests]), holm([each.sign for each in found.contests])
+    corrected = zip(found.contests, tests, signs, strict=True)
+    found.contests = [replace(each, p=p, sign=sign) for each, p, sign in corrected]
     return found
 
 
@@ -174,18 +176,12 @@ def _alpha(units: Sequence[dict[str, str]], annotators: Sequence[str], form: str
 
 
 def _pair_contests(criterion: str, some: Sequence[Annotation]) -> list[Contest]:
-    by_pair: dict[tuple[str, str], list[Annotation]] = {}
+    by_pair: dict[tuple[str, ...], dict[str, list[float]]] = {}
     for each in some:
-        first, second = sorted(each.systems)
-        by_pair.setdefault((first, second), []).append(each)
-    found = []
-    for (first, second), judged in by_pair.items():
-        by_item: dict[str, list[float]] = {}
-        for each in judged:
-            sign = 0.0 if each.winner is None else 1.0 if each.winner == first else -1.0
-            by_item.setdefault(each.item, []).append(sign)
-        found.append(_contest(criterion, first, second, by_item))
-    return found
+        pair = tuple(sorted(each.systems))
+        sign = 0.0 if each.winner is None else 1.0 if each.winner == pair[0] else -1.0
+        by_pair.setdefault(pair, {}).setdefault(each.item, []).append(sign)
+    return [_contest(criterion, first, second, by_item) for (first, second), by_item in by_pair.items()]
 
 
 def _score_contests(criterion: str, some: Sequence[Annotation], *, lower_is_better: bool) -> list[Contest]:
@@ -218,18 +214,18 @@ def _contest(criterion: str, first: str, second: str, by_item: dict[str, list[fl
     rate = win_rate([_outcome(value) for values in by_item.values() for value in values])
     means = [float(np.mean(values)) for values in by_item.values()]
     p = wilcoxon(means, [0.0] * len(means)).p if len(means) > 1 else math.nan
-    majority = win_rate([_outcome(_majority(values)) for values in by_item.values()])
+    majority = win_rate([_majority(list(map(_outcome, values))) for values in by_item.values()])
     return Contest(criterion, first, second, rate, len(by_item), p, majority.p)
-
-
-def _majority(values: Sequence[float]) -> float:
-    """1, -1 or 0 by the most annotators; 0 where no outcome has the most."""
-    counts = Counter(int(np.sign(value)) for value in values).most_common(2)
-    return float(counts[0][0]) if len(counts) == 1 or counts[0][1] > counts[1][1] else 0.0
 
 
 def _outcome(value: float) -> Outcome:
     return "win" if value > 0 else "loss" if value < 0 else "tie"
+
+
+def _majority(outcomes: list[Outcome]) -> Outcome:
+    """The outcome of the most annotators; a tie where no outcome has the most."""
+    counts = Counter(outcomes).most_common(2)
+    return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else "tie"
 
 
 def _standings(criterion: str, some: Sequence[Annotation], seed: int) -> list[Standing]:
@@ -246,9 +242,3 @@ def _standings(criterion: str, some: Sequence[Annotation], seed: int) -> list[St
             low, high = (float(bound) for bound in np.percentile(sampled, [2.5, 97.5]))
         found.append(Standing(criterion, system, float(means.mean()), low, high, len(means)))
     return found
-
-
-def _corrected(contests: Sequence[Contest]) -> list[Contest]:
-    tests = holm([each.p for each in contests])
-    signs = holm([each.sign for each in contests])
-    return [replace(each, p=p, sign=sign) for each, p, sign in zip(contests, tests, signs, strict=True)]

@@ -6,7 +6,7 @@ import functools
 import itertools
 import random
 from importlib import resources
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 Form = Literal["pairwise", "likert", "ranking"]
 SIDES = ("A", "B", "tie")
-_TIE_ZH = "平局"
 
 
 class _Frozen(BaseModel):
@@ -83,16 +82,22 @@ class CriteriaSet(_Frozen):
     criteria: dict[str, Criterion]
 
 
-def sides(language: Language) -> tuple[str, ...]:
-    """What annotators of pairs choose from, in their language."""
-    return (*SIDES[:2], _TIE_ZH) if language == "zh" else SIDES
-
-
 @functools.cache
 def criteria_sets() -> dict[str, CriteriaSet]:
     """Every set by name."""
-    text = (resources.files("dialore") / "data" / "report" / "criteria.yaml").read_text(encoding="utf-8")
-    return {name: CriteriaSet.model_validate(given) for name, given in yaml.safe_load(text).items()}
+    return {name: CriteriaSet.model_validate(given) for name, given in _yaml("criteria").items()}
+
+
+@functools.cache
+def sheet_words(language: Language) -> dict[str, Any]:
+    """The words of sheets in a language."""
+    words: dict[str, Any] = _yaml("sheet")[language]
+    return words
+
+
+def _yaml(name: str) -> Any:  # noqa: ANN401 - plain data
+    file = resources.files("dialore") / "data" / "report" / f"{name}.yaml"
+    return yaml.safe_load(file.read_text(encoding="utf-8"))
 
 
 def criteria_set(name: str) -> CriteriaSet:

@@ -19,6 +19,7 @@ from dialore.evaluation.human.items import (
     columns_of,
     criteria_set,
     rows_of,
+    sheet_words,
 )
 from dialore.evaluation.human.workbook import read_xlsx
 from dialore.pages import asset, environment
@@ -31,38 +32,6 @@ if TYPE_CHECKING:
     from dialore.text import Language
 
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
-_UI = {
-    "en": {
-        "dialogue": "Dialogue",
-        "topic": "Topic",
-        "persona": "Persona",
-        "knowledge": "Knowledge",
-        "response": "Response",
-        "query": "Search query",
-        "tie": "tie",
-        "rank": "rank, 1 is best; equal ranks are allowed",
-        "annotator": "Annotator",
-        "date": "Date",
-        "comment": "Comment",
-        "item": "Item",
-        "fill": "A, B or tie",
-    },
-    "zh": {
-        "dialogue": "对话",
-        "topic": "话题",
-        "persona": "人设",
-        "knowledge": "知识",
-        "response": "回应",
-        "query": "搜索词",
-        "tie": "平局",
-        "rank": "名次，1 为最好；可以并列",
-        "annotator": "标注者",
-        "date": "日期",
-        "comment": "备注",
-        "item": "条目",
-        "fill": "A、B 或 tie（平局）",
-    },
-}
 _SHOWN = 5
 _SIDES = {side.lower(): side for side in SIDES} | {"平局": "tie", "平": "tie", "t": "tie"}
 
@@ -78,19 +47,16 @@ def render_csv(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> str:
 
 def render_page(items: Sequence[Item], chosen: CriteriaSet, form: Form, language: Language, annotator: int) -> str:
     """A sheet as one page to be printed and filled in by hand."""
-    return (
-        environment()
-        .get_template("report/sheet.html.j2")
-        .render(
-            items=items,
-            chosen=chosen,
-            form=form,
-            language=language,
-            annotator=annotator,
-            words=_UI[language],
-            letters=LETTERS,
-            style=asset("report/sheet.css"),
-        )
+    template = environment().get_template("report/sheet.html.j2")
+    return template.render(
+        items=items,
+        chosen=chosen,
+        form=form,
+        language=language,
+        annotator=annotator,
+        words=sheet_words(language),
+        letters=LETTERS,
+        style=asset("report/sheet.css"),
     )
 
 

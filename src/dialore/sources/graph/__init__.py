@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dialore.sources.graph.linking import Link, Linker
     from dialore.sources.graph.postgres import load_store
     from dialore.sources.graph.protocol import FactStore
+    from dialore.sources.graph.several import open_graph, open_graphs
     from dialore.sources.graph.source import Graph, Retrieval, open_store
     from dialore.sources.graph.starter import starter_graph
     from dialore.sources.graph.store import GraphStore
@@ -30,6 +31,8 @@ __all__ = [
     "build_graph",
     "export_graph",
     "load_store",
+    "open_graph",
+    "open_graphs",
     "open_store",
     "read_facts",
     "starter_graph",
@@ -44,6 +47,7 @@ __getattr__ = lazy_names(
         "dialore.sources.graph.facts": ["export_graph", "read_facts"],
         "dialore.sources.graph.postgres": ["load_store"],
         "dialore.sources.graph.source": ["Graph", "Retrieval", "open_store"],
+        "dialore.sources.graph.several": ["open_graph", "open_graphs"],
         "dialore.sources.graph.starter": ["starter_graph"],
         "dialore.sources.graph.protocol": ["FactStore"],
         "dialore.sources.graph.store": ["GraphStore"],
