@@ -88,7 +88,7 @@ async def open_part(
 
     Args:
         part: the part.
-        model: the model; None for the lexical responder.
+        model: the model; None for the method `lexical`.
         methods: some of its methods; None: all.
 
     Raises:
