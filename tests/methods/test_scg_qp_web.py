@@ -131,7 +131,7 @@ async def test_an_engine_that_is_not_there(model):
     draft, stages = await respond("scg-qp", model, ENGLISH, {"web": WebSource(SearxngEngine(gone))})
     assert model.stages[-1] == RESPONSE
     assert draft.text
-    assert "cannot reach" in traced(stages, "web-search").error
+    assert "nothing listens at" in traced(stages, "web-search").error
 
 
 async def test_an_engine_that_finds_nothing(model, engine):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dialore.cli.options import Json
-from dialore.cli.output import check_targets, note, progress, write_whole
+from dialore.cli.output import check_targets, progress, write_whole
+from dialore.errors import InputError
 
 if TYPE_CHECKING:
     from dialore.agent import Agent
@@ -56,30 +57,22 @@ def demo(
 
     from dialore.cli import shown
     from dialore.evaluation.report.page import render_page
+    from dialore.llm.recording import Replay
 
     check_targets(html)
     recordings = demo_folder() / "recordings.jsonl"
-    model: LanguageModel | None = None
-    asked = [(part, part.methods) for part in PARTS]
-    made, pace = _MADE, _PACE
-    if recordings.is_file():
-        from dialore.llm.recording import Replay
-
-        model = Paced(Replay(recordings, match="label"))
-    else:
-        note("the demo's recordings are missing here: the lexical responder answers in their place, without a model")
-        asked = _without_model()
-        made, pace = "Written by the lexical responder, without a language model; retrieval is live.", ""
-    conversations = asyncio.run(_answer(asked, model))
+    if not recordings.is_file():
+        raise InputError(f"the demo's recordings are missing: {recordings}", mend="install dialore again")
+    conversations = asyncio.run(_answer(Paced(Replay(recordings, match="label"))))
     responses = [response for conversation in conversations for response in conversation.responses]
     page = html or _default_page()
     title = "Dialore: what a reply needs to know"
-    write_whole(page, render_page(conversations, title=title, made=made, pace=pace))
+    write_whole(page, render_page(conversations, title=title, made=_MADE, pace=_PACE))
     if json:
         for response in responses:
             typer.echo(shown.dumps(shown.as_line(response)))
     else:
-        shown.show_demo(conversations, made, page)
+        shown.show_demo(conversations, _MADE, page)
     if open_page:
         webbrowser.open(page.resolve().as_uri())
     if any(response.status == "failed" for response in responses):
@@ -109,32 +102,24 @@ class Paced:
         """Nothing to release."""
 
 
-def _without_model() -> "list[tuple[Part, tuple[str, ...]]]":
-    """What the lexical responder can do of the parts."""
-    from dialore.methods.lexical import LexicalResponder
-
-    can = [(part, tuple(name for name in part.methods if name in LexicalResponder.methods)) for part in PARTS]
-    return [(part, methods) for part, methods in can if methods]
-
-
 def _default_page() -> Path:
     from dialore.sources.graph.starter import cache_folder
 
     return cache_folder() / "demo.html"
 
 
-async def _answer(asked: "Sequence[tuple[Part, Sequence[str]]]", model: "LanguageModel | None") -> "list[Conversation]":
+async def _answer(model: "LanguageModel") -> "list[Conversation]":
     """One response at a time: what runs at once in a trace is then what the method itself asked at once."""
     from dialore.evaluation.report.page import Conversation, Heading
 
     conversations: list[Conversation] = []
     with progress("opening the starter graph") as step:
         step("opening the starter graph", 0, None)
-        work = [(part, methods, part.dialogues()) for part, methods in asked]
-        whole = sum(len(dialogues) for _, _, dialogues in work)
-        for part, methods, dialogues in work:
+        work = [(part, part.dialogues()) for part in PARTS]
+        whole = sum(len(dialogues) for _, dialogues in work)
+        for part, dialogues in work:
             heading = Heading(part.title, part.about) if len(work) > 1 else None
-            async with open_part(part, model, methods) as agents:
+            async with open_part(part, model) as agents:
                 await _warm_up(agents, dialogues)
                 for dialogue in dialogues:
                     step("answering", len(conversations), whole)
@@ -258,9 +243,7 @@ def _further_sources(folder: Path, stack: AsyncExitStack) -> dict[str, dict[str,
     from dialore.retrieval.embedding import load_embedder
     from dialore.sources.documents.chunking import Chunking
     from dialore.sources.persona import open_persona
-    from dialore.sources.samples.base import open_samples
-    from dialore.sources.samples.build import build_samples
-    from dialore.sources.samples.sample import samples_of
+    from dialore.sources.samples import build_samples, open_samples, samples_of
     from dialore.sources.shelf import Shelf, open_shelf
 
     documents = open_shelf([folder / "passages.jsonl"], own_language=True, chunking=Chunking(unit="whole"))

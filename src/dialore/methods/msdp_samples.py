@@ -20,11 +20,11 @@ RESPONSE_SELECTIONS = ("overlap", "random")
 
 
 class SampleSource(Protocol):
-    """What methods ask of a sample base; see `dialore.sources.samples.base.SampleBase`."""
+    """What methods ask of a database of samples; see `dialore.sources.samples.SampleDatabase`."""
 
     @property
     def name(self) -> str:
-        """The base's name."""
+        """The database's name."""
         ...
 
     def nearest(
@@ -37,13 +37,13 @@ class SampleSource(Protocol):
         """The samples of the lowest perplexity."""
         ...
 
-    def drawn(
+    def sampled(
         self, dialogue: Dialogue, count: int, seed: int = 0, overlap: tuple[float, float] | None = None
     ) -> list[Sample]:
         """Samples with a response, at random."""
         ...
 
-    def drawn_for_knowledge(self, dialogue: Dialogue, count: int, seed: int = 0, *, fit: bool = True) -> list[Sample]:
+    def sampled_for_knowledge(self, dialogue: Dialogue, count: int, seed: int = 0, *, fit: bool = True) -> list[Sample]:
         """Samples for knowledge generation, at random."""
         ...
 
@@ -55,7 +55,7 @@ class KnowledgeShots:
     Attributes:
         selection: `query`, `perplexity` or `random`.
         shots: how many.
-        seed: of the random draw.
+        seed: by which random ones are sampled.
         topic: whether topics are told.
         fit: only samples whose knowledge shows well what is wanted.
     """
@@ -82,7 +82,7 @@ class KnowledgeShots:
             elif self.selection == "perplexity":
                 found = samples.clearest(dialogue, self.shots, fit=self.fit)
             else:
-                found = samples.drawn_for_knowledge(dialogue, self.shots, self.seed, fit=self.fit)
+                found = samples.sampled_for_knowledge(dialogue, self.shots, self.seed, fit=self.fit)
             return found, _traced(samples, found, scores), _notes(found, self.shots, dialogue)
 
         return stage.did("knowledge-samples", work)
@@ -95,7 +95,7 @@ class ResponseShots:
     Attributes:
         selection: `overlap`, or `random` for any.
         shots: how many.
-        seed: of the draw.
+        seed: by which they are sampled.
         least: the least overlap of a response with its knowledge.
         most: the most.
     """
@@ -114,11 +114,11 @@ class ResponseShots:
             raise InputError(f"an overlap from {self.least} to {self.most} is none", mend="0 <= least <= most <= 1")
 
     def select(self, samples: SampleSource, dialogue: Dialogue, stage: Stages) -> list[Sample]:
-        """The samples, in the order of the draw."""
+        """The samples, in the order in which they were sampled."""
 
         def work() -> tuple[list[Sample], dict[str, object], list[str]]:
             bounds = (self.least, self.most) if self.selection == "overlap" else None
-            found = samples.drawn(dialogue, self.shots, self.seed, bounds)
+            found = samples.sampled(dialogue, self.shots, self.seed, bounds)
             return found, _traced(samples, found, []), _notes(found, self.shots, dialogue)
 
         return stage.did("response-samples", work)
