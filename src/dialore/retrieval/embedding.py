@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from dialore.errors import InputError, UnknownNameError
@@ -43,6 +44,11 @@ class Embedder(Protocol):
         ...
 
 
+def digest(*parts: str) -> str:
+    """A short stable hash of the parts: the fingerprint of an embedder."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
 def _static(argument: str) -> Embedder:
     from dialore.retrieval.static import StaticEmbedder
 
@@ -50,19 +56,19 @@ def _static(argument: str) -> Embedder:
 
 
 def _hashing(argument: str) -> Embedder:
-    from dialore.retrieval.hashing import HashingEmbedder
+    from dialore.retrieval.encoders import HashingEmbedder
 
     return HashingEmbedder()
 
 
 def _sentence_transformer(argument: str) -> Embedder:
-    from dialore.retrieval.transformer import SentenceTransformerEmbedder
+    from dialore.retrieval.encoders import SentenceTransformerEmbedder
 
     return SentenceTransformerEmbedder(argument)
 
 
 def _onnx(argument: str) -> Embedder:
-    from dialore.retrieval.onnx import OnnxEmbedder
+    from dialore.retrieval.encoders import OnnxEmbedder
 
     return OnnxEmbedder(argument)
 

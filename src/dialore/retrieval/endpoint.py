@@ -20,7 +20,7 @@ import numpy as np
 
 from dialore.errors import InputError, ModelError
 from dialore.llm.faults import clean_key, endpoint_url, join_url, shown_url, status_error
-from dialore.retrieval.fingerprint import digest
+from dialore.retrieval.embedding import digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
