@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from benchmarks.endpoint import endpoint
 
 from dialore.cli import main
-from dialore.cli.bench.asking import endpoint
 from dialore.experiments.config import make_config
 from tests.example_data import write_data
 

@@ -153,11 +153,11 @@ def test_shapes_stand_out(scheme):
 
 
 def test_drawings_that_are_files_have_the_colours_of_the_page():
-    from dialore.evaluation.report.svg import COLOURS, STANDALONE
+    from dialore.evaluation.report.plots import COLOURS, INK, LINE, SOFT
 
     colours = tokens(0)
-    for place in range(COLOURS):
-        assert f".s{place}{{fill:{colours[f'c{place}']}}}" in STANDALONE
+    assert list(COLOURS) == [colours[f"c{place}"] for place in range(8)]
+    assert (colours["ink"], colours["soft"], colours["line"]) == (INK, SOFT, LINE)
 
 
 # --- one home

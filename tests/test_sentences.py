@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from dialore.sentences import split_clauses, split_lines, split_sentences
+from dialore.text import split_clauses, split_lines, split_sentences
 
 # A bar stands where one sentence ends and the next begins.
 ENGLISH = [

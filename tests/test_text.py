@@ -16,7 +16,7 @@ from dialore.text import (
     lemma,
     lemmas,
     normalise,
-    sentences,
+    segments,
     stem,
     words,
 )
@@ -131,8 +131,8 @@ def test_normal_form() -> None:
         ("  ", 0),
     ],
 )
-def test_sentences(text: str, expected: int) -> None:
-    assert len(sentences(text)) == expected
+def test_segments(text: str, expected: int) -> None:
+    assert len(segments(text)) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Text by language: detection, words, lemmas, stop words, and whether a phrase is mentioned."""
+"""Text in English and Chinese: script, words, lemmas, stop words, sentences, and whether a phrase is mentioned."""
 
 from __future__ import annotations
 
@@ -18,14 +18,25 @@ Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
 LANGUAGE_NAMES: dict[Language, str] = {"en": "English", "zh": "Chinese"}
 
-_CJK = re.compile(r"[㐀-䶿一-鿿]")
+HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002ceaf\U0002f800-\U0002fa1f"
+"""The ranges of Chinese characters, for use inside the brackets of a regular expression."""
+WIDE = f"{HAN}\u3000-\u303f\uff00-\uffef"
+"""Chinese characters, Chinese punctuation and full-width forms, likewise: no space stands between two of them."""
+_ENGLISH_ENDS, _CHINESE_ENDS = ".!?…", "。！？"
+SENTENCE_ENDS = _ENGLISH_ENDS + _CHINESE_ENDS
+"""The marks that can end a sentence, English and Chinese."""
+
+CHINESE_RUN = re.compile(f"[{HAN}]+")
+"""A run of Chinese characters."""
+
+_HAN = re.compile(f"[{HAN}]")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*", re.UNICODE)
-_ZH_PIECE = re.compile(r"[㐀-䶿一-鿿]+|[^\W_㐀-䶿一-鿿]+(?:['’][^\W_㐀-䶿一-鿿]+)*")
+_ZH_PIECE = re.compile(rf"[{HAN}]+|[^\W_{HAN}]+(?:['’][^\W_{HAN}]+)*")
 # English clitics that the lemmatiser does not know as words of their own, and the stems that they leave behind.
 _CLITIC = re.compile(r"(?:n't|'s|'re|'ve|'ll|'d|'m)+$")
 _IRREGULAR = {"ca": "can", "wo": "will", "sha": "shall", "ai": "is"}
-# Where one sentence ends and words beside each other no longer belong together; "Dr. Who" and "J. K. Rowling" do.
-_SENTENCE_END = re.compile(
+# Where words beside each other no longer belong together; those of "Dr. Who" and "J. K. Rowling" do.
+_SEGMENT_END = re.compile(
     r"(?:[!?;…]|(?<!\bmr)(?<!\bms)(?<!\bmrs)(?<!\bdr)(?<!\bst)(?<!\bvs)(?<!\bjr)(?<!\bsr)(?<!\b[a-z])\.)[\"'”’)]*\s"
     r"|[\n。！？；，、：]",
     re.IGNORECASE,
@@ -42,14 +53,16 @@ def check_language(name: str) -> Language:
 
 def detect_language(text: str) -> Language:
     """Chinese where at least a tenth of the letters are Chinese characters, else English."""
-    wide = len(_CJK.findall(text))
+    if text.isascii():
+        return "en"
+    wide = len(_HAN.findall(text))
     letters = sum(1 for character in text if character.isalpha())
     return "zh" if wide and wide * 10 >= letters else "en"
 
 
 def is_chinese(text: str) -> bool:
     """Whether the text holds any Chinese character."""
-    return _CJK.search(text) is not None
+    return not text.isascii() and _HAN.search(text) is not None
 
 
 def normalise(text: str) -> str:
@@ -100,9 +113,12 @@ def _without_clitics(word: str) -> str:
     return _IRREGULAR.get(bare, bare) if word.startswith("n't", len(bare)) else bare
 
 
-def sentences(text: str) -> list[str]:
-    """The sentences of a text, blank ones dropped; Chinese is cut at commas too, as its words are joined unspaced."""
-    return [sentence for sentence in _SENTENCE_END.split(text) if sentence.strip()]
+def segments(text: str) -> list[str]:
+    """The stretches of a text in which words belong together: sentences, in Chinese split at commas too.
+
+    Made for matching phrases, and fast; `split_sentences` gives whole sentences.
+    """
+    return [segment for segment in _SEGMENT_END.split(text) if segment.strip()]
 
 
 @functools.lru_cache(maxsize=65536)
@@ -184,7 +200,7 @@ def _rows(text: str, language: Language) -> tuple[tuple[str, str], ...]:
 
     Remembered, for a dialogue's turns are asked again for each of its entities and facts.
     """
-    return tuple((_row(lemmas(part, language)), _row(content_lemmas(part, language))) for part in sentences(text))
+    return tuple((_row(lemmas(part, language)), _row(content_lemmas(part, language))) for part in segments(text))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -231,3 +247,126 @@ def is_mentioned(phrase: str, texts: Iterable[str], language: Language) -> bool:
         return any(characters in _squeezed(text) for text in texts)
     row, content = _rows_of(tuple(texts), language)
     return (wanted != "" and wanted in row) or (wanted_content != "" and wanted_content in content)
+
+
+SENTENCE_RULES = 2
+"""The version of the rules below; to be raised with every change of them, as what counts sentences is then stale."""
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+# After these a full stop ends no sentence, whatever follows.
+_TITLES = _set(
+    "mr mrs ms dr prof rev hon gov sen rep gen col lt sgt capt cmdr maj st mt ft messrs mme mlle vs eg ie viz cf al "
+    "fig figs eq eqs sec ch vol vols pp ed eds no nos approx ca tel"
+)
+# After these one ends only where a word follows that begins sentences.
+_SHORTENED = _set(
+    "inc ltd co corp bros jr sr phd md ba ma bsc msc am pm etc usa uk us eu un jan feb mar apr jun jul aug sep sept "
+    "oct nov dec mon tue wed thu fri sat sun ave blvd rd dept est univ assn"
+)
+_OPENERS = _set(
+    "the a an this that these those it its he she they we you i in on at by for from with as but and or so if when "
+    "while after before since because although however there here his her their our my your who what where why how "
+    "some many most all one not no yes then thus"
+)
+_CLOSE = r"[\"'”’»)\]*_]*+"
+_GAP = rf"(?=\s|$|[{HAN}])"
+# Marks inside a title, 《摔跤吧！爸爸》, end nothing. A run of English marks that ends nothing is passed as a whole:
+# each of them would read the rest of it again.
+_END = re.compile(
+    rf"(?P<zh>[{_CHINESE_ENDS}]+(?![^《》]{{0,30}}》)(?:[」』”’】）》\"')\]]|……)*"
+    rf"|(?:……|⋯⋯)(?:[{_ENGLISH_ENDS}]++(?!{_CLOSE}{_GAP}))?[」』”’】）》]*)"
+    rf"|(?P<en>[{_ENGLISH_ENDS}]++)(?P<close>{_CLOSE}){_GAP}"
+    r"|(?:[.!?]|…(?!…))++"
+)
+_LONGEST = 64  # letters of what may be an abbreviation, and more
+_LETTER = re.compile(r"[^\W_]")
+_INITIALS = re.compile(r"[A-Z]|(?:[A-Za-z]\.)+[A-Za-z]")
+_NEXT = re.compile(r"\s*[\"'“‘«(\[*_]*([^\W_]*)")
+_CLAUSE = re.compile(r"(?<=[,;:，；、：])\s*|(?<=[—–])\s*|\s+")
+
+
+def split_sentences(text: str) -> list[str]:
+    """The sentences of a text in order, without the white space around them; blank ones are left out.
+
+    A Chinese sentence ends at 。！？ and ……, with the quotes and brackets that close behind them, whatever follows. An
+    English one ends at . ! ? and … where white space follows and what stands there does not go on: not behind "Dr." and
+    initials, not inside "3.5", not before a small letter ("Stop!" he said). Signs without a word are no sentence of
+    their own. White space counts as one space: paragraphs are to be parted before.
+    """
+    whole = " ".join(text.split())
+    spans: list[tuple[int, int]] = []
+    start = 0
+    letter = _LETTER.search(whole)  # signs that a text begins with stand with what follows
+    for match in _END.finditer(whole, letter.start() if letter else len(whole)):
+        if match["zh"] or (match["en"] and _ends(whole, match, start)):
+            start = _add(spans, whole, start, match.end())
+    _add(spans, whole, start, len(whole))
+    return [sentence for first, end in spans if (sentence := whole[first:end].strip())]
+
+
+def split_lines(text: str) -> list[str]:
+    """The sentences of a text whose line ends part them too, as headings and list items have it."""
+    return [sentence for line in text.splitlines() for sentence in split_sentences(line)]
+
+
+def _add(spans: list[tuple[int, int]], text: str, start: int, end: int) -> int:
+    """Add a sentence, or its signs to the one before where it has no word; where the next begins."""
+    if not spans or _LETTER.search(text, start, end):
+        spans.append((start, end))
+    else:
+        spans[-1] = (spans[-1][0], end)
+    return end
+
+
+def _ends(text: str, match: re.Match[str], start: int) -> bool:
+    """Whether an English mark ends the sentence that begins at `start`."""
+    following = _NEXT.match(text, match.end())
+    word = following[1] if following else ""
+    if word[:1].islower():
+        # A small letter behind a mark goes on, but for a list's or a careless writer's "?" and "!" without quotes.
+        return match["en"] != "." and match["en"][0] in "!?" and not match["close"]
+    if match["en"] != "." or match["close"]:
+        return True
+    # Only the end is looked at: a page of nothing but initials is one sentence, not to be read again at each of them.
+    first = start + text.startswith(" ", start)
+    stop = match.start() - text.endswith(" ", first, match.start())
+    if stop <= first:
+        return True
+    reach = max(first, stop - _LONGEST)
+    at = text.rfind(" ", reach, stop) + 1 or reach
+    last = text[at:stop].lstrip("\"'“‘«([*_")
+    if not last or not last[-1].isalnum():
+        return True
+    return _ends_after(last, word, alone=len(last) == stop - first)
+
+
+def _ends_after(last: str, word: str, *, alone: bool) -> bool:
+    """Whether a full stop behind a word ends a sentence, given the word that follows."""
+    bare = last.replace(".", "").lower()
+    if bare in _TITLES and last.lower() not in {"no", "ed", "al", "ch"}:
+        return False
+    if bare == "no":
+        return not word[:1].isdigit()
+    if alone and (last.isdigit() or len(last) == 1):
+        return False  # a list's number: "1. Open the box."
+    initials = _INITIALS.fullmatch(last) is not None
+    if initials or bare in _SHORTENED:
+        return not word or word.lower() in _OPENERS
+    return True
+
+
+def split_clauses(sentence: str) -> list[str]:
+    """Pieces of an over-long sentence, at commas and white space; joined in order they are the sentence again."""
+    pieces: list[str] = []
+    start = 0
+    for match in _CLAUSE.finditer(sentence):
+        if match.end() > start:
+            pieces.append(sentence[start : match.end()])
+            start = match.end()
+    if start < len(sentence):
+        pieces.append(sentence[start:])
+    return pieces

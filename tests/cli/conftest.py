@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from benchmarks.endpoint import endpoint
 
 import dialore
 from dialore.cli import main
-from dialore.cli.bench.asking import endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 from contextlib import closing
 from typing import ClassVar
 
 import pytest
+from benchmarks.made_up import made_up, open_world, with_persona
 
 from dialore.agent import Agent, open_graph
-from dialore.cli.bench.dialogues import made_up
-from dialore.cli.bench.pipeline_world import open_world, with_persona
 from dialore.llm.rehearsal import Rehearsal
 from dialore.methods.description import describe_method
 from dialore.methods.registry import method_class, method_names, method_sources
@@ -25,7 +23,7 @@ OPTIONS = {"scg-qp": {"decision": False}, "scg-qp-graph": {"decision": True}}
 @pytest.fixture(scope="module")
 def world():
     pytest.importorskip("tantivy", reason="the documents extra is not installed")
-    with closing(open_graph(None)) as graph, open_world(graph, 300, None, lambda *told: None) as sources:
+    with closing(open_graph(None)) as graph, open_world(graph, 300) as sources:
         yield graph, sources
 
 
@@ -90,14 +88,3 @@ def test_the_list_tells_sources_and_stages(call, monkeypatch):
     shown = call("methods", "scg-qp").out
     for words in ("scg-qp/topic-tracking", "en, zh", "differs from the paper", "dialore prompts show"):
         assert words in shown
-
-
-def test_the_pipeline_of_every_method_in_one_table(call):
-    told = call("bench", "pipeline", "--all", "--dialogues", 1, "--latency", 0, "--sentences", 200, "--json").out
-    figures = json.loads(told)
-    found = {cost["method"]: cost for cost in figures["methods"]}
-    assert sorted(found) == method_names()
-    assert figures["passages"] == 200
-    assert (found["dcrag"]["calls"], found["edit"]["calls"]) == (6, 17)
-    assert all(cost["cpu_ms"] > 0 and 0 < cost["cacheable"] <= cost["in_talk"] <= 1 for cost in found.values())
-    assert found["pplm"]["rehearsed"]

@@ -209,7 +209,7 @@ def test_a_passage_counts_by_sentence_and_a_fact_is_one():
 def test_what_counts_sentences_is_measured_anew_where_other_ones_are_found(monkeypatch):
     metrics = [judge_of(name, "x")[0] for name in ("ragas-context-relevance", "ragas-faithfulness")]
     before = [metric.identity for metric in metrics]
-    monkeypatch.setattr(ragas, "RULES", ragas.RULES + 1)
+    monkeypatch.setattr(ragas, "SENTENCE_RULES", ragas.SENTENCE_RULES + 1)
     assert [metric.identity != was for metric, was in zip(metrics, before, strict=True)] == [True, False]
 
 

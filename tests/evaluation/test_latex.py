@@ -15,7 +15,7 @@ import subprocess
 import pytest
 
 from dialore.evaluation.registry import Context, load_metrics
-from dialore.evaluation.report import Settings, make_report, render_latex
+from dialore.evaluation.report import make_report, render_latex
 from dialore.evaluation.report.latex import escape
 from dialore.experiments.config import make_config
 from dialore.experiments.opening import default_connect
@@ -52,7 +52,7 @@ def real(tmp_path_factory):
         with store.writing():
             asyncio.run(measure_run(store, load_metrics(METRICS, Context())))
         results = RunResults([store], METRICS)
-        return render_latex(make_report(results, Settings(dialogues=0)))
+        return render_latex(make_report(results, dialogues=0))
 
 
 def typeset(text, folder, engine="pdflatex", packages="", files=("booktabs.sty",), options="twocolumn"):
@@ -101,7 +101,7 @@ def test_every_part_of_a_wide_table_has_every_row_once(real):
 def test_chinese_is_set_by_pdflatex(tmp_path):
     results = made_up(datasets=("对话数据集", "b"))
     results.title = "中文_标题"
-    text = render_latex(make_report(results, Settings(keep_absent=True)))
+    text = render_latex(make_report(results, keep_absent=True))
     assert "It has Chinese characters" in text
     assert "CJK" not in render_latex(make_report(made_up()))
     log, shown = typeset(text, tmp_path, packages="\\usepackage{CJKutf8}", files=("booktabs.sty", "c70gbsn.fd"))
@@ -123,7 +123,7 @@ def test_hostile_names_and_many_rows_are_set(tmp_path):
     """Many groups make a part nearly as high as a page: each stands on its own, and the notes below the last."""
     results = made_up(datasets=tuple(f"[{n}] *{EVIL}" for n in range(6)))
     results.title = EVIL
-    text = render_latex(make_report(results, Settings(keep_absent=True)))
+    text = render_latex(make_report(results, keep_absent=True))
     log, _ = typeset(text, tmp_path, options="12pt")
     assert "Float too large" not in log
 
@@ -155,11 +155,11 @@ def test_it_is_balanced_and_escaped():
 
 def test_a_table_that_no_page_holds_is_several():
     results = made_up(datasets=tuple(f"data {n}" for n in range(11)))
-    text = render_latex(make_report(results, Settings(keep_absent=True)))
+    text = render_latex(make_report(results, keep_absent=True))
     assert text.count("\\begin{table*}") == 1
     systems = made_up()
     systems._metrics = [each for each in systems._metrics for _ in range(16)]
-    text = render_latex(make_report(systems, Settings(keep_absent=True)))
+    text = render_latex(make_report(systems, keep_absent=True))
     tables = text.split("\\begin{table*}")[1:]
     assert len(tables) == 2
     assert [f"({n} of 2)" in table for n, table in enumerate(tables, start=1)] == [True, True]
@@ -168,7 +168,7 @@ def test_a_table_that_no_page_holds_is_several():
 
 
 def test_missing_figures_and_their_notes():
-    text = render_latex(make_report(made_up(), Settings(keep_absent=True)))
+    text = render_latex(make_report(made_up(), keep_absent=True))
     assert "\\multicolumn{3}{c}{n/a\\textsuperscript{" in text
     for number in re.findall(r"n/a\\textsuperscript\{(\d)\}", text):
         assert f"\\textsuperscript{{{number}}}\\,not available" in text

@@ -10,13 +10,13 @@ import re
 import pytest
 
 from dialore.errors import UnknownNameError
-from dialore.evaluation.report import Settings, make_report, render_csv, render_markdown
+from dialore.evaluation.base import Score
+from dialore.evaluation.geomean import ABOUT as GEOMEAN
+from dialore.evaluation.report import make_report, render_csv, render_markdown
 from dialore.evaluation.report.comparison import by_dialogue, combiner
-from dialore.evaluation.report.markdown import escape as markdown_escape
 from dialore.evaluation.report.numbers import p_value, signed, size_of, spread, three
-from dialore.evaluation.report.svg import tick_words, ticks
-from dialore.evaluation.report.tables import MainTable, grouped
-from dialore.evaluation.report.words import significant
+from dialore.evaluation.report.tables import MainTable, grouped, significant
+from dialore.evaluation.report.texts import escape as markdown_escape
 from tests.evaluation.made_up import COUNT, EVIL, MadeUp, made_up
 
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")
@@ -67,14 +67,6 @@ def test_a_models_size_by_its_name(model, size):
     assert size_of(model) == size
 
 
-def test_ticks_are_round_and_hold_the_range():
-    for low, high in ((0, 0.07), (-0.3, 5), (0, 1234), (2, 2)):
-        marks = ticks(low, high)
-        assert marks[0] <= low
-        assert marks[-1] >= high
-        assert len(set(tick_words(marks))) == len(marks)
-
-
 def test_marks_against_the_baseline(report):
     cells = rows_of(report)
     better = cells["dcrag"]["f1"].comparison
@@ -120,18 +112,18 @@ def test_what_is_missing_is_told_and_never_nought(report):
     assert "the dialogue has no gold knowledge" in reason
     assert "kf1" not in rows_of(report)["dcrag"]
     assert report.table.notes == ["of 39 responses only: the response failed (1)"]
-    kept = make_report(made_up(), Settings(keep_absent=True))
+    kept = make_report(made_up(), keep_absent=True)
     cell = rows_of(kept)["dcrag"]["kf1"]
     assert cell.text == ""
     assert "no gold knowledge" in kept.table.notes[cell.note - 1]
 
 
 def test_another_baseline_and_an_unknown_one():
-    report = make_report(made_up(), Settings(baseline="dcrag"))
+    report = make_report(made_up(), baseline="dcrag")
     assert rows_of(report)["vanilla"]["f1"].comparison.difference < 0
     assert not rows_of(report)["vanilla"]["f1"].comparison.is_better
     with pytest.raises(UnknownNameError, match="did you mean dcrag"):
-        make_report(made_up(), Settings(baseline="dcrga"))
+        make_report(made_up(), baseline="dcrga")
 
 
 def test_groups_by_data_set_and_by_model_where_models_have_several_systems():
@@ -157,10 +149,16 @@ def test_repetitions_of_a_dialogue_are_one_observation():
 
 def test_cost_and_failures(report):
     vanilla = report.surveys[0]
-    assert (vanilla.ok, vanilla.failed, dict(vanilla.failures)) == (39, 1, {"the endpoint broke": 1})
-    assert vanilla.outcomes == {"ok": 39, "repaired": 0, "unparsed": 1, "failed": 0}
-    assert vanilla.per_response("calls") == 2.0
-    assert vanilla.quantile(0.5) == pytest.approx(21.0)
+    assert dict(vanilla.failures) == {"the endpoint broke": 1}
+    assert list(vanilla.outcomes.values()) == ["39", "1", "40", "97.5%", "0.0%", "2.5%", "0.0%"]
+    assert vanilla.by_stage == [("generation", ["39", "0", "1", "0"])]
+    assert [vanilla.costs[name] for name in ("responses", "calls", "prompt tokens", "cached calls")] == [
+        "40",
+        "2",
+        "100",
+        "10.0%",
+    ]
+    assert vanilla.costs["p50"] == "21.0 s"
 
 
 def test_csv_reads_back_as_the_same_numbers(report):
@@ -193,7 +191,7 @@ def test_model_size_against_score_only_where_sizes_are_known():
     results = made_up(models=("x-7B",))
     other = made_up(models=("mine",))
     both = MadeUp([results.systems()[0], other.systems()[0]], {**results._responses, **other._responses})
-    figures = make_report(both, Settings(sizes={"mine": 13.0})).figures["f1"][0][1]
+    figures = make_report(both, sizes={"mine": 13.0}).figures["f1"][0][1]
     sizes = next(figure for figure in figures if figure.name == "sizes")
     assert [row[1] for row in sizes.rows] == ["7", "13"]
 
@@ -217,7 +215,7 @@ def test_an_interval_that_does_not_hold_its_figure_is_not_shown():
     ],
 )
 def test_columns_stand_in_parts_that_a_page_is_wide_enough_for(families, wanted):
-    blocks = MainTable([], families, []).blocks
+    blocks = MainTable([], families, []).parts()
     assert [[(title, len(places)) for title, places in block] for block in blocks] == wanted
     assert [place for block in blocks for _, places in block for place in places] == list(
         range(sum(dict(families).values()))
@@ -234,11 +232,12 @@ def test_significant_differences_in_words(report):
     assert significant(same)[0] == "dcrag: no difference from vanilla is significant."
 
 
-def test_systems_given_as_much_knowledge_stand_beside_each_other():
-    (figure,) = [
-        each for _, found in make_report(made_up()).figures["f1"] for each in found if each.name == "knowledge"
-    ]
-    drawn = re.findall(r'<circle class="(s\d)" cx="([\d.]+)"', figure.drawing.render())
-    places = {kind: {x for own, x in drawn if own == kind} for kind, _ in drawn}
-    assert len(places) == 2
-    assert not set.intersection(*places.values())
+def test_a_mean_of_metrics_has_a_column_and_no_test():
+    """It has no measures of single responses, and no metric of its name to combine them."""
+    results = made_up()
+    results._metrics.append(GEOMEAN)
+    for system in results.systems():
+        system.scores["geomean"] = Score("geomean", 12.5, n=40)
+    report = make_report(results)
+    assert rows_of(report)["dcrag"]["geomean"].text == "12.5"
+    assert rows_of(report)["dcrag"]["geomean"].comparison is None

@@ -10,7 +10,7 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.evaluation.judges.comparing import Preference
-from dialore.evaluation.report import Settings, make_report, render_html, render_markdown
+from dialore.evaluation.report import make_report, render_html, render_markdown
 from dialore.evaluation.report.data import Judged
 from dialore.evaluation.report.judged import columns, contests, row
 from dialore.experiments.comparisons import ComparisonStore, Place
@@ -70,9 +70,9 @@ def test_another_judge_is_another_contest():
 
 def test_the_page_and_markdown_have_the_section_only_where_judges_were_asked():
     results = made_up()
-    assert 'id="preferences"' not in render_html(make_report(results, Settings(dialogues=0)))
+    assert 'id="preferences"' not in render_html(make_report(results, dialogues=0))
     results.preferred = [judged("overall", judge=EVIL.split(",", maxsplit=1)[0], win=9, loss=1, tie=2)]
-    report = make_report(results, Settings(dialogues=0))
+    report = make_report(results, dialogues=0)
     page = render_html(report)
     section = page.split('<section id="preferences"')[1].split("</section>")[0]
     assert 'aria-label="9 wins, 2 ties, 1 losses"' in section

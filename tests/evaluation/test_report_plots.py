@@ -1,28 +1,29 @@
-"""The report's figures: everything in its frame, long names whole, many systems apart."""
+"""The report's figures: their numbers, long names whole, many systems apart, and every form of file."""
 
 from __future__ import annotations
 
 import random
-import re
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from dialore.errors import MissingExtraError
 from dialore.evaluation.base import Score
+from dialore.evaluation.report import plots
 from dialore.evaluation.report.comparison import combiner
 from dialore.evaluation.report.data import SystemScores
-from dialore.evaluation.report.plots import bars, distribution, knowledge_against
-from dialore.evaluation.report.svg import WIDTH, fitted, wrapped
+from dialore.evaluation.report.plots import bars, distribution, knowledge_against, sizes_against
 from dialore.evaluation.report.tables import Row
 
+pytest.importorskip("matplotlib", reason="the report extra is not installed")
 ABOUT = combiner("f1").about
 LONG = "dcrag over twice as many facts as it has by itself"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def rows_of(names, value=0.5):
+def rows_of(names, value=0.5, model="m"):
     scores = {"f1": Score("f1", value, value - 0.1, value + 0.1, 40)}
-    return [Row(SystemScores(name, name, {}, "m", "d", "r", scores), name, [], is_baseline=False) for name in names]
+    return [Row(SystemScores(name, name, {}, model, "d", "r", scores), name, [], is_baseline=False) for name in names]
 
 
 def drawn(names):
@@ -38,61 +39,75 @@ def figure_of(count):
     return knowledge_against(ABOUT, rows_of(names), *drawn(names), "d")
 
 
-def parts(figure, tag):
-    return ET.fromstring(figure.drawing.render()).iter(SVG + tag)
+def words_of(figure):
+    return [each.text for each in ET.fromstring(figure.render("svg")).iter(SVG + "text")]
 
 
-def test_a_long_name_takes_a_second_line_and_only_then_is_cut():
-    assert wrapped("dcrag", 200) == ["dcrag"]
-    first, second = wrapped(LONG, 300)
-    assert f"{first} {second}" == LONG
-    lines = wrapped(LONG * 3, 300)
-    assert len(lines) == 2
-    assert lines[1].endswith("…")
-    assert all(line == fitted(line, 300) for line in lines)
+def test_a_bar_has_its_name_and_its_figure_also_below_nothing():
+    assert {LONG, "0.500"} <= set(words_of(bars(ABOUT, rows_of([LONG]), "d")))
+    assert "−0.500" in words_of(bars(ABOUT, rows_of(["dcrag"], value=-0.5), "d"))
 
 
-def test_a_chinese_name_breaks_anywhere_and_takes_twice_the_room():
-    assert wrapped("没有事实选择的方法", 100) == ["没有事实选", "择的方法"]
-    assert wrapped("x" * 20, 100) == ["x" * 10, "x" * 10]
+def test_a_name_that_two_lines_do_not_hold_is_cut_and_whole_in_the_table():
+    figure = bars(ABOUT, rows_of([LONG * 4]), "d")
+    assert any(word.endswith("…") for word in words_of(figure))
+    assert figure.rows[0][0] == LONG * 4
 
 
-@pytest.mark.parametrize("make", [bars, lambda *given: distribution(given[0], given[1], drawn(given[1])[0], given[2])])
-def test_bars_and_histograms_give_a_long_name_its_room(make):
-    one, two = make(ABOUT, rows_of(["dcrag"]), "d"), make(ABOUT, rows_of([LONG]), "d")
-    assert two.drawing.height - one.drawing.height == 17
-    assert LONG in " ".join(each.text or "" for each in parts(two, "text"))
+def test_a_distribution_has_a_histogram_a_system():
+    names = ["dcrag", "没有事实选择的方法", "same"]
+    values = [*drawn(names[:2])[0], {("d0", 0): 0.5}]
+    figure = distribution(ABOUT, rows_of(names), values, "d")
+    assert set(names) <= set(words_of(figure))
+    assert [row[1] for row in figure.rows] == ["40", "40", "1"]
+    assert figure.rows[2][2:] == ["0.500"] * 6
 
 
-def test_a_bar_below_nothing_keeps_its_figure_clear_of_it():
-    figure = bars(ABOUT, rows_of(["dcrag"], value=-0.5), "d")
-    bar = next(parts(figure, "rect"))
-    number = next(each for each in parts(figure, "text") if each.text == "−0.500")
-    assert float(number.get("x")) >= float(bar.get("x")) + float(bar.get("width"))
-
-
-@pytest.mark.parametrize("count", [2, 3, 4, 7, 12])
-def test_every_mark_stands_within_its_figure(count):
-    figure = figure_of(count)
-    for circle in parts(figure, "circle"):
-        assert 50 < float(circle.get("cx")) < WIDTH
-        assert 0 < float(circle.get("cy")) < figure.drawing.height
-    for line in parts(figure, "line"):
-        # A normal interval is cut where the score itself ends, so it never leaves the plane.
-        assert 0 <= float(line.get("y1")) <= figure.drawing.height
-        assert 0 <= float(line.get("y2")) <= figure.drawing.height
-    assert all(float(each.get("y")) <= figure.drawing.height for each in parts(figure, "text"))
-
-
-@pytest.mark.parametrize(("count", "others"), [(3, 0), (4, 16), (7, 49)])
-def test_many_systems_get_a_panel_each_beside_the_others(count, others):
+@pytest.mark.parametrize(("count", "panels"), [(2, False), (3, False), (4, True), (7, True)])
+def test_many_systems_get_a_panel_each(count, panels):
     """Up to three share their axes, so that one sees them together."""
     figure = figure_of(count)
-    kinds = [each.get("class") for each in parts(figure, "polyline")]
-    assert kinds.count("other") == others
-    assert len(kinds) - others == count
-    words = [each.text for each in parts(figure, "text")]
+    words = words_of(figure)
     assert all(f"system {number}" in words for number in range(1, count))
     assert words.count("pieces of knowledge given") == 1
-    assert re.search(r"A (line|panel) a system", figure.drawing.description)[1] == ("panel" if others else "line")
-    assert len(figure.rows) == sum(1 for _ in parts(figure, "circle"))
+    assert ("a panel a system" in figure.title) == panels
+    assert len(figure.rows) == 6 * count
+
+
+def test_steps_hold_every_response_once():
+    figure = figure_of(2)
+    assert [sum(int(row[4]) for row in figure.rows if row[0] == name) for name in (LONG, "system 1")] == [40, 40]
+
+
+def test_sizes_are_a_line_a_method():
+    rows = [row for size in (70, 7) for row in rows_of(["dcrag"], 0.4 + size / 1000, model=f"llama-{size}b")]
+    figure = sizes_against(ABOUT, rows, {}, "d")
+    assert [row[1:3] for row in figure.rows] == [["7", "0.407"], ["70", "0.470"]]
+    assert {"7", "70", "dcrag"} <= set(words_of(figure))
+    assert sizes_against(ABOUT, rows[:1], {}, "d") is None
+
+
+def test_every_form_of_file_is_what_it_is_called_and_the_same_each_time():
+    figure = figure_of(2)
+    for form, start in {"pdf": b"%PDF", "png": b"\x89PNG", "svg": b"<?xml"}.items():
+        once = figure.render(form)
+        assert once.startswith(start)
+        assert once == figure.render(form)
+
+
+def test_figures_on_a_page_share_no_ids():
+    found = [figure_of(2).inline(), figure_of(4).inline(), bars(ABOUT, rows_of([LONG]), "d").inline()]
+    ids = [each.get("id") for text in found for each in ET.fromstring(text).iter() if each.get("id")]
+    assert ids
+    assert len(ids) == len(set(ids))
+
+
+def test_a_title_is_text_on_a_page():
+    text = bars(ABOUT, rows_of(["a"]), "<b>&\\1").inline()
+    assert "<title>f1, &lt;b&gt;&amp;\\1: a bar" in text
+
+
+def test_without_the_extra_it_says_which(monkeypatch):
+    monkeypatch.setattr(plots, "can_draw", lambda: False)
+    with pytest.raises(MissingExtraError, match="report"):
+        bars(ABOUT, rows_of(["a"]), "d").render("svg")

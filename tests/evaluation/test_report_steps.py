@@ -6,7 +6,7 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.evaluation.report.browser import Browser, unpack
-from dialore.evaluation.report.data import ScoredResponse, SystemScores
+from dialore.evaluation.report.data import ScoredResponse
 from dialore.knowledge import Knowledge
 from dialore.response import Citation, Response, StageTrace
 
@@ -17,13 +17,13 @@ def did(stage, *, notes=(), **output):
 
 def browsed(*, dialogue=None, **response):
     """The index entry and the details of one response, as the page inflates them."""
-    system = SystemScores("s", "s", {}, "m", "d", "r")
-    browser = Browser([system], ["s"], [], 5)
+    browser = Browser(["s"], ["d"], [], 5)
     told = Response(id="1", method="s", **({"text": "Hello."} | response))
     given = {"id": "1", "turns": ["Hi"]} | (dialogue or {})
-    browser.add(0, system, iter([ScoredResponse(Dialogue.model_validate(given), told)]))
-    (entry,) = unpack(browser.index())["dialogues"]
-    chunk = unpack(browser.chunks[0])
+    browser.add(0, ScoredResponse(Dialogue.model_validate(given), told))
+    packed = browser.packed()
+    (entry,) = unpack(packed["index"])["dialogues"]
+    chunk = unpack(packed["chunk-0"])
 
     def whole(value):
         if isinstance(value, list):

@@ -17,7 +17,7 @@ import pytest
 
 from dialore.errors import InputError
 from dialore.retrieval import StaticEmbedder
-from dialore.retrieval.exact import normalise
+from dialore.retrieval.static import normalise
 
 DATA = Path(str(files("dialore") / "data" / "embedding"))
 TEXTS = [

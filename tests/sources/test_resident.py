@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.shape import shaped_graph
 
-from dialore.cli.bench.graph_shape import shaped_graph
 from dialore.sources.graph import GraphStore
 from dialore.sources.graph.store import resident
 from tests.sources.graphs import build

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from benchmarks.shape import HUBS, known_words, shaped_graph
 
-from dialore.cli.bench.graph_shape import HUBS, known_words, shaped_graph
 from dialore.dialogue import Dialogue
 from dialore.knowledge import Fact
 from dialore.response import Demands

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from benchmarks.shape import HUBS, shaped_graph
 
-from dialore.cli.bench.graph_shape import HUBS, shaped_graph
 from dialore.sources.graph import GraphStore
 from dialore.sources.graph.facts.readers import read_facts
 from dialore.sources.graph.facts.relations import connecting_words

@@ -9,6 +9,7 @@ import typer
 from dialore import __version__
 from dialore.cli import (
     annotate,
+    bench,
     chat,
     data,
     demo,
@@ -23,7 +24,6 @@ from dialore.cli import (
     samples,
     score,
 )
-from dialore.cli.bench import command as bench
 from dialore.cli.report_command import report
 
 app = typer.Typer(

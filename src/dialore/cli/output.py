@@ -132,11 +132,11 @@ def check_targets(*targets: Path | None, source: Path | None = None) -> None:
         seen.add(path.resolve())
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str | bytes) -> None:
     """Write a file that is there whole or not at all; raises InputError where it cannot be written."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(text.encode() if isinstance(text, str) else text)
         temporary.replace(path)
     except OSError as error:
         raise _unwritable(path, error) from error

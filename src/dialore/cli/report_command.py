@@ -38,7 +38,7 @@ def report(
         list[str] | None,
         typer.Option("--sizes", metavar="MODEL=B", help="A model's size in billions, where its name does not say it."),
     ] = None,
-    plots: Annotated[bool, typer.Option("--plots", help="Write each plot as an SVG file, too.")] = False,
+    plots: Annotated[bool, typer.Option("--plots", help="Write each plot as PDF, SVG and PNG, too.")] = False,
     json: Json = False,
 ) -> None:
     """Report scored runs: tables with significance, ablations, cost, failures, plots, and every dialogue.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,12 +11,11 @@ import typer
 
 from dialore.cli.output import note, print_json, write_whole
 from dialore.errors import InputError, UnknownNameError
-from dialore.evaluation.report.build import Settings, make_report
+from dialore.evaluation.report.build import make_report
 from dialore.evaluation.report.html import render_html
 from dialore.evaluation.report.latex import render_latex
-from dialore.evaluation.report.markdown import render_markdown
-from dialore.evaluation.report.rows import render_csv
-from dialore.evaluation.report.svg import STANDALONE
+from dialore.evaluation.report.plots import Form, can_draw
+from dialore.evaluation.report.texts import render_csv, render_markdown
 from dialore.experiments.results import RunResults
 from dialore.experiments.store import RunStore
 
@@ -67,7 +65,8 @@ def work(wanted: Wanted, *, json: bool) -> None:
         for name in wanted.metrics:
             if name not in known:
                 raise UnknownNameError("metric among those scored", name, known)
-        settings = Settings(
+        report = make_report(
+            RunResults(stores, wanted.metrics),
             baseline=wanted.baseline,
             # Only the page shows dialogues.
             dialogues=wanted.dialogues if "html" in wanted.forms else 0,
@@ -75,7 +74,6 @@ def work(wanted: Wanted, *, json: bool) -> None:
             keep_absent=bool(wanted.metrics),
             title=wanted.title,
         )
-        report = make_report(RunResults(stores, wanted.metrics), settings)
         unknown = [name for name in sizes if name not in {survey.system.model for survey in report.surveys}]
         if unknown:
             raise UnknownNameError("model", unknown[0], {survey.system.model for survey in report.surveys})
@@ -90,32 +88,23 @@ def work(wanted: Wanted, *, json: bool) -> None:
 
 
 _SAID = 6
+_DRAWN: tuple[Form, ...] = ("pdf", "svg", "png")
 
 
 def _write(report: Report, wanted: Wanted) -> list[Path]:
     folder = wanted.out or wanted.runs[0] / "report"
-    texts = {f"report.{form}": _FORMS[form](report) for form in wanted.forms}
+    files: dict[str, str | bytes] = {f"report.{form}": _FORMS[form](report) for form in wanted.forms}
     if wanted.plots:
-        texts |= _plots(report)
+        files |= {f"plots/{name}.{form}": figure.render(form) for name, figure in report.files() for form in _DRAWN}
     try:
         (folder / "plots" if wanted.plots else folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot make the folder {folder}: {error.strerror}", mend="name another by --out") from error
-    for name, text in texts.items():
-        write_whole(folder / name, text)
-    return [folder / name for name in texts]
-
-
-def _plots(report: Report) -> dict[str, str]:
-    """Every figure as a file of its own, by metric, group and kind."""
-    found = {}
-    for metric, groups in report.figures.items():
-        for place, (_, figures) in enumerate(groups, start=1):
-            for figure in figures:
-                parts = [metric, *([str(place)] if len(groups) > 1 else []), figure.name]
-                name = "-".join(re.sub(r"[^\w-]+", "-", part) for part in parts)
-                found[f"plots/{name}.svg"] = figure.drawing.render(STANDALONE)
-    return found
+    for name, content in files.items():
+        write_whole(folder / name, content)
+    if "html" in wanted.forms and not can_draw():
+        note('the report has no plots, only their numbers: pip install "dialore[report]" draws them')
+    return [folder / name for name in files]
 
 
 def _size(said: str) -> tuple[str, float]:

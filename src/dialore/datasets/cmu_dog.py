@@ -12,7 +12,7 @@ from dialore.datasets.base import DataSet, Gold, Holding, Talk, WholeDialogue
 from dialore.datasets.files import Place, archive_of, checked
 from dialore.datasets.stream import parse
 from dialore.errors import InputError
-from dialore.sentences import split_lines
+from dialore.text import split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

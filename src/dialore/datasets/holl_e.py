@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from dialore.datasets.base import DataSet, Gold, Holding, Talk, WholeDialogue
 from dialore.datasets.files import Place, read_forms
-from dialore.sentences import split_lines
+from dialore.text import split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

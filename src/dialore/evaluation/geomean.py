@@ -23,6 +23,7 @@ ABOUT = About(
     f"Geometric mean of {', '.join(DCRAG_COMPONENTS)}, each in per cent of its scale (cdf as it is).",
     needs=DCRAG_COMPONENTS,
     scale=100.0,
+    level="corpus",
 )
 RAGAS_ABOUT = About(
     "ragas-geomean",
@@ -30,6 +31,7 @@ RAGAS_ABOUT = About(
     "Geometric mean of RAGAs' context relevance, faithfulness and answer relevance, in per cent.",
     needs=RAGAS_COMPONENTS,
     scale=100.0,
+    level="corpus",
 )
 
 

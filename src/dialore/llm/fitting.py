@@ -10,6 +10,8 @@ from typing import Annotated, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
+from dialore.text import SENTENCE_ENDS
+
 _LISTS = (list, tuple, set, frozenset)
 _STRONG = re.compile(r"\s*[;；、\n]\s*")
 _WEAK = re.compile(r"\s*[,，]\s*")
@@ -152,7 +154,7 @@ def _split(text: str) -> list[str]:
     items: list[str] = []
     for part in _STRONG.split(text.strip()):
         pieces = _WEAK.split(part)
-        sentence = part.endswith((".", "?", "!", "。", "？", "！"))
+        sentence = part.endswith(tuple(SENTENCE_ENDS))
         short = all(len(piece.split()) <= _SHORT_WORDS for piece in pieces)
         items += pieces if short and not sentence else [part]
     return [item for item in (_BULLET.sub("", item).strip() for item in items) if item]

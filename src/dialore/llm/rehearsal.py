@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dialore.llm.model import Completion, Usage, estimate_tokens
+from dialore.text import HAN
 
 if TYPE_CHECKING:
     from dialore.llm.model import OnText, Request
 
 _LATIN = re.compile(r"[a-zA-Z]{4,}")
-_CHINESE = re.compile(r"[一-鿿]{2}")
+_CHINESE = re.compile(rf"[{HAN}]{{2}}")
 _NUMBERED = re.compile(r"^\s*\[?(\d+)[\].)]", re.MULTILINE)
 _TURN = re.compile(r"\w+[:：]")
 _ASIDE = {"en": ["friend", "music", "tea", "walk"], "zh": ["朋友", "休息", "喝茶", "散步"]}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dialore.knowledge import Knowledge
 from dialore.response import Citation
+from dialore.text import WIDE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ _FENCE = 3
 _PLAUSIBLE = 99
 _DIGITS = 6
 _CLOSING = frozenset(".,;:!?)]}'\"”’…%。、〉》」』】\uff0c\uff1b\uff1a\uff01\uff1f\uff09\uff3d")
-_WIDE = re.compile(r"[\u3000-\u303f\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]")
+_WIDE = re.compile(f"[{WIDE}]")
 # "Dr. Who" and "J. K. Rowling" go on; a Chinese sentence needs no space after it.
 _END = re.compile(
     r"(?:[!?;…]+|(?<!\bmr)(?<!\bms)(?<!\bmrs)(?<!\bdr)(?<!\bst)(?<!\bvs)(?<!\bjr)(?<!\bsr)(?<!\b[a-z])\.+)"

@@ -13,7 +13,8 @@ import numpy as np
 
 from dialore.errors import InputError, MissingExtraError
 from dialore.retrieval.embedding import digest
-from dialore.retrieval.static import CHINESE_RUN, normalise
+from dialore.retrieval.static import normalise
+from dialore.text import CHINESE_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

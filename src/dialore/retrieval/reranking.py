@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from dialore.errors import InputError, MissingExtraError, UnknownNameError
-from dialore.retrieval.bm25 import B, K1, Bm25
+from dialore.retrieval.bm25 import K1, B, Bm25
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.ranking import DECIMALS, K, reciprocal_ranks
 

@@ -28,6 +28,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from dialore.errors import InputError
+from dialore.text import CHINESE_RUN, is_chinese
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
     Terms = tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]]]
 
-CHINESE_RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
-"""A run of Chinese characters."""
 _BLOCK = 256
 """Tokens from which on what was read so far is added up: their vectors as integers stay in a processor's cache."""
 _BITS = 26
@@ -369,7 +368,7 @@ def _fold(text: str) -> str:
             cleaned.append(" ")
         elif character == "�" or unicodedata.category(character).startswith("C"):
             continue
-        elif _is_cjk(ord(character)):
+        elif is_chinese(character):
             cleaned.append(f" {character} ")
         else:
             cleaned.append(character)
@@ -387,13 +386,3 @@ def _is_punctuation(character: str) -> bool:
     if character.isascii():
         return character.isprintable() and not character.isalnum() and character != " "
     return unicodedata.category(character).startswith("P")
-
-
-def _is_cjk(code: int) -> bool:
-    return (
-        0x4E00 <= code <= 0x9FFF
-        or 0x3400 <= code <= 0x4DBF
-        or 0x20000 <= code <= 0x2CEAF
-        or 0xF900 <= code <= 0xFAFF
-        or 0x2F800 <= code <= 0x2FA1F
-    )

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from dialore.errors import UnknownNameError
-from dialore.retrieval.static import CHINESE_RUN
-from dialore.text import is_stop_word, normalise, stem, stop_words, words
+from dialore.text import CHINESE_RUN, is_stop_word, normalise, stem, stop_words, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,10 +24,9 @@ import numpy as np
 from dialore.knowledge import Knowledge, PersonaDetail, stable_id
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.ranking import DECIMALS
-from dialore.retrieval.tokens import HAN
 from dialore.sources.base import Findings
 from dialore.sources.persona import PersonaDocuments, PersonaSource
-from dialore.text import content_lemmas, is_chinese, normalise, stem, stop_words, words
+from dialore.text import CHINESE_RUN, WIDE, content_lemmas, is_chinese, normalise, stem, stop_words, words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,8 +39,7 @@ if TYPE_CHECKING:
 _K1, _B = 1.2, 0.75
 _FADING = 0.5
 _REMEMBERED = 4096
-_WIDE = r"[\u3000-\u303f\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]"
-_GAP = re.compile(rf"(?<={_WIDE})\s+|\s+(?={_WIDE})")
+_GAP = re.compile(rf"(?<=[{WIDE}])\s+|\s+(?=[{WIDE}])")
 
 
 class DialogueRanker:
@@ -200,8 +198,8 @@ def grams(text: str) -> tuple[str, ...]:
     if not is_chinese(text):
         return tuple(stem(word) for word in content_lemmas(text, "en"))
     stop, folded = stop_words("zh"), normalise(joined(text))
-    found = [stem(word) for word in words(HAN.sub(" ", folded), "en")]
-    for run in HAN.findall(folded):
+    found = [stem(word) for word in words(CHINESE_RUN.sub(" ", folded), "en")]
+    for run in CHINESE_RUN.findall(folded):
         found += [character for character in run if character not in stop]
         found += [run[at : at + 2] for at in range(len(run) - 1)]
     return tuple(found)

@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from dialore.sources.documents.locking import alone
 
 import dialore
 from dialore.errors import InputError
 from dialore.sources.documents import DocumentIndex, add_documents, build_documents
-from dialore.sources.documents.locking import alone
 
 CHANGES = """
     import sys

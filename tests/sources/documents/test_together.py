@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from dialore.sources.documents.together import Together
 
 from dialore.dialogue import Dialogue
 from dialore.errors import SourceError
 from dialore.retrieval import StaticEmbedder
 from dialore.sources.documents import DocumentIndex, build_documents
-from dialore.sources.documents.together import Together
 
 ASK = Dialogue.model_validate({"id": "d", "turns": ["What shall we cook?"]})
 QUESTIONS = ["what is sour?", "wedding food", "how hot is the oven?", "a drink for the cold", "who baked it?", "", "x"]

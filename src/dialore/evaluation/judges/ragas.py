@@ -10,7 +10,7 @@ from dialore.evaluation.base import About, Mean, Measure, unavailable
 from dialore.evaluation.judges.answers import Questions, Statements, picks_shape, verdicts_shape
 from dialore.evaluation.judges.asking import spoken
 from dialore.retrieval.embedding import load_embedder
-from dialore.sentences import RULES, split_lines
+from dialore.text import SENTENCE_RULES, split_lines
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,7 +43,7 @@ class ContextRelevance(Mean):
         """The judge, its prompt, and the rules by which sentences are counted."""
         if self._judge is None:
             return ""
-        return f"{self._judge.identity('ragas-context-relevance')}, sentences {RULES}"
+        return f"{self._judge.identity('ragas-context-relevance')}, sentences {SENTENCE_RULES}"
 
     async def measure(self, sample: Sample) -> Measure:
         """The share, 0 to 1."""

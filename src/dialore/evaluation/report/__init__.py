@@ -1,4 +1,4 @@
-"""Reports of scored runs: HTML, Markdown, LaTeX and CSV."""
+"""Reports of scored runs: HTML, Markdown, LaTeX, CSV, and figures as files."""
 
 from __future__ import annotations
 
@@ -7,34 +7,19 @@ from typing import TYPE_CHECKING
 from dialore._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from dialore.evaluation.report.build import Report, Settings, make_report
-    from dialore.evaluation.report.data import Results, ScoredResponse, SystemScores
+    from dialore.evaluation.report.build import Report, make_report
     from dialore.evaluation.report.html import render_html
     from dialore.evaluation.report.latex import render_latex
-    from dialore.evaluation.report.markdown import render_markdown
-    from dialore.evaluation.report.rows import render_csv
+    from dialore.evaluation.report.texts import render_csv, render_markdown
 
-__all__ = [
-    "Report",
-    "Results",
-    "ScoredResponse",
-    "Settings",
-    "SystemScores",
-    "make_report",
-    "render_csv",
-    "render_html",
-    "render_latex",
-    "render_markdown",
-]
+__all__ = ["Report", "make_report", "render_csv", "render_html", "render_latex", "render_markdown"]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "dialore.evaluation.report.build": ["Report", "Settings", "make_report"],
-        "dialore.evaluation.report.data": ["Results", "ScoredResponse", "SystemScores"],
+        "dialore.evaluation.report.build": ["Report", "make_report"],
         "dialore.evaluation.report.html": ["render_html"],
         "dialore.evaluation.report.latex": ["render_latex"],
-        "dialore.evaluation.report.markdown": ["render_markdown"],
-        "dialore.evaluation.report.rows": ["render_csv"],
+        "dialore.evaluation.report.texts": ["render_csv", "render_markdown"],
     },
 )

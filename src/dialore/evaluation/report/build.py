@@ -1,45 +1,25 @@
-"""A report from scored runs: everything that its four forms show, read in one pass over the responses."""
+"""A report from scored runs: everything that its forms show, read in one pass over the responses."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dialore.evaluation.report.ablation import Ablation, ablations
 from dialore.evaluation.report.browser import Browser
-from dialore.evaluation.report.comparison import combiner, values_of
+from dialore.evaluation.report.comparison import Ablation, ablations, combiner, values_of
+from dialore.evaluation.report.data import Survey
 from dialore.evaluation.report.judged import Contest, contests
 from dialore.evaluation.report.plots import Figure, bars, distribution, knowledge_against, sizes_against
-from dialore.evaluation.report.survey import Survey
 from dialore.evaluation.report.tables import Group, MainTable, labels, main_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from dialore.evaluation.base import About
     from dialore.evaluation.report.data import Results
 
 DIALOGUES = 200
 """How many dialogues of each data set the browser shows where nothing else is said."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What one may say about a report.
-
-    Attributes:
-        baseline: the system that others are compared with.
-        dialogues: how many dialogues of each data set the browser shows; 0 for no browser.
-        sizes: models' sizes in billions of parameters, where their names do not say them.
-        keep_absent: give metrics that no system has a column, too.
-        title: the report's title; the runs' names otherwise.
-    """
-
-    baseline: str | None = None
-    dialogues: int = DIALOGUES
-    sizes: Mapping[str, float] = field(default_factory=dict)
-    keep_absent: bool = False
-    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,47 +53,68 @@ class Report:
         """Every metric that the report names, those without a column too."""
         return [*self.table.metrics, *(about for about, _ in self.table.absent)]
 
+    def files(self) -> Iterator[tuple[str, Figure]]:
+        """Every figure with a name for its file, without an ending: metric, group where there are several, kind."""
+        for metric, groups in self.figures.items():
+            for place, (_, figures) in enumerate(groups, start=1):
+                for figure in figures:
+                    yield "-".join([metric, *([str(place)] if len(groups) > 1 else []), figure.name]), figure
 
-def make_report(results: Results, settings: Settings | None = None) -> Report:
+
+def make_report(
+    results: Results,
+    *,
+    baseline: str | None = None,
+    dialogues: int = DIALOGUES,
+    sizes: Mapping[str, float] | None = None,
+    keep_absent: bool = False,
+    title: str = "",
+) -> Report:
     """Make a report.
 
     Args:
         results: the scored runs.
-        settings: what one may say about it.
+        baseline: the system that others are compared with.
+        dialogues: how many dialogues of each data set the browser shows; 0 for no browser.
+        sizes: models' sizes in billions of parameters, where their names do not say them.
+        keep_absent: give metrics that no system has a column, too.
+        title: the report's title; the runs' names otherwise.
 
     Raises:
         UnknownNameError: no system is called as the baseline is.
         MissingExtraError: the `evaluation` extra, with the tests of significance, is not installed.
     """
-    settings = settings or Settings()
-    systems = list(results.systems())
+    systems = results.systems()
     names = _names(results)
-    table = main_table(results, baseline=settings.baseline, keep_absent=settings.keep_absent)
-    browser = Browser(systems, names, results.metrics(), settings.dialogues) if settings.dialogues else None
-    surveys = []
-    for number, system in enumerate(systems):
-        survey = Survey(system)
-        passing = survey.over(results.responses(system))
-        if browser is not None:
-            browser.add(number, system, passing)
-        else:
-            for _ in passing:
-                pass
-        surveys.append(survey)
+    table = main_table(results, baseline=baseline, keep_absent=keep_absent)
+    datasets = [system.dataset for system in systems]
+    browser = Browser(names, datasets, results.metrics(), dialogues) if dialogues else None
+    surveys = [Survey(system) for system in systems]
+    for number, survey in enumerate(surveys):
+        for scored in results.responses(survey.system):
+            survey.add(scored)
+            if browser is not None:
+                browser.add(number, scored)
     by_system = {id(survey.system): survey for survey in surveys}
     figures = {
-        about.name: [
-            (group.title, _figures(results, about, group, by_system, settings.sizes)) for group in table.groups
-        ]
+        about.name: [(group.title, _figures(results, about, group, by_system, sizes or {})) for group in table.groups]
         for about in table.metrics
     }
-    found = ablations(results, table.metrics)
-    title = settings.title or results.title
-    return Report(title, results.facts, table, found, contests(results.judged()), surveys, names, figures, browser)
+    return Report(
+        title=title or results.title,
+        facts=results.facts,
+        table=table,
+        ablations=ablations(results, table.metrics),
+        contests=contests(results.judged()),
+        surveys=surveys,
+        names=names,
+        figures=figures,
+        browser=browser,
+    )
 
 
 def _names(results: Results) -> list[str]:
-    systems = list(results.systems())
+    systems = results.systems()
     datasets = dict.fromkeys(system.dataset for system in systems)
     if len(datasets) == 1:
         return labels(systems)

@@ -1,4 +1,4 @@
-"""Systems against a baseline: paired bootstrap, and Wilcoxon's test where single responses have values."""
+"""Systems against a baseline, and methods against their variants: differences, intervals, corrected p-values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from dialore.evaluation.base import About, Metric
     from dialore.evaluation.report.data import Results, SystemScores
 
-LEVELS = ((0.01, "**"), (0.05, "*"))
 Measures = dict[tuple[str, int], tuple[float, ...]]
 
 
@@ -61,12 +60,32 @@ class Comparison:
     @property
     def mark(self) -> str:
         """`*` for p < 0.05, `**` for p < 0.01, by every test that was made; else nothing."""
-        return next((mark for level, mark in LEVELS if self.p < level), "")
+        return mark_of(self.p)
 
     @property
     def is_better(self) -> bool:
         """Whether the system does better than the baseline, significantly or not."""
         return self.difference != 0 and (self.difference > 0) == self.higher_is_better
+
+
+@dataclass(frozen=True, slots=True)
+class Ablation:
+    """A full method and its variants on one data set and model.
+
+    Attributes:
+        full: the method as it is by default.
+        variants: the same method with options, in the run's order.
+        comparisons: each variant less the full method, by the variant's place and the metric's name.
+    """
+
+    full: SystemScores
+    variants: list[SystemScores]
+    comparisons: dict[tuple[int, str], Comparison]
+
+
+def mark_of(p: float) -> str:
+    """The mark of a p-value: `*` for p < 0.05, `**` for p < 0.01, else nothing."""
+    return "**" if p < 0.01 else "*" if p < 0.05 else ""
 
 
 def combiner(name: str) -> Metric:
@@ -88,19 +107,36 @@ def compare(
     found: list[Comparison] = []
     others = [system for system in systems if system is not baseline]
     for about in abouts:
-        metric = combiner(about.name)
         base = results.measures(baseline, about.name)
-        made = []
-        for system in others:
-            one = _compare(metric, about, system, baseline, results.measures(system, about.name), base, len(others))
-            made += [one] if one is not None else []
-        found += _corrected(made)
+        if not base:  # a mean of other metrics' figures has no measures of its own
+            continue
+        metric = combiner(about.name)
+        made = [
+            _compare(metric, system, baseline, results.measures(system, about.name), base, len(others))
+            for system in others
+        ]
+        found += _corrected([each for each in made if each is not None])
+    return found
+
+
+def ablations(results: Results, abouts: Sequence[About]) -> list[Ablation]:
+    """Every method that stands in the results both without and with options."""
+    families: dict[tuple[str, str, str], list[SystemScores]] = {}
+    for system in results.systems():
+        families.setdefault((system.dataset, system.model, system.method), []).append(system)
+    found = []
+    for family in families.values():
+        full = next((system for system in family if not system.options), None)
+        variants = [system for system in family if system.options]
+        if full is not None and variants:
+            places = {id(system): place for place, system in enumerate(variants)}
+            made = compare(results, [full, *variants], full, abouts)
+            found.append(Ablation(full, variants, {(places[id(each.system)], each.metric): each for each in made}))
     return found
 
 
 def _compare(
     metric: Metric,
-    about: About,
     system: SystemScores,
     baseline: SystemScores,
     own: Measures,
@@ -117,15 +153,13 @@ def _compare(
     interval, test = paired_bootstrap(metric, first, second, resamples=resamples)
     if math.isnan(interval.value):
         return None
+    about = metric.about
     p = wilcoxon(values(metric, first), values(metric, second)).p if about.level == "response" else None
-    difference = interval.value
-    bounds = (interval.low, interval.high)
-    return Comparison(system, baseline, about.name, len(common), difference, *bounds, test.p, p, about.higher_is_better)
+    difference = (interval.value, interval.low, interval.high)
+    return Comparison(system, baseline, about.name, len(common), *difference, test.p, p, about.higher_is_better)
 
 
 def _corrected(made: Sequence[Comparison]) -> list[Comparison]:
-    if len(made) < 2:  # nothing to correct for
-        return list(made)
     bootstraps = correct([each.bootstrap for each in made])
     tests = correct([math.nan if each.wilcoxon is None else each.wilcoxon for each in made])
     return [

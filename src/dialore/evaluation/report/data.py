@@ -1,9 +1,14 @@
-"""What a report is made of: systems, their scores, and their responses, read one at a time."""
+"""What a report reads: systems, their scores, and their responses one at a time; and what it counts in one pass."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from dialore.evaluation.report.numbers import duration, share, three
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -12,6 +17,8 @@ if TYPE_CHECKING:
     from dialore.evaluation.base import About, Measure, Score
     from dialore.evaluation.judges.comparing import Preference
     from dialore.response import Response
+
+_OUTCOMES = ("ok", "repaired", "unparsed", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +117,84 @@ class Results(Protocol):
     def responses(self, system: SystemScores, limit: int | None = None) -> Iterator[ScoredResponse]:
         """A system's responses with their measures, in the data set's order."""
         ...
+
+
+@dataclass(slots=True)
+class Survey:
+    """Counts of one system's responses; it grows by a few numbers a response.
+
+    Attributes:
+        system: whose they are.
+        seconds: wall-clock time of each response that did not fail.
+        given: how much knowledge each response was given, by dialogue id and repetition.
+        stages: outcomes by stage, in the order in which stages were first seen.
+        failures: why responses failed.
+    """
+
+    system: SystemScores
+    seconds: list[float] = field(default_factory=list)
+    given: dict[tuple[str, int], int] = field(default_factory=dict)
+    stages: dict[str, Counter[str]] = field(default_factory=dict)
+    failures: Counter[str] = field(default_factory=Counter)
+
+    def add(self, scored: ScoredResponse) -> None:
+        """Count one response."""
+        response = scored.response
+        for stage in response.trace:
+            self.stages.setdefault(stage.stage, Counter())[stage.outcome] += 1
+        if response.status == "failed":
+            self.failures[response.error or "no reason was recorded"] += 1
+            return
+        self.seconds.append(response.seconds)
+        self.given[scored.dialogue.id, scored.repetition] = len(response.knowledge)
+
+    @property
+    def failed(self) -> int:
+        """Responses that failed."""
+        return self.failures.total()
+
+    @property
+    def responses(self) -> int:
+        """All responses."""
+        return len(self.seconds) + self.failed
+
+    @property
+    def costs(self) -> dict[str, str]:
+        """Calls and tokens of one response on average, and how long responses took, by the heads of a table."""
+        totals = self.system.totals
+        calls, count = totals.get("calls", 0.0), self.responses or 1
+        names = ("calls", "prompt tokens", "completion tokens")
+        means = {name: totals.get(name.replace(" ", "_"), 0.0) / count for name in names}
+        times = np.quantile(self.seconds, [0.5, 0.95]) if self.seconds else ()
+        p50, p95 = map(duration, times) if self.seconds else ("–", "–")
+        return {
+            "responses": f"{self.responses:,}",
+            **{name: _mean(value) for name, value in means.items()},
+            "cached calls": share(totals.get("cached", 0.0), calls),
+            "retries": f"{totals.get('retries', 0.0):,.0f}",
+            "p50": p50,
+            "p95": p95,
+        }
+
+    @property
+    def outcomes(self) -> dict[str, str]:
+        """Responses and stages by outcome, by the heads of a table."""
+        counts = sum(self.stages.values(), Counter[str]())
+        stages = counts.total()
+        shares = (share(counts[outcome], stages) for outcome in _OUTCOMES)
+        named = zip(("parsed at once", "repaired", "unparsed", "failed stages"), shares, strict=True)
+        return {
+            "ok": f"{len(self.seconds):,}",
+            "failed": f"{self.failed:,}",
+            "stages": f"{stages:,}",
+            **dict(named),
+        }
+
+    @property
+    def by_stage(self) -> list[tuple[str, list[str]]]:
+        """How often each stage had each outcome."""
+        return [(stage, [f"{counts[outcome]:,}" for outcome in _OUTCOMES]) for stage, counts in self.stages.items()]
+
+
+def _mean(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else three(value)

@@ -10,48 +10,34 @@ import yaml
 from markupsafe import Markup, escape
 
 from dialore import pages
-from dialore.evaluation.report import judged
-from dialore.evaluation.report.numbers import duration, p_value, share, signed, three
-from dialore.evaluation.report.svg import COLOURS
-from dialore.evaluation.report.words import (
-    COST_HEAD,
-    OUTCOME_HEAD,
-    arrow,
-    cost_row,
-    how_to_read,
-    outcome_row,
-    significant,
-    unit,
-)
+from dialore.evaluation.report import judged, plots
+from dialore.evaluation.report.numbers import arrow, p_value, share, signed, three, unit
+from dialore.evaluation.report.tables import how_to_read, significant
 
 if TYPE_CHECKING:
-    import jinja2
-
     from dialore.evaluation.report.build import Report
-    from dialore.evaluation.report.survey import Survey
     from dialore.evaluation.report.tables import MainTable
 
 
 def render_html(report: Report) -> str:
     """The report as one page."""
     browser = report.browser if report.browser is not None and report.browser.size else None
-    packed: dict[str, str] = {}
-    if browser is not None:
-        packed = {"index": browser.index(), **{f"chunk-{n}": text for n, text in enumerate(browser.chunks)}}
-    scripts = ("report/page.js", "report/browser.js") if browser else ("report/page.js",)
+    environment = pages.environment()
+    environment.filters["breakable"] = breakable
     return pages.render(
         "report/page.html.j2",
         title=report.title,
         styles=("page/dialogue.css", "report/page.css"),
-        scripts=scripts,
-        data={"settings": {"tints": COLOURS}} if browser else None,
-        packed=packed,
-        templates=environment(),
+        scripts=("report/page.js", "report/browser.js") if browser else ("report/page.js",),
+        data={"settings": {"tints": len(plots.COLOURS)}} if browser else None,
+        packed=browser.packed() if browser else None,
+        templates=environment,
         report=report,
         table=report.table,
         slots=_slots(report.table),
         browser=browser,
         reading=how_to_read(report.table),
+        can_draw=plots.can_draw(),
         significant=significant,
         arrow=arrow,
         unit=unit,
@@ -60,21 +46,8 @@ def render_html(report: Report) -> str:
         p_value=p_value,
         judged=judged,
         share=share,
-        duration=duration,
-        cost_head=COST_HEAD,
-        costs=[cost_row(survey) for survey in report.surveys],
-        outcome_head=OUTCOME_HEAD,
-        outcomes=[outcome_row(survey) for survey in report.surveys],
-        by_stage=[_by_stage(survey) for survey in report.surveys],
         ran=[_ran(name, facts) for name, facts in report.facts.items()],
     )
-
-
-def environment() -> jinja2.Environment:
-    """Templates of the package's own `data`, with the filter `breakable`."""
-    made = pages.environment()
-    made.filters["breakable"] = breakable
-    return made
 
 
 def breakable(name: str) -> Markup:
@@ -88,13 +61,6 @@ def _slots(table: MainTable) -> list[tuple[bool, int]]:
     return [
         (any(cell.mark for cell in cells), max((len(cell.spread) + 1 for cell in cells if cell.spread), default=0))
         for cells in columns
-    ]
-
-
-def _by_stage(survey: Survey) -> list[tuple[str, list[str]]]:
-    return [
-        (stage, [f"{counts[outcome]:,}" for outcome in ("ok", "repaired", "unparsed", "failed")])
-        for stage, counts in survey.stages.items()
     ]
 
 

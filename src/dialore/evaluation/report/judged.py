@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dialore.evaluation.judges.comparing import Bias, position_bias
-from dialore.evaluation.report.comparison import LEVELS
+from dialore.evaluation.report.comparison import mark_of
 from dialore.evaluation.report.numbers import MINUS, p_value, share
 from dialore.evaluation.statistics import Rate, correct, win_rate
 
@@ -41,7 +41,7 @@ class Verdict:
     @property
     def mark(self) -> str:
         """`*` for p < 0.05, `**` for p < 0.01, corrected; else nothing."""
-        return next((mark for level, mark in LEVELS if self.p < level), "")
+        return mark_of(self.p)
 
     @property
     def parts(self) -> tuple[float, float, float]:

@@ -1,9 +1,13 @@
-"""Numbers as tables show them: three significant figures, intervals as ±, times in a unit that suits them."""
+"""Numbers and heads as tables show them: three significant figures, intervals as ±, times in a unit that suits them."""
 
 from __future__ import annotations
 
 import math
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dialore.evaluation.base import About
 
 MINUS = "−"
 
@@ -72,3 +76,13 @@ def size_of(model: str) -> float | None:
         return None
     times, number, unit = found.groups()
     return int(times or 1) * float(number) / (1 if unit in "bB" else 1000)
+
+
+def arrow(about: About) -> str:
+    """Which way is better."""
+    return "↑" if about.higher_is_better else "↓"
+
+
+def unit(about: About) -> str:
+    """The unit that its figures are in, as a table's head shows it."""
+    return "%" if about.scale == 100 else ""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from dialore.text import HAN
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 Pieces = list[tuple[str, bool]]
 """A text in pieces, each with whether the other version lacks it."""
-_TOKEN = re.compile(r"[㐀-鿿]|[^\W㐀-鿿]+(?:['’][^\W㐀-鿿]+)*|\s+|.", re.DOTALL)
+_TOKEN = re.compile(rf"[{HAN}]|[^\W{HAN}]+(?:['’][^\W㐀-鿿]+)*|\s+|.", re.DOTALL)
 _KINDS = {
     "information": "asks for information",
     "opinion": "asks for an opinion",

@@ -1,19 +1,21 @@
-"""The main table: systems down in groups, metrics across, best and second best, marks, and what is not available."""
+"""The main table: systems down in groups, metrics across, best and second best, marks; and how to read it."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 from dialore.errors import UnknownNameError
+from dialore.evaluation.base import Score
 from dialore.evaluation.report.comparison import Comparison, compare
 from dialore.evaluation.report.numbers import decimals, spread, three
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from dialore.evaluation.base import About, Score
+    from dialore.evaluation.base import About
     from dialore.evaluation.report.data import Results, SystemScores
 
 WIDEST = 9
@@ -24,6 +26,8 @@ _FAMILIES = (
     ("Knowledge and planning", {"knowledge", "plan", "nli"}),
     ("Reference-based", {"reference"}),
 )
+Part = list[tuple[str, list[int]]]
+"""Columns beside each other: families, each with its metrics' places."""
 _ORDER = ("Reference-based", "Reference-free", "Knowledge and planning", "Judged")
 
 
@@ -98,14 +102,9 @@ class MainTable:
         """Whether the rows need headings."""
         return len(self.groups) > 1
 
-    @property
-    def blocks(self) -> list[list[tuple[str, list[int]]]]:
-        """The columns in parts that a page is wide enough for: in each, families with their metrics' places."""
-        return self.parts(WIDEST)
-
-    def parts(self, widest: int) -> list[list[tuple[str, list[int]]]]:
+    def parts(self, widest: int = WIDEST) -> list[Part]:
         """The columns in parts of so many at most: in each, families with their metrics' places."""
-        made: list[list[tuple[str, list[int]]]] = []
+        made: list[Part] = []
         begin = 0
         for title, width in self.families:
             count = -(-width // widest)
@@ -150,7 +149,7 @@ def main_table(results: Results, *, baseline: str | None = None, keep_absent: bo
     abouts = sorted(results.metrics(), key=lambda about: _ORDER.index(family(about)))
     empty = [about for about in abouts if all(_score(system, about).value is None for system in systems)]
     shown = [about for about in abouts if keep_absent or about not in empty]
-    made = MainTable(shown, _spans(shown), [])
+    made = MainTable(shown, [(title, len(list(some))) for title, some in groupby(shown, family)], [])
     made.remarks = _remarks(results.facts)
     made.absent = [(about, _reasons(systems, about)) for about in empty if about not in shown]
     for title, some in grouped(systems):
@@ -221,20 +220,17 @@ def _group(
 def _baseline(systems: Sequence[SystemScores], wanted: str | None) -> SystemScores | None:
     if len(systems) < 2:
         return None
-    for name in (wanted or _DEFAULT_BASELINE,):
-        for system in systems:
-            if system.name == name:
-                return system
-        for system in systems:
-            if system.method == name:
-                return system
-    return systems[0] if wanted is None else None
+    name = wanted or _DEFAULT_BASELINE
+    called = [system for system in systems if system.name == name]
+    called += [system for system in systems if system.method == name]
+    return next(iter(called), systems[0] if wanted is None else None)
 
 
 def _cell(score: Score, place: int, comparison: Comparison | None, notes: list[str]) -> Cell:
     note = 0
     if score.problems or score.value is None:
-        text = f"of {score.n} responses only: {score.reason}" if score.value is not None else _not_available(score)
+        only = f"not available: {score.reason or 'not measured'}"
+        text = only if score.value is None else f"of {score.n} responses only: {score.reason}"
         if text not in notes:
             notes.append(text)
         note = notes.index(text) + 1
@@ -244,10 +240,6 @@ def _cell(score: Score, place: int, comparison: Comparison | None, notes: list[s
     is_inside = score.low is not None and score.high is not None and score.low <= score.value <= score.high
     wide = spread(score.low, score.high, decimals(score.value)) if is_inside else ""
     return Cell(score, three(score.value), wide, place, comparison, note)
-
-
-def _not_available(score: Score) -> str:
-    return f"not available: {score.reason or 'not measured'}"
 
 
 def _places(systems: Sequence[SystemScores], about: About) -> list[int]:
@@ -261,20 +253,55 @@ def _places(systems: Sequence[SystemScores], about: About) -> list[int]:
 
 
 def _score(system: SystemScores, about: About) -> Score:
-    from dialore.evaluation.base import Score
-
     return system.scores.get(about.name) or Score(about.name, None, reason="not measured in this run")
-
-
-def _spans(abouts: Iterable[About]) -> list[tuple[str, int]]:
-    spans: list[tuple[str, int]] = []
-    for title in map(family, abouts):
-        if spans and spans[-1][0] == title:
-            spans[-1] = (title, spans[-1][1] + 1)
-        else:
-            spans.append((title, 1))
-    return spans
 
 
 def _reasons(systems: Sequence[SystemScores], about: About) -> str:
     return "; ".join(dict.fromkeys(_score(system, about).reason or "not measured" for system in systems))
+
+
+def how_to_read(table: MainTable) -> list[str]:
+    """Sentences below the table."""
+    said = ["Figures have three significant digits; ± is half of the 95% bootstrap interval."]
+    if any(cell.place for group in table.groups for row in group.rows for cell in row.cells):
+        where = "of its group" if table.has_groups else "of its column"
+        said.append(f"The best figure {where} is bold, the second underlined.")
+    if table.comparisons:
+        said += _tests(table.comparisons)
+    return [*table.remarks, *said]
+
+
+def _tests(made: Sequence[Comparison]) -> list[str]:
+    """How the comparisons were tested, and on how many pairs."""
+    pairs = sorted({each.pairs for each in made})
+    counted = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
+    baselines = dict.fromkeys(each.baseline.name for each in made)
+    said = [
+        f"* p < 0.05, ** p < 0.01: better or worse than {', '.join(baselines)}, on {counted} dialogues that both "
+        "systems answered: by the paired bootstrap (for Distinct, the jackknife), and for metrics of single responses "
+        "by Wilcoxon's signed-rank test as well (the larger p counts), Holm-corrected over the systems compared on a "
+        "metric."
+    ]
+    if any(math.isnan(each.p) for each in made):
+        said.append("Where a test says nothing, there is no mark.")
+    return said
+
+
+def significant(made: Sequence[Comparison]) -> list[str]:
+    """Of each system, the metrics on which it is better or worse than the baseline, significantly."""
+    by_system: dict[int, list[Comparison]] = {}
+    for each in made:
+        by_system.setdefault(id(each.system), []).append(each)
+    said = []
+    for some in by_system.values():
+        system, baseline = some[0].system.name, some[0].baseline.name
+        parts = [
+            f"{word} on {', '.join(f'{each.metric}{each.mark}' for each in found)}"
+            for word, is_better in (("better", True), ("worse", False))
+            if (found := [each for each in some if each.mark and each.is_better == is_better])
+        ]
+        if parts:
+            said.append(f"{system} is {' and '.join(parts)} than {baseline}.")
+        else:
+            said.append(f"{system}: no difference from {baseline} is significant.")
+    return said

@@ -85,6 +85,7 @@ class _Change:
         self._written: set[int] = set(self._documents)
         self._pending: dict[tuple[int, int], Piece] = {}
         self.rejects = Rejects()
+        self.chunking = Chunking(**transaction.settings().chunking)
 
     def files(self, found: Sequence[Found], chunking: Chunking) -> None:
         """Take in files, but those that have not changed."""

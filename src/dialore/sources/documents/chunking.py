@@ -1,14 +1,14 @@
-"""Cutting documents into passages that keep sentences whole."""
+"""Splitting documents into passages that keep sentences whole."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.retrieval.tokens import HAN
-from dialore.sentences import split_clauses, split_sentences
-from dialore.sources.documents.appending import Piece
+from dialore.sources.documents.tables import Piece
+from dialore.text import CHINESE_RUN, WIDE, split_clauses, split_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +18,11 @@ UNITS: tuple[Unit, ...] = get_args(Unit)
 _CHARACTERS_A_WORD = 1.6
 _LONG_WORD, _LETTERS_A_WORD = 30, 5
 _LONGEST = 3
-"""A sentence of more than so many passages' words is cut after all: a table, or text without punctuation."""
+"""A sentence of more than so many passages' words is split after all: a table, or text without punctuation."""
+
+
+_SEAMLESS = re.compile(f"[{WIDE}“”‘’…—]{{2}}")
+_WRAPPED = re.compile(rf"(?<=[{WIDE}])[ \t]*\r?\n\s*(?=[{WIDE}])")
 
 
 class Paragraph(NamedTuple):
@@ -53,7 +57,7 @@ class _Sentence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """How sections are cut into passages.
+    """How sections are split into passages.
 
     Attributes:
         unit: `words`: as many whole sentences as `words` holds; `sentence`: one sentence a passage, as EDIT's knowledge
@@ -72,11 +76,11 @@ class Chunking:
 
     def __post_init__(self) -> None:
         if self.unit not in UNITS:
-            raise UnknownNameError("way to cut", self.unit, UNITS)
+            raise UnknownNameError("unit of passages", self.unit, UNITS)
         if self.words < 1 or self.overlap < 0:
-            raise InputError(f"{self.words} words with an overlap of {self.overlap} cannot be cut")
+            raise InputError(f"{self.words} words with an overlap of {self.overlap} do not make passages")
 
-    def cut(self, section: Section, file: str = "") -> Iterator[Piece]:
+    def split(self, section: Section, file: str = "") -> Iterator[Piece]:
         """The passages of a section."""
         for group in self._groups(section):
             text = joined([sentence.text for sentence in group])
@@ -121,7 +125,7 @@ class Chunking:
                 yield from (_Sentence(part, paragraph.page, count_words(part)) for part in self._parts(sentence))
 
     def _parts(self, sentence: str) -> Iterator[str]:
-        """An over-long sentence in parts of about a passage's words, cut where clauses and words end."""
+        """An over-long sentence in parts of about a passage's words, split where clauses and words end."""
         part, words = "", 0
         for clause in split_clauses(sentence):
             more = count_words(clause)
@@ -140,8 +144,8 @@ class Chunking:
 
 def count_words(text: str) -> int:
     """Words of a text: those between white space, very long ones as several; 1.6 Chinese characters are one."""
-    runs = HAN.findall(text)
-    latin = HAN.sub(" ", text).split() if runs else text.split()
+    runs = CHINESE_RUN.findall(text)
+    latin = CHINESE_RUN.sub(" ", text).split() if runs else text.split()
     # Scripts without spaces make very long "words".
     counted = sum(1 if len(word) <= _LONG_WORD else len(word) // _LETTERS_A_WORD for word in latin)
     return counted + round(sum(map(len, runs)) / _CHARACTERS_A_WORD)
@@ -151,12 +155,12 @@ def joined(texts: Sequence[str]) -> str:
     """Texts as one, with a space between unless both sides of the seam are Chinese."""
     whole = ""
     for text in texts:
-        if not text:
-            continue
-        seamless = not whole or (_chinese(whole[-1]) and _chinese(text[0]))
-        whole += text if seamless else f" {text}"
+        if text:
+            seamless = not whole or _SEAMLESS.fullmatch(whole[-1] + text[0])
+            whole += text if seamless else f" {text}"
     return whole
 
 
-def _chinese(character: str) -> bool:
-    return "\u3000" <= character <= "\u9fff" or "\uff00" <= character <= "\uffef" or character in "“”‘’…—"
+def unwrapped(text: str) -> str:
+    """Hard-wrapped lines as one, with no space between Chinese characters."""
+    return _WRAPPED.sub("", text)

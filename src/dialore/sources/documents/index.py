@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
-from dialore.knowledge import Knowledge, Source
+from dialore.knowledge import Knowledge, PassageDetail, Source
 from dialore.retrieval.embedding import digest
 from dialore.retrieval.ranking import K, reciprocal_ranks
 from dialore.retrieval.tokens import Tokeniser
-from dialore.sources.base import Findings, RankedSource, search_telling
+from dialore.sources.base import Findings, RankedSource
 from dialore.sources.documents.tables import Passage, id_number
 
 if TYPE_CHECKING:
@@ -158,15 +158,13 @@ class DocumentIndex:
 
     # --- questions
 
-    async def search(
-        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
-    ) -> list[Knowledge]:
+    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
         """See `KnowledgeSource`: passages, the best first, equal texts once.
 
         `within` is not looked at: what belongs to a persona sentence is the persona source's to search. Neither is the
         dialogue's language: an index may hold several, and each text is split by its own script.
         """
-        return await asyncio.to_thread(self.find, query, top)
+        return Findings(await asyncio.to_thread(self.find, query, top))
 
     def by(self, retriever: str) -> DocumentIndex:
         """This index, ranked by another retriever; see `RankedSource`. Without vectors it is always ranked by terms."""
@@ -223,9 +221,7 @@ class DocumentIndex:
             return near
         return reciprocal_ranks([[number for number, _ in ranked] for ranked in (by_terms, near)], k=self.k)
 
-    def _distinct(
-        self, transaction: Transaction, ranked: Sequence[tuple[int, float]], top: int
-    ) -> list[Knowledge]:
+    def _distinct(self, transaction: Transaction, ranked: Sequence[tuple[int, float]], top: int) -> list[Knowledge]:
         found: dict[str, Knowledge] = {}
         for start in range(0, len(ranked), 2 * top):
             part = ranked[start : start + 2 * top]
@@ -239,14 +235,15 @@ class DocumentIndex:
 
     def _knowledge(self, passage: Passage, score: float) -> Knowledge:
         piece = passage.piece
-        detail: dict[str, Any] = {"title": piece.title, "url": piece.url, "file": piece.file, "page": piece.page}
+        own = {name: value for name, value in piece.extra.items() if name not in PassageDetail.model_fields}
+        given = {"title": piece.title, "url": piece.url, "file": piece.file, "page": piece.page or None}
         return Knowledge(
             id=f"passage:{passage.id:012x}",
             kind="passage",
             text=piece.text,
             source="documents",
             score=score,
-            detail={**piece.extra, **{name: value for name, value in detail.items() if value}, "index": self.name},
+            detail=PassageDetail(**own, **given, index=self.name),
         )
 
 
@@ -267,21 +264,15 @@ class SeveralDocuments:
         self.sources, self.k = tuple(sources), k
         self.name = name or "+".join(source.name for source in sources)
 
-    async def search(
-        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
-    ) -> list[Knowledge]:
+    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
         """See `KnowledgeSource`; a text that several indices have is given once, as of the first.
+
+        The notes name each index that could not be asked.
 
         Raises:
             SourceError: none of them can be asked.
         """
-        return (await self.search_telling(query, dialogue, top, within)).knowledge
-
-    async def search_telling(
-        self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()
-    ) -> Findings:
-        """As `search`, with a note for each index that could not be asked, and of what the others tell."""
-        asked = (search_telling(source, query, dialogue, top, within) for source in self.sources)
+        asked = (source.search(query, dialogue, top, within) for source in self.sources)
         found: list[Findings] = []
         failed: list[SourceError] = []
         notes: list[str] = []
@@ -293,14 +284,14 @@ class SeveralDocuments:
             elif isinstance(answer, BaseException):
                 raise answer
             else:
-                found.append(answer)
-                notes += answer.notes
+                found.append(Findings.of(answer))
+                notes += found[-1].notes
         if not found:
             raise SourceError("; ".join(dict.fromkeys(error.message for error in failed)), mend=failed[0].mend)
-        by_text = {piece.text: piece for answer in reversed(found) for piece in reversed(answer.knowledge)}
-        fused = reciprocal_ranks([[piece.text for piece in answer.knowledge] for answer in found], k=self.k)[:top]
+        by_text = {piece.text: piece for answer in reversed(found) for piece in reversed(answer)}
+        fused = reciprocal_ranks([[piece.text for piece in answer] for answer in found], k=self.k)[:top]
         knowledge = [by_text[text].model_copy(update={"score": round(score, 6)}) for text, score in fused]
-        return Findings(query, knowledge, notes)
+        return Findings(knowledge, notes=notes)
 
     def by(self, retriever: str) -> SeveralDocuments:
         """These sources, ranked by another retriever where they can be; see `RankedSource`."""

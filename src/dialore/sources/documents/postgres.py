@@ -165,7 +165,7 @@ class PostgresTransaction(Transaction):
         sql = "SELECT number, -(vector <#> ?::halfvec) FROM passages ORDER BY vector <#> ?::halfvec LIMIT ?"
         vector = _vector(query)
         found = ((number, round(float(score), DECIMALS)) for number, score in self.ask(sql, vector, vector, top))
-        return sorted(found, key=lambda pair: (-pair[1], pair[0]))
+        return sorted((pair for pair in found if pair[1] > 0), key=lambda pair: (-pair[1], pair[0]))
 
     def _insert(
         self, numbers: Sequence[int], passages: Sequence[NewPassage], vectors: NDArray[np.float32] | None

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -69,7 +69,8 @@ class SqliteStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._idle: list[tuple[int, sqlite3.Connection]] = []
+        self._idle: list[sqlite3.Connection] = []
+        self._inode = 0
         self._lock = threading.Lock()
         self._matrix: _Matrix | None = None
         if path.is_dir():
@@ -84,7 +85,7 @@ class SqliteStore:
     def close(self) -> None:
         """Close the connections that nobody uses."""
         while self._idle:
-            self._idle.pop()[1].close()
+            self._idle.pop().close()
 
     @contextmanager
     def read(self) -> Iterator[SqliteTransaction]:
@@ -100,18 +101,18 @@ class SqliteStore:
                 kept = False
                 raise
             finally:
-                if kept:
-                    self._idle.append((inode, connection))
+                if kept and inode == self._inode:
+                    self._idle.append(connection)
                 else:
                     connection.close()
 
     def _connect(self, inode: int) -> tuple[sqlite3.Connection, bool]:
         """A connection for one question, and whether it may be used again."""
-        while self._idle:
-            found, connection = self._idle.pop()
-            if found == inode:
-                return connection, True
-            connection.close()  # another file has taken the place of the one that it reads
+        if inode != self._inode:  # another file is in its place
+            self.close()
+            self._inode, self._matrix = inode, None
+        with suppress(IndexError):
+            return self._idle.pop(), True
         connection = self._open("mode=rw")
         try:
             connection.execute("SELECT 1 FROM state")
@@ -248,7 +249,8 @@ class SqliteTransaction(Transaction):
         """See `Transaction`: an exact scan."""
         matrix = self._store.matrix(self)
         rows, scores = rank_quantised(query, matrix.vectors, top)
-        return list(zip(matrix.numbers[rows].tolist(), np.round(scores.astype(float), DECIMALS).tolist(), strict=True))
+        found = zip(matrix.numbers[rows].tolist(), scores.astype(float).round(DECIMALS).tolist(), strict=True)
+        return [pair for pair in found if pair[1] > 0]
 
     def vectors(self, known: _Matrix | None) -> _Matrix:
         """All vectors, those that are known and not read again among them."""
@@ -273,7 +275,17 @@ class SqliteTransaction(Transaction):
         self, numbers: Sequence[int], passages: Sequence[NewPassage], vectors: NDArray[np.float32] | None
     ) -> None:
         rows = [
-            (number, each.id, each.document, len(each.terms), piece.text, piece.title, piece.url, piece.file, piece.page)
+            (
+                number,
+                each.id,
+                each.document,
+                len(each.terms),
+                piece.text,
+                piece.title,
+                piece.url,
+                piece.file,
+                piece.page,
+            )
             + (json.dumps(piece.extra, ensure_ascii=False) if piece.extra else "",)
             for number, each in zip(numbers, passages, strict=True)
             for piece in [each.piece]

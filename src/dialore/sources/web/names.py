@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dialore.text import words
+from dialore.text import HAN, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,7 +34,6 @@ robin jay star sunny angel lily ivy violet daisy olive ginger basil rusty gene c
 """
 _WORDS_TOO = frozenset(_WORDS_TOO_TEXT.split())
 """Given names that are other words too: alone they stay, for "in May" and "will it rain" are nobody's."""
-_HAN = "\u3400-\u4dbf\u4e00-\u9fff"
 _SURNAMES = (
     "欧阳|司马|上官|诸葛|东方|皇甫|尉迟|公孙|慕容|令狐|司徒|夏侯|"
     "[王李张刘陈杨黄赵吴周徐孙马朱胡郭何林高罗郑梁谢宋唐许韩冯邓曹彭曾肖田董袁潘于蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆汪范金石廖贾夏韦付方白邹"
@@ -42,11 +41,11 @@ _SURNAMES = (
     "尚符舒阮柯纪梅童凌毕单季裴霍涂成苗谷盛曲翁冉骆蓝路游辛靳管柴蒙鲍华喻祁蒲房滕屈饶解牟艾尤阳时穆农司卓古吉缪简车项连芦麦褚娄窦戚岑景党宫费卜冷晏席卫"
     "米柏宗瞿桂全佟应臧闵苟邬边卞姬师和仇栾隋商刁沙荣巫寇桑郎甄丛仲虞敖巩明佘池查麻苑迟邝]"
 )
-_STOP = rf"(?=$|[^{_HAN}·]|今年|来自)"
-_END = rf"(?=$|[^{_HAN}·]|今年|来自|是|住|也|和|想|要|在|有|呢|啊|呀|吧|哦|请|很)"
+_STOP = rf"(?=$|[^{HAN}·]|今年|来自)"
+_END = rf"(?=$|[^{HAN}·]|今年|来自|是|住|也|和|想|要|在|有|呢|啊|呀|吧|哦|请|很)"
 # What stands in sentences about calling somebody rather than in names: 我叫醒你, 我叫他不要来.
-_PLAIN = rf"(?:(?![你我他她它们您咱谁了着过不没别去来要吃喝打醒])[{_HAN}])"
-_FOREIGN = rf"[{_HAN}]{{1,6}}(?:·[{_HAN}]{{1,6}}){{1,3}}"
+_PLAIN = rf"(?:(?![你我他她它们您咱谁了着过不没别去来要吃喝打醒])[{HAN}])"
+_FOREIGN = rf"[{HAN}]{{1,6}}(?:·[{HAN}]{{1,6}}){{1,3}}"
 _CHINESE = re.compile(
     rf"(?:我(?:的(?:名字|全名|大名|真名)|名)(?:就)?(?:叫做|叫|是|为)|我(?:就)?叫(?:做)?|(?:请)?叫我|我姓)\s*"
     rf"(?P<name>{_FOREIGN}|(?:(?:{_SURNAMES}){_PLAIN}{{1,2}}?|[小阿老]{_PLAIN}{{1,2}}?){_END}|{_PLAIN}{{2,4}}?{_STOP}|{_LOWER}{_STOP})"
@@ -104,7 +103,7 @@ def _is_chinese_name(name: str) -> bool:
 
 
 def _without(query: str, name: str) -> str:
-    if re.match(rf"[{_HAN}]", name):
+    if re.match(rf"[{HAN}]", name):
         return query.replace(name, "")
     parts = name.split()
     own = r"(?:['’]s\b)?"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dialore.sentences import split_sentences
-from dialore.text import is_chinese
+from dialore.text import is_chinese, split_sentences
 
 
 def passages(text: str, *, size: int = 600) -> list[str]:

@@ -12,6 +12,8 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from dialore.text import HAN
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -164,11 +166,10 @@ _ADDRESS = re.compile(
     rf"(?:\s+(?:North|South|East|West)\b)?\.?{_FLAT}(?-i:{_POSTCODE})",
     re.IGNORECASE,
 )
-_HAN = "\u3400-\u4dbf\u4e00-\u9fff"
 _NUMBER = r"[0-9０-９一二三四五六七八九十百]{1,5}"
 _CHINESE_ADDRESS = re.compile(
-    rf"(?:(?![省市区县镇乡村在住是到去从往离])[{_HAN}]){{1,6}}(?:路|街|大道|大街|巷|胡同)(?:[东南西北中]段?)?\s*{_NUMBER}\s*[号弄](?!线|公交|楼盘)"
-    rf"(?:[院]?(?:[{_HAN}]{{1,8}}(?:小区|花园|公寓|大厦|苑))?(?:\s*{_NUMBER}\s*(?:号楼|栋|幢|座|单元|楼|层|室|号))*)?"
+    rf"(?:(?![省市区县镇乡村在住是到去从往离])[{HAN}]){{1,6}}(?:路|街|大道|大街|巷|胡同)(?:[东南西北中]段?)?\s*{_NUMBER}\s*[号弄](?!线|公交|楼盘)"
+    rf"(?:[院]?(?:[{HAN}]{{1,8}}(?:小区|花园|公寓|大厦|苑))?(?:\s*{_NUMBER}\s*(?:号楼|栋|幢|座|单元|楼|层|室|号))*)?"
     rf"|\d{{1,4}}\s*(?:号楼|栋|幢)(?:\s*\d{{1,4}}\s*(?:单元|楼|层|室|号))+"
 )
 _LABELLED = re.compile(

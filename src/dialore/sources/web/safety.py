@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from dialore.sentences import split_sentences
 from dialore.sources.graph.ranking import filters
 from dialore.sources.web.reading import without_controls
+from dialore.text import split_sentences
 
 
 def is_safe(passage: str) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dialore.sources.graph.linking.matches import Match, Reading
 from dialore.sources.graph.linking.spelling import simplified, traditional
-from dialore.text import is_chinese, is_stop_word, light_words, measure_words, words
+from dialore.text import HAN, is_chinese, is_stop_word, light_words, measure_words, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,9 +21,8 @@ _LONGEST = 8
 _REMEMBERED = 200_000
 _SAMPLE = 256
 """Concepts that tell which script a graph is in."""
-_CJK = "㐀-䶿一-鿿"
 _NOT = frozenset("不没别未无非")
-_NOT_WORD = re.compile(rf"[^\w{_CJK}]+")
+_NOT_WORD = re.compile(rf"[^\w{HAN}]+")
 
 
 @functools.lru_cache(maxsize=1)
@@ -32,7 +31,7 @@ def _counted() -> re.Pattern[str]:
     measures = "|".join(sorted(measure_words(), key=len, reverse=True))
     number = r"(?:[一二两三四五六七八九十百千几半每这那哪某\d]+)"
     return re.compile(
-        rf"(?<=[{_CJK}])[了过着]?{number}(?:{measures})|(?<=[{_CJK}])[了过着](?:个|点儿?|些)?|^{number}(?:{measures})"
+        rf"(?<=[{HAN}])[了过着]?{number}(?:{measures})|(?<=[{HAN}])[了过着](?:个|点儿?|些)?|^{number}(?:{measures})"
     )
 
 

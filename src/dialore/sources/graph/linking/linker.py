@@ -10,7 +10,7 @@ from dialore.sources.graph.linking.chinese import ChineseReader
 from dialore.sources.graph.linking.english import EnglishReader
 from dialore.sources.graph.linking.matches import Match, Reading
 from dialore.sources.graph.linking.nearest import NearestConcepts
-from dialore.text import is_chinese, normalise, sentences
+from dialore.text import is_chinese, normalise, segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -87,7 +87,7 @@ class Linker:
         if self._meta is not self._store.meta:
             self._forget()
         found: dict[int, Link] = {}
-        for sentence in (sentence for text in texts for sentence in sentences(text)):
+        for sentence in (segment for text in texts for segment in segments(text)):
             for match in self._read(normalise(sentence)).matches:
                 name = self._store.concept(match.concept)
                 found.setdefault(match.concept, Link(match.phrase, match.concept, name, match.how, _SCORE[match.how]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from dialore.retrieval.exact import normalise
+from dialore.retrieval.static import normalise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

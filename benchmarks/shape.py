@@ -68,9 +68,9 @@ def shaped_graph(facts: int, seed: int = 0) -> ShapedGraph:
     ordered = np.concatenate([order[:1], order, order])[:concepts]
     hub_ends = np.repeat(np.arange(HUBS, dtype=np.uint32), hub)
     loose = max(0, facts - concepts - len(hub_ends))
-    one = np.concatenate([hub_ends, np.arange(concepts, dtype=np.uint32), _drawn(rng, rising, ordered, loose)])
+    one = np.concatenate([hub_ends, np.arange(concepts, dtype=np.uint32), _sampled(rng, rising, ordered, loose)])
     others = rng.integers(HUBS, concepts, len(hub_ends), dtype=np.uint32)
-    other = np.concatenate([others, _drawn(rng, rising, ordered, concepts + loose)])
+    other = np.concatenate([others, _sampled(rng, rising, ordered, concepts + loose)])
     turned = rng.random(len(one)) < 0.5
     head, tail = np.where(turned, other, one), np.where(turned, one, other)
     shares = 1 / (np.arange(len(relations)) + 1.0)
@@ -84,7 +84,7 @@ def shaped_graph(facts: int, seed: int = 0) -> ShapedGraph:
     return ShapedGraph(_names(rng, concepts), relations, head[kept], relation[kept], tail[kept], weight[kept])
 
 
-def _drawn(
+def _sampled(
     rng: np.random.Generator, rising: NDArray[np.float64], ordered: NDArray[np.uint32], count: int
 ) -> NDArray[np.uint32]:
     return ordered[np.minimum(np.searchsorted(rising, rng.random(count)), len(ordered) - 1)]

@@ -1,9 +1,9 @@
-"""A chat endpoint of known latency: `python -m dialore.cli.bench.endpoint` serves one and prints its address.
+"""A chat endpoint of known latency: `python -m benchmarks.endpoint` serves one and prints its address.
 
 It answers each stage plausibly from the wanted JSON schema alone, so that every part of a method has work to do. The
 model's name sets the latency: `wait-50` answers after 50 milliseconds, `lognormal-200-0.6-7` after times whose median
-is 200 milliseconds and whose logarithms spread by 0.6, drawn with the seed 7. `GET /v1/waited` tells by model how many
-calls there were, how many seconds they were made to wait in all, and the CPU seconds spent here since the first.
+is 200 milliseconds and whose logarithms spread by 0.6, sampled with the seed 7. `GET /v1/waited` reports by model how
+many calls there were, how many seconds they were made to wait in all, and the CPU seconds spent since the first.
 """
 
 from __future__ import annotations
@@ -13,24 +13,71 @@ import json
 import math
 import random
 import re
+import subprocess
 import sys
 import time
-from typing import Any
+import urllib.request
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from benchmarks.measure import ROOT
+from dialore.errors import InputError
+from dialore.llm.connection import connect
 from dialore.llm.rehearsal import plausible_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dialore.llm.model import LanguageModel
+
+
+@contextmanager
+def endpoint() -> Iterator[str]:
+    """Start an endpoint in a process of its own; yield its base URL. It ends with this process, however that ends."""
+    command = [sys.executable, "-m", "benchmarks.endpoint"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) as process:  # noqa: S603
+        try:
+            url = process.stdout.readline().strip() if process.stdout else ""
+            if not url:
+                raise InputError("the benchmark's endpoint did not start", mend="is a local port free?")
+            yield url
+        finally:
+            if process.stdin:
+                process.stdin.close()
+            try:
+                process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def connected(name: str, url: str, concurrency: int = 64) -> LanguageModel:
+    """Connect to the endpoint's model of that name; raises InputError where it cannot be reached."""
+    model = connect(name, url, concurrency=concurrency)
+    if model is None:
+        raise InputError("the benchmark's endpoint cannot be reached", mend="is a proxy in the way?")
+    return model
+
+
+def waited(url: str, model: str) -> tuple[int, float, float]:
+    """A model's calls, the seconds that they were made to wait, and the endpoint's CPU seconds since the first."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(f"{url}/waited") as answer:
+        figures = json.load(answer)[model]
+    return int(figures["calls"]), float(figures["seconds"]), float(figures["cpu"])
 
 
 def answer(body: dict[str, Any]) -> str:
     """A plausible answer to a chat request: JSON that fits the schema, else a sentence."""
     wanted = (body.get("response_format") or {}).get("json_schema") or {}
-    *told, asked = [message["content"] for message in body["messages"]]
-    return plausible_answer(asked, wanted.get("schema"), "\n".join(told))
+    *instructions, asked = [message["content"] for message in body["messages"]]
+    return plausible_answer(asked, wanted.get("schema"), "\n".join(instructions))
 
 
 class Waits:
-    """Latencies by model: drawn in the order of the calls, the same again for the same name, and added up."""
+    """Latencies by model: sampled in the order of the calls, the same for the same name, and added up."""
 
     def __init__(self) -> None:
         self._draws: dict[str, random.Random] = {}
@@ -46,12 +93,12 @@ class Waits:
             seconds = draw.lognormvariate(math.log(int(drawn[1]) / 1000), float(drawn[2]))
         elif fixed := _FIXED.search(model):
             seconds = int(fixed[1]) / 1000
-        said = self.waited.setdefault(model, [0, 0.0])
-        said[0] += 1
-        said[1] += seconds
+        sums = self.waited.setdefault(model, [0, 0.0])
+        sums[0] += 1
+        sums[1] += seconds
         return seconds
 
-    def told(self) -> dict[str, dict[str, float]]:
+    def report(self) -> dict[str, dict[str, float]]:
         """By model: its calls, the seconds that they waited, and our CPU seconds since the first of them."""
         now = time.process_time()
         return {
@@ -100,7 +147,7 @@ async def _models(_: web.Request) -> web.Response:
 
 
 async def _waited(_: web.Request) -> web.Response:
-    return web.json_response(_waits.told())
+    return web.json_response(_waits.report())
 
 
 async def serve() -> None:

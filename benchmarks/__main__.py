@@ -1,0 +1,22 @@
+"""The command line of the benchmarks: `python -m benchmarks --help`."""
+
+import os
+import sys
+
+import typer
+
+from benchmarks import graph, pipeline, run, scoring
+from dialore.errors import DialoreError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Measure Dialore's own cost. No model is needed.")
+app.command()(graph.graph)
+app.command()(pipeline.pipeline)
+app.command()(run.run)
+app.command()(scoring.scoring)
+
+if __name__ == "__main__":
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the `dialore` command does, and for the same reason
+    try:
+        app(prog_name="python -m benchmarks")
+    except DialoreError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,187 @@
+"""`dialore bench endpoint`: how fast your endpoint answers, and how much of its speed arrives."""
+
+# No deferred annotations here: typer reads them.
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dialore.cli.options import Json, KnowledgeSettings, ModelSettings, takes_settings
+
+if TYPE_CHECKING:
+    from dialore.dialogue import Dialogue
+    from dialore.llm.model import Completion, LanguageModel, OnText, Request
+    from dialore.response import Response
+
+app = typer.Typer(no_args_is_help=True, help="Measure your own endpoint.")
+
+
+@app.callback()
+def bench() -> None:
+    """Measure your own endpoint."""
+
+
+@app.command("endpoint")
+@takes_settings
+def endpoint(
+    models: ModelSettings,
+    knowledge: KnowledgeSettings,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Dialogues to answer. [default: the demo's]")
+    ] = None,
+    method: Annotated[str, typer.Option("--method", "-M", metavar="NAME", help="The method that answers.")] = "dcrag",
+    dialogues: Annotated[
+        int, typer.Option("--dialogues", "-n", min=1, help="How many are answered; a shorter file is begun again.")
+    ] = 32,
+    json: Json = False,
+) -> None:
+    """Measure calls a second, latency and tokens a second of your endpoint.
+
+    Dialogues are answered by a method, with at most --concurrency calls at
+    once; nothing is cached. The ideal is the time that the calls took at the
+    endpoint, shared by all connections: what is lacking to 100% is spent
+    between calls, by steps that wait for one another, and at the end, where
+    connections fall idle. Try several values of --concurrency to find where
+    your endpoint stops getting faster.
+
+    [bold]Examples[/bold]
+    dialore bench endpoint --concurrency 8
+    dialore bench endpoint talks.jsonl -n 200 -M vanilla --json
+    """
+    import asyncio
+
+    from dialore.cli.output import console, print_json, table
+    from dialore.cli.wiring import connect_model
+    from dialore.errors import InputError
+
+    model = connect_model(models, cached=False, otherwise="there is nothing to measure")
+    if model is None:
+        raise InputError("an endpoint is needed", mend="set --base-url and --model")
+    given = _dialogues(file, dialogues)
+    figures = asyncio.run(_measure(_Timed(model), given, method, knowledge, models.concurrency))
+    if json:
+        print_json(figures)
+        return
+    out = console()
+    out.print(
+        f"[bold]{figures['model']}[/], {method}, {len(given)} dialogues, at most {models.concurrency} calls at once"
+    )
+    rows = table("measured", ">value")
+    for words, value in _words(figures):
+        rows.add_row(words, value)
+    out.print(rows)
+
+
+@dataclass
+class _Timed:
+    """A model that keeps what each of its calls took."""
+
+    model: "LanguageModel"
+    completions: "list[Completion]" = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    async def complete(self, request: "Request", on_text: "OnText | None" = None) -> "Completion":
+        completion = await self.model.complete(request, on_text)
+        self.completions.append(completion)
+        return completion
+
+    async def close(self) -> None:
+        await self.model.close()
+
+
+def _dialogues(file: Path | None, count: int) -> "list[Dialogue]":
+    """So many dialogues; those asked again begin with a number, so that a server's cache does not know them."""
+    from importlib.resources import as_file, files
+
+    from dialore.dialogue import Utterance, read_dialogues
+
+    with as_file(files("dialore") / "data" / "demo" / "dialogues.jsonl") as demo:
+        some = read_dialogues(file or demo)
+    given = []
+    for number in range(count):
+        dialogue = some[number % len(some)]
+        if number >= len(some):
+            turns = (Utterance(speaker=dialogue.last.speaker, text=f"{number}."), *dialogue.turns)
+            dialogue = dialogue.model_copy(update={"id": f"{dialogue.id}-{number}", "turns": turns})
+        given.append(dialogue)
+    return given
+
+
+async def _measure(
+    model: _Timed, dialogues: "Sequence[Dialogue]", method: str, knowledge: KnowledgeSettings, concurrency: int
+) -> dict[str, Any]:
+    import time
+    from functools import partial
+
+    from dialore.cli.output import progress
+    from dialore.cli.wiring import in_order, open_agents
+
+    responses: list[Response] = []
+    async with open_agents([method], model, knowledge) as (agent,):
+        begun, cpu = time.perf_counter(), time.process_time()
+        with progress("answering") as step:
+            jobs = [partial(agent.respond, dialogue) for dialogue in dialogues]
+            async for response in in_order(jobs, 2 * concurrency):
+                responses.append(response)
+                step("", len(responses), len(dialogues))
+        seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
+    return _figures(model, responses, seconds, cpu, concurrency)
+
+
+def _figures(
+    model: _Timed, responses: "Sequence[Response]", seconds: float, cpu: float, concurrency: int
+) -> dict[str, Any]:
+    from dialore.errors import InputError
+
+    calls = model.completions
+    if not calls:
+        failed = next((response.error for response in responses if response.error), "the method asked it nothing")
+        raise InputError(f"no call was answered: {failed}", mend="check the endpoint with `dialore respond`")
+    latencies = sorted(call.seconds for call in calls)
+    prompt = sum(call.usage.prompt_tokens for call in calls)
+    written = sum(call.usage.completion_tokens for call in calls)
+    return {
+        "model": model.name,
+        "concurrency": concurrency,
+        "responses": len(responses),
+        "failed": sum(response.status == "failed" for response in responses),
+        "unparsed": sum(stage.outcome == "unparsed" for response in responses for stage in response.trace),
+        "calls": len(calls),
+        "retries": sum(call.usage.retries for call in calls),
+        "seconds": round(seconds, 3),
+        "calls_a_second": round(len(calls) / seconds, 2),
+        "responses_a_second": round(len(responses) / seconds, 2),
+        "latency_ms": {f"p{share}": round(_percentile(latencies, share) * 1000, 1) for share in (50, 95, 99)},
+        "prompt_tokens_a_second": round(prompt / seconds, 1),
+        "completion_tokens_a_second": round(written / seconds, 1),
+        "completion_tokens_a_second_of_one_call": round(written / sum(latencies), 1),
+        "share_of_ideal": round(sum(latencies) / concurrency / seconds, 4),
+        "own_cpu_ms_a_call": round(cpu / len(calls) * 1000, 2),
+    }
+
+
+def _percentile(ordered: Sequence[float], percent: int) -> float:
+    """The nearest value of an ordered list."""
+    return ordered[min(len(ordered) - 1, round(percent / 100 * (len(ordered) - 1)))]
+
+
+def _words(figures: dict[str, Any]) -> list[tuple[str, str]]:
+    """The figures in words."""
+    latency = figures["latency_ms"]
+    return [
+        ("responses", f"{figures['responses']:,}, {figures['failed']:,} failed"),
+        ("calls", f"{figures['calls']:,}, {figures['retries']:,} retries, {figures['unparsed']:,} answers not parsed"),
+        ("calls a second", f"{figures['calls_a_second']:,.2f}"),
+        ("responses a second", f"{figures['responses_a_second']:,.2f}"),
+        ("latency of a call, ms", f"p50 {latency['p50']:,.0f}, p95 {latency['p95']:,.0f}, p99 {latency['p99']:,.0f}"),
+        ("prompt tokens a second", f"{figures['prompt_tokens_a_second']:,.0f}"),
+        ("completion tokens a second", f"{figures['completion_tokens_a_second']:,.0f}"),
+        ("the same, of one call", f"{figures['completion_tokens_a_second_of_one_call']:,.0f}"),
+        ("of the ideal", f"{figures['share_of_ideal']:.1%}"),
+        ("our CPU a call", f"{figures['own_cpu_ms_a_call']:.2f} ms"),
+    ]

@@ -1,1 +1,0 @@
-"""Benchmarks of our own overhead, against an endpoint of this machine whose latency is known."""
