@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dialore.errors import InputError, ModelError
-from dialore.retrieval import EndpointEmbedder
+from dialore.retrieval.endpoint import EndpointEmbedder
 from tests.llm.server import answer, drop, hang, html, status
 from tests.retrieval.embedding_server import embeddings, vector
 

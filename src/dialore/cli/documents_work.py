@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dialore.knowledge import Knowledge
-    from dialore.retrieval.cutting import Cutter
+    from dialore.retrieval.tokens import Tokeniser
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.documents import Chunking, DocumentReport
     from dialore.sources.documents.reading import FileFormat
@@ -26,7 +26,7 @@ _WIDEST = 300
 
 
 def chunking(unit: str | None, words: int | None, overlap: int | None, dataset: str | None) -> Chunking:
-    """How texts are to be cut; raises UnknownNameError for a unit that is none."""
+    """How texts are to be split; raises UnknownNameError for a unit that is none."""
     from dialore.sources.documents import Chunking
 
     chosen = unit or ("whole" if dataset and words is None else "words")
@@ -37,11 +37,11 @@ def chunking(unit: str | None, words: int | None, overlap: int | None, dataset: 
     )
 
 
-def cutter(chinese: str, *, stems: bool, stop_words: bool) -> Cutter:
-    """How terms are to be cut; raises UnknownNameError for a cut of Chinese that is none."""
-    from dialore.retrieval.cutting import Cutter
+def tokeniser(chinese: str, *, stems: bool, stop_words: bool) -> Tokeniser:
+    """How terms are to be split; raises UnknownNameError for a unit of Chinese that is none."""
+    from dialore.retrieval.tokens import Tokeniser
 
-    return Cutter(stems=stems, stop_words=stop_words, chinese=chinese)  # type: ignore[arg-type]  # checked there
+    return Tokeniser(stems=stems, stop_words=stop_words, chinese=chinese)  # type: ignore[arg-type]  # checked there
 
 
 def build(
@@ -50,7 +50,7 @@ def build(
     *,
     dataset: str | None,
     chunking: Chunking,
-    cutter: Cutter,
+    tokeniser: Tokeniser,
     file_format: str | None,
     name: str | None,
     embedder: str,
@@ -68,7 +68,7 @@ def build(
             texts_name=_texts_name(dataset),
             name=name,
             chunking=chunking,
-            cutter=cutter,
+            tokeniser=tokeniser,
             embedder=_embedder(embedder),
             vectors=embedder != "none",
             file_format=read_as,
@@ -181,7 +181,7 @@ def stats(index: Path, *, json: bool) -> None:
     out.print(f"[bold]{escape(data['name'])}[/]  {data['passages']:,} passages of {data['documents']:,} documents")
     vectors = f"{data['embedder']}, {data['dimension']} components" if data["embedder"] else "none"
     out.print(f"[dim]{escape(data['path'])} · {data['bytes'] / 2**20:.1f} MB · vectors: {escape(vectors)}[/]")
-    ways = {"cut into passages": data["chunking"], "cut into terms": data["cutter"]}
+    ways = {"split into passages": data["chunking"], "split into terms": data["tokeniser"]}
     for what, settings in ways.items():
         out.print(f"[dim]{what}: {', '.join(f'{key} {value}' for key, value in settings.items())}[/]")
 

@@ -8,6 +8,7 @@ inner product, so that their ranking is approximate among many.
 from __future__ import annotations
 
 import json
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ _SECONDS = 10.0
 _WIDEST = 1000
 """Candidates of the vectors' index that pgvector looks at, at most."""
 _TABLES = """
-CREATE EXTENSION IF NOT EXISTS vector;
+CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public;
 CREATE TABLE passages (number BIGINT PRIMARY KEY, id BIGINT, document BIGINT, length INTEGER, text TEXT, title TEXT,
     url TEXT, file TEXT, page INTEGER, extra TEXT, terms TSVECTOR{vector});
 CREATE UNIQUE INDEX passages_document ON passages (document, id);
@@ -75,7 +76,9 @@ class PostgresStore:
         except psycopg.ProgrammingError as error:
             raise InputError(f"not an address of PostgreSQL: {str(error).strip()}", mend="check the URL") from error
         self.shown = f"{parts.get('host', '')}/{parts.get('dbname', '')}#{self.name}"
-        settings = f'-c search_path="{self.name.replace(chr(34), "")}",public -c lock_timeout=30s'
+        if not re.fullmatch(r"\w{1,60}", self.name):
+            raise InputError(f"{self.name!r} is no name of an index", mend="take letters, digits and _")
+        settings = f'-c search_path="{self.name}",public -c lock_timeout=30s'
         conninfo = make_conninfo(address, options=settings)
         self._pool: ConnectionPool[psycopg.Connection[Any]] = ConnectionPool(
             conninfo, min_size=0, max_size=_CONNECTIONS, timeout=_SECONDS, open=True
@@ -106,9 +109,8 @@ class PostgresStore:
             transaction = PostgresTransaction(connection, self.shown)
             transaction.ask("SELECT pg_advisory_xact_lock(hashtext(?))", f"dialore documents {self.name}")
             if fresh is not None:
-                schema = '"' + self.name.replace('"', "") + '"'
-                transaction.ask(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
-                transaction.ask(f"CREATE SCHEMA {schema}")
+                transaction.ask(f'DROP SCHEMA IF EXISTS "{self.name}" CASCADE')
+                transaction.ask(f'CREATE SCHEMA "{self.name}"')
                 for statement in filter(str.strip, _TABLES.split(";")):
                     vector = f", vector HALFVEC({fresh.dimension})" if fresh.dimension else ""
                     transaction.ask(statement.replace("{vector}", vector))

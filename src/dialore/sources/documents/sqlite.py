@@ -91,8 +91,11 @@ class SqliteStore:
     def read(self) -> Iterator[SqliteTransaction]:
         """See `Store`."""
         with self._explained():
-            inode = self._check()
-            connection, kept = self._connect(inode)
+            inode = self._stat().st_ino
+            if inode != self._inode:  # another file is in its place
+                self.close()
+                self._inode, self._matrix = inode, None
+            connection, kept = self._connect()
             try:
                 connection.execute("BEGIN")
                 yield SqliteTransaction(connection, self)
@@ -106,31 +109,40 @@ class SqliteStore:
                 else:
                     connection.close()
 
-    def _connect(self, inode: int) -> tuple[sqlite3.Connection, bool]:
+    def _connect(self) -> tuple[sqlite3.Connection, bool]:
         """A connection for one question, and whether it may be used again."""
-        if inode != self._inode:  # another file is in its place
-            self.close()
-            self._inode, self._matrix = inode, None
         with suppress(IndexError):
             return self._idle.pop(), True
-        connection = self._open("mode=rw")
-        try:
-            connection.execute("SELECT 1 FROM state")
-        except sqlite3.OperationalError:
-            connection.close()
-            # Who may not write beside the file reads it as it lies there; where a writer is at work, by its log.
-            beside = self.path.with_name(f"{self.path.name}-wal").exists()
-            return self._open("mode=ro" if beside else "mode=ro&immutable=1"), False
-        return connection, True
+        if os.access(self.path.absolute().parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            return self._open("mode=rw"), True
+        # Who may not write beside the file reads it as it lies there; where a writer is at work, by its log.
+        beside = self.path.with_name(f"{self.path.name}-wal").exists()
+        return self._open("mode=ro" if beside else "mode=ro&immutable=1"), False
 
     def _open(self, how: str) -> sqlite3.Connection:
-        return sqlite3.connect(
+        connection = sqlite3.connect(
             f"{self.path.absolute().as_uri()}?{how}",
             uri=True,
             timeout=PATIENCE,
             isolation_level=None,
             check_same_thread=False,
         )
+        try:
+            # Asked of SQLite: whoever opens and closes the file by himself takes the process's locks from it.
+            if self.path.stat().st_size and connection.execute("PRAGMA application_id").fetchone() != (_OURS,):
+                raise InputError(f"{self.path} is not a document index", mend=BUILD)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _stat(self) -> os.stat_result:
+        try:
+            return self.path.stat()
+        except FileNotFoundError as error:
+            raise InputError(f"no such document index: {self.path}", mend=BUILD) from error
+        except OSError as error:
+            raise InputError(f"cannot open {self.path}: {error.strerror}", mend="check its permissions") from error
 
     @contextmanager
     def write(self, fresh: Settings | None = None) -> Iterator[SqliteTransaction]:
@@ -140,11 +152,11 @@ class SqliteStore:
             if new:
                 try:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
+                    self.path.touch()
                 except OSError as error:
                     raise InputError(f"cannot write {self.path}: {error.strerror}", mend="name another file") from error
-            else:
-                self._check()
-            connection = self._open("mode=rwc" if fresh else "mode=rw")
+            self._stat()
+            connection = self._open("mode=rw")
             try:
                 yield from self._change(connection, fresh)
             except BaseException:
@@ -172,19 +184,6 @@ class SqliteStore:
         connection.execute("COMMIT")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def _check(self) -> int:
-        """The file's inode; raises InputError where it is none of ours."""
-        try:
-            with self.path.open("rb") as file:
-                head, inode = file.read(72), os.fstat(file.fileno()).st_ino
-        except FileNotFoundError as error:
-            raise InputError(f"no such document index: {self.path}", mend=BUILD) from error
-        except OSError as error:
-            raise InputError(f"cannot open {self.path}: {error.strerror}", mend="check its permissions") from error
-        if head[:15] != b"SQLite format 3" or int.from_bytes(head[68:72], "big") != _OURS:
-            raise InputError(f"{self.path} is not a document index", mend=BUILD)
-        return inode
-
     @contextmanager
     def _explained(self) -> Iterator[None]:
         """Say what SQLite says as our errors."""
@@ -195,6 +194,8 @@ class SqliteStore:
 
     def _error(self, error: sqlite3.Error) -> InputError:
         said = str(error)
+        if "not a database" in said:
+            return InputError(f"{self.path} is not a document index", mend=BUILD)
         if "locked" in said:
             return InputError(f"{self.path} is being changed by another process", mend="wait until it is done")
         if "fts5" in said:
