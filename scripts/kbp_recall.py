@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dialore.datasets import cut_dialogues, data_set
+from dialore.datasets import data_set, split_dialogues
 from dialore.sources.dialogue_ranking import grams
 from dialore.text import stop_words, words
 
@@ -60,7 +60,7 @@ class Recall:
 
 def read_responses(path: Path) -> list[Dialogue]:
     """Every response of a KBP file that stands on a source, as the history before it."""
-    histories = cut_dialogues(data_set("kbp").read(path), cut="all")
+    histories = split_dialogues(data_set("kbp").read(path), cut="all")
     return [dialogue for dialogue in histories if dialogue.sources]
 
 

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialore.datasets import cut_dialogues, data_set
+from dialore.datasets import data_set, split_dialogues
 from dialore.datasets.base import gold_text
 from dialore.retrieval.reranking import load_reranker
 
@@ -71,7 +71,7 @@ def read_turns(path: Path) -> list[Turn]:
     made: list[Turn] = []
     for dialogue in data_set("wizard-of-internet").read(path):
         own = tuple(dict.fromkeys(gold_text(item) for one in dialogue.answers or () for item in one.knowledge))
-        for history in cut_dialogues([dialogue], cut="all"):
+        for history in split_dialogues([dialogue], cut="all"):
             query = history.extra.get("query")
             if isinstance(query, str) and history.knowledge:
                 made.append(Turn(query, history.last.text, gold_text(history.knowledge[0]), own))

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialore.datasets import cut_dialogues, data_set
+from dialore.datasets import data_set, split_dialogues
 from dialore.response import Demands
 from dialore.retrieval import load_embedder
 from dialore.sources.graph import Graph, GraphStore, build_graph, read_facts
@@ -88,7 +88,7 @@ def draw(name: str, cut: str, data: Path) -> dict[str, Dialogue]:
     """Draw the dialogues of a data set as `dialore data convert --cut random --limit N --seed M` does."""
     numbers = dict(part.split() for part in cut.split(", ")[1:])
     dialogues = data_set(name).read(data / FILES[name])
-    drawn = cut_dialogues(dialogues, cut="random", limit=int(numbers["limit"]), seed=int(numbers["seed"]))
+    drawn = split_dialogues(dialogues, cut="random", limit=int(numbers["limit"]), seed=int(numbers["seed"]))
     return {dialogue.id: dialogue for dialogue in drawn}
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,12 +20,15 @@ FLOORS = {
     "sources": 3,
     "methods": 4,
     "evaluation": 4,
+    "settings": 4,
     "agent": 5,
-    "experiments": 6,
-    "server": 7,
-    "cli": 8,
-    "__main__": 9,
-    "__init__": 10,
+    "workbench": 6,
+    "experiments": 7,
+    "training": 7,
+    "server": 8,
+    "cli": 9,
+    "__main__": 10,
+    "__init__": 11,
 }
 GROUND = {
     "parallel",
@@ -37,6 +42,25 @@ GROUND = {
     "llm",
     "data",
 }
+
+
+SCRIPT = ROOT.parents[1] / "scripts" / "measure_house.py"
+
+
+def load_script(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+HOUSE = load_script(SCRIPT)
+# Circles that are still there: the list only ever gets shorter.
+KNOWN_CIRCLES: list[set[str]] = [
+    {"dialore.cli.meta_table", "dialore.cli.meta_work"},
+    {"dialore.sources.declared", "dialore.sources.declared_kinds"},
+    {"dialore.sources.graph.servers.copying", "dialore.sources.graph.servers.remote"},
+]
 
 
 def room_of(module: str) -> str:
@@ -81,34 +105,14 @@ def test_language_models_know_nothing_of_dialogue():
 
 
 def test_no_circles_between_modules():
-    graph: dict[str, set[str]] = {}
-    names = {module_name(path): path for path in FILES}
-    for name, path in names.items():
-        graph[name] = {other for other in imports_at_run_time(path) if other in names and other != name}
-    done: set[str] = set()
-
-    def visit(name: str, above: tuple[str, ...]) -> None:
-        assert name not in above, f"circle: {' -> '.join([*above[above.index(name) :], name])}"
-        if name in done:
-            return
-        for other in graph[name]:
-            visit(other, (*above, name))
-        done.add(name)
-
-    for name in graph:
-        visit(name, ())
-
-
-def imports_at_run_time(path: Path) -> set[str]:
-    """Imports at a module's top level that are made when it runs, those for type checkers left out."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    found: set[str] = set()
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("dialore"):
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+    """Imports inside functions and for type checkers count too."""
+    trees = {module_name(path): ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+    imported = {name: HOUSE.imports(tree, set(trees)) - {name} for name, tree in trees.items()}
+    found = [set(circle) for circle in HOUSE.circles(imported)]
+    assert [circle for circle in found if circle not in KNOWN_CIRCLES] == [], "a new circle"
+    assert [circle for circle in KNOWN_CIRCLES if circle not in found] == [], "gone: take it off KNOWN_CIRCLES"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_file_is_too_long(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 600

@@ -1,4 +1,4 @@
-"""The public face: an agent wires a responder, sources and a method, and answers dialogues."""
+"""An agent answers dialogues: a method, and a responder that does its stages."""
 
 from __future__ import annotations
 
@@ -7,26 +7,22 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
-from dialore.errors import InputError, StageError, is_fatal
+from dialore.errors import StageError, is_fatal
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage
-from dialore.methods.registry import create_method, method_class, method_sources
-from dialore.methods.stages import Responder, Stages
+from dialore.methods.stages import Stages
 from dialore.methods.usage import mark_used
 from dialore.parallel import bounded_map
 from dialore.response import Demands, Response, StageTrace
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from dialore.dialogue import Dialogue
-    from dialore.llm.model import LanguageModel, OnText
+    from dialore.llm.model import OnText
     from dialore.methods.base import Draft, Grounds, Method
+    from dialore.methods.stages import Responder
     from dialore.response import Citation
-    from dialore.sources.graph.ranking.settings import Ranking
-    from dialore.sources.graph.several import Graphs
-    from dialore.sources.graph.source import Graph
 
 
 class Grounding(BaseModel):
@@ -63,7 +59,7 @@ class Agent:
     Args:
         method: the method.
         responder: who does its stages.
-        closing: what `close` closes: the model, the graph.
+        closing: what `close` closes: models, sources, a workbench.
         cite: whether responses cite their knowledge (`Response.citations`).
     """
 
@@ -73,53 +69,7 @@ class Agent:
         self.method = method
         self.responder = responder
         self.cite = cite
-        self._closing = tuple(closing)
-
-    @classmethod
-    def create(
-        cls,
-        method: str = "dcrag",
-        *,
-        model: LanguageModel | None = None,
-        graph: Graph | Graphs | Path | str | None = None,
-        sources: Mapping[str, object] | None = None,
-        stage_models: Mapping[str, LanguageModel] | None = None,
-        prompts: Path | None = None,
-        options: Mapping[str, object] | None = None,
-        cite: bool = False,
-    ) -> Self:
-        """Make an agent from names.
-
-        Args:
-            method: the method's name.
-            model: the language model (see `dialore.llm.connect`); None for the lexical responder.
-            graph: a graph or several (`Graphs`), or the path or URL of one; None for the starter graph.
-            sources: the other sources by the names that methods have for them: `documents`, `persona`, `web`, ... (see
-                `dialore.sources.opening`).
-            stage_models: other models for some stages, by `<stage>` or `<method>/<stage>`.
-            prompts: a folder of prompts that override the package's.
-            options: the method's hyper-parameters and switches.
-            cite: have the model cite its knowledge by number; the responses carry what each span cites.
-
-        Raises:
-            InputError: an unknown name, a missing graph, an option that does not fit.
-        """
-        from dialore.sources.graph.several import Graphs
-
-        cls_of = method_class(method)
-        needs_graph = "graph" in cls_of.needs or model is None or ("graph" in method_sources(cls_of) and bool(graph))
-        if model is None:
-            check_lexical(method)
-        opened = (graph if isinstance(graph, Graphs) else open_graph(graph)) if needs_graph else None
-        try:
-            made = create_method(method, {**(sources or {}), "graph": opened}, options)
-            responder = create_responder(method, model, opened, prompts, stage_models)
-        except BaseException:
-            if opened is not None and opened is not graph:
-                opened.close()
-            raise
-        closing = [model, *(stage_models or {}).values(), *(sources or {}).values(), opened]
-        return cls(made, responder, closing, cite=cite)
+        self.closing = list(closing)
 
     async def respond(self, dialogue: Dialogue, on_text: OnText | None = None) -> Response:
         """Answer a dialogue's last turn. A failure is a Response too: `failed`, with its partial trace.
@@ -208,10 +158,8 @@ class Agent:
             await asyncio.gather(task, return_exceptions=True)
 
     async def close(self) -> None:
-        """Close the model and the graph."""
-        for item in self._closing:
-            if item is None:
-                continue
+        """Close what the agent was given to close."""
+        for item in self.closing:
             done: Any = item.close()  # type: ignore[attr-defined]
             if asyncio.iscoroutine(done):
                 await done
@@ -234,67 +182,3 @@ def raise_if_fatal(error: StageError) -> None:
 def _cost(stage: Stages) -> dict[str, object]:
     ordered = sorted(stage.trace, key=lambda traced: traced.started)
     return {"usage": stage.usage, "seconds": stage.seconds, "trace": ordered}
-
-
-def open_graph(graph: Graph | Path | str | None, ranking: Ranking | str = "default") -> Graph:
-    """A graph: as given, from its path or a server's URL, or the starter graph.
-
-    Args:
-        graph: the graph, what opens it, or None or "starter" for the starter graph.
-        ranking: how its facts are ranked; a graph that is given keeps its own.
-
-    Raises:
-        GraphError: as `open_store`.
-        UnknownNameError: no ranking is called that.
-    """
-    from dialore.sources.graph.source import Graph
-    from dialore.sources.graph.starter import NAME, starter_graph
-
-    if isinstance(graph, Graph):
-        return graph
-    return Graph.open(starter_graph() if graph is None or str(graph) == NAME else graph, ranking=ranking)
-
-
-def open_graphs(graphs: Sequence[str], ranking: Ranking | str = "default") -> Graph | Graphs:
-    """One graph or several as one; the starter graph where none is named. Raises as `open_graph` and Graphs do."""
-    from dialore.sources.graph.several import Graphs
-
-    opened = [open_graph(graph, ranking) for graph in graphs or ["starter"]]
-    return opened[0] if len(opened) == 1 else Graphs(opened)
-
-
-def create_responder(
-    method: str,
-    model: LanguageModel | None,
-    graph: Graph | Graphs | None,
-    prompts: Path | None = None,
-    stage_models: Mapping[str, LanguageModel] | None = None,
-) -> Responder:
-    """The responder for a model; without one, the lexical responder, if it can do the method."""
-    if model is None:
-        from dialore.methods.lexical import LexicalResponder
-        from dialore.retrieval.embedding import load_embedder
-
-        check_lexical(method)
-        return LexicalResponder(graph, graph.embedder if graph is not None else load_embedder())
-    from dialore.methods.model_responder import ModelResponder
-    from dialore.prompts.library import PromptLibrary
-
-    library = PromptLibrary(prompts)
-    main = ModelResponder(model, library)
-    if not stage_models:
-        return main
-    from dialore.methods.routing import RoutedResponder
-
-    return RoutedResponder(main, {stage: ModelResponder(other, library) for stage, other in stage_models.items()})
-
-
-def check_lexical(method: str) -> None:
-    """Check that the lexical responder can do a method; raises InputError saying how to give a model."""
-    from dialore.methods.lexical import LexicalResponder
-
-    if method not in LexicalResponder.methods:
-        can = ", ".join(LexicalResponder.methods)
-        raise InputError(
-            f"method {method} needs a language model", mend=f"set --base-url and --model, or take one of {can}"
-        )

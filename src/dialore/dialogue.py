@@ -127,18 +127,27 @@ def dialogue_from(data: object, *, place: str, default_id: str) -> Dialogue:
     """
     if not isinstance(data, dict):
         raise InputError(f"{place}: expected a dialogue object, found {_json_type(data)}", mend=_SHAPE)
-    if broken := _broken_text(data):
-        raise InputError(f"{place}: field {broken}: half of a surrogate pair is no text", mend="write it as UTF-8")
+    check_text(data, place)
     try:
         return Dialogue.model_validate({"id": default_id, **data})
     except ValidationError as error:
         raise InputError(f"{place}: {describe(error)}", mend=_SHAPE) from error
 
 
+def check_text(data: object, place: str) -> None:
+    """Refuse text in decoded JSON that escapes can spell and UTF-8 cannot; the InputError names place and field."""
+    if broken := _broken_text(data):
+        raise InputError(f"{place}: field {broken}: half of a surrogate pair is no text", mend="write it as UTF-8")
+
+
 def _broken_text(data: object) -> str:
     """The path of the first text that cannot be written as UTF-8; JSON's escapes can spell such text."""
     if isinstance(data, str):
-        return "" if data.isascii() or not any("\ud800" <= character <= "\udfff" for character in data) else "."
+        try:
+            data.encode()
+        except UnicodeEncodeError:
+            return "."
+        return ""
     items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list | tuple) else ()
     for key, value in items:
         if rest := _broken_text(value) or _broken_text(key):

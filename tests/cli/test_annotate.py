@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from dialore.experiments.config import make_config
-from dialore.experiments.opening import default_connect
 from dialore.experiments.run import run_experiment
+from dialore.workbench import connect_model
 from tests.experiments.conftest import write_dialogues
 
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")
@@ -22,7 +22,7 @@ def run(tmp_path):
     data = write_dialogues(tmp_path / "dialogues.jsonl", 6)
     given = {"name": "small", "dataset": {"name": "jsonl", "path": str(data)}, "systems": ["vanilla", "dcrag"]}
     config = make_config(given | {"models": [{"model": "lexical"}]})
-    assert asyncio.run(run_experiment(config, tmp_path / "run", default_connect(4))).ok == 12
+    assert asyncio.run(run_experiment(config, tmp_path / "run", connect_model)).ok == 12
     return tmp_path / "run"
 
 

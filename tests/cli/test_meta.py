@@ -53,7 +53,7 @@ class Engaged:
 @pytest.fixture
 def judge(monkeypatch):
     def put(model):
-        monkeypatch.setattr("dialore.cli.measuring.connect_model", lambda settings, **_: model)
+        monkeypatch.setattr("dialore.cli.measuring.connecting", lambda _: lambda settings, name: model)
         return model
 
     return put

@@ -10,10 +10,11 @@ from typing import ClassVar
 import pytest
 from benchmarks.made_up import made_up, open_world, with_persona
 
-from dialore.agent import Agent, open_graph
 from dialore.llm.rehearsal import Rehearsal
 from dialore.methods.description import describe_method
 from dialore.methods.registry import method_class, method_names, method_sources
+from dialore.sources.graph import open_graph
+from dialore.workbench import create_agent
 
 # Other answers than a rehearsal's lead to these.
 RARE = {"model-knowledge", "passage-selection", "grounding-edit", "preference"}
@@ -32,7 +33,7 @@ def asked_by(method, world, options):
     given = {name: source for name, source in sources.items() if name in method_sources(method_class(method))}
 
     async def respond():
-        agent = Agent.create(method, model=Rehearsal(), graph=graph, sources=given, options=options)
+        agent = create_agent(method, model=Rehearsal(), graph=graph, sources=given, options=options)
         return [await agent.respond(with_persona(dialogue)) for dialogue in made_up(graph, 2)]
 
     responses = asyncio.run(respond())

@@ -10,11 +10,11 @@ import sqlite3
 import pytest
 
 from dialore.experiments.config import make_config
-from dialore.experiments.opening import default_connect
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import Job, RunStore
 from dialore.experiments.store_file import FILE
 from dialore.response import Response
+from dialore.workbench import connect_model
 from tests.cli.processes import interrupted
 from tests.experiments.conftest import write_dialogues
 
@@ -26,7 +26,7 @@ def run(tmp_path):
     given = {"name": "small", "dataset": {"name": "jsonl", "path": str(data)}, "systems": ["vanilla", "dcrag"]}
     folder = tmp_path / "run"
     config = make_config(given | {"models": [{"model": "lexical"}]})
-    assert asyncio.run(run_experiment(config, folder, default_connect(4))).ok == 12
+    assert asyncio.run(run_experiment(config, folder, connect_model)).ok == 12
     with RunStore.open(folder) as store, store.writing():
         store.add(Job(5, 0), Response(id="d5", method="vanilla", text="", status="failed", error="down"))
     return folder
@@ -215,7 +215,7 @@ def test_a_system_is_shown_by_its_name_whatever_signs_are_in_it(call, tmp_path):
         {"name": "small", "dataset": {"name": "jsonl", "path": str(data)}, "systems": systems}
         | {"models": [{"model": "lexical"}]}
     )
-    assert asyncio.run(run_experiment(config, tmp_path / "run", default_connect(4))).failed == 0
+    assert asyncio.run(run_experiment(config, tmp_path / "run", connect_model)).failed == 0
     done = call("score", tmp_path / "run", "-x", "f1")
     assert done.code == 0
     assert [name for name in names if name in done.out] == names

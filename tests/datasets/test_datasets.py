@@ -1,4 +1,4 @@
-"""Data sets on their real files where they may be had, and how histories are cut out of whole dialogues."""
+"""Data sets on their real files where they may be had, and how whole dialogues are split into histories."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import json
 
 import pytest
 
-from dialore.datasets.cutting import cut_dialogues, stream_histories
+from dialore.datasets import files
 from dialore.datasets.dailydialog import untokenise
 from dialore.datasets.registry import data_set, knowledge_texts
+from dialore.datasets.split import split_dialogues, stream_histories
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, UnknownNameError
 from tests.data_folder import real_file
@@ -126,7 +127,7 @@ WHOLE = [Dialogue(id=f"d{number}", turns=["a", "b", "c", "d"][: number + 1]) for
 
 
 def test_the_last_turn_becomes_the_reference():
-    histories = cut_dialogues(WHOLE)
+    histories = split_dialogues(WHOLE)
     assert [(history.id, history.texts, history.reference) for history in histories] == [
         ("d1", ("a",), "b"),
         ("d2", ("a", "b"), "c"),
@@ -135,23 +136,23 @@ def test_the_last_turn_becomes_the_reference():
 
 
 def test_every_turn_but_the_first_may_be_a_reference():
-    histories = cut_dialogues(WHOLE, cut="all")
+    histories = split_dialogues(WHOLE, cut="all")
     assert [history.id for history in histories] == ["d1@1", "d2@1", "d2@2", "d3@1", "d3@2", "d3@3"]
     assert histories[-2].reference == "c"
 
 
-def test_samples_are_drawn_by_seed_and_kept_in_order():
-    first = [history.id for history in cut_dialogues(WHOLE, cut="all", limit=3, seed=5)]
-    assert first == [history.id for history in cut_dialogues(WHOLE, cut="all", limit=3, seed=5)]
+def test_samples_are_taken_by_seed_and_kept_in_order():
+    first = [history.id for history in split_dialogues(WHOLE, cut="all", limit=3, seed=5)]
+    assert first == [history.id for history in split_dialogues(WHOLE, cut="all", limit=3, seed=5)]
     assert first == sorted(first)
-    draws = {tuple(h.id for h in cut_dialogues(WHOLE, cut="random", limit=2, seed=seed)) for seed in range(20)}
+    draws = {tuple(h.id for h in split_dialogues(WHOLE, cut="random", limit=2, seed=seed)) for seed in range(20)}
     assert len(draws) > 3
 
 
-def test_histories_are_streamed_as_they_are_cut():
+def test_histories_are_streamed_as_they_are_split():
     for settings in ({"cut": "all", "limit": 4}, {"cut": "random"}, {"cut": "random", "limit": 2}, {"limit": 9}):
         streamed = list(stream_histories(lambda: iter(WHOLE), seed=7, **settings))
-        assert streamed == cut_dialogues(WHOLE, seed=7, **settings)
+        assert streamed == split_dialogues(WHOLE, seed=7, **settings)
         assert streamed
 
 
@@ -171,6 +172,27 @@ def test_entries_of_any_length_and_layout_are_read_alike(tmp_path):
     assert [first.split() for first, _ in texts[0]] == [turn.split() for turn in turns * 2]
 
 
+def test_a_document_too_large_for_memory_is_read_alike(tmp_path, monkeypatch):
+    listed = [{"dialogue": [["caf\u00e9", f"reply {number}"]], "weight": 0.5} for number in range(50)]
+    keyed = {str(number): {"context": "c", "speaker": "Ann", "turns": ["好", "b"]} for number in range(50)}
+    cases = {"dailydialog": listed, "commonsense-dialogues": keyed}
+    read = {}
+    for large in (1 << 20, 100):
+        monkeypatch.setattr(files, "_LARGE", large)
+        for name, content in cases.items():
+            path = tmp_path / "valid.json"
+            path.write_text(json.dumps(content, ensure_ascii=False), "utf-8-sig")
+            read[name, large] = list(data_set(name).read(path))
+            assert len(read[name, large]) == 50
+            assert read[name, large] == read[name, 1 << 20]
+    path.write_text(json.dumps(listed)[:-1] + ', {"turns": []}]', "utf-8")
+    with pytest.raises(InputError, match="entry 51: field dialogue: Field required"):
+        list(data_set("dailydialog").read(path))
+    path.write_text(json.dumps(listed)[:-1] + ",,]", "utf-8")
+    with pytest.raises(InputError, match="not valid JSON"):
+        list(data_set("dailydialog").read(path))
+
+
 def test_a_limit_of_nothing_is_refused():
     with pytest.raises(InputError, match="at least 1"):
-        cut_dialogues(WHOLE, limit=0)
+        split_dialogues(WHOLE, limit=0)

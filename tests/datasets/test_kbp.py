@@ -9,8 +9,8 @@ import zipfile
 
 import pytest
 
-from dialore.cli.data_stats import describe_file
-from dialore.datasets import cut_dialogues, data_set, knowledge_texts
+from dialore.cli.data import describe_file
+from dialore.datasets import data_set, knowledge_texts, split_dialogues
 from dialore.errors import InputError
 from tests.data_folder import real_file
 
@@ -50,7 +50,7 @@ def test_the_counts_are_those_of_the_papers_table_1(file, dialogues, samples, ut
 def test_a_real_dialogue():
     # Star signs: two turns of small talk, then three that stand on the third persona sentence and its documents.
     whole = next(data_set("kbp").read(real_file("kbp/dev.json.gz")))
-    histories = cut_dialogues([whole], cut="all")
+    histories = split_dialogues([whole], cut="all")
     assert [history.sources for history in histories] == [(), (), *[("persona", "documents")] * 3]
     assert {item["text"] for h in histories for item in h.knowledge if item["source"] == "persona"} == {
         whole.persona[2]
@@ -63,7 +63,7 @@ def test_a_real_dialogue():
 
 def test_labels_become_plan_and_knowledge(tmp_path):
     path = write(tmp_path / "dev.json", [ENTRY])
-    first, second, third = cut_dialogues(data_set("kbp").read(path), cut="all")
+    first, second, third = split_dialogues(data_set("kbp").read(path), cut="all")
     assert (first.sources, first.knowledge) == ((), ())
     assert "sources" in first.model_fields_set
     assert (second.sources, second.knowledge) == (("persona",), ({"text": "我住在海边", "source": "persona"},))

@@ -8,13 +8,13 @@ import tarfile
 
 import pytest
 
-from dialore.datasets import cut_dialogues, data_set, knowledge_texts
+from dialore.datasets import data_set, knowledge_texts, split_dialogues
 from dialore.errors import InputError
 from tests.data_folder import real_file
 
 
 def every_turn(name, path):
-    return cut_dialogues(data_set(name).read(path), cut="all")
+    return split_dialogues(data_set(name).read(path), cut="all")
 
 
 def write(path, data):
@@ -31,7 +31,7 @@ def test_the_real_cmu_dog():
     first = whole[0]
     assert first.id == "cmu-dog-00938aa6d208cc3884c2bae678a23cb9f27f9c31"
     assert first.topic == "Catch me if you can"
-    histories = cut_dialogues([first], cut="all")
+    histories = split_dialogues([first], cut="all")
     assert {turn.speaker for turn in first.turns} == {"user1", "user2"}
     assert len(histories) == len(first.turns) - 1
     assert histories[1].reference == "Good , thanks! You?"

@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from dialore.cli.data_work import as_line
-from dialore.datasets import cut_dialogues, data_set, data_set_names, knowledge_texts
+from dialore.cli.data import as_line
+from dialore.datasets import data_set, data_set_names, knowledge_texts, split_dialogues
 from dialore.dialogue import read_dialogues
 from dialore.errors import InputError
 from tests.data_folder import real_file
 
 
 def every_turn(name, path):
-    return cut_dialogues(data_set(name).read(path), cut="all")
+    return split_dialogues(data_set(name).read(path), cut="all")
 
 
 def write(path, *lines):
@@ -132,7 +132,7 @@ ANSWERED = {
 
 def test_our_own_form_is_read_as_it_was_written(tmp_path):
     path = write(tmp_path / "talks.jsonl", ANSWERED)
-    (history,) = cut_dialogues(data_set("jsonl").read(path))
+    (history,) = split_dialogues(data_set("jsonl").read(path))
     assert json.loads(as_line(history)) == ANSWERED
     assert history == read_dialogues(path)[0]
     (whole,) = data_set("jsonl").read(path)

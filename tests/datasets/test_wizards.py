@@ -8,13 +8,13 @@ from collections import Counter
 
 import pytest
 
-from dialore.datasets import cut_dialogues, data_set, knowledge_texts
+from dialore.datasets import data_set, knowledge_texts, split_dialogues
 from dialore.errors import InputError
 from tests.data_folder import real_file
 
 
 def every_turn(name, path):
-    return cut_dialogues(data_set(name).read(path), cut="all")
+    return split_dialogues(data_set(name).read(path), cut="all")
 
 
 def write(path, data):
@@ -43,7 +43,7 @@ def test_the_real_wikipedia_file():
 
 def test_the_real_kilt_file():
     path = real_file("wizard_of_wikipedia/kilt_dev.jsonl.gz")
-    histories = cut_dialogues(data_set("wizard-of-wikipedia").read(path))
+    histories = split_dialogues(data_set("wizard-of-wikipedia").read(path))
     assert len(histories) == 3054
     # The second: one turn on rap, answered out of the article on European hip hop.
     second = histories[1]
@@ -118,7 +118,7 @@ def test_kilt_without_answers_has_nothing_to_score(tmp_path):
     path.write_text('{"id": "a_1", "input": "Hi\\nHello\\nTea?"}\n', "utf-8")
     (whole,) = data_set("wizard-of-wikipedia").read(path)
     assert whole.texts == ("Hi", "Hello", "Tea?")
-    assert cut_dialogues([whole]) == []
+    assert split_dialogues([whole]) == []
 
 
 def test_the_real_internet_file():

@@ -9,8 +9,7 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.evaluation.base import Sample
-from dialore.evaluation.commonsense import Cdf, Cdp
-from dialore.evaluation.hard_matching import HardMatcher, IdfTable, concept_key
+from dialore.evaluation.commonsense import Cdf, Cdp, HardMatcher, IdfTable, concept_key
 from dialore.evaluation.registry import Context, load_metric
 from dialore.knowledge import Fact
 from dialore.response import Response

@@ -11,10 +11,17 @@ from html.parser import HTMLParser
 import pytest
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.evaluation.human import Annotation, Key, analyse, criteria_set, criteria_sets, gather, make_items
-from dialore.evaluation.human.items import for_annotator
-from dialore.evaluation.human.reading import read_key, read_sheet
-from dialore.evaluation.human.sheets import answer_columns, render_csv, render_page
+from dialore.evaluation.human.agreement import analyse
+from dialore.evaluation.human.items import (
+    Key,
+    answer_columns,
+    criteria_set,
+    criteria_sets,
+    for_annotator,
+    gather,
+    make_items,
+)
+from dialore.evaluation.human.sheets import Annotation, read_key, read_sheet, render_csv, render_page
 from tests.evaluation.made_up import COUNT, EVIL, made_up
 
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")

@@ -9,9 +9,9 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import ModelError
 from dialore.evaluation.base import Metric, Sample
-from dialore.evaluation.judges import is_refusal, ragas
-from dialore.evaluation.judges.asking import queries_of
-from dialore.evaluation.judges.ragas import sentences_of
+from dialore.evaluation.judges import scoring
+from dialore.evaluation.judges.asking import is_refusal, queries_of
+from dialore.evaluation.judges.scoring import sentences_of
 from dialore.evaluation.registry import Context, load_metric
 from dialore.knowledge import Fact, Knowledge
 from dialore.prompts.library import PromptLibrary
@@ -207,10 +207,10 @@ def test_a_passage_counts_by_sentence_and_a_fact_is_one():
 
 
 def test_what_counts_sentences_is_measured_anew_where_other_ones_are_found(monkeypatch):
-    metrics = [judge_of(name, "x")[0] for name in ("ragas-context-relevance", "ragas-faithfulness")]
-    before = [metric.identity for metric in metrics]
-    monkeypatch.setattr(ragas, "SENTENCE_RULES", ragas.SENTENCE_RULES + 1)
-    assert [metric.identity != was for metric, was in zip(metrics, before, strict=True)] == [True, False]
+    names = ("ragas-context-relevance", "ragas-faithfulness")
+    before = [judge_of(name, "x")[0].identity for name in names]
+    monkeypatch.setattr(scoring, "SENTENCE_RULES", scoring.SENTENCE_RULES + 1)
+    assert [judge_of(name, "x")[0].identity != was for name, was in zip(names, before, strict=True)] == [True, False]
 
 
 def test_identity_changes_with_judge_and_prompt(tmp_path):

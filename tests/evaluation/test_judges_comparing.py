@@ -10,8 +10,8 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, ModelError, UnknownNameError
-from dialore.evaluation.judges import Asker, compare, position_bias, score_together
-from dialore.evaluation.judges.comparing import CRITERIA
+from dialore.evaluation.judges.asking import Asker
+from dialore.evaluation.judges.comparing import CRITERIA, compare, position_bias, score_jointly
 from dialore.llm.model import Completion
 from dialore.response import Demands, Response
 from dialore.text import is_chinese
@@ -146,7 +146,7 @@ async def test_an_unknown_criterion_is_refused(judged):
     with pytest.raises(UnknownNameError, match="criterion"):
         await compare(Asker(Scripted()), TALK["en"], PAIR, criteria=["beauty"], judged=judged)
     with pytest.raises(UnknownNameError, match="criterion"):
-        await score_together(Asker(Scripted()), TALK["en"], PAIR, criterion="beauty", judged=judged)
+        await score_jointly(Asker(Scripted()), TALK["en"], PAIR, criterion="beauty", judged=judged)
     with pytest.raises(InputError, match="at least two"):
         await compare(Asker(Scripted()), TALK["en"], {"a": said("x")}, judged=judged)
 
@@ -177,7 +177,7 @@ async def test_scores_go_to_whom_they_belong_in_any_order(judged, criterion, lan
     orders = Counter()
     for seed in range(12):
         model = ByLength()
-        found = await score_together(
+        found = await score_jointly(
             Asker(model), TALK[language], systems, criterion=criterion, judged=judged, seed=seed
         )
         assert {name: measure.values for name, measure in found.items()} == {
@@ -189,7 +189,7 @@ async def test_scores_go_to_whom_they_belong_in_any_order(judged, criterion, lan
         orders[tuple(re.findall(r"^\[\d+\] (.+)$", model.asked[0].messages[1].content, re.MULTILINE))] += 1
         again = ByLength()
         reversed_systems = dict(reversed(systems.items()))
-        await score_together(
+        await score_jointly(
             Asker(again), TALK[language], reversed_systems, criterion=criterion, judged=judged, seed=seed
         )
         assert again.asked[0].messages == model.asked[0].messages
@@ -199,14 +199,14 @@ async def test_scores_go_to_whom_they_belong_in_any_order(judged, criterion, lan
 
 async def test_of_scores_together_a_wrong_number_is_unparsed_and_a_refusal_refused():
     for answer, problem in (('{"scores": [3]}', "unparsed"), ("I'm sorry, I can't score these.", "refused")):
-        found = await score_together(Asker(Scripted(answer)), TALK["en"], PAIR)
+        found = await score_jointly(Asker(Scripted(answer)), TALK["en"], PAIR)
         assert {measure.problem for measure in found.values()} == {problem}
 
 
 async def test_who_has_nothing_to_score_is_left_out():
     model = ByLength()
     systems = {"a": said("x", "rain"), "b": said("x"), "c": said("x", "sun")}
-    found = await score_together(Asker(model), TALK["en"], systems, judged="queries")
+    found = await score_jointly(Asker(model), TALK["en"], systems, judged="queries")
     assert (found["a"].values, found["b"].problem, found["c"].values) == ((4.0,), "unavailable", (3.0,))
-    alone = await score_together(Asker(model), TALK["en"], {"a": systems["a"], "b": systems["b"]}, judged="queries")
+    alone = await score_jointly(Asker(model), TALK["en"], {"a": systems["a"], "b": systems["b"]}, judged="queries")
     assert {measure.problem for measure in alone.values()} == {"unavailable"}

@@ -12,10 +12,10 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import MissingExtraError
-from dialore.evaluation import wordnet
+from dialore.evaluation import meteor
 from dialore.evaluation.base import Sample
 from dialore.evaluation.meteor import Meteor, MeteorExactStem
-from dialore.evaluation.tokens import tokens_of
+from dialore.evaluation.overlap import tokens_of
 from dialore.experiments.scoring import measure_run
 from dialore.experiments.store import Job, RunStore, System
 from dialore.response import Response
@@ -57,11 +57,11 @@ def places(tmp_path, monkeypatch):
     nltk_data, named, debian = tmp_path / "nltk_data", tmp_path / "named", tmp_path / "debian"
     nltk_data.mkdir()
     monkeypatch.setattr(data, "path", [str(nltk_data)])
-    monkeypatch.setattr(wordnet, "DEBIAN", debian)
-    monkeypatch.delenv(wordnet.VARIABLE, raising=False)
-    wordnet._find.cache_clear()
+    monkeypatch.setattr(meteor, "DEBIAN", debian)
+    monkeypatch.delenv(meteor.VARIABLE, raising=False)
+    meteor._find.cache_clear()
     yield {"nltk": nltk_data / "corpora" / "wordnet", "named": named, "debian": debian}
-    wordnet._find.cache_clear()
+    meteor._find.cache_clear()
 
 
 def sample(response, reference):
@@ -77,7 +77,7 @@ async def both(response, reference):
 
 
 async def test_meteor_with_wordnet_is_nltks_with_the_same_reader(record_testsuite_property):
-    found = wordnet.find_synonyms()
+    found = meteor.find_wordnet()
     if isinstance(found, str):
         pytest.skip(f"parity of METEOR with synonyms is not tested: {found}")
     _, values = await measured("meteor", "en", "character")
@@ -107,13 +107,13 @@ async def test_synonyms_match_and_their_absence_elsewhere_is_as_before(places):
 
 async def test_nltks_data_comes_first_then_the_named_folder_then_debians(places, monkeypatch):
     write_wordnet(places["debian"], version="1.0")
-    assert wordnet.find_synonyms().version == "1.0"
-    monkeypatch.setenv(wordnet.VARIABLE, str(places["named"]))
+    assert meteor.find_wordnet().version == "1.0"
+    monkeypatch.setenv(meteor.VARIABLE, str(places["named"]))
     write_wordnet(places["named"], version="2.0")
-    assert wordnet.find_synonyms().version == "2.0"
+    assert meteor.find_wordnet().version == "2.0"
     write_wordnet(places["nltk"], version="3.0")
-    wordnet._find.cache_clear()
-    assert wordnet.find_synonyms().version == "3.0"
+    meteor._find.cache_clear()
+    assert meteor.find_wordnet().version == "3.0"
 
 
 def test_nltks_data_may_be_zipped(places):
@@ -122,24 +122,24 @@ def test_nltks_data_may_be_zipped(places):
     write_wordnet(places["nltk"], version="3.0")
     shutil.make_archive(str(places["nltk"]), "zip", places["nltk"].parent, "wordnet")
     shutil.rmtree(places["nltk"])
-    found = wordnet.find_synonyms()
+    found = meteor.find_wordnet()
     assert found.version == "3.0"
     assert {lemma.name() for each in found.synsets("cars") for lemma in each.lemmas()} == {"car", "auto"}
 
 
 def test_princetons_archive_has_the_files_in_a_folder_of_its_own(places, monkeypatch):
     write_wordnet(places["named"] / "dict")
-    monkeypatch.setenv(wordnet.VARIABLE, str(places["named"]))
-    assert wordnet.find_synonyms().version == "9.9"
+    monkeypatch.setenv(meteor.VARIABLE, str(places["named"]))
+    assert meteor.find_wordnet().version == "9.9"
 
 
 def test_a_word_is_looked_up_once(places, monkeypatch):
     write_wordnet(places["debian"])
-    found = wordnet.find_synonyms()
+    found = meteor.find_wordnet()
     asked = []
     look_up = found.reader.synsets
     monkeypatch.setattr(found.reader, "synsets", lambda word: asked.append(word) or look_up(word))
-    assert [found.synsets(word) for word in ("sofa", "tea", "sofa", "tea")] == [found.synsets("sofa"), ()] * 2
+    assert [found.synsets(word) for word in ("sofa", "tea", "sofa", "tea")] == [found.synsets("sofa"), []] * 2
     assert asked == ["sofa", "tea"]
 
 
@@ -160,7 +160,7 @@ async def test_without_wordnet_it_is_not_available_and_the_ways_to_it_are_told(p
 
 async def test_a_named_folder_that_is_none_is_not_passed_over(places, monkeypatch):
     write_wordnet(places["debian"])
-    monkeypatch.setenv(wordnet.VARIABLE, str(places["named"]))
+    monkeypatch.setenv(meteor.VARIABLE, str(places["named"]))
     await unavailable_for("WordNet of DIALORE_WORDNET is no folder")
 
 
@@ -212,8 +212,8 @@ async def test_nltks_broken_data_are_passed_over_where_there_are_others(places):
     reason = await unavailable_for("WordNet of nltk's data is damaged")
     assert "no WordNet" not in reason
     write_wordnet(places["debian"])
-    wordnet._find.cache_clear()
-    assert wordnet.find_synonyms().version == "9.9"
+    meteor._find.cache_clear()
+    assert meteor.find_wordnet().version == "9.9"
 
 
 def spoil(folder):
@@ -247,6 +247,6 @@ async def test_meteor_is_measured_anew_once_wordnet_is_there_and_whole(places, t
         assert dict(store.measures("meteor", 0))[Job(0, 0)].problem == problem
         shutil.rmtree(places["debian"], ignore_errors=True)
         write_wordnet(places["debian"])
-        wordnet._find.cache_clear()
+        meteor._find.cache_clear()
         await measure_run(store, [Meteor()])
         assert dict(store.measures("meteor", 0))[Job(0, 0)].values == pytest.approx((1 - 0.5 / 8,))

@@ -17,12 +17,12 @@ from collections import Counter
 import jieba
 import pytest
 
-from dialore.datasets import cut_dialogues, data_set, gold_text
+from dialore.datasets import data_set, gold_text, split_dialogues
 from dialore.dialogue import Dialogue
 from dialore.evaluation.base import Sample
+from dialore.evaluation.overlap import tokens_of
 from dialore.evaluation.registry import Context, load_metric
 from dialore.evaluation.statistics import cohen_kappa
-from dialore.evaluation.tokens import tokens_of
 from dialore.experiments.scoring import table_of
 from dialore.response import Response
 from tests.data_folder import real_file
@@ -52,7 +52,7 @@ def _english():
 
 def _chinese():
     whole = data_set("kbp").read(real_file("kbp/train.json.gz"))
-    turns = [turn for turn in cut_dialogues(whole, cut="all", limit=3 * COUNT) if turn.knowledge]
+    turns = [turn for turn in split_dialogues(whole, cut="all", limit=3 * COUNT) if turn.knowledge]
     return [(turn.reference, " ".join(gold_text(piece) for piece in turn.knowledge)) for turn in turns][:COUNT]
 
 

@@ -12,7 +12,7 @@ from dialore.dialogue import Dialogue
 from dialore.evaluation.judges.comparing import Preference
 from dialore.evaluation.report import make_report, render_html, render_markdown
 from dialore.evaluation.report.data import Judged
-from dialore.evaluation.report.judged import columns, contests, row
+from dialore.evaluation.report.judged import contests
 from dialore.experiments.comparisons import ComparisonStore, Place
 from dialore.experiments.judging import _hash
 from dialore.experiments.results import RunResults
@@ -48,18 +48,17 @@ def test_counts_tests_and_position():
     assert overall.rate.p == pytest.approx(raw)
     assert overall.p == pytest.approx(2 * raw)  # Holm, over two criteria
     assert (overall.mark, coherence.mark) == ("**", "")
-    assert overall.interval.startswith("60.9% (")
-    assert overall.half == "76.1%"
-    assert overall.lean == "+8.7%"
+    assert overall.row[4].startswith("60.9% (")
+    assert (overall.row[5], overall.row[8]) == ("76.1%", "+8.7%")
     assert overall.unjudged == "2 refused, 1 of a response that changed since"
     assert sum(overall.parts) == pytest.approx(100)
-    assert columns(contest)[1] == "a wins"
-    assert row(coherence)[1:5] == ["0", "4", "0", "0.0% (0.0 to 49.0)"]
+    assert contest.columns[1] == "a wins"
+    assert coherence.row[1:5] == ["0", "4", "0", "0.0% (0.0 to 49.0)"]
 
 
 def test_where_nothing_was_judged_nothing_is_claimed():
     (contest,) = contests([judged("overall", refused=3)])
-    assert row(contest.verdicts[0]) == ["overall", "0", "0", "0", "–", "–", "–", "–", "–"]
+    assert contest.verdicts[0].row == ["overall", "0", "0", "0", "–", "–", "–", "–", "–"]
     assert contest.verdicts[0].mark == ""
 
 

@@ -75,9 +75,9 @@ def test_pairs_see_a_difference_that_is_smaller_than_the_spread():
     draw = np.random.default_rng(3)
     base = draw.normal(0, 10, 200)
     first, second = column(base + 0.5 + draw.normal(0, 1, 200)), column(base)
-    difference, test = statistics.paired_bootstrap(Plain(), first, second)
+    difference, p = statistics.paired_bootstrap(Plain(), first, second)
     assert difference.low > 0
-    assert test.p < 0.01
+    assert p < 0.01
     back, _ = statistics.paired_bootstrap(Plain(), second, first)
     assert back.value == pytest.approx(-difference.value)
     assert back.low == pytest.approx(-difference.high)
@@ -85,9 +85,8 @@ def test_pairs_see_a_difference_that_is_smaller_than_the_spread():
 
 def test_equal_systems_do_not_differ():
     values = column([1.0, 2.0, 3.0])
-    assert statistics.paired_bootstrap(Plain(), values, values)[1].p == 1.0
+    assert statistics.paired_bootstrap(Plain(), values, values)[1] == 1.0
     assert statistics.wilcoxon([1, 2, 3], [1, 2, 3]).p == 1.0
-    assert statistics.t_test([1, 2, 3], [1, 2, 3]).p == 1.0
 
 
 class Rare:
@@ -104,18 +103,18 @@ class Rare:
 def test_resamples_without_a_figure_are_no_evidence():
     nothing = np.zeros((6, 2))
     some = np.array([[1.0, 1.0], [0.0, 1.0], *[[0.0, 0.0]] * 4])
-    difference, test = statistics.paired_bootstrap(Rare(), nothing, some)
+    difference, p = statistics.paired_bootstrap(Rare(), nothing, some)
     assert math.isnan(difference.value)
-    assert math.isnan(test.p)
+    assert math.isnan(p)
     other = some[::-1].copy()
-    _, test = statistics.paired_bootstrap(Rare(), some, other)
-    assert test.p > 0.5
+    _, p = statistics.paired_bootstrap(Rare(), some, other)
+    assert p > 0.5
 
 
 def test_under_no_difference_a_test_errs_as_often_as_it_says():
     draw = np.random.default_rng(4)
     ps = [
-        statistics.paired_bootstrap(Plain(), column(draw.normal(size=40)), column(draw.normal(size=40)), seed=n)[1].p
+        statistics.paired_bootstrap(Plain(), column(draw.normal(size=40)), column(draw.normal(size=40)), seed=n)[1]
         for n in range(200)
     ]
     assert 0.01 <= np.mean(np.array(ps) < 0.05) <= 0.12
@@ -125,13 +124,11 @@ def test_hand_worked_wilcoxon():
     # Differences 1, 2, 3, 4, -5, all ranked by size: the smaller rank sum is that of -5, which is 5.
     found = statistics.wilcoxon([2, 4, 6, 8, 0], [1, 2, 3, 4, 5])
     assert found.statistic == 5.0
-    assert found.effect == 1.0
 
 
 def test_two_proportions_by_hand():
     found = statistics.two_proportions((60, 40), (100, 100))
     assert found.statistic == pytest.approx(0.2 / math.sqrt(0.5 * 0.5 * 0.02))
-    assert found.effect == pytest.approx(0.2)
     assert statistics.two_proportions((0, 0), (10, 10)).p == 1.0
     with pytest.raises(InputError, match="no proportions"):
         statistics.two_proportions((3, 1), (2, 2))
@@ -182,24 +179,21 @@ def test_krippendorff_takes_missing_ratings():
 
 
 def test_corrections_by_hand():
-    assert statistics.correct([0.01, 0.04, 0.03], "holm") == pytest.approx([0.03, 0.06, 0.06])
-    assert statistics.correct([0.01, 0.04], "bonferroni") == pytest.approx([0.02, 0.08])
-    corrected = statistics.correct([0.01, math.nan, 0.04], "holm")
+    assert statistics.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    corrected = statistics.holm([0.01, math.nan, 0.04])
     assert corrected[0] == pytest.approx(0.02)
     assert math.isnan(corrected[1])
 
 
-@pytest.mark.parametrize("method", ["holm", "bonferroni", "fdr_bh"])
-def test_corrections_agree_with_statsmodels(method):
+def test_corrections_agree_with_statsmodels():
     multitest = pytest.importorskip("statsmodels.stats.multitest")
     draw = np.random.default_rng(6)
     for n in (1, 2, 7, 40):
         ps = draw.random(n) ** 3
-        assert statistics.correct(list(ps), method) == pytest.approx(multitest.multipletests(ps, method=method)[1])
-    assert statistics.correct([]) == []
+        assert statistics.holm(list(ps)) == pytest.approx(multitest.multipletests(ps, method="holm")[1])
+    assert statistics.holm([]) == []
 
 
-@pytest.mark.parametrize("function", [statistics.wilcoxon, statistics.t_test])
-def test_what_is_not_paired_is_refused(function):
+def test_what_is_not_paired_is_refused():
     with pytest.raises(InputError, match="not pairs"):
-        function([1, 2], [1])
+        statistics.wilcoxon([1, 2], [1])

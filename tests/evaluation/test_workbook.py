@@ -10,8 +10,9 @@ import zipfile
 import pytest
 
 from dialore.errors import InputError, MissingExtraError
-from dialore.evaluation.human import analyse, criteria_set, gather, make_items
-from dialore.evaluation.human.reading import read_sheet
+from dialore.evaluation.human.agreement import analyse
+from dialore.evaluation.human.items import criteria_set, gather, make_items
+from dialore.evaluation.human.sheets import read_sheet
 from dialore.evaluation.human.workbook import has_xlsx, write_xlsx
 from tests.evaluation.made_up import made_up
 
@@ -195,7 +196,7 @@ def test_what_no_cell_can_hold_is_shown_as_such(export):
     sheet = openpyxl.load_workbook(path)["answers"]
     assert sheet["C2"].value == "a�b�\nc"
     assert len(sheet["D2"].value.encode("utf-16-le")) // 2 in (32766, 32767)
-    assert sheet["D2"].value.endswith("😀 … (cut here; the page to print has all of it)")
+    assert sheet["D2"].value.endswith("😀 … (shortened; the page to print has all of it)")
 
 
 @pytest.mark.parametrize(("form", "language", "name"), CASES)

@@ -6,7 +6,7 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import BudgetError, ModelError
-from dialore.evaluation.judges import Asker
+from dialore.evaluation.judges.asking import Asker
 from dialore.experiments.comparisons import ComparisonStore
 from dialore.experiments.judging import compare_systems, score_systems_together
 from dialore.experiments.store import Job, RunStore, System

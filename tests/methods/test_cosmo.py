@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dialore.errors import SourceError
-from dialore.llm.seq2seq import LocalSeq2Seq
+from dialore.llm.local import LocalModel
 from tests.llm.tiny_causal import needs_torch
 from tests.methods.conftest import ScriptedModel
 from tests.methods.scg_qp_world import (
@@ -68,7 +68,7 @@ async def test_a_local_sequence_to_sequence_model_answers_as_cosmo(tmp_path):
     tokenizer.save_pretrained(tmp_path)
     torch.manual_seed(2)
     _t5(len(tokenizer)).save_pretrained(tmp_path)
-    model = LocalSeq2Seq(str(tmp_path), device="cpu", dtype="float32")
+    model = LocalModel(str(tmp_path), device="cpu", dtype="float32")
     torch.manual_seed(4)
     draft, stages = await respond("cosmo", model, ENGLISH, {})
     assert traced(stages, RESPONSE).usage.prompt_tokens == len(tokenizer(COSMO_FORM)["input_ids"])

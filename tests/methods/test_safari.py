@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, StageError, UnknownNameError
 from dialore.knowledge import Knowledge
@@ -15,6 +14,7 @@ from dialore.methods.registry import create_method
 from dialore.methods.stages import Stages
 from dialore.prompts.library import PromptLibrary
 from dialore.sources.declared import DeclaredSource, DeclaredSources
+from dialore.workbench import create_agent
 from tests.methods.conftest import ScriptedModel
 
 PERSONA = {
@@ -105,7 +105,7 @@ async def test_ground_stops_before_the_response():
 async def test_an_agent_keeps_the_plan_and_cites():
     told = "The Porta Nigra, a Roman city gate in Trier [2]."
     model = ScriptedModel({"planning": BOTH, "response-generation": told})
-    agent = Agent.create("safari", model=model, cite=True)
+    agent = create_agent("safari", model=model, cite=True)
     response = await agent.respond(dialogue_of())
     assert response.plan == ["persona", "documents"]
     assert [piece.source for piece in response.knowledge] == ["persona", "documents"]
@@ -268,7 +268,7 @@ async def test_gold_null_is_no_missing_label():
 async def test_absent_labels_are_an_error_that_names_the_dialogue(options, fields, wanted):
     with pytest.raises(StageError, match=wanted):
         await respond(dialogue_of(**fields), **options)
-    agent = Agent.create("safari", model=ScriptedModel({"planning": BOTH}), options=options)
+    agent = create_agent("safari", model=ScriptedModel({"planning": BOTH}), options=options)
     response = await agent.respond(dialogue_of(**fields))
     assert (response.status, response.id) == ("failed", "d1")
     assert wanted in response.error

@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from dialore.agent import Agent
 from dialore.errors import InputError, ModelError, SourceError, StageError
 from dialore.knowledge import Passage
 from dialore.methods.model_responder import ModelResponder
@@ -15,6 +14,7 @@ from dialore.methods.registry import create_method
 from dialore.methods.routing import RoutedResponder
 from dialore.methods.stages import Stages
 from dialore.prompts.library import PromptLibrary
+from dialore.workbench import create_agent
 from tests.methods.conftest import ScriptedModel
 from tests.methods.scg_qp_world import (
     ANSWERS,
@@ -343,7 +343,7 @@ async def test_the_response_tells_its_page(model, web):
     model.answers[RESPONSE] = (
         "According to the reviews, critics praised The Conjuring for its slow dread and best horror."
     )
-    async with Agent.create("scg-qp", model=model, sources={"web": web}, options={"passages": "2"}) as agent:
+    async with create_agent("scg-qp", model=model, sources={"web": web}, options={"passages": "2"}) as agent:
         response = await agent.respond(ENGLISH)
         grounding = await agent.ground(ENGLISH)
     assert response.status == "ok"

@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from dialore.cli.samples_work import Plan, build
+from dialore.cli.samples import build
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError
 from dialore.knowledge import Fact
@@ -16,7 +16,7 @@ from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.hashing import HashingEmbedder
 from dialore.sources.graph.source import Graph
 from dialore.sources.graph.writing.build import build_graph
-from dialore.sources.opening import open_sources
+from dialore.sources.registry import KINDS
 from dialore.sources.samples import (
     Sample,
     aligned_samples,
@@ -313,7 +313,7 @@ def test_what_is_no_base_is_not_overwritten(tmp_path):
 
 def test_it_opens_as_a_source(tmp_path):
     make(tmp_path).close()
-    opened = open_sources(samples=tmp_path / "x.samples")["samples"]
+    opened = KINDS["samples"].open([str(tmp_path / "x.samples")])
     assert opened.name == "x.samples"
     opened.close()
 
@@ -329,13 +329,13 @@ def write(path, dialogues):
 def test_a_base_of_a_dialogue_file_and_its_commands(tmp_path, capsys):
     rows = [json.loads(each.model_dump_json()) for each in histories()]
     file = write(tmp_path / "own.jsonl", rows)
-    build(tmp_path / "x.samples", [file], Plan(), json=True)
+    build(tmp_path / "x.samples", [file], json=True)
     told = json.loads(capsys.readouterr().out)
     assert (told["samples"], told["fit"]) == (11, 8)
     with open_samples_closing(tmp_path) as base:
         assert {base.sample(row).response for row in range(11)} == {each.reference for each in histories()}
         assert {base.sample(row).topic for row in range(11)} == {each.topic for each in histories()}
-    from dialore.cli.samples_work import find, stats
+    from dialore.cli.samples import find, stats
 
     stats(tmp_path / "x.samples", json=True)
     assert json.loads(capsys.readouterr().out)["languages"] == {"en": 8, "zh": 3}
@@ -366,7 +366,7 @@ def test_the_commands_take_their_options(tmp_path):
 def test_a_file_without_knowledge_builds_nothing(tmp_path):
     file = write(tmp_path / "own.jsonl", [{"turns": ["Hi", "Hey"], "reference": "Yes"}])
     with pytest.raises(InputError, match="no reply comes with its knowledge"):
-        build(tmp_path / "x.samples", [file], Plan(), json=True)
+        build(tmp_path / "x.samples", [file], json=True)
     assert not (tmp_path / "x.samples").exists()
 
 
@@ -380,8 +380,8 @@ async def test_perplexities_are_of_the_prompt_of_each_sample(tmp_path, faulty_se
 
     faulty_server.by_request = reply
     file = write(tmp_path / "own.jsonl", [json.loads(each.model_dump_json()) for each in histories()])
-    plan = Plan(perplexity="base", base_url=faulty_server.url)
-    await asyncio.to_thread(build, tmp_path / "x.samples", [file], plan, json=True)
+    given = {"perplexity": "base", "base_url": faulty_server.url, "json": True}
+    await asyncio.to_thread(build, tmp_path / "x.samples", [file], **given)
     assert len(prompts) == 11
     assert (
         "( I drink tea all day long. ) Tea => Green tea and black tea are made from the leaves of one plant." in prompts
@@ -440,7 +440,7 @@ def test_a_base_aligned_with_a_graph_from_dialogues_without_knowledge(tmp_path, 
     build(
         tmp_path / "x.samples",
         [file],
-        Plan(align_graph=str(graph_file)),
+        align_graph=str(graph_file),
         json=True,
     )
     with open_samples_closing(tmp_path) as base:
@@ -458,7 +458,7 @@ def test_a_base_aligned_with_a_graph_from_dialogues_without_knowledge(tmp_path, 
 
 def test_wizard_of_wikipedia(tmp_path, capsys):
     file = real_file("wizard_of_wikipedia/valid.json.gz")
-    build(tmp_path / "x.samples", [file], Plan(dataset="wizard-of-wikipedia", limit=800), json=True)
+    build(tmp_path / "x.samples", [file], dataset="wizard-of-wikipedia", limit=800, json=True)
     told = json.loads(capsys.readouterr().out)
     assert told["samples"] > 500
     assert 0.15 < told["grounded"] / told["samples"] < 0.4

@@ -24,13 +24,13 @@ from dialore.cli import (
     samples,
     score,
 )
+from dialore.cli.options import TYPER, SettingsGroup
 from dialore.cli.report_command import report
 
 app = typer.Typer(
+    cls=SettingsGroup,
     no_args_is_help=True,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 120},
-    pretty_exceptions_enable=False,
+    **TYPER,
 )
 
 

@@ -9,12 +9,14 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialore.agent import Agent, open_graph
 from dialore.dialogue import read_dialogues
+from dialore.sources.graph import open_graph
+from dialore.workbench import create_agent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
+    from dialore.agent import Agent
     from dialore.dialogue import Dialogue
     from dialore.llm.model import LanguageModel
 
@@ -97,7 +99,7 @@ async def open_part(
         stack.callback(graph.close)
         sources = _further_sources(demo_folder() / part.folder, stack) if part.folder else {}
         yield [
-            Agent.create(
+            create_agent(
                 method,
                 model=model,
                 # SAFARI would plan over the graph too, where it is given one.

@@ -104,10 +104,7 @@ def _way(response: Response) -> str:
 
 
 def _side_by_side(out: Console, responses: Sequence[Response]) -> None:
-    rows = table(*(_name(response) for response in responses))
-    for column in rows.columns:
-        column.ratio = 1
-    rows.expand = True
+    rows = table(*(_name(response) for response in responses), shares=[1] * len(responses))
     rows.add_row(*map(_text, responses), end_section=True)
     ways = [_way(response) for response in responses]
     if any(ways):
@@ -118,9 +115,7 @@ def _side_by_side(out: Console, responses: Sequence[Response]) -> None:
 
 
 def _stacked(out: Console, responses: Sequence[Response]) -> None:
-    rows = table("!method", "response", "draws on")
-    rows.columns[1].ratio, rows.columns[2].ratio = 3, 2
-    rows.expand = True
+    rows = table("!method", "response", "draws on", shares=[1, 3, 2])
     for response in responses:
         below = "".join(f"\n{part}" for part in (_way(response), f"[dim]{escape(summary(response))}[/]") if part)
         rows.add_row(_name(response), _text(response) + below, _drew(response), end_section=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from dialore.cli import report
+from dialore.cli import shown
 from dialore.cli.demo_parts import PARTS, demo_folder, open_part
 from dialore.cli.demo_show import show
 from dialore.cli.output import check_targets, note, progress
@@ -71,7 +71,7 @@ def run(html: Path | None, *, open_page: bool, json: bool) -> None:
     write_page(page, conversations, title="Dialore: what a reply needs to know", made=made, pace=pace)
     if json:
         for response in responses:
-            typer.echo(report.dumps(report.as_line(response)))
+            typer.echo(shown.dumps(shown.as_line(response)))
     else:
         show(conversations, made, page)
     if open_page:

@@ -1,15 +1,24 @@
 """`dialore documents`: build an index of passages, change it, look into it, ask it."""
 
 # No deferred annotations here: typer reads them.
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dialore.cli.options import Json
+from dialore.cli.options import Json, one_of
+from dialore.cli.output import console, escape, note, print_json, progress, table
+from dialore.errors import InputError
+
+if TYPE_CHECKING:
+    from dialore.knowledge import Knowledge
+    from dialore.sources.documents import Chunking, DocumentReport
+    from dialore.sources.documents.reading import FileFormat
 
 app = typer.Typer(no_args_is_help=True, help="Build an index of documents, change it, look into it, ask it.")
 
+_WIDEST = 300
 _Index = Annotated[Path, typer.Argument(metavar="INDEX", help="The index's folder.")]
 _Dataset = Annotated[
     str | None, typer.Option("--dataset", metavar="NAME", help="The files are this data set's: take its knowledge.")
@@ -49,7 +58,7 @@ def build(
     ] = "static",
     chinese: Annotated[
         str,
-        typer.Option("--chinese", metavar="search|words|characters|bigrams", help="How BM25 cuts Chinese."),
+        typer.Option("--chinese", metavar="search|words|characters|bigrams", help="How BM25 splits Chinese."),
     ] = "search",
     stems: Annotated[bool, typer.Option("--stems/--no-stems", help="Whether BM25 joins walk and walking.")] = True,
     stop_words: Annotated[
@@ -68,21 +77,28 @@ def build(
     dialore documents build wow --dataset wizard-of-wikipedia valid.json.gz
     dialore respond talk.json --documents handbook
     """
-    from dialore.cli import documents_work as work
+    from dialore.retrieval.tokens import Tokeniser
+    from dialore.retrieval.embedding import load_embedder
+    from dialore.sources.documents import build_documents
 
-    cut = work.chunking(chunk, chunk_words, overlap, dataset)
-    cutter = work.cutter(chinese, stems=stems, stop_words=stop_words)
-    work.build(
-        index,
-        files,
-        dataset=dataset,
-        chunking=cut,
-        cutter=cutter,
-        file_format=file_format,
-        name=name,
-        embedder=embedder,
-        json=json,
-    )
+    chunking = _chunking(chunk, chunk_words, overlap, dataset)
+    tokeniser = Tokeniser(stems=stems, stop_words=stop_words, chinese=chinese)  # type: ignore[arg-type]  # checked there
+    read_as = _format(file_format)
+    with progress("reading") as step:
+        report = build_documents(
+            index,
+            () if dataset else files,
+            texts=_knowledge(dataset, files),
+            texts_name=_texts_name(dataset),
+            name=name,
+            chunking=chunking,
+            tokeniser=tokeniser,
+            embedder=None if embedder == "none" else load_embedder(embedder),
+            vectors=embedder != "none",
+            file_format=read_as,
+            on_step=step,
+        )
+    _show_report(report, json=json)
 
 
 @app.command("add")
@@ -103,17 +119,28 @@ def add(
 
     All of it is there afterwards, or nothing. Who asks the index goes on
     meanwhile, and sees the change at the next question. Without --chunk and
-    its like, files are cut as the index was built.
+    its like, files are split as the index was built.
 
     [bold]Examples[/bold]
     dialore documents add handbook docs/ --prune
     dialore documents add handbook news.jsonl
     """
-    from dialore.cli import documents_work as work
+    from dialore.sources.documents import add_documents
 
     asked = chunk is not None or chunk_words is not None or overlap is not None
-    cut = work.chunking(chunk, chunk_words, overlap, dataset) if asked else None
-    work.add(index, files, dataset=dataset, prune=prune, chunking=cut, file_format=file_format, json=json)
+    read_as = _format(file_format)
+    with progress("reading") as step:
+        report = add_documents(
+            index,
+            () if dataset else files,
+            texts=_knowledge(dataset, files),
+            texts_name=_texts_name(dataset),
+            prune=prune,
+            chunking=_chunking(chunk, chunk_words, overlap, dataset) if asked else None,
+            file_format=read_as,
+            on_step=step,
+        )
+    _show_report(report, json=json)
 
 
 @app.command("delete")
@@ -132,9 +159,14 @@ def delete(
     dialore documents delete handbook --file docs/old.md
     dialore documents delete handbook --id passage:0a1b2c3d4e5f
     """
-    from dialore.cli import documents_work as work
+    from dialore.sources.documents import delete_documents
 
-    work.delete(index, ids=identifier or [], files=file or [], urls=url or [], json=json)
+    if not (identifier or file or url):
+        raise InputError("nothing to delete is named", mend="give --id, --file or --url")
+    report = delete_documents(index, ids=identifier or [], files=file or [], urls=url or [])
+    for missing in report.missing:
+        note(f"not there: {missing}")
+    _show_report(report, json=json)
 
 
 @app.command("search")
@@ -153,9 +185,31 @@ def search(
     dialore documents search "how do I reset it?" handbook
     dialore documents search 怎么重置 handbook faq --top 3 --json
     """
-    from dialore.cli import documents_work as work
+    import asyncio
+    from contextlib import closing
 
-    work.search(query, indices, top=top, retriever=retriever, json=json)
+    from dialore.dialogue import Dialogue
+    from dialore.sources.base import Findings
+    from dialore.sources.documents import RETRIEVERS, open_documents
+
+    chosen = one_of("retriever", retriever, RETRIEVERS)
+    if not query.strip():
+        raise InputError("the query is empty", mend="say what to look for")
+    with closing(open_documents(indices, retriever=chosen)) as source:
+        asked = Dialogue.model_validate({"id": "query", "turns": [query]})
+        found = Findings.of(asyncio.run(source.search(query, asked, top)))
+    for line in found.notes:
+        note(line)
+    if json:
+        for piece in found:
+            print_json(piece.model_dump(include={"id", "text", "score", "detail"}))
+        return
+    out = console()
+    for place, piece in enumerate(found, start=1):
+        out.print(f"[bold]{place}[/]  {escape(_short(piece.text))}")
+        out.print(f"   [dim]{escape(_where(piece))} · {piece.score:.4f} · {piece.id}[/]")
+    if not found:
+        note("nothing fits")
 
 
 @app.command("list")
@@ -170,9 +224,25 @@ def list_documents(
     dialore documents list handbook
     dialore documents list handbook --passages --json
     """
-    from dialore.cli import documents_work as work
+    from dialore.sources.documents import DocumentIndex
 
-    work.show(index, passages=passages, json=json)
+    with DocumentIndex(index) as opened:
+        if passages:
+            for piece in opened.passages():
+                if json:
+                    print_json(piece.model_dump(include={"id", "text", "detail"}))
+                else:
+                    typer.echo(f"{piece.id}\t{' '.join(piece.text.split())}")
+            return
+        if json:
+            for document in opened.documents():
+                print_json(document.model_dump())
+            return
+        rows = table(">passages", ">size", "document")
+        for document in opened.documents():
+            size = f"{document.bytes / 1024:,.1f} kB" if document.bytes else ""
+            rows.add_row(f"{document.passages:,}", size, escape(document.name))
+        console().print(rows)
 
 
 @app.command("stats")
@@ -182,6 +252,74 @@ def stats(index: _Index, json: Json = False) -> None:
     [bold]Example[/bold]
     dialore documents stats handbook
     """
-    from dialore.cli import documents_work as work
+    from dialore.sources.documents import DocumentIndex
 
-    work.stats(index, json=json)
+    with DocumentIndex(index) as opened:
+        data: dict[str, Any] = opened.stats()
+    if json:
+        print_json(data)
+        return
+    out = console()
+    out.print(f"[bold]{escape(data['name'])}[/]  {data['passages']:,} passages of {data['documents']:,} documents")
+    vectors = f"{data['embedder']}, {data['dimension']} components" if data["embedder"] else "none"
+    out.print(f"[dim]{escape(data['path'])} · {data['bytes'] / 2**20:.1f} MB · vectors: {escape(vectors)}[/]")
+    ways = {"split into passages": data["chunking"], "split into terms": data["tokeniser"]}
+    for what, settings in ways.items():
+        out.print(f"[dim]{what}: {', '.join(f'{key} {value}' for key, value in settings.items())}[/]")
+
+
+def _chunking(unit: str | None, words: int | None, overlap: int | None, dataset: str | None) -> "Chunking":
+    """How texts are split; raises UnknownNameError for a unit that is none."""
+    from dialore.sources.documents import Chunking
+
+    chosen = unit or ("whole" if dataset and words is None else "words")
+    return Chunking(
+        chosen,  # type: ignore[arg-type]  # checked there
+        120 if words is None else words,
+        1 if overlap is None else overlap,
+    )
+
+
+def _format(name: str | None) -> "FileFormat | None":
+    from dialore.sources.documents import FILE_FORMATS
+
+    return one_of("format", name, FILE_FORMATS) if name is not None else None
+
+
+def _knowledge(dataset: str | None, files: Sequence[Path]) -> Iterator[str]:
+    """The knowledge sentences of a data set's files."""
+    if dataset is None:
+        return iter(())
+    from dialore.datasets import knowledge_texts
+
+    return (text for path in files for text in knowledge_texts(dataset, path))
+
+
+def _texts_name(dataset: str | None) -> str:
+    return f"dataset:{dataset}" if dataset else "texts"
+
+
+def _show_report(report: "DocumentReport", *, json: bool) -> None:
+    for sentence in report.rejects:
+        note(f"left out: {sentence}")
+    if report.rejected > len(report.rejects):
+        note(f"left out: {report.rejected - len(report.rejects):,} more")
+    if json:
+        print_json(report.model_dump())
+        return
+    counts = {name: getattr(report, name) for name in ("added", "deleted", "duplicates")}
+    done = [f"{count:,} {name}" for name, count in counts.items() if count]
+    done += [f"{report.unchanged:,} documents unchanged"] if report.unchanged else []
+    summary = ", ".join(done) or "nothing to change"
+    note(f"{summary}: {report.path} has {report.passages:,} passages of {report.documents:,} documents")
+
+
+def _where(piece: "Knowledge") -> str:
+    detail = piece.passage
+    place = detail.url or (Path(detail.file).name if detail.file else "")
+    page = f"page {detail.page}" if detail.page else ""
+    return " · ".join(part for part in (detail.title, place, page, detail.index) if part)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 2]} …"

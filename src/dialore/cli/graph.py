@@ -1,31 +1,48 @@
-"""`dialore graph`: build a commonsense graph, look into it, ask it."""
+"""`dialore graph`: build a commonsense graph, look into it, ask it, change it."""
 
 # No deferred annotations here: typer reads them.
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dialore.cli import graph_change
-from dialore.cli.options import Json
+from dialore.cli.options import Json, one_of
+from dialore.cli.output import console, escape, note, print_json, progress, table
+from dialore.errors import GraphError, InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dialore.knowledge import Fact
+    from dialore.sources.graph.facts.rejects import Rejects
+    from dialore.sources.graph.source import Graph
+    from dialore.sources.graph.store.protocol import FactStore
+
+_CHUNK = 20_000
+_NAMES_COMPARED = 300_000
+"""A larger graph's names are not compared one by one for a "did you mean"."""
+_LARGE = 0.1
+"""A journal of more than this share of the graph makes opening it slow."""
 
 app = typer.Typer(no_args_is_help=True, help="Build a commonsense graph, look into it, ask it, change it.")
+_File = Annotated[Path, typer.Argument(metavar="GRAPH", help="The graph's file.")]
+_Files = Annotated[list[Path], typer.Argument(metavar="FILES...", help="TSV, JSONL or ConceptNet assertions; .gz too.")]
+_Format = Annotated[
+    str | None, typer.Option("--format", metavar="tsv|jsonl|conceptnet", help="Where it cannot be guessed.")
+]
 _Graph = Annotated[str, typer.Option("--graph", "-g", metavar="PATH|starter", help="The graph.")]
 
 
 @app.command("build")
 def build(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILES...", help="TSV, JSONL or ConceptNet assertions; .gz too.")
-    ],
+    files: _Files,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the graph goes.")],
     language: Annotated[
         list[str] | None,
         typer.Option("--language", "-l", metavar="en|zh", help="Of a ConceptNet dump, keep these; may be repeated."),
     ] = None,
-    file_format: Annotated[
-        str | None, typer.Option("--format", metavar="tsv|jsonl|conceptnet", help="Where it cannot be guessed.")
-    ] = None,
+    file_format: _Format = None,
     name: Annotated[str | None, typer.Option("--name", help="The graph's name. [default: the file's]")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is no graph.")] = False,
     json: Json = False,
@@ -41,9 +58,23 @@ def build(
     dialore graph build assertions.csv.gz -l en -l zh --out conceptnet.graph
     dialore respond talk.json --graph my.graph
     """
-    from dialore.cli import graph_work
+    from dialore.retrieval.embedding import load_embedder
+    from dialore.sources.graph.facts.rejects import Rejects
+    from dialore.sources.graph.writing.build import build_graph
 
-    graph_work.build(files, out, languages=language, file_format=file_format, name=name, force=force, json=json)
+    _check_target(out, files, force=force)
+    rejects = Rejects()
+    with progress("reading facts") as step:
+        facts = _facts(files, file_format, language, rejects, step)
+        embedder: Any = load_embedder()
+        report = build_graph(facts, out, name=name or out.stem, embedder=embedder, on_step=step)
+    _show_rejects(rejects)
+    if json:
+        print_json({**report.model_dump(), "rejected": rejects.count})
+        return
+    merged = f", {report.merged:,} duplicates merged" if report.merged else ""
+    size = f"{report.bytes / 2**20:.1f} MB, {report.seconds:.1f} s"
+    note(f"{report.facts:,} facts of {report.concepts:,} concepts{merged}: {report.path} ({size})")
 
 
 @app.command("stats")
@@ -59,9 +90,37 @@ def stats(
     dialore graph stats
     dialore graph stats my.graph --json
     """
-    from dialore.cli import graph_work
+    from contextlib import closing
 
-    graph_work.stats(graph or option, top=top, json=json)
+    import numpy as np
+
+    from dialore.sources.graph import open_graph
+
+    name = graph or option
+    with closing(open_graph(name)) as opened:
+        store, meta = opened.store, opened.store.meta
+        relations, degrees = _count(store)
+        best = [(store.concept(int(place)), int(degrees[place])) for place in np.argsort(-degrees)[:top]]
+        path = getattr(store, "path", None)  # a graph on a server has none
+        data: dict[str, Any] = {"name": meta.name, "path": str(path or name), "facts": meta.facts}
+        data |= {"concepts": meta.concepts, "languages": meta.languages, "relations": relations}
+        data |= {"best_connected": dict(best), "embedder": meta.embedder, "fingerprint": meta.fingerprint}
+        data |= {"bytes": path.stat().st_size if path else 0}
+    if json:
+        print_json(data)
+        return
+    out = console()
+    size = f"{data['bytes'] / 2**20:.1f} MB"
+    out.print(
+        f"[bold]{escape(meta.name)}[/]  {meta.facts:,} facts, {meta.concepts:,} concepts, {', '.join(meta.languages)}"
+    )
+    out.print(f"[dim]{escape(data['path'])} · {size} · vectors: {escape(meta.embedder)} · {meta.fingerprint}[/]")
+    rows = table("relation", ">facts", ">share")
+    for relation, count in relations.items():
+        rows.add_row(relation, f"{count:,}", f"{count / max(1, meta.facts):.1%}")
+    out.print(rows)
+    if best:
+        out.print("best connected: " + escape(", ".join(f"{concept} ({degree:,})" for concept, degree in best)))
 
 
 @app.command("show")
@@ -77,9 +136,29 @@ def show(
     dialore graph show "sore throat"
     dialore graph show 饺子 --json
     """
-    from dialore.cli import graph_work
+    from contextlib import closing
 
-    graph_work.show(concept, graph, limit=limit, json=json)
+    from dialore.sources.graph import open_graph
+    from dialore.text import detect_language
+
+    with closing(open_graph(graph)) as opened:
+        found = opened.facts_of(concept)
+        if not found:
+            linked = opened.linker.link(concept, detect_language(concept))
+            if linked and linked[0].how != "contained":
+                note(f"{concept!r} stands in the graph as {linked[0].name!r}")
+                found = opened.facts_of(linked[0].name)
+            else:
+                raise _unknown(concept, [link.name for link in linked], opened)
+    if json:
+        print_json([{"head": f.head, "relation": f.relation, "tail": f.tail, **_rest(f)} for f in found[:limit]])
+        return
+    rows = table("head", "relation", "tail", ">weight", "from")
+    for fact in found[:limit]:
+        rows.add_row(escape(fact.head), fact.relation, escape(fact.tail), f"{fact.weight:g}", escape(fact.provenance))
+    console().print(rows)
+    if len(found) > limit:
+        note(f"{len(found) - limit} more facts: --limit {len(found)}")
 
 
 @app.command("retrieve")
@@ -111,19 +190,265 @@ def retrieve(
     [bold]Example[/bold]
     dialore graph retrieve -q "sore throat" -t honey --history "It hurts."
     """
-    from dialore.cli import graph_work
+    from contextlib import closing
 
-    graph_work.retrieve(
-        query or [],
-        topic or [],
-        graph,
-        history=history,
-        language=language,
-        top=top,
-        ranking=ranking,
-        reranker=reranker,
-        json=json,
-    )
+    from dialore.cli.shown import show_ranked
+    from dialore.dialogue import Dialogue
+    from dialore.response import Demands
+    from dialore.retrieval.embedding import load_embedder
+    from dialore.sources.graph import open_graph
+    from dialore.sources.graph.source import Graph
+    from dialore.text import check_language, detect_language
+
+    queries, topics = query or [], topic or []
+    if not queries and not topics:
+        raise InputError("nothing to look for", mend="give --query, --topic or both")
+    text = history or " ".join([*queries, *topics])
+    spoken = check_language(language) if language else detect_language(text)
+    dialogue = Dialogue.model_validate({"id": "retrieve", "language": spoken, "turns": [text]})
+    with closing(open_graph(graph)) as opened:
+        source = Graph(opened.store, opened.embedder, ranking, load_embedder(reranker) if reranker else None)
+        found = source.retrieve(Demands(explicit=queries, maintained=topics), dialogue, top)
+    if json:
+        links = [{"phrase": e.phrase, "concept": e.name, "how": e.how, "score": e.score} for e in found.links]
+        sets = {
+            kind: [item.model_dump(mode="json") for item in getattr(found, kind)] for kind in ("foreseen", "unforeseen")
+        }
+        counts = {"foreseen_found": found.foreseen_found, "unforeseen_found": found.unforeseen_found}
+        print_json({"links": links, "unlinked": found.unlinked, **counts, **sets})
+        return
+    out = console()
+    for link in found.links:
+        out.print(f"{escape(link.phrase)} [dim]->[/] {escape(link.name)} [dim]({link.how}, {link.score})[/]")
+    for phrase in found.unlinked:
+        out.print(f"{escape(phrase)} [dim]->[/] [yellow]no concept[/]")
+    for kind, count in (("foreseen", found.foreseen_found), ("unforeseen", found.unforeseen_found)):
+        facts = getattr(found, kind)
+        out.print(f"\n[bold]{kind}[/]: {count:,} facts" + (f", the best {len(facts)}" if len(facts) < count else ""))
+        if facts:
+            show_ranked(out, facts)
 
 
-graph_change.register(app)
+@app.command("add")
+def add(graph: _File, files: _Files, file_format: _Format = None, json: Json = False) -> None:
+    """Add facts to a graph; of one that is there, the heavier is kept.
+
+    All of them are there afterwards, or none. Who reads the graph goes on
+    reading it as it was; new readers see the new facts.
+
+    [bold]Example[/bold]
+    dialore graph add my.graph more.tsv
+    """
+    _change("add", graph, files, file_format=file_format, json=json)
+
+
+@app.command("delete")
+def delete(graph: _File, files: _Files, file_format: _Format = None, json: Json = False) -> None:
+    """Delete facts from a graph, whatever their weight.
+
+    [bold]Example[/bold]
+    dialore graph delete my.graph wrong.tsv
+    """
+    _change("delete", graph, files, file_format=file_format, json=json)
+
+
+@app.command("update")
+def update(graph: _File, files: _Files, file_format: _Format = None, json: Json = False) -> None:
+    """Give facts that are there the weight and provenance of the files.
+
+    [bold]Example[/bold]
+    dialore graph update my.graph weights.jsonl
+    """
+    _change("update", graph, files, file_format=file_format, json=json)
+
+
+@app.command("compact")
+def compact(graph: _File, json: Json = False) -> None:
+    """Build a graph that was changed often anew from its own facts.
+
+    [bold]Example[/bold]
+    dialore graph compact my.graph
+    """
+    from dialore.sources.graph.writing.change import rewrite
+
+    before = graph.stat().st_size if graph.is_file() else 0
+    with progress("building it anew") as step:
+        step("building it anew", 0, None)
+        rewrite(graph)
+    after = graph.stat().st_size
+    if json:
+        print_json({"path": str(graph), "bytes_before": before, "bytes": after})
+    else:
+        note(f"{graph}: {before / 2**20:.1f} MB before, {after / 2**20:.1f} MB now")
+
+
+@app.command("verify")
+def verify(graph: _File, json: Json = False) -> None:
+    """Check a graph file: each table against the others, changes included.
+
+    Exit code 1 where something is wrong.
+
+    [bold]Example[/bold]
+    dialore graph verify my.graph
+    """
+    from dialore.sources.graph.writing.verify import verify as check
+
+    with progress("checking") as step:
+        report = check(graph, step)
+    if json:
+        print_json(report.model_dump())
+    else:
+        for problem in report.problems:
+            typer.echo(f"{graph}: {problem}")
+        if not report.problems:
+            changes = f", {report.changed:,} sides of concepts changed since it was built" if report.changed else ""
+            typer.echo(f"{graph} is whole: {report.facts:,} facts of {report.concepts:,} concepts{changes}")
+        if report.torn_bytes:
+            note(f"a writer that was ended left {report.torn_bytes:,} bytes at its end; they are not read")
+    if report.problems:
+        raise typer.Exit(1)
+
+
+@app.command("export")
+def export(
+    graph: _File,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="[default: standard output]")] = None,
+    file_format: Annotated[
+        str | None, typer.Option("--format", metavar="tsv|jsonl", help="[default: by the file's name, else tsv]")
+    ] = None,
+) -> None:
+    """Write a graph's facts to a file that a graph can be built of again.
+
+    [bold]Examples[/bold]
+    dialore graph export my.graph --out facts.jsonl.gz
+    dialore graph export my.graph | cut -f 2 | sort | uniq -c
+    """
+    from dialore.sources.graph.store.embedded import GraphStore
+    from dialore.sources.graph.writing.export import EXPORT_FORMATS, export_graph, lines_of
+
+    ending = "jsonl" if out is not None and out.name.removesuffix(".gz").endswith((".jsonl", ".ndjson")) else "tsv"
+    chosen = one_of("format", file_format or ending, EXPORT_FORMATS)
+    if out is not None and out.exists() and graph.exists() and out.samefile(graph):
+        raise GraphError(f"{out} is the graph itself", mend="name another --out")
+    with GraphStore(graph) as store:
+        if out is None:
+            for line in lines_of(store, chosen):
+                typer.echo(line)
+            return
+        with progress("writing facts") as step:
+            done = export_graph(store, out, chosen, step)
+    note(f"{done:,} facts: {out}")
+
+
+def _change(
+    verb: Literal["add", "delete", "update"],
+    graph: Path,
+    files: Sequence[Path],
+    *,
+    file_format: str | None,
+    json: bool,
+) -> None:
+    """Change a graph and say what came of it; raises GraphError as `GraphEditor.commit` and `read_facts` do."""
+    from dialore.sources.graph.facts.rejects import Rejects
+    from dialore.sources.graph.writing.change import GraphEditor, journal_share
+
+    rejects = Rejects()
+    editor = GraphEditor(graph)
+    with progress("reading facts") as step:
+        getattr(editor, verb)(_facts(files, file_format, None, rejects, step))
+        step("changing the graph", 0, None)
+        report = editor.commit()
+    _show_rejects(rejects)
+    if json:
+        print_json({**report.model_dump(), "rejected": rejects.count})
+    else:
+        done = {name: getattr(report, name) for name in ("added", "updated", "deleted", "unchanged", "missing")}
+        summary = ", ".join(f"{count:,} {name}" for name, count in done.items() if count) or "nothing to change"
+        note(f"{summary}: {graph} has {report.facts:,} facts of {report.concepts:,} concepts")
+    share = journal_share(graph)
+    if share > _LARGE:
+        note(f"its changes are {share:.0%} of it: `dialore graph compact {graph}` makes it quick to open again")
+
+
+def _facts(
+    files: Sequence[Path],
+    file_format: str | None,
+    languages: Sequence[str] | None,
+    rejects: "Rejects",
+    step: Callable[[str, int, int | None], None],
+) -> "Iterator[Fact]":
+    """The facts of several files, with progress; raises GraphError as `read_facts` does."""
+    from dialore.sources.graph.facts.readers import FILE_FORMATS, read_facts
+    from dialore.text import check_language
+
+    kept = [check_language(language) for language in languages or ("en", "zh")]
+    chosen = one_of("format", file_format, FILE_FORMATS) if file_format is not None else None
+
+    def read(path: Path) -> "Iterator[Fact]":
+        size = path.stat().st_size if path.is_file() else None
+
+        def count(done: int) -> None:
+            step(f"reading {path.name}", done, size)
+
+        return read_facts(path, file_format=chosen, languages=kept, progress=count, rejects=rejects)
+
+    return (fact for path in files for fact in read(path))
+
+
+def _show_rejects(rejects: "Rejects") -> None:
+    """Show the first of the lines that were left out."""
+    for sentence in rejects.first:
+        note(f"left out: {sentence}")
+    if rejects.count > len(rejects.first):
+        note(f"left out: {rejects.count - len(rejects.first):,} more lines")
+
+
+def _check_target(out: Path, files: Sequence[Path], *, force: bool) -> None:
+    """Keep a slip of the pen from overwriting data: only a graph, or nothing, gives way to a graph."""
+    if out.is_dir():
+        raise GraphError(f"{out} is a folder", mend="name a file, e.g. --out my.graph")
+    if any(path.exists() and out.exists() and out.samefile(path) for path in files):
+        raise GraphError(f"{out} is one of the files to be read", mend="name another --out")
+    if out.is_file() and not force:
+        from dialore.sources.graph.store.embedded import GraphStore
+
+        try:
+            GraphStore(out).close()
+        except GraphError as error:
+            raise GraphError(f"{out} is there and is not a graph", mend="--force overwrites it") from error
+
+
+def _count(store: "FactStore") -> "tuple[dict[str, int], np.ndarray[Any, np.dtype[np.int64]]]":
+    """Facts by relation, the most frequent first, and each concept's number of facts."""
+    import numpy as np
+
+    meta = store.meta
+    relations = np.zeros(len(meta.relations), np.int64)
+    degrees = np.zeros(meta.concepts, np.int64)
+    with progress("counting") as step:
+        for start in range(0, meta.concepts, _CHUNK):
+            end = min(start + _CHUNK, meta.concepts)
+            edges = store.edges_of(range(start, end))
+            own = (edges.head >= start) & (edges.head < end)
+            relations += np.bincount(edges.relation[own], minlength=len(relations))
+            degrees += np.bincount(edges.head[own], minlength=meta.concepts)
+            degrees += np.bincount(edges.tail[own], minlength=meta.concepts)
+            step("", end, meta.concepts)
+    order = np.argsort(-relations, kind="stable")
+    return {meta.relations[place]: int(relations[place]) for place in order if relations[place]}, degrees
+
+
+def _rest(fact: "Fact") -> dict[str, object]:
+    return {"weight": round(fact.weight, 4), "provenance": fact.provenance, "graph": fact.graph, "id": fact.id}
+
+
+def _unknown(concept: str, linked: list[str], graph: "Graph") -> InputError:
+    import difflib
+
+    near = linked
+    store = graph.store
+    if not near and store.meta.concepts <= _NAMES_COMPARED:
+        names = (store.concept(number) for number in range(store.meta.concepts))
+        near = difflib.get_close_matches(concept, [each for each in names if abs(len(each) - len(concept)) < 4], n=3)
+    mend = f"did you mean {' or '.join(near)}?" if near else "try another word for it"
+    return InputError(f"no concept {concept!r} in the graph {graph.name}", mend=mend)

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from dialore.cli.options import Json, JudgePrompts, ModelSettings, takes_settings
+from dialore.cli.options import Json, JudgeModel, JudgePrompts, takes_settings
 
 
 @takes_settings
 def judge(
-    asked: ModelSettings,
+    asked: JudgeModel,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
     pairwise: Annotated[
         tuple[str, str] | None,

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from dialore.cli.options import ModelSettings
     from dialore.evaluation.base import Measure, Metric
     from dialore.evaluation.judges.comparing import Judged, Preference
+    from dialore.settings import ModelSettings
 
 # What the papers compare by: DCRAG's Table 2, SCG-QP's Table 2.
 _DEFAULTS: dict[Judged, tuple[str, ...]] = {

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from dialore.cli.options import Json, MeasureSettings, ModelSettings, takes_settings
+from dialore.cli.options import Json, JudgeModel, MeasureSettings, takes_settings
 
 
 @takes_settings
 def meta(
-    judge: ModelSettings,
+    judge: JudgeModel,
     measuring: MeasureSettings,
     sets: Annotated[
         list[str] | None,

@@ -23,11 +23,12 @@ from dialore.experiments.meta_measures import MeasureFile, measure_judgements
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dialore.cli.options import MeasureSettings, ModelSettings
+    from dialore.cli.options import MeasureSettings
     from dialore.evaluation.base import Measure
     from dialore.evaluation.judgements import Judgement, JudgementSet
     from dialore.evaluation.meta import Agreement
     from dialore.evaluation.registry import Context
+    from dialore.settings import ModelSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,15 @@ import typer
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import TextIO
 
-    from rich.console import Console
-    from rich.table import Table
+    from rich.console import Console, ConsoleOptions, RenderableType
+
+_LONGEST = 30
+"""Characters of a word that a table keeps whole; addresses and file names are longer."""
 
 
 def say_error(message: str) -> None:
@@ -39,22 +41,93 @@ def console(*, stderr: bool = False) -> Console:
     return Console(highlight=False, stderr=stderr)
 
 
-def table(*columns: str, title: str | None = None) -> Table:
-    """An empty table in the style that all commands share.
+def escape(text: str) -> str:
+    """Text whose square brackets are not markup."""
+    from rich import markup
 
-    A column named with a leading `>` is right-aligned; with `!`, not broken over lines. Names are plain text; cells are
-    markup, so that what others wrote must be escaped in them.
+    return markup.escape(text)
+
+
+class Table:
+    """A table in the style that all commands share; print it on a `console`.
+
+    No word is broken over lines: where the terminal is too narrow for that, every row becomes a block of lines.
+
+    Args:
+        columns: their names, plain text; one with a leading `>` is right-aligned, one with `!` not broken over lines.
+        title: what stands above it.
+        shares: the columns' shares of the whole width; without them, columns are as wide as they need.
     """
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
 
-    made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", header_style="bold cyan")
-    for column in columns:
-        name = column[column.startswith((">", "!")) :]
-        justify: Literal["left", "right"] = "right" if column.startswith(">") else "left"
-        made.add_column(escape(name), justify=justify, overflow="fold", no_wrap=column.startswith("!"))
-    return made
+    def __init__(self, *columns: str, title: str | None = None, shares: Sequence[int] = ()) -> None:
+        self._columns = columns
+        self._title = title
+        self._shares = shares
+        self._rows: list[tuple[tuple[str, ...], bool]] = []
+
+    def add_row(self, *cells: str, end_section: bool = False) -> None:
+        """Add a row; cells are markup, so that what others wrote must be escaped in them."""
+        self._rows.append((cells, end_section))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """The table, or its rows as blocks."""
+        from rich import box
+        from rich.table import Table
+
+        names = [escape(column[column.startswith((">", "!")) :]) for column in self._columns]
+        widths = self._widths(console, names, options.max_width)
+        if widths is None:
+            yield from self._blocks(names)
+            return
+        made = Table(box=box.SIMPLE_HEAD, title=self._title, title_justify="left", title_style="bold")
+        for column, name, width in zip(self._columns, names, widths, strict=True):
+            justify: Literal["left", "right"] = "right" if column.startswith(">") else "left"
+            made.add_column(name, justify=justify, overflow="fold", width=width, header_style="bold cyan")
+        for cells, ends in self._rows:
+            made.add_row(*cells, end_section=ends)
+        yield made
+
+    def _widths(self, console: Console, names: Sequence[str], width: int) -> list[int] | None:
+        """The columns' widths, what is left shared between those that want more; None where words do not fit."""
+        room = width - 3 * len(names) - 1
+        rows = [names, *(cells for cells, _ in self._rows)]
+        sizes: list[tuple[int, int]] = []
+        for place, column in enumerate(self._columns):
+            cells = [console.measure(console.render_str(row[place])) for row in rows if place < len(row)]
+            most = max(cell.maximum for cell in cells)
+            least = most if column.startswith("!") else max(min(cell.minimum, _LONGEST) for cell in cells)
+            sizes.append((least, most))
+        spare = room - sum(least for least, _ in sizes)
+        if spare < 0:
+            return None
+        if self._shares:
+            wanted = [room * share // sum(self._shares) for share in self._shares]
+            return wanted if all(size[0] <= share for size, share in zip(sizes, wanted, strict=True)) else None
+        widths = [least for least, _ in sizes]
+        wanting = sorted(range(len(sizes)), key=lambda place: sizes[place][1] - sizes[place][0])
+        for done, place in enumerate(wanting):
+            more = min(sizes[place][1] - widths[place], spare // (len(wanting) - done))
+            widths[place] += more
+            spare -= more
+        return widths
+
+    def _blocks(self, names: Sequence[str]) -> Iterator[RenderableType]:
+        """Every row as lines: its first cell, and below it the others, each after its column's name."""
+        from rich.padding import Padding
+
+        if self._title:
+            yield f"[bold]{self._title}[/]"
+        for cells, _ in self._rows:
+            yield f"[bold]{cells[0]}[/]"
+            for name, cell in zip(names[1:], cells[1:], strict=False):
+                if cell:
+                    yield Padding(f"[cyan]{name}:[/] {cell}" if name else cell, (0, 0, 0, 2))
+        yield ""
+
+
+def table(*columns: str, title: str | None = None, shares: Sequence[int] = ()) -> Table:
+    """An empty table of those columns; see `Table`."""
+    return Table(*columns, title=title, shares=shares)
 
 
 def print_json(data: object) -> None:

@@ -1,4 +1,4 @@
-"""Data sets as their authors publish them, read into dialogues; one small file each."""
+"""Published data sets, one file each, read into dialogues."""
 
 from __future__ import annotations
 
@@ -8,21 +8,18 @@ from dialore._lazy import lazy_names
 
 if TYPE_CHECKING:
     from dialore.datasets.base import Answer, DataSet, WholeDialogue, gold_text
-    from dialore.datasets.cutting import CUTS, Cut, answers_of, cut_dialogues, stream_histories
     from dialore.datasets.registry import data_set, data_set_names, knowledge_texts
+    from dialore.datasets.split import split_dialogues, stream_histories
 
 __all__ = [
-    "CUTS",
     "Answer",
-    "Cut",
     "DataSet",
     "WholeDialogue",
-    "answers_of",
-    "cut_dialogues",
     "data_set",
     "data_set_names",
     "gold_text",
     "knowledge_texts",
+    "split_dialogues",
     "stream_histories",
 ]
 
@@ -30,7 +27,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "dialore.datasets.base": ["Answer", "DataSet", "WholeDialogue", "gold_text"],
-        "dialore.datasets.cutting": ["CUTS", "Cut", "answers_of", "cut_dialogues", "stream_histories"],
         "dialore.datasets.registry": ["data_set", "data_set_names", "knowledge_texts"],
+        "dialore.datasets.split": ["split_dialogues", "stream_histories"],
     },
 )

@@ -1,9 +1,9 @@
-"""What a data set is, what a whole dialogue of one holds, and what goes wrong in its files."""
+"""The base class of data sets, and the whole dialogues that they give."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -86,6 +86,19 @@ class Talk:
             self._answers.append(Answer(turn=len(self._turns), knowledge=tuple(knowledge), sources=plan, extra=kept))
         self.say(speaker, text)
 
+    def alternate(self, texts: Iterable[str], first: str, second: str) -> Self:
+        """Add the turns of two speakers who alternate; each may be the reference."""
+        for number, text in enumerate(texts):
+            self.answer(second if number % 2 else first, text)
+        return self
+
+    def pair(
+        self, user: str, system: str, knowledge: Iterable[Gold] = (), extra: Mapping[str, object] | None = None
+    ) -> None:
+        """Add a user's turn and the system's, which may be the reference."""
+        self.say("user", user)
+        self.answer("system", system, knowledge, extra=extra)
+
     def whole(self) -> Iterator[WholeDialogue]:
         """The dialogue; nothing where no turn holds any text."""
         if self._turns:
@@ -115,6 +128,11 @@ class DataSet(ABC):
     where: ClassVar[str]
     form: ClassVar[str]
     has: ClassVar[tuple[Holding, ...]] = ()
+
+    @property
+    def published(self) -> str:
+        """What a file looks like, as a sentence for errors."""
+        return f"{self.name} is {self.form}"
 
     @abstractmethod
     def read(self, path: Path) -> Iterator[WholeDialogue]:

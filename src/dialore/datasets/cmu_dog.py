@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import tarfile
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from dialore.datasets.base import DataSet, Gold, Holding, Talk, WholeDialogue
-from dialore.datasets.files import Place, archive_of, checked
-from dialore.datasets.stream import parse
+from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
+from dialore.datasets.files import Place, archive_of, checked, parse, reading
 from dialore.errors import InputError
 from dialore.text import split_lines
 
@@ -18,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from dialore.text import Language
-
 Sections = dict[int, list[Gold]]
+_WIKI = "/WikiData/"
 
 
 class _Utterance(BaseModel):
@@ -44,33 +42,30 @@ class CMUDoG(DataSet):
     then, as `{"text", "title": the film, "section"}`: the introduction has one for each of its fields, scenes one each.
     """
 
-    name: ClassVar[str] = "cmu-dog"
-    languages: ClassVar[tuple[Language, ...]] = ("en",)
-    paper: ClassVar[str] = "CMU_DoG (Zhou et al., EMNLP 2018)"
-    licence: ClassVar[str] = "none stated"
-    where: ClassVar[str] = "github.com/festvox/datasets-CMU_DoG"
-    form: ClassVar[str] = "a folder or .tar.gz with Conversations/<split>/*.json and WikiData/*.json"
-    has: ClassVar[tuple[Holding, ...]] = ("knowledge",)
+    name = "cmu-dog"
+    languages = ("en",)
+    paper = "CMU_DoG (Zhou et al., EMNLP 2018)"
+    licence = "none stated"
+    where = "github.com/festvox/datasets-CMU_DoG"
+    form = "a folder or .tar.gz with Conversations/<split>/*.json and WikiData/*.json"
+    has = ("knowledge",)
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Whole conversations, by file name."""
-        form = f"{self.name} is {self.form}"
-        films = dict(_film(data, Place(place, 0, "", form)) for place, data in _documents(path, "WikiData/", form))
+        form = self.published
+        files = _files(path, form)
+        films = dict(_film(parse(files[name], name, form), Place(name, 0, "", form)) for name in files if _WIKI in name)
         pools = {index: tuple(_pool(sections)) for index, (_, sections) in films.items()}
         number = 0
-        for number, (said, data) in enumerate(_documents(path, "Conversations/", form), start=1):
-            place = Place(said, number, "", form)
-            entry = checked(data, _Conversation, place)
+        for number, name in enumerate((name for name in files if _WIKI not in name), start=1):
+            place = Place(name, number, "", form)
+            entry = checked(parse(files[name], name, form), _Conversation, place)
             if entry.wikiDocumentIdx not in films:
                 raise place.error(f"WikiData has no document {entry.wikiDocumentIdx}", "wikiDocumentIdx")
             title, sections = films[entry.wikiDocumentIdx]
-            talk = Talk(
-                f"{self.name}-{said.rsplit('/', 1)[-1].removesuffix('.json')}",
-                "en",
-                topic=title,
-                pool=pools[entry.wikiDocumentIdx],
-                rating=entry.rating,
-            )
+            identifier = f"{self.name}-{name.rsplit('/', 1)[-1].removesuffix('.json')}"
+            pool = pools[entry.wikiDocumentIdx]
+            talk = Talk(identifier, "en", topic=title, pool=pool, rating=entry.rating)
             _tell(talk, entry, sections)
             yield from talk.whole()
         if not number:
@@ -118,35 +113,30 @@ def _pool(sections: Sections) -> Iterator[str]:
                 yield from [f"{piece['title']}, {piece['section']}: {said}"] if short else split_lines(said)
 
 
-def _documents(path: Path, under: str, form: str) -> Iterator[tuple[str, Any]]:
-    """Place and content of each JSON file below a folder of the repository, whose path holds `under`, by name."""
-    archive = archive_of(path)
-    if archive is None:
-        yield from _from_folder(path, under, form)
-        return
-    file, split = archive
-    try:
+def _files(path: Path, form: str) -> dict[str, bytes]:
+    """The JSON files of films and of the wanted conversations, by name, in order."""
+    with reading(path, form):
+        archive = archive_of(path)
+        if archive is None:
+            return _folder_files(path, form)
+        file, split = archive
+        wanted = f"/Conversations/{split.strip('/').rpartition('/')[2]}"
+        found = {}
         with tarfile.open(file) as tarred:
-            wanted = under if under == "WikiData/" else f"{under}{split.strip('/').rpartition('/')[2]}"
-            found = (member for member in tarred if member.isfile() and f"/{wanted}" in f"/{member.name}")
-            for member in sorted(found, key=lambda member: member.name):
-                content = tarred.extractfile(member)
-                if member.name.endswith(".json") and content is not None:
-                    place = f"{file}:{member.name}"
-                    yield place, parse(content.read(), place, form)
-    except FileNotFoundError as error:
-        raise InputError(f"no such file: {file}", mend="check the path") from error
-    except (OSError, EOFError, tarfile.TarError) as error:
-        raise InputError(f"cannot read {file}: {error}", mend=form) from error
+            for member in tarred:
+                inside = _WIKI in f"/{member.name}" or wanted in f"/{member.name}"
+                content = tarred.extractfile(member) if inside and member.name.endswith(".json") else None
+                if content is not None:
+                    found[f"{file}:/{member.name}"] = content.read()
+        return dict(sorted(found.items()))
 
 
-def _from_folder(path: Path, under: str, form: str) -> Iterator[tuple[str, Any]]:
+def _folder_files(path: Path, form: str) -> dict[str, bytes]:
     if not path.is_dir():
         raise InputError(f"no such folder: {path}", mend=form)
     root = next((folder for folder in (path, *path.parents[:2]) if (folder / "WikiData").is_dir()), None)
     if root is None:
         raise InputError(f"{path}: no WikiData folder in it, or up to two folders above it", mend=form)
-    start = root / "WikiData" if under == "WikiData/" else path
-    for file in sorted(start.rglob("*.json")):
-        if f"/{under}" in f"{file.as_posix()}":
-            yield str(file), parse(file.read_bytes(), str(file), form)
+    films = sorted((root / "WikiData").rglob("*.json"))
+    talks = sorted(file for file in path.rglob("*.json") if "/Conversations/" in file.as_posix())
+    return {file.as_posix(): file.read_bytes() for file in (*films, *talks)}

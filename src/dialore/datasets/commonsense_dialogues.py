@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
@@ -12,8 +12,6 @@ from dialore.datasets.files import read_entries
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from dialore.text import Language
 
 
 class _Entry(BaseModel):
@@ -28,17 +26,15 @@ class CommonsenseDialogues(DataSet):
     `extra["context"]` is the situation that the speaker is in.
     """
 
-    name: ClassVar[str] = "commonsense-dialogues"
-    languages: ClassVar[tuple[Language, ...]] = ("en",)
-    paper: ClassVar[str] = "Commonsense-Dialogues (Zhou et al., SIGDIAL 2021)"
-    licence: ClassVar[str] = "CC BY-NC 4.0"
-    where: ClassVar[str] = "github.com/alexa/Commonsense-Dialogues, data"
-    form: ClassVar[str] = "a JSON object of {number: {`context`, `speaker`, `turns`}}"
+    name = "commonsense-dialogues"
+    languages = ("en",)
+    paper = "Commonsense-Dialogues (Zhou et al., SIGDIAL 2021)"
+    licence = "CC BY-NC 4.0"
+    where = "github.com/alexa/Commonsense-Dialogues, data"
+    form = "a JSON object of {number: {`context`, `speaker`, `turns`}}"
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Whole dialogues; every turn but the first may be the reference."""
-        for place, entry in read_entries(path, _Entry, self, keyed=True):
+        for place, entry in read_entries(path, _Entry, self.published, keyed=True):
             talk = Talk(f"{self.name}-{place.key or place.number}", "en", context=entry.context)
-            for number, text in enumerate(entry.turns):
-                talk.answer("friend" if number % 2 else entry.speaker.strip() or "speaker", text)
-            yield from talk.whole()
+            yield from talk.alternate(entry.turns, entry.speaker.strip() or "speaker", "friend").whole()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, Field
 
@@ -12,8 +12,6 @@ from dialore.datasets.files import read_entries
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from dialore.text import Language
 
 
 class _Entry(BaseModel):
@@ -29,20 +27,19 @@ class COQ(DataSet):
     `extra["questions"]` the list of them.
     """
 
-    name: ClassVar[str] = "coq"
-    languages: ClassVar[tuple[Language, ...]] = ("en",)
-    paper: ClassVar[str] = "EDIT (2024), Section 3.2"
-    licence: ClassVar[str] = "unpublished"
-    where: ClassVar[str] = "its authors"
-    form: ClassVar[str] = "a JSON list or JSONL of {`context`, `questions`}"
+    name = "coq"
+    languages = ("en",)
+    paper = "EDIT (2024), Section 3.2"
+    licence = "unpublished"
+    where = "its authors"
+    form = "a JSON list or JSONL of {`context`, `questions`}"
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """A dialogue of a context and its questions each."""
-        for place, entry in read_entries(path, _Entry, self):
+        for place, entry in read_entries(path, _Entry, self.published):
             questions = [question.strip() for question in entry.questions if question.strip()]
             if not questions:
                 raise place.error("all blank", "questions")
             talk = Talk(f"{self.name}-{place.number}", "en")
-            talk.say("user", entry.context)
-            talk.answer("system", " ".join(questions), extra={"questions": questions})
+            talk.pair(entry.context, " ".join(questions), extra={"questions": questions})
             yield from talk.whole()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
@@ -13,8 +13,6 @@ from dialore.datasets.files import read_entries
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from dialore.text import Language
 
 _SPACED = re.compile(r"\s+([.,!?;:%)\]’])|([(\[$])\s+")
 _APOSTROPHE = re.compile(r"(\w)\s*['’]\s*(s|t|re|ve|ll|d|m)\b", re.IGNORECASE)
@@ -27,21 +25,18 @@ class _Entry(BaseModel):
 class DailyDialog(DataSet):
     """A JSON list of `{"meta": [...], "dialogue": [["a", "b"], ...]}`: pairs of turns, the last turn may be blank."""
 
-    name: ClassVar[str] = "dailydialog"
-    languages: ClassVar[tuple[Language, ...]] = ("en",)
-    paper: ClassVar[str] = "DailyDialog (Li et al., IJCNLP 2017), as the few-shot bot benchmark publishes it"
-    licence: ClassVar[str] = "CC BY-NC-SA 4.0"
-    where: ClassVar[str] = "github.com/andreamad8/FSB, data/dailydialog"
-    form: ClassVar[str] = "a JSON list of objects with `dialogue`, a list of pairs of turns"
+    name = "dailydialog"
+    languages = ("en",)
+    paper = "DailyDialog (Li et al., IJCNLP 2017), as the few-shot bot benchmark publishes it"
+    licence = "CC BY-NC-SA 4.0"
+    where = "github.com/andreamad8/FSB, data/dailydialog"
+    form = "a JSON list of objects with `dialogue`, a list of pairs of turns"
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Whole dialogues; tokenised punctuation is joined to its word again."""
-        for place, entry in read_entries(path, _Entry, self):
-            talk = Talk(f"{self.name}-{place.number}", "en")
-            turns = [turn for pair in entry.dialogue for turn in pair if turn.strip()]
-            for number, turn in enumerate(turns):
-                talk.answer("AB"[number % 2], untokenise(turn))
-            yield from talk.whole()
+        for place, entry in read_entries(path, _Entry, self.published):
+            turns = [untokenise(turn) for pair in entry.dialogue for turn in pair if turn.strip()]
+            yield from Talk(f"{self.name}-{place.number}", "en").alternate(turns, "A", "B").whole()
 
 
 def untokenise(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
@@ -12,8 +12,6 @@ from dialore.datasets.files import read_entries
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from dialore.text import Language
 
 
 class _Turn(BaseModel):
@@ -31,16 +29,16 @@ class Diamante(DataSet):
     `extra["candidates"]` holds what the model had proposed for the turn, blanks left out.
     """
 
-    name: ClassVar[str] = "diamante"
-    languages: ClassVar[tuple[Language, ...]] = ("zh",)
-    paper: ClassVar[str] = "Diamante (Lu et al., 2022)"
-    licence: ClassVar[str] = "as LUGE states it"
-    where: ClassVar[str] = "luge.ai, Diamante"
-    form: ClassVar[str] = "JSONL of {`conversation`: [{`utterance`, `response_candidates`}, ...]}"
+    name = "diamante"
+    languages = ("zh",)
+    paper = "Diamante (Lu et al., 2022)"
+    licence = "as LUGE states it"
+    where = "luge.ai, Diamante"
+    form = "JSONL of {`conversation`: [{`utterance`, `response_candidates`}, ...]}"
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Whole dialogues; every turn but the first may be the reference."""
-        for place, entry in read_entries(path, _Entry, self):
+        for place, entry in read_entries(path, _Entry, self.published):
             talk = Talk(f"{self.name}-{place.number}", "zh")
             for number, turn in enumerate(entry.conversation):
                 candidates = [text for text in turn.response_candidates if text.strip()]

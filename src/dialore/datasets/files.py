@@ -1,9 +1,10 @@
-"""Published files read entry by entry, plain, gzipped or from an archive, without holding them whole."""
+"""Published files read entry by entry, plain, gzipped or in an archive; errors name the line, entry and field."""
 
 from __future__ import annotations
 
 import gzip
 import io
+import json
 import re
 import tarfile
 import zipfile
@@ -14,43 +15,55 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from dialore.datasets.stream import Reader, refuse_halves
-from dialore.dialogue import describe
+from dialore.dialogue import check_text, describe
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from dialore.datasets.base import DataSet
-
 _ARCHIVE = re.compile(r"^(?P<archive>.+\.(?:zip|tar\.gz|tgz|tar))(?::(?P<member>.+))?$", re.IGNORECASE)
+_LARGE = 1 << 26
+"""Characters of a JSON document that is no longer held in memory as a whole."""
 Shape = TypeVar("Shape", bound=BaseModel)
 
 
 class Place(NamedTuple):
-    """Where an entry stands, for errors and ids.
+    """The place of an entry, for errors and ids.
 
     Attributes:
-        said: file, line and entry in words.
+        where: file, line and entry in words.
         number: the entry's number in the file, from 1.
         key: its key, where the file is one object of named entries.
         form: what a file of the data set looks like.
     """
 
-    said: str
+    where: str
     number: int
     key: str
     form: str
 
     def error(self, problem: str, field: str = "") -> InputError:
         """The error that this entry is at fault; `field` is its path, such as `conversation[2].P-K`."""
-        return InputError(f"{self.said}: {f'field {field}: ' if field else ''}{problem}", mend=self.form)
+        return InputError(f"{self.where}: {f'field {field}: ' if field else ''}{problem}", mend=self.form)
 
 
 def archive_of(path: Path) -> tuple[Path, str] | None:
     """The archive and the member that a path such as `kbp.zip:kbp/dev.json` names; None where it names no archive."""
     found = _ARCHIVE.match(str(path))
     return (Path(found["archive"]), found["member"] or "") if found else None
+
+
+@contextmanager
+def reading(path: Path, form: str = "") -> Iterator[None]:
+    """Turn what goes wrong while the body reads a file into an InputError with the reason."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InputError(f"no such file: {path}", mend="check the path") from error
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, tarfile.TarError) as error:
+        raise InputError(f"cannot read {path}: {error}", mend=form) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8: {error.reason}", mend="save it as UTF-8") from error
 
 
 @contextmanager
@@ -62,7 +75,7 @@ def open_text(path: Path, *, form: str = "") -> Iterator[TextIO]:
     Raises:
         InputError: with the reason; also for what goes wrong while it is read in the body.
     """
-    try:
+    with reading(path, form):
         archive = archive_of(path)
         if archive is not None:
             text = _member(*archive)
@@ -72,12 +85,6 @@ def open_text(path: Path, *, form: str = "") -> Iterator[TextIO]:
             text = path.open(encoding="utf-8-sig")
         with text:
             yield text
-    except FileNotFoundError as error:
-        raise InputError(f"no such file: {path}", mend="check the path") from error
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, tarfile.TarError) as error:
-        raise InputError(f"cannot read {path}: {error}", mend=form) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8: {error.reason}", mend="save it as UTF-8") from error
 
 
 def _member(archive: Path, wanted: str) -> TextIO:
@@ -106,34 +113,31 @@ def _choose(archive: Path, names: list[str], wanted: str) -> str:
     return found[0]
 
 
-def read_entries(path: Path, shape: type[Shape], of: DataSet, *, keyed: bool = False) -> Iterator[tuple[Place, Shape]]:
+def read_entries(path: Path, shape: type[Shape], form: str, *, keyed: bool = False) -> Iterator[tuple[Place, Shape]]:
     """The entries of a JSON list, a JSON object of named entries, or JSONL, each checked against a shape.
 
     Args:
         path: the file.
         shape: what an entry must be.
-        of: the data set, for errors.
+        form: what a file of the data set looks like, for errors.
         keyed: whether a file that starts with `{` is one object whose values are the entries; else it is JSONL.
 
     Raises:
         InputError: naming file, line, entry and field.
     """
-    for place, data in json_entries(path, of, keyed=keyed):
+    for place, data in json_entries(path, form, keyed=keyed):
         yield place, checked(data, shape, place)
 
 
-def read_forms(
-    path: Path, shapes: Mapping[str, type[BaseModel]], of: DataSet, *, keyed: bool = False
-) -> Iterator[tuple[Place, BaseModel]]:
+def read_forms(path: Path, shapes: Mapping[str, type[BaseModel]], form: str) -> Iterator[tuple[Place, BaseModel]]:
     """Like `read_entries`, of a data set that is published in several forms: each is known by a key of its entries.
 
     Args:
         path: the file.
         shapes: what an entry that has the key must be, the most telling key first.
-        of: the data set, for errors.
-        keyed: as for `read_entries`.
+        form: as for `read_entries`.
     """
-    for place, data in json_entries(path, of, keyed=keyed):
+    for place, data in json_entries(path, form):
         key = next((key for key in shapes if isinstance(data, dict) and key in data), None)
         if key is None:
             raise place.error(f"it has none of the fields {', '.join(shapes)}")
@@ -148,16 +152,123 @@ def checked(data: object, shape: type[Shape], place: Place) -> Shape:
         raise place.error(describe(error)) from error
 
 
-def json_entries(path: Path, of: DataSet, *, keyed: bool = False) -> Iterator[tuple[Place, Any]]:
-    """What `read_entries` reads, not checked."""
-    form = f"{of.name} is {of.form}"
+def parse(data: bytes | str, where: str, form: str) -> Any:  # noqa: ANN401 - decoded JSON has any type
+    """One JSON document; raises InputError naming the place and the line."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise _invalid(where, error, form) from error
+    check_text(value, where)
+    return value
+
+
+def _invalid(where: str, error: Exception, form: str, before: int = 0) -> InputError:
+    """The error that a text is no JSON, by its line after those `before` it."""
+    if isinstance(error, json.JSONDecodeError):
+        return InputError(f"{where}, line {before + error.lineno}: not valid JSON: {error.msg}", mend=form)
+    return InputError(f"{where}: not valid JSON: {str(error).partition(chr(10))[0]}", mend=form)
+
+
+def json_entries(path: Path, form: str, *, keyed: bool = False) -> Iterator[tuple[Place, Any]]:
+    """The entries that `read_entries` reads, not checked."""
+    number = 0
     with open_text(path, form=form) as text:
-        reader = Reader(text, path, form)
-        number = 0
-        for number, (line, key, data) in enumerate(reader.items(keyed=keyed), start=1):
-            place = Place(f"{path}, line {line}, entry {f'{key!r}' if key else number}", number, key, form)
-            if reader.escaped:
-                refuse_halves(data, place.said)
+        for number, (line, key, data) in enumerate(_entries(text, path, form, keyed=keyed), start=1):
+            at = f"{path}, line {line}" if line else str(path)
+            place = Place(f"{at}, entry {f'{key!r}' if key else number}", number, key, form)
+            check_text(data, place.where)
             yield place, data
-        if not number:
-            raise InputError(f"{path}: the file is empty", mend=form)
+    if not number:
+        raise InputError(f"{path}: the file is empty", mend=form)
+
+
+def _entries(text: TextIO, path: Path, form: str, *, keyed: bool) -> Iterator[tuple[int, str, Any]]:
+    """Line, key (if any) and value of each entry; of a document too large for memory without lines."""
+    first = " "
+    while first.isspace():
+        first = text.read(1)
+    text.seek(0)
+    if first == "{" and not keyed:
+        return _lines(text, path, form)
+    if first not in {"[", "{", ""}:
+        problem = "neither a list nor an object" if keyed else "not a list of objects, nor an object a line"
+        raise InputError(f"{path}, line 1: {problem}", mend=form)
+    whole = text.read(_LARGE)
+    if len(whole) == _LARGE:
+        text.seek(0)
+        return _streamed(text, path, form, keyed=first == "{")
+    return _document(whole, path, form, keyed=first == "{") if whole.strip() else iter(())
+
+
+def _lines(text: TextIO, path: Path, form: str) -> Iterator[tuple[int, str, Any]]:
+    """The object of each line; where none ends on the first, the one object that is laid out over all lines."""
+    found = False
+    for number, line in enumerate(text, start=1):
+        if not line.strip():
+            continue
+        source = line
+        if not found and not line.rstrip().endswith("}"):
+            source += text.read()
+        try:
+            value = json.loads(source)
+        except (ValueError, RecursionError) as error:
+            raise _invalid(str(path), error, form, before=number - 1) from error
+        found = True
+        yield number, "", value
+
+
+def _document(text: str, path: Path, form: str, *, keyed: bool) -> Iterator[tuple[int, str, Any]]:
+    """The entries of a list, or of an object of named entries, decoded one by one."""
+    decode = json.JSONDecoder().raw_decode
+    end = "}" if keyed else "]"
+    line, counted = 1, 0
+    at = _after(text, "", 0) + 1
+    try:
+        while not text.startswith(end, at := _after(text, "", at)):
+            line, counted = line + text.count("\n", counted, at), at
+            key = ""
+            if keyed:
+                key, at = decode(text, at)
+                at = _after(text, ":", at)
+            value, at = decode(text, at)
+            yield line, str(key), value
+            if not text.startswith(end, at := _after(text, "", at)):
+                at = _after(text, ",", at)
+        if _after(text, "", at + 1) < len(text):
+            raise json.JSONDecodeError("more text after the end", text, at + 1)
+    except (ValueError, RecursionError) as error:
+        raise _invalid(str(path), error, form) from error
+
+
+def _after(text: str, sign: str, at: int) -> int:
+    """The place after white space, a sign and white space again."""
+    found = re.compile(rf"\s*{sign}\s*").match(text, at)
+    if found is None:
+        raise json.JSONDecodeError(f"{sign!r} expected", text, at)
+    return found.end()
+
+
+def _streamed(text: TextIO, path: Path, form: str, *, keyed: bool) -> Iterator[tuple[int, str, Any]]:
+    """The entries of a document too large for memory."""
+    import ijson
+
+    source = _Encoded(text)
+    try:
+        if keyed:
+            for key, value in ijson.kvitems(source, "", use_float=True):
+                yield 0, key, value
+        else:
+            for value in ijson.items(source, "item", use_float=True):
+                yield 0, "", value
+    except ijson.JSONError as error:
+        raise _invalid(str(path), error, form) from error
+
+
+class _Encoded:
+    """A text as the bytes that ijson reads, without a byte order mark."""
+
+    def __init__(self, text: TextIO) -> None:
+        self._text = text
+
+    def read(self, size: int) -> bytes:
+        return self._text.read(size).encode()

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
 
-from dialore.datasets.base import DataSet, Gold, Holding, Talk, WholeDialogue
+from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
 from dialore.datasets.files import Place, read_forms
 from dialore.text import split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from dialore.text import Language
 
 # What the labels of spans name; 4 is none of them.
 _SECTIONS = ("plot", "review", "comments", "fact_table")
@@ -54,17 +52,17 @@ class HollE(DataSet):
     `title` and the document as `section`; `pool` the sentences of plot, review, comments and fact table.
     """
 
-    name: ClassVar[str] = "holl-e"
-    languages: ClassVar[tuple[Language, ...]] = ("en",)
-    paper: ClassVar[str] = "Holl-E (Moghe et al., EMNLP 2018)"
-    licence: ClassVar[str] = "none stated"
-    where: ClassVar[str] = "github.com/nikitacs16/Holl-E, main_data and raw_data"
-    form: ClassVar[str] = "a JSON list of {`chat`, `spans`, `labels`, ...} or of {`chat`, `query`, `span`, ...}"
-    has: ClassVar[tuple[Holding, ...]] = ("knowledge",)
+    name = "holl-e"
+    languages = ("en",)
+    paper = "Holl-E (Moghe et al., EMNLP 2018)"
+    licence = "none stated"
+    where = "github.com/nikitacs16/Holl-E, main_data and raw_data"
+    form = "a JSON list of {`chat`, `spans`, `labels`, ...} or of {`chat`, `query`, `span`, ...}"
+    has = ("knowledge",)
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Whole dialogues; Speaker2's turns are the references. An example has one."""
-        for place, entry in read_forms(path, {"spans": _Chat, "span": _Example}, self):
+        for place, entry in read_forms(path, {"spans": _Chat, "span": _Example}, self.published):
             if isinstance(entry, _Chat):
                 yield from _read_chat(entry, place)
             elif isinstance(entry, _Example):

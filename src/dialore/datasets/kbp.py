@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
 
-from dialore.datasets.base import DataSet, Gold, Holding, Talk, WholeDialogue
+from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
 from dialore.datasets.files import Place, read_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from dialore.text import Language
 
 
 class _Turn(BaseModel):
@@ -36,19 +34,17 @@ class KBP(DataSet):
     `knowledge` holds `{"text", "source": "persona"}`, then `{"text", "source": "documents", "persona": its sentence}`.
     """
 
-    name: ClassVar[str] = "kbp"
-    languages: ClassVar[tuple[Language, ...]] = ("zh",)
-    paper: ClassVar[str] = "SAFARI (Wang et al., Findings of EMNLP 2023)"
-    licence: ClassVar[str] = "none stated"
-    where: ClassVar[str] = "github.com/ruleGreen/SAFARI, kbp.zip"
-    form: ClassVar[str] = (
-        "a JSON list of objects with `persona`, `persona_kg` and `conversation`; or kbp.zip:kbp/dev.json"
-    )
-    has: ClassVar[tuple[Holding, ...]] = ("knowledge", "persona", "plan")
+    name = "kbp"
+    languages = ("zh",)
+    paper = "SAFARI (Wang et al., Findings of EMNLP 2023)"
+    licence = "none stated"
+    where = "github.com/ruleGreen/SAFARI, kbp.zip"
+    form = "a JSON list of objects with `persona`, `persona_kg` and `conversation`; or kbp.zip:kbp/dev.json"
+    has = ("knowledge", "persona", "plan")
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Whole dialogues; the system's turns are the references."""
-        for place, entry in read_entries(path, _Entry, self):
+        for place, entry in read_entries(path, _Entry, self.published):
             documents = self._documents(entry, place)
             pool = [text for texts in documents.values() for text in texts]
             talk = Talk(

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from dialore.datasets.base import DataSet, Gold, Holding, Talk, WholeDialogue, gold_text
+from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue, gold_text
 from dialore.datasets.files import json_entries, read_entries
 from dialore.dialogue import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from dialore.text import Language
 
 
 class _Attribute(BaseModel):
@@ -39,17 +37,17 @@ class KdConv(DataSet):
     `knowledge` is the facts that a turn used. `knowledge_texts` also takes a domain's graph, `kb_film.json` and so on.
     """
 
-    name: ClassVar[str] = "kdconv"
-    languages: ClassVar[tuple[Language, ...]] = ("zh",)
-    paper: ClassVar[str] = "KdConv (Zhou et al., ACL 2020)"
-    licence: ClassVar[str] = "Apache-2.0"
-    where: ClassVar[str] = "github.com/thu-coai/KdConv, data"
-    form: ClassVar[str] = "a JSON list of {`name`, `messages`: [{`message`, `attrs`}, ...]}"
-    has: ClassVar[tuple[Holding, ...]] = ("knowledge",)
+    name = "kdconv"
+    languages = ("zh",)
+    paper = "KdConv (Zhou et al., ACL 2020)"
+    licence = "Apache-2.0"
+    where = "github.com/thu-coai/KdConv, data"
+    form = "a JSON list of {`name`, `messages`: [{`message`, `attrs`}, ...]}"
+    has = ("knowledge",)
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Whole dialogues; every turn but the first may be the reference."""
-        for place, entry in read_entries(path, _Entry, self):
+        for place, entry in read_entries(path, _Entry, self.published):
             talk = Talk(f"{self.name}-{place.number}", "zh", topic=entry.name)
             for number, message in enumerate(entry.messages):
                 facts = [_fact(one.name, one.attrname, one.attrvalue) for one in message.attrs]
@@ -59,7 +57,7 @@ class KdConv(DataSet):
     def texts(self, path: Path) -> Iterator[str]:
         """The facts as `head relation tail`: those that were used, or all of a graph file."""
         triples = TypeAdapter(list[tuple[str, str, str]])
-        for place, data in json_entries(path, self, keyed=True):
+        for place, data in json_entries(path, self.published, keyed=True):
             if not place.key:
                 yield from super().texts(path)
                 return

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from dialore.datasets.base import DataSet, Holding, Talk, WholeDialogue
+from dialore.datasets.base import DataSet, Talk, WholeDialogue
 from dialore.datasets.files import read_forms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from dialore.text import Language
 
 
 class _Message(BaseModel):
@@ -52,17 +51,17 @@ class MultiSessionChat(DataSet):
     `[{"turns": [text, ...], "ago": "5 days"}, ...]`, the oldest first.
     """
 
-    name: ClassVar[str] = "multi-session-chat"
-    languages: ClassVar[tuple[Language, ...]] = ("en",)
-    paper: ClassVar[str] = "Multi-Session Chat (Xu et al., ACL 2022)"
-    licence: ClassVar[str] = "see ParlAI"
-    where: ClassVar[str] = "parl.ai/projects/msc; github.com/andreamad8/FSB, data/msc"
-    form: ClassVar[str] = "JSONL of {`personas`, `dialog`, ...}, or a JSON list of {`id`, `meta`, `dialogue`}"
-    has: ClassVar[tuple[Holding, ...]] = ("persona",)
+    name = "multi-session-chat"
+    languages = ("en",)
+    paper = "Multi-Session Chat (Xu et al., ACL 2022)"
+    licence = "see ParlAI"
+    where = "parl.ai/projects/msc; github.com/andreamad8/FSB, data/msc"
+    form = "JSONL of {`personas`, `dialog`, ...}, or a JSON list of {`id`, `meta`, `dialogue`}"
+    has = ("persona",)
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """The last session of each; Speaker 2's turns are the references."""
-        for place, entry in read_forms(path, {"personas": _Original, "dialogue": _Pairs}, self):
+        for place, entry in read_forms(path, {"personas": _Original, "dialogue": _Pairs}, self.published):
             if isinstance(entry, _Original):
                 found = str(entry.metadata.get("initial_data_id") or place.number)
                 sessions = [_session(session) for session in entry.previous_dialogs]
@@ -78,11 +77,8 @@ def _talk(
 ) -> Iterator[WholeDialogue]:
     first, second = personas
     talk = Talk(identifier, "en", persona=tuple(second), user_persona=first, sessions=sessions or None)
-    for number, text in enumerate(turns):
-        if number % 2:
-            talk.answer("system", text)
-        else:
-            talk.say("user", text)
+    for user, system in zip_longest(turns[::2], turns[1::2], fillvalue=""):
+        talk.pair(user, system)
     yield from talk.whole()
 
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import csv
 import sys
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel
 
-from dialore.datasets.base import DataSet, Gold, Holding, Talk, WholeDialogue
-from dialore.datasets.files import Place, checked, open_text, read_entries
-from dialore.datasets.stream import parse
+from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
+from dialore.datasets.files import Place, checked, open_text, parse, read_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
-
-    from dialore.text import Language
 
 Triple = tuple[str, str, str]
 
@@ -50,29 +47,29 @@ class OpenDialKG(DataSet):
     relation that starts with `~` was walked backwards.
     """
 
-    name: ClassVar[str] = "opendialkg"
-    languages: ClassVar[tuple[Language, ...]] = ("en",)
-    paper: ClassVar[str] = "OpenDialKG (Moon et al., ACL 2019)"
-    licence: ClassVar[str] = "CC BY-NC 4.0"
-    where: ClassVar[str] = "github.com/facebookresearch/opendialkg; github.com/andreamad8/FSB, data/dialKG"
-    form: ClassVar[str] = "CSV with a column Messages, or a JSON list of {`id`, `dialogue`, `query`}"
-    has: ClassVar[tuple[Holding, ...]] = ("knowledge",)
+    name = "opendialkg"
+    languages = ("en",)
+    paper = "OpenDialKG (Moon et al., ACL 2019)"
+    licence = "CC BY-NC 4.0"
+    where = "github.com/facebookresearch/opendialkg; github.com/andreamad8/FSB, data/dialKG"
+    form = "CSV with a column Messages, or a JSON list of {`id`, `dialogue`, `query`}"
+    has = ("knowledge",)
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Whole dialogues; the assistant's turns are the references. Rows without any message are left out."""
-        with open_text(path, form=f"{self.name} is {self.form}") as text:
+        with open_text(path, form=self.published) as text:
             is_csv = not text.read(64).lstrip().startswith("[")
         yield from self._read_csv(path) if is_csv else self._read_pairs(path)
 
     def _read_csv(self, path: Path) -> Iterator[WholeDialogue]:
-        form = f"{self.name} is {self.form}"
+        form = self.published
         with open_text(path, form=form) as text:
             rows = csv.DictReader(text)
             for number, row in enumerate(_with_long_cells(rows), start=1):
                 place = Place(f"{path}, line {rows.line_num}, entry {number}", number, "", form)
                 if not row.get("Messages"):
                     raise place.error("missing or empty", "Messages")
-                entry = checked({"messages": parse(row["Messages"], place.said, form)}, _Row, place)
+                entry = checked({"messages": parse(row["Messages"], place.where, form)}, _Row, place)
                 yield from self._tell(entry, place)
 
     def _tell(self, entry: _Row, place: Place) -> Iterator[WholeDialogue]:
@@ -80,7 +77,7 @@ class OpenDialKG(DataSet):
         walked: list[Triple] = []
         for number, message in enumerate(entry.messages):
             if message.action_id == "kgwalk/choose_path":
-                inner = place._replace(said=f"{place.said}, message {number}")
+                inner = place._replace(where=f"{place.where}, message {number}")
                 walked = checked(message.metadata, _Walk, inner).path[1]
             elif message.type == "chat":
                 if message.sender == "assistant":
@@ -91,14 +88,13 @@ class OpenDialKG(DataSet):
         yield from talk.whole()
 
     def _read_pairs(self, path: Path) -> Iterator[WholeDialogue]:
-        for place, entry in read_entries(path, _Pairs, self):
+        for place, entry in read_entries(path, _Pairs, self.published):
             if len(entry.query) != len(entry.dialogue):
                 raise place.error(f"{len(entry.query)} walks for {len(entry.dialogue)} pairs of turns", "query")
             talk = Talk(f"{self.name}-{entry.id}", "en")
             # Of a pair of walks the first is the assistant's; the second is the user's, for the next pair of turns.
             for (user, assistant), (walked, _) in zip(entry.dialogue, entry.query, strict=True):
-                talk.say("user", user)
-                talk.answer("system", assistant, _facts(walked or ()))
+                talk.pair(user, assistant, _facts(walked or ()))
             yield from talk.whole()
 
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from dialore.datasets.base import DataSet, Holding, Talk, WholeDialogue
+from dialore.datasets.base import DataSet, Talk, WholeDialogue
 from dialore.datasets.files import open_text, read_entries
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from dialore.text import Language
 
 _LINE = re.compile(r"^(\d+) (.*)$")
 _PERSONA = re.compile(r"^(your persona|partner's persona): (.*)$")
@@ -32,23 +30,21 @@ class PersonaChat(DataSet):
     The one whose persona is given is `system` and has `persona`; a partner's persona is `extra["user_persona"]`.
     """
 
-    name: ClassVar[str] = "personachat"
-    languages: ClassVar[tuple[Language, ...]] = ("en",)
-    paper: ClassVar[str] = "PersonaChat (Zhang et al., ACL 2018)"
-    licence: ClassVar[str] = "see ParlAI"
-    where: ClassVar[str] = "parl.ai/projects/personachat; github.com/andreamad8/FSB, data/persona"
-    form: ClassVar[str] = (
-        "lines such as `1 your persona: ...` and `5 turn TAB reply`; or a JSON list of {`meta`, `dialogue`}"
-    )
-    has: ClassVar[tuple[Holding, ...]] = ("persona",)
+    name = "personachat"
+    languages = ("en",)
+    paper = "PersonaChat (Zhang et al., ACL 2018)"
+    licence = "see ParlAI"
+    where = "parl.ai/projects/personachat; github.com/andreamad8/FSB, data/persona"
+    form = "lines such as `1 your persona: ...` and `5 turn TAB reply`; or a JSON list of {`meta`, `dialogue`}"
+    has = ("persona",)
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Whole dialogues; the turns of the one with the persona are the references."""
-        form = f"{self.name} is {self.form}"
+        form = self.published
         with open_text(path, form=form) as text:
             is_json = text.read(64).lstrip()[:1] in {"[", "{", ""}
         if is_json:
-            for place, entry in read_entries(path, _Pairs, self):
+            for place, entry in read_entries(path, _Pairs, self.published):
                 yield from _talk(f"{self.name}-{place.number}", entry.meta, [], entry.dialogue)
             return
         yield from self._read_lines(path, form)
@@ -84,6 +80,5 @@ def _talk(identifier: str, own: list[str], others: list[str], pairs: list[tuple[
     talk = Talk(identifier, "en", persona=tuple(line.strip() for line in own), user_persona=others or None)
     for user, system in pairs:
         # ParlAI's mark for a partner who has not spoken yet.
-        talk.say("user", "" if user == "__SILENCE__" else user)
-        talk.answer("system", system)
+        talk.pair("" if user == "__SILENCE__" else user, system)
     yield from talk.whole()

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from dialore.datasets.base import Answer, DataSet, Holding, WholeDialogue
+from dialore.datasets.base import Answer, DataSet, WholeDialogue
 from dialore.datasets.files import json_entries
 from dialore.dialogue import Dialogue, Utterance, dialogue_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from dialore.text import Language
 
 
 class Jsonl(DataSet):
@@ -23,20 +21,20 @@ class Jsonl(DataSet):
     its `knowledge`, `sources` and the rest. In one without, every turn but the first may be the reference.
     """
 
-    name: ClassVar[str] = "jsonl"
-    languages: ClassVar[tuple[Language, ...]] = ("en", "zh")
-    paper: ClassVar[str] = "any"
-    licence: ClassVar[str] = "its own"
-    where: ClassVar[str] = "your files"
-    form: ClassVar[str] = "JSONL, or a JSON list, of {`turns`, `reference`?, `knowledge`?, `sources`?, ...}"
-    has: ClassVar[tuple[Holding, ...]] = ("knowledge", "persona", "plan", "query")
+    name = "jsonl"
+    languages = ("en", "zh")
+    paper = "any"
+    licence = "its own"
+    where = "your files"
+    form = "JSONL, or a JSON list, of {`turns`, `reference`?, `knowledge`?, `sources`?, ...}"
+    has = ("knowledge", "persona", "plan", "query")
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Whole dialogues; ids must be unique."""
         stem = path.name.split(".", maxsplit=1)[0] or self.name
         seen: set[bytes] = set()
-        for place, data in json_entries(path, self):
-            dialogue = dialogue_from(data, place=place.said, default_id=f"{stem}-{place.number}")
+        for place, data in json_entries(path, self.published):
+            dialogue = dialogue_from(data, place=place.where, default_id=f"{stem}-{place.number}")
             digest = hashlib.blake2b(dialogue.id.encode(), digest_size=12).digest()
             if digest in seen:
                 raise place.error(f"{dialogue.id!r} was already used", "id")

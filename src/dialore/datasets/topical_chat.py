@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from dialore.datasets.base import DataSet, Gold, Holding, Talk, WholeDialogue
+from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
 from dialore.datasets.files import json_entries, read_entries
 from dialore.text import split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from dialore.text import Language
 
 _LEADS = ("shortened_wiki_lead_section", "summarized_wiki_lead_section")
 
@@ -40,18 +38,18 @@ class TopicalChat(DataSet):
     has labels and no `knowledge`.
     """
 
-    name: ClassVar[str] = "topical-chat"
-    languages: ClassVar[tuple[Language, ...]] = ("en",)
-    paper: ClassVar[str] = "Topical-Chat (Gopalakrishnan et al., Interspeech 2019)"
-    licence: ClassVar[str] = "CDLA-Sharing-1.0"
-    where: ClassVar[str] = "github.com/alexa/Topical-Chat, conversations (and reading_sets, built)"
-    form: ClassVar[str] = "a JSON object of {id: {`content`: [{`message`, `agent`, `knowledge_source`}, ...]}}"
-    has: ClassVar[tuple[Holding, ...]] = ("knowledge",)
+    name = "topical-chat"
+    languages = ("en",)
+    paper = "Topical-Chat (Gopalakrishnan et al., Interspeech 2019)"
+    licence = "CDLA-Sharing-1.0"
+    where = "github.com/alexa/Topical-Chat, conversations (and reading_sets, built)"
+    form = "a JSON object of {id: {`content`: [{`message`, `agent`, `knowledge_source`}, ...]}}"
+    has = ("knowledge",)
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Whole dialogues; every turn but the first may be the reference."""
-        sets = _ReadingSets(self, path)
-        for place, entry in read_entries(path, _Entry, self, keyed=True):
+        sets = _ReadingSets(path, self.published)
+        for place, entry in read_entries(path, _Entry, self.published, keyed=True):
             sections = sets.of(place.key)
             pool = dict.fromkeys(
                 sentence
@@ -78,11 +76,11 @@ Sections = dict[tuple[str, str], list[Gold]]
 class _ReadingSets:
     """The reading sets that go with a file of conversations, read along with it, as both have the same order."""
 
-    def __init__(self, of: DataSet, path: Path) -> None:
+    def __init__(self, path: Path, form: str) -> None:
         folder = path.parent.parent / "reading_sets" / "post-build"
         files = [folder / path.name, folder / path.name.removesuffix(".gz"), folder / f"{path.name}.gz"]
         file = next((file for file in files if file.is_file()), None)
-        self._entries = json_entries(file, of, keyed=True) if file else iter(())
+        self._entries = json_entries(file, form, keyed=True) if file else iter(())
         self._passed: dict[str, Any] = {}
 
     def of(self, conversation: str) -> Sections:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from dialore.datasets.base import DataSet, Gold, Holding, Talk, WholeDialogue
+from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
 from dialore.datasets.files import Place, checked, json_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from dialore.text import Language
 
 _NOBODY = "none"
 """Stands in the benchmark's first pair for the apprentice's turn where the wizard opens the dialogue."""
@@ -58,18 +56,18 @@ class WizardOfInternet(DataSet):
     it is no `persona` of the responder but `extra["user_persona"]`.
     """
 
-    name: ClassVar[str] = "wizard-of-internet"
-    version: ClassVar[int] = 2
-    languages: ClassVar[tuple[Language, ...]] = ("en",)
-    paper: ClassVar[str] = "Wizard of the Internet (Komeili et al., ACL 2022)"
-    licence: ClassVar[str] = "see ParlAI"
-    where: ClassVar[str] = "parl.ai/projects/sea; github.com/andreamad8/FSB, data/wit"
-    form: ClassVar[str] = "JSONL of {id: {`dialog_history`, ...}}, or a JSON list of {`dialogue`, `query`, `KB`, ...}"
-    has: ClassVar[tuple[Holding, ...]] = ("knowledge", "query")
+    name = "wizard-of-internet"
+    version = 2
+    languages = ("en",)
+    paper = "Wizard of the Internet (Komeili et al., ACL 2022)"
+    licence = "see ParlAI"
+    where = "parl.ai/projects/sea; github.com/andreamad8/FSB, data/wit"
+    form = "JSONL of {id: {`dialog_history`, ...}}, or a JSON list of {`dialogue`, `query`, `KB`, ...}"
+    has = ("knowledge", "query")
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Whole dialogues; the wizard's turns are the references."""
-        for place, data in json_entries(path, self):
+        for place, data in json_entries(path, self.published):
             if isinstance(data, dict) and "dialogue" not in data:
                 if len(data) != 1:
                     raise place.error("neither an object with `dialogue` nor one dialogue under its id")
@@ -129,7 +127,5 @@ def _read_pairs(entry: _Pairs, name: str, place: Place) -> Iterator[WholeDialogu
     talk = Talk(f"{name}-{entry.id}", "en", user_persona=entry.meta or None)
     pairs = zip(entry.dialogue, entry.query, entry.KB, strict=True)
     for number, ((user, wizard), queries, knowledge) in enumerate(pairs):
-        if number or user != _NOBODY:
-            talk.say("user", user)
-        talk.answer("system", wizard, knowledge, extra=_queries(queries))
+        talk.pair(user if number or user != _NOBODY else "", wizard, knowledge, extra=_queries(queries))
     yield from talk.whole()

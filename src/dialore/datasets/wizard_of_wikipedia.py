@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
 
-from dialore.datasets.base import DataSet, Gold, Holding, Talk, WholeDialogue
+from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
 from dialore.datasets.files import Place, read_forms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from dialore.text import Language
 
 _UNUSED = "no_passages_used"
 
@@ -56,17 +54,17 @@ class WizardOfWikipedia(DataSet):
     KILT gives no sentence but where in Wikipedia it stands: `extra["provenance"]`, and no `knowledge`.
     """
 
-    name: ClassVar[str] = "wizard-of-wikipedia"
-    languages: ClassVar[tuple[Language, ...]] = ("en",)
-    paper: ClassVar[str] = "Wizard of Wikipedia (Dinan et al., ICLR 2019); KILT (Petroni et al., NAACL 2021)"
-    licence: ClassVar[str] = "CC BY 4.0"
-    where: ClassVar[str] = "parl.ai/projects/wizard_of_wikipedia; github.com/andreamad8/FSB, data/wow"
-    form: ClassVar[str] = "a JSON list of {`dialog`, ...} or of {`dialogue`, `meta`}; or KILT's JSONL of {`input`, ...}"
-    has: ClassVar[tuple[Holding, ...]] = ("knowledge",)
+    name = "wizard-of-wikipedia"
+    languages = ("en",)
+    paper = "Wizard of Wikipedia (Dinan et al., ICLR 2019); KILT (Petroni et al., NAACL 2021)"
+    licence = "CC BY 4.0"
+    where = "parl.ai/projects/wizard_of_wikipedia; github.com/andreamad8/FSB, data/wow"
+    form = "a JSON list of {`dialog`, ...} or of {`dialogue`, `meta`}; or KILT's JSONL of {`input`, ...}"
+    has = ("knowledge",)
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Whole dialogues; the wizard's turns are the references. KILT's entries have one each."""
-        for place, entry in read_forms(path, {"dialog": _Original, "dialogue": _Pairs, "input": _Kilt}, self):
+        for place, entry in read_forms(path, {"dialog": _Original, "dialogue": _Pairs, "input": _Kilt}, self.published):
             identifier = f"{self.name}-{place.number}"
             if isinstance(entry, _Original):
                 yield from _read_original(entry, identifier)
@@ -101,8 +99,7 @@ def _read_pairs(entry: _Pairs, identifier: str, place: Place) -> Iterator[WholeD
         raise place.error(f"{len(entry.meta)} lists for {len(entry.dialogue)} pairs of turns", "meta")
     talk = Talk(identifier, "en")
     for (user, wizard), knowledge in zip(entry.dialogue, entry.meta, strict=True):
-        talk.say("user", user)
-        talk.answer("system", wizard, knowledge)
+        talk.pair(user, wizard, knowledge)
     yield from talk.whole()
 
 

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 class XDailyDialogEn(DataSet):
     """A dialogue a line: turns that each end in `__eou__`, then topic, acts and emotions, tab-separated."""
 
-    name: ClassVar[str] = "xdailydialog-en"
+    name = "xdailydialog-en"
     languages: ClassVar[tuple[Language, ...]] = ("en",)
-    paper: ClassVar[str] = "XDailyDialog (Liu et al., ACL 2023)"
-    licence: ClassVar[str] = "CC BY-NC-SA 4.0"
-    where: ClassVar[str] = "github.com/liuzeming01/XDailyDialog, data"
-    form: ClassVar[str] = "turns ending in __eou__ TAB topic TAB acts TAB emotions, a dialogue a line"
+    paper = "XDailyDialog (Liu et al., ACL 2023)"
+    licence = "CC BY-NC-SA 4.0"
+    where = "github.com/liuzeming01/XDailyDialog, data"
+    form = "turns ending in __eou__ TAB topic TAB acts TAB emotions, a dialogue a line"
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Whole dialogues."""
-        form = f"{self.name} is {self.form}"
+        form = self.published
         with open_text(path, form=form) as text:
             for number, line in enumerate(text, start=1):
                 if not line.strip():
@@ -36,14 +36,11 @@ class XDailyDialogEn(DataSet):
                 texts = [untokenise(turn) for turn in line.split("\t")[0].split("__eou__") if turn.strip()]
                 if "__eou__" not in line or not texts:
                     raise InputError(f"{path}, line {number}: no turn ends in __eou__", mend=form)
-                talk = Talk(f"{self.name}-{number}", self.languages[0])
-                for place, turn in enumerate(texts):
-                    talk.answer("AB"[place % 2], turn)
-                yield from talk.whole()
+                yield from Talk(f"{self.name}-{number}", self.languages[0]).alternate(texts, "A", "B").whole()
 
 
 class XDailyDialogZh(XDailyDialogEn):
     """The Chinese side, in the same form."""
 
-    name: ClassVar[str] = "xdailydialog-zh"
-    languages: ClassVar[tuple[Language, ...]] = ("zh",)
+    name = "xdailydialog-zh"
+    languages = ("zh",)

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -139,7 +137,7 @@ class Mean:
 
     def combine(self, values: NDArray[np.float64]) -> float:
         """The mean of the first column."""
-        return mean_of(values[:, 0])
+        return float(values[:, 0].mean())
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """The mean, from the sums of the values and of the ones beside them."""
@@ -173,10 +171,3 @@ class Score:
 def unavailable(reason: str) -> Measure:
     """The measure of a response that lacks what the metric needs: "the dialogue has no reference"."""
     return Measure(problem="unavailable", reason=reason)
-
-
-def mean_of(values: Sequence[float] | NDArray[np.float64]) -> float:
-    """The mean, in the float that tables take."""
-    import numpy as np
-
-    return float(np.mean(np.asarray(values, dtype=np.float64)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from dialore.datasets import gold_text
 from dialore.errors import InputError, MissingExtraError
 from dialore.evaluation.base import About, Mean, Measure, unavailable
-from dialore.evaluation.decisions import plan_of
+from dialore.evaluation.decisions import no_plan, plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,15 +50,11 @@ class Consistency(Mean):
 
     def __init__(self, source: Literal["persona", "documents"], model: Entailment | None, name: str = "") -> None:
         self._source, self._model, self._name = source, model, name
-
-    @property
-    def about(self) -> About:
-        """What it is."""
-        short = "P.C" if self._source == "persona" else "K.C"
-        return About(
-            "persona-consistency" if self._source == "persona" else "knowledge-consistency",
+        short = "P.C" if source == "persona" else "K.C"
+        self.about = About(
+            "persona-consistency" if source == "persona" else "knowledge-consistency",
             f"SAFARI (EMNLP Findings 2023), Appendix C, Equations 4 to 7 ({short})",
-            f"Share of responses that entail the gold {self._source}, calibrated by whether the plan asked for it.",
+            f"Share of responses that entail the gold {source}, calibrated by whether the plan asked for it.",
             needs=("plan", "knowledge", "nli"),
         )
 
@@ -73,10 +69,8 @@ class Consistency(Mean):
             # The cases that need none would make a figure of their own, which is not P.C or K.C.
             return unavailable("no NLI model was given")
         made, gold_plan = plan_of(sample)
-        if gold_plan is None:
-            return unavailable("the dialogue has no gold plan")
-        if made is None:
-            return unavailable("the method makes no plan")
+        if made is None or gold_plan is None:
+            return no_plan(gold_plan)
         gold = gold_of(sample.dialogue, self._source)
         if not gold or self._source not in made:
             return Measure((float(not gold and self._source not in made),))
@@ -116,21 +110,10 @@ class TransformerEntailment:
             InputError: there is no such model.
         """
         with self._turn:
-            return self._entails(pairs)
-
-    def _entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
-        tokenizer, model, wanted = self._load()
-        import torch
-
-        found: list[bool] = []
-        for begin in range(0, len(pairs), self._batch):
-            some = pairs[begin : begin + self._batch]
-            first, second = [pair[0] for pair in some], [pair[1] for pair in some]
-            batch = tokenizer(first, second, return_tensors="pt", padding=True, truncation=True, max_length=512)
-            with torch.inference_mode():
-                logits = model(**{name: tensor.to(model.device) for name, tensor in batch.items()}).logits
-            found += (logits.argmax(dim=-1) == wanted).tolist()
-        return found
+            tokenizer, model, wanted = self._load()
+            starts = range(0, len(pairs), self._batch)
+            parts = (_entails(tokenizer, model, wanted, pairs[start : start + self._batch]) for start in starts)
+            return [is_entailed for part in parts for is_entailed in part]
 
     def _load(self) -> tuple[Any, Any, int]:
         if self._loaded is not None:
@@ -150,3 +133,14 @@ class TransformerEntailment:
         named = [place for name, place in labels.items() if name.startswith("entail")]
         self._loaded = (tokenizer, model, named[0] if named else len(labels) - 1)
         return self._loaded
+
+
+def _entails(tokenizer: Any, model: Any, wanted: int, pairs: Sequence[tuple[str, str]]) -> list[bool]:  # noqa: ANN401
+    import torch
+
+    first, second = ([pair[side] for pair in pairs] for side in (0, 1))
+    batch = tokenizer(first, second, return_tensors="pt", padding=True, truncation=True, max_length=512)
+    with torch.inference_mode():
+        logits = model(**{name: tensor.to(model.device) for name, tensor in batch.items()}).logits
+    found: list[bool] = (logits.argmax(dim=-1) == wanted).tolist()
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from dialore.evaluation.base import About, Mean, Measure, unavailable
 from dialore.text import normalise
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from dialore.datasets.base import Gold
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
 
 _DECISIONS = {"null": frozenset[str](), "persona": frozenset({"persona"}), "both": frozenset({"persona", "documents"})}
 _ORPHANS = frozenset({"documents"})
-_MOST = 10
 
 
 def make(name: str, context: Context) -> Metric:
@@ -30,9 +32,11 @@ def make(name: str, context: Context) -> Metric:
     if name == "planning-accuracy":
         return PlanningAccuracy()
     if name == "mrr":
-        return ReciprocalRank()
+        return Ranking(_MRR, _reciprocal_rank)
     kind, top, *of = name.split("-")
-    return Recall(int(top), *of) if kind == "recall" else Ndcg(int(top))
+    source = "".join(of)
+    about, figure = (_recall_about(int(top), source), _recall) if kind == "recall" else (_ndcg_about(int(top)), _ndcg)
+    return Ranking(about, functools.partial(figure, int(top)), source)
 
 
 def plan_of(sample: Sample) -> tuple[frozenset[str] | None, frozenset[str] | None]:
@@ -46,41 +50,31 @@ def plan_of(sample: Sample) -> tuple[frozenset[str] | None, frozenset[str] | Non
     return made, frozenset(sample.dialogue.sources) if has_gold else None
 
 
-def _both_plans(sample: Sample) -> tuple[frozenset[str], frozenset[str]] | Measure:
-    """The plan that was made and the gold plan, or what is measured where one of them is missing."""
-    made, gold = plan_of(sample)
-    if gold is None:
-        return unavailable("the dialogue has no gold plan")
-    if made is None:
-        return unavailable("the method makes no plan")
-    return made, gold
+def no_plan(gold: frozenset[str] | None) -> Measure:
+    """The measure where one of the two plans is missing."""
+    return unavailable("the dialogue has no gold plan" if gold is None else "the method makes no plan")
 
 
 class PlanningF1:
     """F1 of one decision: to use no source, the persona alone, or persona and documents (SAFARI, Table 4)."""
 
     def __init__(self, decision: str) -> None:
-        self.decision = decision
-
-    @property
-    def about(self) -> About:
-        """What it is."""
-        sources = " and ".join(sorted(_DECISIONS[self.decision])) or "no source"
-        return About(
-            f"planning-f1-{self.decision}",
+        self._wanted = _DECISIONS[decision]
+        self.about = About(
+            f"planning-f1-{decision}",
             "SAFARI (EMNLP Findings 2023), Table 4",
-            f"F1 of the decision to use {sources}, over all dialogues with a gold plan.",
+            f"F1 of the decision to use {' and '.join(sorted(self._wanted)) or 'no source'}, over all dialogues with "
+            "a gold plan.",
             needs=("plan",),
             level="corpus",
         )
 
     async def measure(self, sample: Sample) -> Measure:
         """Whether it was decided and right, decided, and right."""
-        plans = _both_plans(sample)
-        if isinstance(plans, Measure):
-            return plans
-        made, gold = plans
-        wanted = _DECISIONS[self.decision]
+        made, gold = plan_of(sample)
+        if made is None or gold is None:
+            return no_plan(gold)
+        wanted = self._wanted
         return Measure((float(made == gold == wanted), float(made == wanted), float(gold == wanted)))
 
     def combine(self, values: NDArray[np.float64]) -> float:
@@ -97,23 +91,17 @@ class PlanningF1:
 class PlanningAccuracy(Mean):
     """How often the plan is the gold plan, whatever its order."""
 
-    @property
-    def about(self) -> About:
-        """What it is."""
-        return About(
-            "planning-accuracy",
-            "SAFARI (EMNLP Findings 2023), Section 5.2",
-            "Share of plans that name the sources of the gold plan.",
-            needs=("plan",),
-        )
+    about = About(
+        "planning-accuracy",
+        "SAFARI (EMNLP Findings 2023), Section 5.2",
+        "Share of plans that name the sources of the gold plan.",
+        needs=("plan",),
+    )
 
     async def measure(self, sample: Sample) -> Measure:
         """1 or 0."""
-        plans = _both_plans(sample)
-        if isinstance(plans, Measure):
-            return plans
-        made, gold = plans
-        return Measure((float(made == gold),))
+        made, gold = plan_of(sample)
+        return Measure((float(made == gold),)) if made is not None and gold is not None else no_plan(gold)
 
 
 def ranks_of(sample: Sample, source: str = "") -> tuple[list[bool], int] | None:
@@ -147,78 +135,62 @@ def _key(text: str) -> str:
     return normalise(text).replace(" ", "")
 
 
-class _Retrieval(Mean):
-    """Metrics of how the given knowledge is ranked."""
+class Ranking(Mean):
+    """How the knowledge that a response was given is ranked.
 
-    source = ""
+    Args:
+        about: what it is.
+        figure: the value, from which pieces are gold, best first, and how many gold pieces there are.
+        source: look at knowledge of this source alone.
+    """
+
+    def __init__(self, about: About, figure: Callable[[list[bool], int], float], source: str = "") -> None:
+        self.about, self._figure, self._source = about, figure, source
 
     async def measure(self, sample: Sample) -> Measure:
         """0 to 1."""
-        found = ranks_of(sample, self.source)
+        found = ranks_of(sample, self._source)
         if found is None:
-            return unavailable(f"the dialogue has no gold {self.source or 'knowledge'}")
+            return unavailable(f"the dialogue has no gold {self._source or 'knowledge'}")
         return Measure((self._figure(*found),))
 
-    def _figure(self, hits: list[bool], gold: int) -> float:
-        raise NotImplementedError
+
+def _recall_about(top: int, source: str) -> About:
+    of = f" of the source {source}" if source else ""
+    return About(
+        f"recall-{top}" + (f"-{source}" if source else ""),
+        "SAFARI (EMNLP Findings 2023), Table 5",
+        f"Share of the gold knowledge{of}, of {top} pieces at most, that is among the best {top}{of} that the response "
+        "was given.",
+        needs=("knowledge",),
+    )
 
 
-class Recall(_Retrieval):
-    """The share of gold knowledge among the best k pieces, of all or of one source (SAFARI, Table 5: Recall@1)."""
-
-    def __init__(self, top: int, source: str = "") -> None:
-        self.top = top
-        self.source = source
-
-    @property
-    def about(self) -> About:
-        """What it is."""
-        of = f" of the source {self.source}" if self.source else ""
-        return About(
-            f"recall-{self.top}" + (f"-{self.source}" if self.source else ""),
-            "SAFARI (EMNLP Findings 2023), Table 5",
-            f"Share of the gold knowledge{of}, of {self.top} pieces at most, that is among the best {self.top}{of} "
-            "that the response was given.",
-            needs=("knowledge",),
-        )
-
-    def _figure(self, hits: list[bool], gold: int) -> float:
-        return sum(hits[: self.top]) / min(gold, self.top)
+def _recall(top: int, hits: list[bool], gold: int) -> float:
+    return sum(hits[:top]) / min(gold, top)
 
 
-class ReciprocalRank(_Retrieval):
-    """The mean reciprocal rank of the first gold piece."""
-
-    @property
-    def about(self) -> About:
-        """What it is."""
-        return About(
-            "mrr",
-            "Voorhees (1999)",
-            "Mean over responses of one over the rank of the first gold piece of knowledge; 0 where there is none.",
-            needs=("knowledge",),
-        )
-
-    def _figure(self, hits: list[bool], gold: int) -> float:
-        return 1 / (hits.index(True) + 1) if True in hits else 0.0
+_MRR = About(
+    "mrr",
+    "Voorhees (1999)",
+    "Mean over responses of one over the rank of the first gold piece of knowledge; 0 where there is none.",
+    needs=("knowledge",),
+)
 
 
-class Ndcg(_Retrieval):
-    """Normalised discounted cumulative gain of the best k pieces, gold ones counting one."""
+def _reciprocal_rank(hits: list[bool], _gold: int) -> float:
+    return 1 / (hits.index(True) + 1) if True in hits else 0.0
 
-    def __init__(self, top: int = _MOST) -> None:
-        self.top = top
 
-    @property
-    def about(self) -> About:
-        """What it is."""
-        return About(
-            f"ndcg-{self.top}",
-            "Järvelin and Kekäläinen (2002)",
-            f"Discounted gain of gold knowledge among the best {self.top} pieces, over the best that is possible.",
-            needs=("knowledge",),
-        )
+def _ndcg_about(top: int) -> About:
+    return About(
+        f"ndcg-{top}",
+        "Järvelin and Kekäläinen (2002)",
+        f"Discounted gain of gold knowledge among the best {top} pieces, over the best that is possible.",
+        needs=("knowledge",),
+    )
 
-    def _figure(self, hits: list[bool], gold: int) -> float:
-        gain = sum(1 / math.log2(place + 2) for place, hit in enumerate(hits[: self.top]) if hit)
-        return gain / sum(1 / math.log2(place + 2) for place in range(min(gold, self.top)))
+
+def _ndcg(top: int, hits: list[bool], gold: int) -> float:
+    gain = sum(1 / math.log2(place + 2) for place, hit in enumerate(hits[:top]) if hit)
+    return gain / sum(1 / math.log2(place + 2) for place in range(min(gold, top)))

@@ -1,19 +1,41 @@
-"""METEOR by nltk, with WordNet's synonyms and without (the `evaluation` extra)."""
+"""METEOR by nltk, with WordNet's synonyms and without (the `evaluation` extra).
+
+WordNet is read by nltk from nltk's own data, from the folder that `DIALORE_WORDNET` names, or from Debian's package.
+"""
 
 from __future__ import annotations
 
 import functools
+import io
+import os
+import warnings
+import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialore.errors import InputError, MissingExtraError
 from dialore.evaluation.base import About, Mean, Measure, unavailable
-from dialore.evaluation.ngrams import Worded
-from dialore.evaluation.tokens import check_chinese_tokens
-from dialore.evaluation.wordnet import Synonyms, find_synonyms
+from dialore.evaluation.overlap import Worded, check_chinese_tokens
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dialore.evaluation.base import Metric, Sample
     from dialore.evaluation.registry import Context
+
+    _Folder = Path | zipfile.Path
+
+VARIABLE = "DIALORE_WORDNET"
+DEBIAN = Path("/usr/share/wordnet")
+"""Where Debian's package `wordnet-base` puts the files."""
+ABSENT = (
+    "no WordNet on this machine (Debian's wordnet-base, nltk's wordnet, or a folder that DIALORE_WORDNET names): "
+    "meteor-exact-stem does without"
+)
+_PARTS = ("noun", "verb", "adj", "adv")
+_FILES = tuple(name.format(part) for part in _PARTS for name in ("data.{}", "index.{}", "{}.exc"))
+# Debian leaves this list out, and synonyms do not need it: each lexicographer's file is called by its number.
+_LEXNAMES = "".join(f"{number:02d}\t{number:02d}\t0\n" for number in range(100)).encode()
 
 
 def make(name: str, context: Context) -> Metric:
@@ -25,51 +47,45 @@ def make(name: str, context: Context) -> Metric:
 class MeteorExactStem(Mean, Worded):
     """METEOR with exact and stem matches, by nltk; without WordNet's synonyms, so that it can be had everywhere."""
 
-    @property
-    def about(self) -> About:
-        """What it is."""
-        return About(
-            "meteor-exact-stem",
-            "Denkowski and Lavie (2011), matchers exact and stem; MSDP (ACL Findings 2022), Section 3.4",
-            "METEOR as nltk computes it, of the tokens that f1 counts, with exact and Porter-stem matches alone: lower "
-            "than with synonyms.",
-            needs=("reference",),
-        )
+    about = About(
+        "meteor-exact-stem",
+        "Denkowski and Lavie (2011), matchers exact and stem; MSDP (ACL Findings 2022), Section 3.4",
+        "METEOR as nltk computes it, of the tokens that f1 counts, with exact and Porter-stem matches alone: lower "
+        "than with synonyms.",
+        needs=("reference",),
+    )
 
     async def measure(self, sample: Sample) -> Measure:
         """METEOR, 0 to 1."""
         reference = sample.dialogue.reference
         if not reference:
             return unavailable("the dialogue has no reference")
-        return self._score(self._cut(reference, sample), self._cut(sample.response.text, sample))
+        return self._score(self._split(reference, sample.dialogue), self._split(sample.response.text, sample.dialogue))
 
     def _score(self, reference: tuple[str, ...], response: tuple[str, ...]) -> Measure:
         return Measure((_meteor(reference, response, _NoSynonyms()),))
 
 
 class Meteor(MeteorExactStem):
-    """METEOR with WordNet's synonyms too, where this machine has WordNet: see `dialore.evaluation.wordnet`."""
+    """METEOR with WordNet's synonyms too, where this machine has WordNet."""
 
-    @property
-    def about(self) -> About:
-        """What it is."""
-        return About(
-            "meteor",
-            "Denkowski and Lavie (2011); MSDP (ACL Findings 2022), Section 3.4",
-            "METEOR as nltk computes it, of the tokens that f1 counts: exact, Porter-stem and WordNet-synonym matches "
-            "(English, and of stems: nltk looks up what it has stemmed). WordNet is nltk's data, else the folder "
-            "DIALORE_WORDNET, else Debian's wordnet-base.",
-            needs=("reference",),
-        )
+    about = About(
+        "meteor",
+        "Denkowski and Lavie (2011); MSDP (ACL Findings 2022), Section 3.4",
+        "METEOR as nltk computes it, of the tokens that f1 counts: exact, Porter-stem and WordNet-synonym matches "
+        "(English, and of stems: nltk looks up what it has stemmed). WordNet is nltk's data, else the folder "
+        "DIALORE_WORDNET, else Debian's wordnet-base.",
+        needs=("reference",),
+    )
 
     @property
     def identity(self) -> str:
         """How Chinese is counted, and which WordNet there is: once there is one, what lacked it is measured."""
-        found = find_synonyms()
+        found = find_wordnet()
         return f"{super().identity}, {'without WordNet' if isinstance(found, str) else f'WordNet {found.version}'}"
 
     def _score(self, reference: tuple[str, ...], response: tuple[str, ...]) -> Measure:
-        found = find_synonyms()
+        found = find_wordnet()
         if isinstance(found, str):
             return unavailable(found)
         try:
@@ -86,7 +102,111 @@ class _NoSynonyms:
         return ()
 
 
-def _meteor(reference: tuple[str, ...], response: tuple[str, ...], wordnet: _NoSynonyms | Synonyms) -> float:
+class WordNet:
+    """WordNet by nltk's reader, each word looked up once.
+
+    Args:
+        root: the folder of its files.
+        place: what the folder is called in errors.
+
+    Attributes:
+        reader: nltk's reader.
+        version: WordNet's, as its files say it.
+
+    Raises:
+        InputError: it is no folder, lacks a file, or a file is cut short or changed.
+    """
+
+    def __init__(self, root: _Folder, place: str) -> None:
+        self._place = place
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of other languages, which METEOR does not ask for
+            self.reader = _reader(root)
+        self.version = str(self.reader.get_version() or "")
+        self.synsets = functools.lru_cache(maxsize=65536)(self._synsets)
+
+    def _synsets(self, word: str) -> list[Any]:
+        """A word's sets of synonyms; raises InputError where the files are damaged."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                return list(self.reader.synsets(word))
+        except Exception as error:
+            raise InputError(f"WordNet of {self._place} is damaged at {word!r}", mend="install it again") from error
+
+
+def find_wordnet() -> WordNet | str:
+    """The first WordNet that can be read, or why there is none.
+
+    nltk's own data come first, then the folder that `DIALORE_WORDNET` names, then Debian's.
+
+    Raises:
+        MissingExtraError: nltk is not installed.
+    """
+    return _find(os.environ.get(VARIABLE, "").strip())
+
+
+@functools.lru_cache(maxsize=4)
+def _find(named: str) -> WordNet | str:
+    wrong = []
+    for place, root in _places(named):
+        try:
+            return WordNet(root, place)
+        except InputError as error:
+            wrong.append(f"WordNet of {place} {error.message}")
+        except Exception as error:  # noqa: BLE001 - damaged files fail wherever nltk or zipfile stumbles over them
+            wrong.append(f"WordNet of {place} cannot be read: {type(error).__name__}")
+    return "; ".join(wrong) or ABSENT
+
+
+def _places(named: str) -> Iterator[tuple[str, _Folder]]:
+    """Where WordNet may lie, in order; what a user named is not passed over in silence."""
+    try:
+        import nltk.data
+    except ImportError:
+        raise MissingExtraError("METEOR", "evaluation") from None
+    for corpora in (Path(folder) / "corpora" for folder in nltk.data.path):
+        if (corpora / "wordnet").is_dir():
+            yield "nltk's data", corpora / "wordnet"
+        elif zipfile.is_zipfile(corpora / "wordnet.zip"):
+            yield "nltk's data", zipfile.Path(corpora / "wordnet.zip", "wordnet/")
+    if named:
+        yield VARIABLE, Path(named).expanduser()
+    elif DEBIAN.is_dir():
+        yield "Debian's package", DEBIAN
+
+
+def _reader(root: _Folder) -> Any:  # noqa: ANN401 - the library is untyped
+    """Nltk's reader of a folder's files, held in memory: nltk itself opens none outside its own data."""
+    from nltk.corpus.reader.wordnet import WordNetCorpusReader
+    from nltk.data import SeekableUnicodeStreamReader
+
+    root = root / "dict" if (root / "dict").is_dir() else root  # as in Princeton's archive
+    if not root.is_dir():
+        raise InputError("is no folder")
+    if missing := [name for name in _FILES if not (root / name).is_file()]:
+        raise InputError(f"lacks {', '.join(missing)}")
+    files = {name: (root / name).read_bytes() for name in _FILES} | {"lexnames": _LEXNAMES}
+    if damaged := [name for name, text in files.items() if name.startswith("data.") and not _is_whole(text)]:
+        raise InputError(f"is damaged: {', '.join(damaged)}")
+
+    class Reader(WordNetCorpusReader):  # type: ignore[misc]
+        def open(self, file: str) -> Any:  # noqa: ANN401 - the library is untyped
+            return SeekableUnicodeStreamReader(io.BytesIO(files[file]), self._ENCODING)
+
+        def map_wn(self, version: str = "wordnet") -> None:
+            """No mapping to WordNet 3.0: only other languages want it, and it wants a file that Debian leaves out."""
+
+    return Reader("", None)
+
+
+def _is_whole(text: bytes) -> bool:
+    """Whether a file of synsets is as it was made: each line begins with its own place in bytes, so the last tells."""
+    place = text.rfind(b"\n", 0, -1) + 1
+    return text.endswith(b"\n") and text[place : place + 8] == b"%08d" % place
+
+
+def _meteor(reference: tuple[str, ...], response: tuple[str, ...], wordnet: _NoSynonyms | WordNet) -> float:
     try:
         from nltk.translate.meteor_score import single_meteor_score
     except ImportError:

@@ -1,47 +1,54 @@
-"""Unigram overlap: F1 with the reference, Knowledge-F1, and the share of a response that is copied from knowledge."""
+"""Overlap of words: BLEU, ROUGE-L, Distinct by the libraries that define them (the `evaluation` extra), and F1.
+
+Tokens: English as ParlAI normalises it, Chinese by character or by word; BLEU has sacrebleu's own.
+"""
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import math
+import re
+import string
+import unicodedata
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from dialore.datasets import gold_text
+from dialore.errors import InputError, MissingExtraError
 from dialore.evaluation.base import About, Mean, Measure, unavailable
-from dialore.evaluation.tokens import ChineseTokens, check_chinese_tokens, tokens_of
+from dialore.text import words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
-    from dialore.evaluation.base import Sample
+    from dialore.evaluation.base import Metric, Sample
     from dialore.evaluation.registry import Context
+    from dialore.text import Language
 
-_ABOUTS = {
-    "f1": About(
-        "f1",
-        "ParlAI; MSDP (ACL Findings 2022), Section 3.4",
-        "Unigram F1 of response and reference: lower case, no punctuation, no articles.",
-        needs=("reference",),
-    ),
-    "kf1": About(
-        "kf1",
-        "Shuster et al. (2021); MSDP (ACL Findings 2022), Section 3.4",
-        "Unigram F1 of the response and its gold knowledge, all pieces together, normalised as for f1.",
-        needs=("knowledge",),
-    ),
-    "knowledge-copy": About(
-        "knowledge-copy",
-        "MSDP (ACL Findings 2022), Section 4.2, ratio of knowledge",
-        "Share of the response's tokens that the knowledge it was given holds too, each token as often as there.",
-        needs=("retrieved",),
-    ),
-}
+ChineseTokens = Literal["character", "word"]
+_ORDERS = 4
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = re.compile(f"[{re.escape(string.punctuation)}]")
+_RUN = re.compile(r"[a-z0-9]+|[^\s]")
+_NO_REFERENCE = "the dialogue has no reference"
 
 
-def make(name: str, context: Context) -> F1 | KnowledgeF1 | KnowledgeCopy:
+def make(name: str, context: Context) -> Metric:
     """A metric of this file by name."""
     chinese = check_chinese_tokens(context.tokens)
-    kinds: dict[str, type[F1 | KnowledgeF1 | KnowledgeCopy]] = {
+    if name.startswith("bleu-"):
+        return Bleu(int(name.removeprefix("bleu-")), chinese)
+    if name.startswith("distinct-"):
+        return Distinct(int(name.removeprefix("distinct-")), chinese)
+    kinds: dict[str, Callable[[ChineseTokens], Metric]] = {
+        "bleu": MeanBleu,
+        "rouge-l": RougeL,
         "f1": F1,
         "kf1": KnowledgeF1,
         "knowledge-copy": KnowledgeCopy,
@@ -49,70 +56,259 @@ def make(name: str, context: Context) -> F1 | KnowledgeF1 | KnowledgeCopy:
     return kinds[name](chinese)
 
 
-class _Unigram(Mean):
-    """Metrics of one value a response that count tokens."""
+def check_chinese_tokens(name: str) -> ChineseTokens:
+    """The way of counting Chinese of that name; raises InputError where there is none."""
+    if name == "character":
+        return "character"
+    if name == "word":
+        return "word"
+    raise InputError(f"Chinese cannot be counted by {name!r}", mend="by character or by word")
 
-    name = ""
+
+@functools.lru_cache(maxsize=65536)
+def tokens_of(text: str, language: Language, chinese: ChineseTokens = "character") -> tuple[str, ...]:
+    """The tokens that overlap metrics count.
+
+    English: lower case, without punctuation and articles, split at white space, exactly as ParlAI's `normalize_answer`
+    does. Chinese: without punctuation, a token a character (Latin letters and digits in runs), or a token a word of
+    jieba's.
+    """
+    lowered = text.lower()
+    if language == "en":
+        return tuple(_ARTICLES.sub(" ", _PUNCTUATION.sub(" ", lowered)).split())
+    if chinese == "character":
+        return tuple(token for token in _RUN.findall(lowered) if not _is_punctuation(token))
+    return tuple(words(lowered, "zh"))
+
+
+def _is_punctuation(token: str) -> bool:
+    return all(unicodedata.category(character)[0] in "PS" for character in token)
+
+
+class Worded:
+    """Metrics that may count Chinese by character or by word."""
 
     def __init__(self, chinese: ChineseTokens = "character") -> None:
-        self._chinese = chinese
-
-    @property
-    def about(self) -> About:
-        """What it is."""
-        return _ABOUTS[self.name]
+        self._chinese: ChineseTokens = chinese
 
     @property
     def identity(self) -> str:
         """How Chinese is counted."""
         return f"Chinese by {self._chinese}"
 
-    def _tokens(self, text: str, dialogue: Dialogue) -> tuple[str, ...]:
+    def _split(self, text: str, dialogue: Dialogue) -> tuple[str, ...]:
         return tokens_of(text, dialogue.language, self._chinese)
 
 
-class F1(_Unigram):
+class Bleu(Worded):
+    """Corpus BLEU of orders 1 to n, by sacrebleu: its 13a and zh tokens, its exponential smoothing, per cent.
+
+    The measure of a response is its n-gram matches, its n-gram totals, its length and the reference's, so that the
+    figure of any set of responses is sacrebleu's own.
+    """
+
+    def __init__(self, order: int = 4, chinese: ChineseTokens = "character") -> None:
+        super().__init__(chinese)
+        self.order = order
+        self.about = About(
+            f"bleu-{order}",
+            "Papineni et al. (2002); SAFARI (EMNLP Findings 2023), Table 6; EDIT, Table 4",
+            f"Corpus BLEU of n-grams up to {order} against one reference, as sacrebleu computes it, in per cent.",
+            needs=("reference",),
+            scale=100.0,
+            level="corpus",
+        )
+
+    async def measure(self, sample: Sample) -> Measure:
+        """Matches and totals of each order, and the two lengths."""
+        reference = sample.dialogue.reference
+        if not reference:
+            return unavailable(_NO_REFERENCE)
+        tokens, response = "zh" if sample.dialogue.language == "zh" else "13a", sample.response.text
+        if sample.dialogue.language == "zh" and self._chinese == "word":
+            tokens = "none"
+            response, reference = (
+                " ".join(self._split(response, sample.dialogue)),
+                " ".join(self._split(reference, sample.dialogue)),
+            )
+        return Measure(_bleu_sums(response, reference, tokens))
+
+    def combine(self, values: NDArray[np.float64]) -> float:
+        """The figure of all responses together, 0 to 100."""
+        return float(self.of_sums(values.sum(axis=0)))
+
+    def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """BLEU from summed matches, totals and lengths."""
+        return bleu_of(sums, self.order)
+
+
+@functools.lru_cache(maxsize=4096)
+def _bleu_sums(response: str, reference: str, tokens: str) -> tuple[float, ...]:
+    """Matches, totals and lengths; kept, because BLEU of every order asks for the same."""
+    found = _sacrebleu(tokens).corpus_score([response], [[reference]])
+    return tuple(float(n) for n in (*found.counts, *found.totals, found.sys_len, found.ref_len))
+
+
+def bleu_of(sums: NDArray[np.float64], order: int) -> NDArray[np.float64]:
+    """BLEU in per cent from sums of shape (..., 10): four matches, four totals, two lengths (exponential smoothing)."""
+    matches, totals = sums[..., :order], sums[..., _ORDERS : _ORDERS + order]
+    length, reference = sums[..., -2], sums[..., -1]
+    # Each order without a match counts as half of what the one before it would: 1/2, 1/4, ... of one match.
+    empty = np.cumsum(matches == 0, axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precisions = 100.0 * np.where(matches == 0, 0.5**empty, matches) / totals
+        brevity = np.where(length < reference, np.exp(1 - reference / length), 1.0)
+        figure = brevity * np.exp(np.log(precisions).mean(axis=-1))
+    found: NDArray[np.float64] = np.where((totals == 0).any(axis=-1) | (matches[..., 0] == 0), 0.0, figure)
+    return found
+
+
+class MeanBleu(Bleu):
+    """The mean of BLEU-1 to BLEU-4 (MSDP, Section 3.4)."""
+
+    def __init__(self, chinese: ChineseTokens = "character") -> None:
+        super().__init__(_ORDERS, chinese)
+        self.about = About(
+            "bleu",
+            "MSDP (ACL Findings 2022), Section 3.4: averaged BLEU",
+            "Mean of corpus BLEU-1, 2, 3 and 4 against one reference, as sacrebleu computes each, in per cent.",
+            needs=("reference",),
+            scale=100.0,
+            level="corpus",
+        )
+
+    def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The mean over the orders, from summed matches, totals and lengths."""
+        figure: NDArray[np.float64] = np.mean([bleu_of(sums, order) for order in range(1, _ORDERS + 1)], axis=0)
+        return figure
+
+
+class RougeL(Mean, Worded):
+    """ROUGE-L F-measure of single responses, by rouge-score without stemming; Chinese by our own tokens."""
+
+    about = About(
+        "rouge-l",
+        "Lin (2004); SAFARI (EMNLP Findings 2023), Table 6; MSDP (ACL Findings 2022), Section 3.4",
+        "F-measure of the longest common subsequence of response and reference, as rouge-score computes it.",
+        needs=("reference",),
+    )
+
+    async def measure(self, sample: Sample) -> Measure:
+        """F-measure, 0 to 1."""
+        reference = sample.dialogue.reference
+        if not reference:
+            return unavailable(_NO_REFERENCE)
+        response = sample.response.text
+        if sample.dialogue.language == "zh":
+            response, reference = (" ".join(self._split(text, sample.dialogue)) for text in (response, reference))
+        scorer = _rouge(sample.dialogue.language == "zh")
+        return Measure((float(scorer.score(reference, response)["rougeL"].fmeasure),))
+
+
+class Distinct(Worded):
+    """Distinct n-grams over all n-grams of all responses together (Li et al., 2016), per cent.
+
+    The measure of a response is its n-grams as numbers. The figure falls as responses are added: compare equal numbers
+    of them only.
+    """
+
+    def __init__(self, order: int, chinese: ChineseTokens = "character") -> None:
+        super().__init__(chinese)
+        self.order = order
+        self.about = About(
+            f"distinct-{order}",
+            "Li et al. (2016); DCRAG (EMNLP 2024), Section 4.1.3",
+            f"Distinct {order}-grams over all {order}-grams of the responses, of the tokens that f1 counts, "
+            "in per cent.",
+            scale=100.0,
+            level="corpus",
+        )
+
+    async def measure(self, sample: Sample) -> Measure:
+        """The response's n-grams, as numbers that are the same in every run."""
+        tokens = self._split(sample.response.text, sample.dialogue)
+        grams = zip(*(tokens[place:] for place in range(self.order)), strict=False)
+        return Measure(tuple(float(_number(" ".join(gram))) for gram in grams))
+
+    def combine(self, values: NDArray[np.float64]) -> float:
+        """Distinct n-grams over n-grams, per cent; NaN where there are none."""
+        grams = values[~np.isnan(values)]
+        return 100.0 * len(np.unique(grams)) / len(grams) if len(grams) else math.nan
+
+    def without_each(
+        self, values: NDArray[np.float64], dialogues: NDArray[np.intp] | None = None
+    ) -> NDArray[np.float64]:
+        """The figure without each dialogue: it takes its n-grams along, and those distinct ones that it alone has."""
+        there = ~np.isnan(values)
+        rows = np.repeat(np.arange(len(values)) if dialogues is None else dialogues, there.sum(axis=1))
+        count = len(values) if dialogues is None else int(dialogues.max()) + 1
+        lengths = np.bincount(rows, minlength=count)
+        distinct, grams = np.unique(values[there], return_inverse=True)
+        pairs = np.unique(np.stack([grams, rows]), axis=1)
+        holders = np.bincount(pairs[0], minlength=len(distinct))
+        alone = np.bincount(pairs[1][holders[pairs[0]] == 1], minlength=count)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            figures: NDArray[np.float64] = 100.0 * (len(distinct) - alone) / (lengths.sum() - lengths)
+        return figures
+
+
+class F1(Mean, Worded):
     """Unigram F1 with the reference."""
 
-    name = "f1"
+    about = About(
+        "f1",
+        "ParlAI; MSDP (ACL Findings 2022), Section 3.4",
+        "Unigram F1 of response and reference: lower case, no punctuation, no articles.",
+        needs=("reference",),
+    )
 
     async def measure(self, sample: Sample) -> Measure:
         """F1, 0 to 1."""
         dialogue = sample.dialogue
         if not dialogue.reference:
-            return unavailable("the dialogue has no reference")
-        response, reference = self._tokens(sample.response.text, dialogue), self._tokens(dialogue.reference, dialogue)
+            return unavailable(_NO_REFERENCE)
+        response, reference = self._split(sample.response.text, dialogue), self._split(dialogue.reference, dialogue)
         return Measure((unigram_f1(response, reference),))
 
 
-class KnowledgeF1(_Unigram):
+class KnowledgeF1(Mean, Worded):
     """Unigram F1 with the gold knowledge."""
 
-    name = "kf1"
+    about = About(
+        "kf1",
+        "Shuster et al. (2021); MSDP (ACL Findings 2022), Section 3.4",
+        "Unigram F1 of the response and its gold knowledge, all pieces together, normalised as for f1.",
+        needs=("knowledge",),
+    )
 
     async def measure(self, sample: Sample) -> Measure:
         """F1, 0 to 1."""
         gold = gold_texts(sample.dialogue)
         if not gold:
             return unavailable("the dialogue has no gold knowledge")
-        response = self._tokens(sample.response.text, sample.dialogue)
-        return Measure((unigram_f1(response, self._tokens(" ".join(gold), sample.dialogue)),))
+        response = self._split(sample.response.text, sample.dialogue)
+        return Measure((unigram_f1(response, self._split(" ".join(gold), sample.dialogue)),))
 
 
-class KnowledgeCopy(_Unigram):
+class KnowledgeCopy(Mean, Worded):
     """How much of the response is in the knowledge that it was given."""
 
-    name = "knowledge-copy"
+    about = About(
+        "knowledge-copy",
+        "MSDP (ACL Findings 2022), Section 4.2, ratio of knowledge",
+        "Share of the response's tokens that the knowledge it was given holds too, each token as often as there.",
+        needs=("retrieved",),
+    )
 
     async def measure(self, sample: Sample) -> Measure:
         """The share, 0 to 1."""
         given = " ".join(piece.text for piece in sample.response.knowledge)
         if not given:
             return unavailable("the response was given no knowledge")
-        response = self._tokens(sample.response.text, sample.dialogue)
+        response = self._split(sample.response.text, sample.dialogue)
         if not response:
             return Measure((0.0,))
-        common = Counter(response) & Counter(self._tokens(given, sample.dialogue))
+        common = Counter(response) & Counter(self._split(given, sample.dialogue))
         return Measure((sum(common.values()) / len(response),))
 
 
@@ -129,3 +325,34 @@ def gold_texts(dialogue: Dialogue) -> list[str]:
     """The gold knowledge of a dialogue in words."""
     texts = (gold_text(piece) for piece in dialogue.knowledge)
     return [text for text in texts if text.strip()]
+
+
+@functools.lru_cache(maxsize=262144)
+def _number(gram: str) -> int:
+    """A number below 2**52 that stands for an n-gram: exact in a float, and all but sure to differ from any other's."""
+    return int.from_bytes(hashlib.blake2b(gram.encode(), digest_size=8).digest(), "big") >> 12
+
+
+@functools.lru_cache(maxsize=4)
+def _sacrebleu(tokens: str) -> Any:  # noqa: ANN401 - the library is untyped
+    try:
+        from sacrebleu.metrics.bleu import BLEU
+    except ImportError:
+        raise MissingExtraError("BLEU", "evaluation") from None
+    return BLEU(tokenize=tokens, force=True)
+
+
+class _Spaces:
+    """A tokenizer for rouge-score that cuts at spaces: its own knows no Chinese."""
+
+    def tokenize(self, text: str) -> list[str]:
+        return text.split()
+
+
+@functools.lru_cache(maxsize=2)
+def _rouge(is_cut: bool) -> Any:  # noqa: ANN401 - the library is untyped
+    try:
+        from rouge_score.rouge_scorer import RougeScorer
+    except ImportError:
+        raise MissingExtraError("ROUGE", "evaluation") from None
+    return RougeScorer(["rougeL"], use_stemmer=False, tokenizer=_Spaces() if is_cut else None)

@@ -28,7 +28,7 @@ def make(name: str, context: Context) -> Perplexity:
     """The metric of this file; one model of a name is shared by all."""
     chosen = (context.language_model or "").removeprefix(_LOCAL)
     if chosen and chosen not in _models:
-        from dialore.llm.perplexity_local import LocalLikelihood
+        from dialore.llm.perplexity import LocalLikelihood
 
         _models[chosen] = LocalLikelihood(chosen)
     return Perplexity(_models.get(chosen), chosen)
@@ -46,17 +46,13 @@ class Perplexity:
     """
 
     def __init__(self, model: LikelihoodModel | None, name: str = "") -> None:
-        self._queue = _Queue(model) if model is not None else None
+        self._batches = _MicroBatches(model) if model is not None else None
         self._name = name
-
-    @property
-    def about(self) -> About:
-        """What it is."""
-        return About(
+        self.about = About(
             "perplexity",
             "Jelinek et al. (1977)",
-            "Base e to the mean negative log-likelihood a token of the responses, given their histories"
-            + (f", by {self._name}." if self._name else ", by a causal language model."),
+            "Base e to the mean negative log-likelihood a token of the responses, given their histories, by "
+            f"{name or 'a causal language model'}.",
             needs=("language-model",),
             higher_is_better=False,
             scale=0.0,
@@ -70,12 +66,12 @@ class Perplexity:
 
     async def measure(self, sample: Sample) -> Measure:
         """Summed negative log-likelihood in nats, and tokens."""
-        if self._queue is None:
+        if self._batches is None:
             return unavailable("no language model was given")
         text = sample.response.text.strip()
         if not text:
             return unavailable("the response is empty")
-        found = await self._queue.score(Scored(context_of(sample.dialogue), text))
+        found = await self._batches.score(Scored(context_of(sample.dialogue), text))
         if not found.tokens:
             return unavailable("the model gives no token of the response a probability")
         return Measure((-found.log_probability, float(found.tokens)))
@@ -99,7 +95,7 @@ def context_of(dialogue: Dialogue) -> str:
     return "".join(f"{text}\n" for text in dialogue.texts)
 
 
-class _Queue:
+class _MicroBatches:
     """Scores in batches what many ask for one by one: while a batch is scored, the next gathers."""
 
     def __init__(self, model: LikelihoodModel) -> None:
@@ -118,27 +114,20 @@ class _Queue:
     async def _work(self) -> None:
         while self._waiting:
             some, self._waiting = self._waiting, []
-            try:
-                likelihoods = await self._model.score([pair for pair, _ in some])
-            except ModelError:
-                # One text of a batch may be too long: the others are not to suffer for it.
-                for pair, found in some:
-                    await self._alone(pair, found)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait
-                for _, found in some:
-                    if not found.done():
-                        found.set_exception(error)
-            else:
-                for (_, found), likelihood in zip(some, likelihoods, strict=True):
-                    if not found.done():
-                        found.set_result(likelihood)
+            results = await self._score([pair for pair, _ in some])
+            for (_, found), result in zip(some, results, strict=True):
+                if found.done():
+                    continue
+                if isinstance(result, Exception):
+                    found.set_exception(result)
+                else:
+                    found.set_result(result)
 
-    async def _alone(self, pair: Scored, found: asyncio.Future[Likelihood]) -> None:
+    async def _score(self, pairs: list[Scored]) -> list[Likelihood | Exception]:
         try:
-            (likelihood,) = await self._model.score([pair])
-        except Exception as error:  # noqa: BLE001 - it belongs to the one who waits
-            if not found.done():
-                found.set_exception(error)
-        else:
-            if not found.done():
-                found.set_result(likelihood)
+            return list(await self._model.score(pairs))
+        except ModelError as error:
+            # One text of a batch may be too long: the others are not to suffer for it.
+            return [error] if len(pairs) == 1 else [one for pair in pairs for one in await self._score([pair])]
+        except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait
+            return [error] * len(pairs)

@@ -17,47 +17,21 @@ if TYPE_CHECKING:
     from dialore.llm.model import LanguageModel
 
 GROUP = "dialore.metrics"
-# Where each metric's maker is: a function `(name, context) -> Metric`, which may make several.
-_OWN: dict[str, str] = {
-    "bleu": "dialore.evaluation.ngrams:make",
-    "bleu-1": "dialore.evaluation.ngrams:make",
-    "bleu-2": "dialore.evaluation.ngrams:make",
-    "bleu-3": "dialore.evaluation.ngrams:make",
-    "bleu-4": "dialore.evaluation.ngrams:make",
-    "meteor": "dialore.evaluation.meteor:make",
-    "meteor-exact-stem": "dialore.evaluation.meteor:make",
-    "rouge-l": "dialore.evaluation.ngrams:make",
-    "f1": "dialore.evaluation.overlap:make",
-    "kf1": "dialore.evaluation.overlap:make",
-    "knowledge-copy": "dialore.evaluation.overlap:make",
-    "planning-f1-null": "dialore.evaluation.decisions:make",
-    "planning-f1-persona": "dialore.evaluation.decisions:make",
-    "planning-f1-both": "dialore.evaluation.decisions:make",
-    "planning-accuracy": "dialore.evaluation.decisions:make",
-    "recall-1": "dialore.evaluation.decisions:make",
-    "recall-5": "dialore.evaluation.decisions:make",
-    "recall-1-persona": "dialore.evaluation.decisions:make",
-    "recall-1-documents": "dialore.evaluation.decisions:make",
-    "mrr": "dialore.evaluation.decisions:make",
-    "ndcg-10": "dialore.evaluation.decisions:make",
-    "persona-consistency": "dialore.evaluation.consistency:make",
-    "knowledge-consistency": "dialore.evaluation.consistency:make",
-    "cdp": "dialore.evaluation.commonsense:make",
-    "cdf": "dialore.evaluation.commonsense:make",
-    "distinct-1": "dialore.evaluation.ngrams:make",
-    "distinct-2": "dialore.evaluation.ngrams:make",
-    "perplexity": "dialore.evaluation.perplexity:make",
-    "meep": "dialore.evaluation.judges.metrics:make",
-    "informativeness": "dialore.evaluation.judges.metrics:make",
-    "overall": "dialore.evaluation.judges.metrics:make",
-    "relevance": "dialore.evaluation.judges.metrics:make",
-    "specificity": "dialore.evaluation.judges.metrics:make",
-    "useful-knowledge": "dialore.evaluation.judges.metrics:make",
-    "query-score": "dialore.evaluation.judges.metrics:make",
-    "ragas-context-relevance": "dialore.evaluation.judges.metrics:make",
-    "ragas-faithfulness": "dialore.evaluation.judges.metrics:make",
-    "ragas-answer-relevance": "dialore.evaluation.judges.metrics:make",
-}
+# Our own metrics in the order of tables, by the module whose `make(name, context) -> Metric` makes them.
+_MODULES = (
+    ("overlap", "bleu bleu-1 bleu-2 bleu-3 bleu-4"),
+    ("meteor", "meteor meteor-exact-stem"),
+    ("overlap", "rouge-l f1 kf1 knowledge-copy"),
+    ("decisions", "planning-f1-null planning-f1-persona planning-f1-both planning-accuracy"),
+    ("decisions", "recall-1 recall-5 recall-1-persona recall-1-documents mrr ndcg-10"),
+    ("consistency", "persona-consistency knowledge-consistency"),
+    ("commonsense", "cdp cdf"),
+    ("overlap", "distinct-1 distinct-2"),
+    ("perplexity", "perplexity"),
+    ("judges.scoring", "meep informativeness overall relevance specificity useful-knowledge query-score"),
+    ("judges.scoring", "ragas-context-relevance ragas-faithfulness ragas-answer-relevance"),
+)
+_OWN = {name: f"dialore.evaluation.{module}" for module, names in _MODULES for name in names.split()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +82,7 @@ def load_metric(name: str, context: Context) -> Metric:
         MissingExtraError: it needs the `evaluation` or the `local` extra.
     """
     if name in _OWN:
-        module, _, attribute = _OWN[name].partition(":")
-        make: Maker = getattr(importlib.import_module(module), attribute)
+        make: Maker = importlib.import_module(_OWN[name]).make
         return make(name, context)
     for point in entry_points(group=GROUP):
         if point.name == name:

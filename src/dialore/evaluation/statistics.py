@@ -1,4 +1,4 @@
-"""Statistics of scores: intervals, tests, agreement and correction for many comparisons, all from kept libraries.
+"""Statistics of scores: intervals, tests, agreement, and Holm's correction for many comparisons.
 
 scipy, statsmodels and krippendorff (the `evaluation` extra) do the arithmetic; they are imported when first used.
 """
@@ -6,9 +6,10 @@ scipy, statsmodels and krippendorff (the `evaluation` extra) do the arithmetic; 
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -23,15 +24,10 @@ if TYPE_CHECKING:
 
     from dialore.evaluation.base import Metric
 
-    class JackknifedMetric(Metric, Jackknifed, Protocol):
-        """A metric that tells its figures without each response."""
-
-
 RESAMPLES = 1000
 _Z = 1.959964
 """Standard errors on each side of a figure that hold 95%."""
 _BLOCK = 64
-Correction = Literal["holm", "bonferroni", "fdr_bh"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,25 +39,11 @@ class Interval:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Test:
-    """The outcome of a test or of a correlation.
+class Result(NamedTuple):
+    """A statistic, or a coefficient, with its two-sided p-value; NaN where the sample does not allow one."""
 
-    Attributes:
-        name: the test.
-        statistic: its statistic, or the coefficient.
-        p: two-sided p-value; NaN where the sample does not allow one (two equal samples have p = 1).
-        n: pairs or items.
-        effect: the difference, in the figure's own unit, where there is one.
-    """
-
-    __test__ = False  # not one of pytest's
-
-    name: str
     statistic: float
     p: float
-    n: int
-    effect: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +87,8 @@ def bootstrap(
 ) -> Interval:
     """A metric's figure with its 95% percentile bootstrap interval over dialogues.
 
-    Several responses to a dialogue are drawn together, as they are not independent. Where a metric is `Jackknifed` the
-    interval is normal, by the jackknife's standard error.
+    Several responses to a dialogue are sampled together, as they are not independent. Where a metric is `Jackknifed`
+    the interval is normal, by the jackknife's standard error.
 
     Args:
         metric: the metric.
@@ -129,8 +111,8 @@ def bootstrap(
         half = _Z * _jackknife_error(metric.without_each(values, of))
         return Interval(value, value - half, value + half)
     weights = _weights(count, resamples, seed)
-    drawn = _resampled(metric, values, weights if count == len(values) else weights[:, of])
-    low, high = np.nanpercentile(drawn, [2.5, 97.5])
+    sampled = _resampled(metric, values, weights if count == len(values) else weights[:, of])
+    low, high = np.nanpercentile(sampled, [2.5, 97.5])
     return Interval(value, float(low), float(high))
 
 
@@ -141,57 +123,42 @@ def paired_bootstrap(
     *,
     resamples: int = RESAMPLES,
     seed: int = 0,
-) -> tuple[Interval, Test]:
-    """The difference of two systems' figures on the same responses, with its interval and test (Koehn, 2004).
+) -> tuple[Interval, float]:
+    """The difference of two systems' figures on the same responses, with its interval, and its p-value (Koehn, 2004).
 
     The p-value is twice the share of resamples on the far side of no difference, never below one resample's worth.
-    Where a metric is `Jackknifed` both come from leaving out each pair in turn, and the test says so.
+    Where a metric is `Jackknifed` both come from leaving out each pair in turn. Where one of the two has no figure,
+    neither the difference nor its p-value is a number.
 
     Args:
         metric: the metric.
         first: one system's measures, shape (pairs, columns).
         second: the other's, row by row of the same dialogues.
         resamples: how many.
-        seed: of the resampling; the same rows are drawn for both.
+        seed: of the resampling; the same rows are sampled for both.
 
     Raises:
         InputError: the two are not of the same length, or empty.
-
-    Where one of the two has no figure, neither the difference nor its test is a number.
     """
     _check_pairs(first, second)
+    difference = metric.combine(first) - metric.combine(second)
     if isinstance(metric, Jackknifed):
-        return _paired_jackknife(metric, first, second)
+        if len(first) < 2:
+            return Interval(difference, math.nan, math.nan), math.nan
+        error = _jackknife_error(metric.without_each(first) - metric.without_each(second))
+        p = float(2 * _library("scipy.stats").norm.sf(abs(difference) / error)) if error else float(difference == 0)
+        return Interval(difference, difference - _Z * error, difference + _Z * error), p
     weights = _weights(len(first), resamples, seed)
-    drawn = _resampled(metric, first, weights) - _resampled(metric, second, weights)
-    difference = metric.combine(first) - metric.combine(second)
+    sampled = _resampled(metric, first, weights) - _resampled(metric, second, weights)
     # A resample without a figure says nothing for either side.
-    drawn = drawn[~np.isnan(drawn)]
-    if math.isnan(difference) or not len(drawn):
-        nothing = Interval(difference, math.nan, math.nan)
-        return nothing, Test("paired bootstrap", math.nan, math.nan, len(first), difference)
-    low, high = np.percentile(drawn, [2.5, 97.5])
-    if np.all(drawn == drawn[0]) and drawn[0] == 0:
-        return Interval(difference, 0.0, 0.0), Test("paired bootstrap", 0.0, 1.0, len(first), 0.0)
-    far = min(np.mean(drawn <= 0), np.mean(drawn >= 0))
-    p = min(1.0, 2 * max(float(far), 1 / resamples))
-    return Interval(difference, float(low), float(high)), Test(
-        "paired bootstrap", difference, p, len(first), difference
-    )
-
-
-def _paired_jackknife(
-    metric: JackknifedMetric, first: NDArray[np.float64], second: NDArray[np.float64]
-) -> tuple[Interval, Test]:
-    difference = metric.combine(first) - metric.combine(second)
-    if len(first) < 2:
-        return Interval(difference, math.nan, math.nan), Test("paired jackknife", math.nan, math.nan, 1, difference)
-    error = _jackknife_error(metric.without_each(first) - metric.without_each(second))
-    half = _Z * error
-    p = float(2 * _scipy().norm.sf(abs(difference) / error)) if error else float(difference == 0)
-    return Interval(difference, difference - half, difference + half), Test(
-        "paired jackknife", difference, p, len(first), difference
-    )
+    sampled = sampled[~np.isnan(sampled)]
+    if math.isnan(difference) or not len(sampled):
+        return Interval(difference, math.nan, math.nan), math.nan
+    if not sampled.any():
+        return Interval(difference, 0.0, 0.0), 1.0
+    low, high = np.percentile(sampled, [2.5, 97.5])
+    far = min(np.mean(sampled <= 0), np.mean(sampled >= 0))
+    return Interval(difference, float(low), float(high)), min(1.0, 2 * max(float(far), 1 / resamples))
 
 
 def _jackknife_error(without: NDArray[np.float64]) -> float:
@@ -202,7 +169,7 @@ def _jackknife_error(without: NDArray[np.float64]) -> float:
 
 @functools.lru_cache(maxsize=1)
 def _weights(rows: int, resamples: int, seed: int) -> NDArray[np.uint16]:
-    """How often each row is drawn in each resample, shape (resamples, rows); kept for the next metric."""
+    """How often each row is sampled in each resample, shape (resamples, rows); kept for the next metric."""
     draw = np.random.default_rng(seed)
     weights = np.empty((resamples, rows), dtype=np.uint16)
     for place in range(resamples):
@@ -218,57 +185,40 @@ def _resampled(metric: Metric, values: NDArray[np.float64], weights: NDArray[np.
         blocks = (weights[begin : begin + _BLOCK] for begin in range(0, len(weights), _BLOCK))
         return metric.of_sums(np.concatenate([block.astype(np.float64) @ summed for block in blocks]))
     rows = np.arange(len(values))
-    return np.array([metric.combine(values[np.repeat(rows, drawn)]) for drawn in weights])
+    return np.array([metric.combine(values[np.repeat(rows, sampled)]) for sampled in weights])
 
 
-def wilcoxon(first: ArrayLike, second: ArrayLike) -> Test:
-    """Wilcoxon's signed-rank test of paired values, two-sided; the effect is the mean difference."""
+def wilcoxon(first: ArrayLike, second: ArrayLike) -> Result:
+    """Wilcoxon's signed-rank test of paired values, two-sided; two equal samples have p = 1."""
     a, b = _pair(first, second)
     if np.array_equal(a, b):
-        return Test("Wilcoxon signed-rank", 0.0, 1.0, len(a))
-    found = _scipy().wilcoxon(a, b)
-    return Test("Wilcoxon signed-rank", float(found.statistic), float(found.pvalue), len(a), float(np.mean(a - b)))
+        return Result(0.0, 1.0)
+    found = _library("scipy.stats").wilcoxon(a, b)
+    return Result(float(found.statistic), float(found.pvalue))
 
 
-def t_test(first: ArrayLike, second: ArrayLike, *, paired: bool = True) -> Test:
-    """Student's t of paired values, or Welch's of independent ones, two-sided; the effect is the mean difference."""
-    if not paired:
-        a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-        found = _scipy().ttest_ind(a, b, equal_var=False)
-        effect = float(np.mean(a) - np.mean(b))
-        return Test("Welch's t", float(found.statistic), float(found.pvalue), len(a) + len(b), effect)
-    a, b = _pair(first, second)
-    differences = a - b
-    if np.ptp(differences) == 0:
-        p = 1.0 if differences[0] == 0 else math.nan
-        return Test("paired t", math.nan if differences[0] else 0.0, p, len(a), float(differences[0]))
-    found = _scipy().ttest_rel(a, b)
-    return Test("paired t", float(found.statistic), float(found.pvalue), len(a), float(np.mean(differences)))
-
-
-def two_proportions(successes: tuple[int, int], totals: tuple[int, int]) -> Test:
-    """The two-proportion z-test, two-sided (SCG-QP, Table 1); the effect is the difference of the shares.
+def two_proportions(successes: tuple[int, int], totals: tuple[int, int]) -> Result:
+    """The two-proportion z-test, two-sided (SCG-QP, Table 1).
 
     Raises:
         InputError: a total is not positive, or smaller than its successes.
     """
     if any(total <= 0 or not 0 <= success <= total for success, total in zip(successes, totals, strict=True)):
         raise InputError(f"no proportions: {successes} of {totals}", mend="successes lie between 0 and their total")
-    effect = successes[0] / totals[0] - successes[1] / totals[1]
     if sum(successes) in {0, sum(totals)}:
-        return Test("two-proportion z", 0.0, 1.0, sum(totals))
-    z, p = _statsmodels("statsmodels.stats.proportion").proportions_ztest(list(successes), list(totals))
-    return Test("two-proportion z", float(z), float(p), sum(totals), effect)
+        return Result(0.0, 1.0)
+    z, p = _library("statsmodels.stats.proportion").proportions_ztest(list(successes), list(totals))
+    return Result(float(z), float(p))
 
 
-def correlation(first: ArrayLike, second: ArrayLike, kind: Literal["spearman", "kendall", "pearson"]) -> Test:
+def correlation(first: ArrayLike, second: ArrayLike, kind: Literal["spearman", "kendall", "pearson"]) -> Result:
     """Spearman's rho, Kendall's tau-b or Pearson's r of two series; NaN where one of them does not vary."""
     a, b = _pair(first, second)
-    name = {"spearman": "Spearman's rho", "kendall": "Kendall's tau", "pearson": "Pearson's r"}[kind]
     if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
-        return Test(name, math.nan, math.nan, len(a))
-    found = getattr(_scipy(), {"spearman": "spearmanr", "kendall": "kendalltau", "pearson": "pearsonr"}[kind])(a, b)
-    return Test(name, float(found.statistic), float(found.pvalue), len(a))
+        return Result(math.nan, math.nan)
+    function = {"spearman": "spearmanr", "kendall": "kendalltau", "pearson": "pearsonr"}[kind]
+    found = getattr(_library("scipy.stats"), function)(a, b)
+    return Result(float(found.statistic), float(found.pvalue))
 
 
 def win_rate(outcomes: Sequence[Literal["win", "loss", "tie"]]) -> Rate:
@@ -277,8 +227,8 @@ def win_rate(outcomes: Sequence[Literal["win", "loss", "tie"]]) -> Rate:
     n = wins + losses + ties
     if not n:
         return Rate(0, 0, 0, 1.0, math.nan, math.nan)
-    p = float(_scipy().binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
-    low, high = _statsmodels("statsmodels.stats.proportion").proportion_confint(wins, n, method="wilson")
+    p = float(_library("scipy.stats").binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
+    low, high = _library("statsmodels.stats.proportion").proportion_confint(wins, n, method="wilson")
     return Rate(wins, losses, ties, p, float(low), float(high))
 
 
@@ -289,14 +239,13 @@ def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> float:
         InputError: the raters did not label the same items.
     """
     _check_pairs(first, second)
-    labels = sorted({*first, *second})
-    table = np.zeros((len(labels), len(labels)))
-    for a, b in zip(first, second, strict=True):
-        table[labels.index(a), labels.index(b)] += 1
+    labels, numbers = np.unique([first, second], return_inverse=True)
     if len(labels) < 2:
         return math.nan
+    table = np.zeros((len(labels), len(labels)))
+    np.add.at(table, tuple(numbers.reshape(2, -1)), 1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return float(_statsmodels("statsmodels.stats.inter_rater").cohens_kappa(table).kappa)
+        return float(_library("statsmodels.stats.inter_rater").cohens_kappa(table).kappa)
 
 
 def fleiss_kappa(ratings: Sequence[Sequence[str]]) -> float:
@@ -307,7 +256,7 @@ def fleiss_kappa(ratings: Sequence[Sequence[str]]) -> float:
     """
     if len({len(row) for row in ratings}) != 1:
         raise InputError("Fleiss' kappa wants as many labels for every item", mend="use Krippendorff's alpha")
-    inter_rater = _statsmodels("statsmodels.stats.inter_rater")
+    inter_rater = _library("statsmodels.stats.inter_rater")
     table, labels = inter_rater.aggregate_raters(np.asarray(ratings))
     with np.errstate(invalid="ignore", divide="ignore"):
         return float(inter_rater.fleiss_kappa(table)) if len(labels) > 1 else math.nan
@@ -317,36 +266,21 @@ def krippendorff_alpha(
     ratings: Sequence[Sequence[float | None]], level: Literal["nominal", "ordinal", "interval"] = "ordinal"
 ) -> float:
     """Krippendorff's alpha: a row a rater, an entry an item, None where one was not rated; NaN without variation."""
-    try:
-        import krippendorff
-    except ImportError:
-        raise MissingExtraError("Krippendorff's alpha", "evaluation") from None
     table = np.array([[math.nan if value is None else float(value) for value in row] for row in ratings])
     if len(np.unique(table[~np.isnan(table)])) < 2:
         return math.nan
-    return float(krippendorff.alpha(reliability_data=table, level_of_measurement=level))
+    return float(_library("krippendorff").alpha(reliability_data=table, level_of_measurement=level))
 
 
-def correct(p_values: Sequence[float], method: Correction = "holm") -> list[float]:
-    """p-values corrected for their number; those that are NaN stay so and do not count.
-
-    Args:
-        p_values: of one family of comparisons.
-        method: `holm` (Holm, 1979), `bonferroni`, or `fdr_bh` (Benjamini and Hochberg, 1995).
-    """
-    # Our own few lines: statsmodels' function collects garbage at each call, which takes longer than a whole table.
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values of one family of comparisons, corrected by Holm (1979); those that are NaN stay so and do not count."""
+    # statsmodels' function collects garbage at each call, which takes longer than a whole table.
     given = np.asarray(p_values, dtype=np.float64)
     known = np.flatnonzero(~np.isnan(given))
     order = known[np.argsort(given[known], kind="stable")]
-    n, corrected = len(order), given.copy()
-    ranks = np.arange(n)
-    if method == "bonferroni":
-        corrected[order] = given[order] * n
-    elif method == "holm":
-        corrected[order] = np.maximum.accumulate(given[order] * (n - ranks))
-    else:
-        corrected[order] = np.minimum.accumulate((given[order] * n / (ranks + 1))[::-1])[::-1]
-    return [float(p) for p in np.minimum(corrected, 1.0)]
+    corrected = given.copy()
+    corrected[order] = np.minimum(np.maximum.accumulate(given[order] * np.arange(len(order), 0, -1)), 1.0)
+    return [float(p) for p in corrected]
 
 
 def _pair(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -362,18 +296,8 @@ def _check_pairs(first: Any, second: Any) -> None:  # noqa: ANN401 - anything th
         )
 
 
-def _scipy() -> ModuleType:
-    try:
-        from scipy import stats
-    except ImportError:
-        raise MissingExtraError("statistics", "evaluation") from None
-    module: ModuleType = stats
-    return module
-
-
-def _statsmodels(name: str) -> ModuleType:
-    import importlib
-
+def _library(name: str) -> ModuleType:
+    """A module of the `evaluation` extra."""
     try:
         return importlib.import_module(name)
     except ImportError:

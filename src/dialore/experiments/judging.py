@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from dialore.errors import ModelError, is_fatal
 from dialore.evaluation.base import Measure
-from dialore.evaluation.judges.comparing import Preference, compare, shown
-from dialore.evaluation.judges.together import score_together
+from dialore.evaluation.judges.comparing import Preference, compare, score_jointly, shown
 from dialore.experiments.comparisons import Place
 from dialore.experiments.store import Job
 
@@ -178,7 +177,7 @@ async def score_systems_together(
     async def one(item: tuple[Place, str, dict[str, Response]]) -> tuple[Place, str, dict[str, Measure]]:
         place, texts, responses = item
         try:
-            found = await score_together(
+            found = await score_jointly(
                 judge, store.dialogue(place.position), responses, criterion=criterion, judged=judged, seed=seed
             )
         except ModelError as error:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import logging
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from dialore.errors import InputError
-from dialore.llm.keys import cache_key
-from dialore.llm.model import Completion
+from dialore.llm.model import Completion, Wrapper
 
 if TYPE_CHECKING:
     from dialore.llm.model import LanguageModel, OnText, Request
@@ -27,35 +28,30 @@ _BUSY_SECONDS = 10.0
 _MEND = "delete it or name another file"
 
 
-class Cached:
+class Cached(Wrapper):
     """A model whose completions are kept on disk.
 
-    The key is the model's name, the messages, sampling, schema and sample index; the label is not in it. Equal
-    requests under way share one call. A hit has `usage.calls` 1 and `usage.cached` 1 with the recorded tokens, takes
-    no time, and is passed to `on_text` in one piece. Several processes may share the file, and what is finished
-    survives the death of a process at any point. A completion that cannot be stored is still returned.
+    The key is where the model is and its name, the messages, sampling, schema and sample index; the label is not in
+    it. Equal requests under way share one call. A hit has `usage.calls` 1 and `usage.cached` 1 with the recorded
+    tokens, takes no time, and is passed to `on_text` in one piece. Several processes may share the file, and what is
+    finished survives the death of a process at any point. A completion that cannot be stored is still returned.
 
     Args:
         model: the model underneath.
         path: the SQLite file; made when first used.
-        form: how the model is spoken to, where that is not by chat; a part of the key, for the same prompt continued
-            as plain text has another answer.
+        address: where the model is and by which API it is asked: two servers may give one name to different models,
+            and a prompt that is continued as plain text has another answer than a chat.
     """
 
-    def __init__(self, model: LanguageModel, path: str | Path, *, form: str = "") -> None:
-        self._model = model
-        self._form = form
+    def __init__(self, model: LanguageModel, path: str | Path, *, address: str = "") -> None:
+        super().__init__(model)
+        self._address = address
         self._path = Path(path)
         self._database: sqlite3.Connection | None = None
         # One thread does all the reading and writing: a write that waits for another process stops nobody else.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dialore-cache")
         self._under_way: dict[bytes, asyncio.Future[Completion]] = {}
         self._has_warned = False
-
-    @property
-    def name(self) -> str:
-        """The name of the model underneath."""
-        return self._model.name
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
         """Answer a request from the cache, else from the model.
@@ -64,7 +60,7 @@ class Cached:
             InputError: the file is not a cache, or is damaged.
             ModelError: as the model underneath.
         """
-        key = cache_key(f"{self._model.name}\n{self._form}" if self._form else self._model.name, request)
+        key = cache_key([self._address, self.name], request)
         while (shared := self._under_way.get(key)) is not None:
             try:
                 completion = await asyncio.shield(shared)
@@ -144,6 +140,23 @@ class Cached:
         if not self._has_warned:
             log.warning("the cache %s cannot be %s (%s): going on without", self._path, what, error)
         self._has_warned = True
+
+
+def cache_key(model: list[str], request: Request) -> bytes:
+    """A hash (sha256, 32 bytes) of the model and of all of the request that can change the answer."""
+    schema, steering = request.output_schema, request.steering
+    parts: list[Any] = [
+        *model,
+        [[message.role, message.content] for message in request.messages],
+        list(request.sampling.model_dump().items()),
+        [schema.name, schema.definition] if schema else None,
+        request.sample,
+        request.continuation,
+        request.continuation_stop,
+        list(steering.model_dump().items()) if steering is not None else None,
+    ]
+    text = json.dumps(parts, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def _hit(completion: Completion, on_text: OnText | None) -> Completion:

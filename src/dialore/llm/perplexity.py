@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from dialore.errors import InputError
+from dialore.errors import InputError, ModelError
+from dialore.llm.connection import LOCAL, find
+from dialore.llm.endpoint import Endpoint
+from dialore.llm.local import load
+from dialore.llm.model import Completion, Message, Request, Sampling, Usage
+from dialore.parallel import bounded_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_LOCAL = "hf:"
+_MEND = "take a server whose /completions knows echo and logprobs, such as vLLM, or a local model: hf:NAME"
+_AHEAD = 16
+"""Batches whose texts are sorted by length together, so that little is padded."""
 
 
 class Scored(NamedTuple):
@@ -78,11 +87,233 @@ class LikelihoodModel(Protocol):
         ...
 
 
-def check_pairs(pairs: Sequence[Scored]) -> None:
+def _check(pairs: Sequence[Scored]) -> None:
     """Check that there is something to score in each; raises InputError."""
     for number, pair in enumerate(pairs, start=1):
         if not pair.text:
             raise InputError(f"text {number} to be scored is empty", mend="leave it out")
+
+
+class EndpointLikelihood:
+    """Log-likelihoods by the completions API, as vLLM and OpenAI's base models have it; a call a text.
+
+    The text's tokens are those that end after its beginning, by the server's own `text_offset`. Retries and adaptive
+    concurrency are `Endpoint`'s.
+
+    Args:
+        model: the model's name at the server.
+        base_url: the endpoint, e.g. `http://localhost:8000/v1`.
+        api_key: the key, or None where none is wanted.
+        timeout: seconds for one try of a call.
+        retries: how often a failed call is tried again.
+        concurrency: the most calls at once.
+
+    Raises:
+        InputError: the address is not a URL, or the key cannot be one.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str,
+        api_key: str | None = None,
+        *,
+        timeout: float = 120.0,
+        retries: int = 4,
+        concurrency: int = 16,
+    ) -> None:
+        self.name = model
+        self._concurrency = concurrency
+        self._model = _EchoEndpoint(
+            model, base_url, api_key, timeout=timeout, retries=retries, concurrency=concurrency, api="completions"
+        )
+
+    async def score(
+        self, pairs: Sequence[Scored], on_step: Callable[[int, int], None] | None = None
+    ) -> list[Likelihood]:
+        """The likelihood of each text given its context; see `LikelihoodModel.score`."""
+        _check(pairs)
+        found: dict[int, Likelihood] = {}
+
+        async def one(place: int) -> None:
+            pair = pairs[place]
+            request = Request(
+                messages=(Message(role="user", content=pair.text),),
+                sampling=Sampling(temperature=0, max_tokens=1),
+                continuation=f"{pair.context}{pair.text}",
+            )
+            answer = await self._model.complete(request)
+            if not isinstance(answer, _Echoed):
+                raise ModelError(f"{self.name}'s endpoint tells no log-probabilities", mend=_MEND, configuration=True)
+            found[place] = _likelihood(answer.log_probabilities, pair)
+            if on_step is not None:
+                on_step(len(found), len(pairs))
+
+        # The limiter lets fewer through where the server is slow; more than it ever does need not wait at it.
+        await bounded_map(range(len(pairs)), one, limit=self._concurrency)
+        return [found[place] for place in range(len(pairs))]
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._model.close()
+
+
+class _Echoed(Completion):
+    """An echo: each token's beginning in the prompt and its log-probability, None where there is none."""
+
+    log_probabilities: tuple[tuple[int, int, float | None], ...]
+
+
+class _EchoEndpoint(Endpoint):
+    """An endpoint whose completions hold the log-probabilities of the prompt's tokens."""
+
+    def _body(self, request: Request, *, stream: bool) -> dict[str, Any]:
+        """One token is asked for: some servers take no zero. It is told from the echo by where it stands."""
+        del stream
+        sent = {"model": self.name, "prompt": request.continuation, "max_tokens": 1, "temperature": 0}
+        return {**sent, "echo": True, "logprobs": 1}
+
+    def _completion(self, payload: object, request: Request) -> Completion:
+        choices = payload.get("choices") if isinstance(payload, dict) else None
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        found = choice.get("logprobs") if isinstance(choice, dict) else None
+        echoed = _echoed(found, request.continuation or "") if isinstance(found, dict) else None
+        if echoed is None:
+            super()._completion(payload, request)  # raises what the server reports
+            raise ModelError(
+                f"{self.http.where} gives no log-probabilities of a prompt", mend=_MEND, configuration=True
+            )
+        return _Echoed(text=request.continuation or "", usage=Usage(calls=1), log_probabilities=echoed)
+
+
+def _echoed(found: dict[str, Any], prompt: str) -> tuple[tuple[int, int, float | None], ...] | None:
+    """(begin, end, log-probability) of each token of a prompt, by characters; None where the server does not say."""
+    tokens, numbers, begins = found.get("tokens"), found.get("token_logprobs"), found.get("text_offset")
+    if not isinstance(tokens, list) or not isinstance(numbers, list) or len(tokens) != len(numbers):
+        return None
+    if not isinstance(begins, list) or len(begins) != len(tokens):
+        begins, place = [], 0
+        for token in tokens:
+            begins.append(place)
+            place += len(str(token))
+    # A server without echo tells of the one token of its answer alone.
+    if len(tokens) < 2:
+        return None
+    # A token for the beginning of the text stands in the offsets though not in the prompt.
+    first = begins[0] if prompt.startswith(str(tokens[0])) else begins[1]
+    ends = [*begins[1:], len(prompt) + first]
+    spans = [(begin - first, min(end - first, len(prompt))) for begin, end in zip(begins, ends, strict=True)]
+    return tuple((*span, number) for span, number in zip(spans, numbers, strict=True) if span[0] < len(prompt))
+
+
+def _likelihood(echoed: Sequence[tuple[int, int, float | None]], pair: Scored) -> Likelihood:
+    border = len(pair.context)
+    numbers = [number for _, end, number in echoed if end > border and number is not None]
+    return Likelihood(float(sum(numbers)), len(numbers))
+
+
+class LocalLikelihood:
+    """Exact log-likelihoods of a causal model of transformers, loaded when first asked, in batches, in a thread.
+
+    Context and text are cut into tokens as one string; a token that begins in the context and ends in the text counts
+    as the text's. A context that is too long for the model loses its beginning.
+
+    Args:
+        name_or_path: a model of the hub, or a folder.
+        device: `auto` for a GPU if there is one, else `cpu`, `cuda`, `cuda:1`, `mps`.
+        dtype: `auto` for the model's own, else `float32`, `bfloat16`, `float16`.
+        batch: texts scored together.
+    """
+
+    def __init__(self, name_or_path: str, *, device: str = "auto", dtype: str = "auto", batch: int = 16) -> None:
+        self.name = name_or_path
+        self._device, self._dtype, self._batch = device, dtype, max(1, batch)
+        self._loaded: tuple[Any, Any] | None = None
+        self._lock = threading.Lock()
+
+    async def score(
+        self, pairs: Sequence[Scored], on_step: Callable[[int, int], None] | None = None
+    ) -> list[Likelihood]:
+        """The likelihood of each text given its context; see `LikelihoodModel.score`."""
+        _check(pairs)
+        found: list[Likelihood] = []
+        size = self._batch * _AHEAD
+        for start in range(0, len(pairs), size):
+            found += await asyncio.to_thread(self._score, pairs[start : start + size])
+            if on_step is not None:
+                on_step(len(found), len(pairs))
+        return found
+
+    async def close(self) -> None:
+        """Let the model's memory go."""
+        self._loaded = None
+
+    def _load(self) -> tuple[Any, Any]:
+        if self._loaded is None:
+            self._loaded = load(self.name, self._device, self._dtype, is_causal=True)
+        return self._loaded
+
+    def _score(self, pairs: Sequence[Scored]) -> list[Likelihood]:
+        # One at a time: they would load a model each, and fast tokenizers cannot be used by two threads at once.
+        with self._lock:
+            return self._score_alone(pairs)
+
+    def _score_alone(self, pairs: Sequence[Scored]) -> list[Likelihood]:
+        cut = [self._cut(pair) for pair in pairs]
+        order = sorted(range(len(cut)), key=lambda place: len(cut[place][0]))
+        found: dict[int, Likelihood] = {}
+        for start in range(0, len(order), self._batch):
+            places = order[start : start + self._batch]
+            found.update(zip(places, self._batch_scores([cut[place] for place in places]), strict=True))
+        return [found[place] for place in range(len(pairs))]
+
+    def _cut(self, pair: Scored) -> tuple[list[int], int]:
+        """The tokens of a pair, and the place of the text's first one that has a probability."""
+        tokenizer, model = self._load()
+        whole, border = f"{pair.context}{pair.text}", len(pair.context)
+        if tokenizer.is_fast:
+            encoded = tokenizer(whole, add_special_tokens=False, return_offsets_mapping=True)
+            tokens = list(encoded["input_ids"])
+            first = next((place for place, (_, end) in enumerate(encoded["offset_mapping"]) if end > border), 0)
+        else:
+            tokens = tokenizer.encode(whole, add_special_tokens=False)
+            first = len(tokenizer.encode(pair.context, add_special_tokens=False)) if pair.context else 0
+        if tokenizer.bos_token_id is not None:
+            tokens, first = [tokenizer.bos_token_id, *tokens], first + 1
+        most = getattr(model.config, "max_position_embeddings", None)
+        if isinstance(most, int) and len(tokens) > most:
+            dropped = len(tokens) - most
+            if dropped >= first:
+                raise ModelError(
+                    f"a text of {len(tokens) - first} tokens is too long: {self.name} takes {most}",
+                    mend="score shorter texts",
+                )
+            tokens, first = tokens[dropped:], first - dropped
+        return tokens, max(first, 1)
+
+    def _batch_scores(self, cut: Sequence[tuple[list[int], int]]) -> list[Likelihood]:
+        import torch
+
+        _, model = self._load()
+        width = max(len(tokens) for tokens, _ in cut)
+        # Padding comes after a text, where a causal model cannot see it.
+        ids = torch.zeros((len(cut), width), dtype=torch.long)
+        mask = torch.zeros((len(cut), width), dtype=torch.long)
+        for row, (tokens, _) in enumerate(cut):
+            ids[row, : len(tokens)] = torch.tensor(tokens, dtype=torch.long)
+            mask[row, : len(tokens)] = 1
+        ids, mask = ids.to(model.device), mask.to(model.device)
+        try:
+            with torch.inference_mode():
+                logits = model(input_ids=ids, attention_mask=mask).logits[:, :-1].float()
+                chosen = logits.gather(2, ids[:, 1:, None])[..., 0] - logits.logsumexp(dim=-1)
+        except RuntimeError as error:
+            raise ModelError(f"{self.name} failed to score: {error}"[:300], mend="lower the batch") from error
+        rows = chosen.double().cpu()
+        return [
+            Likelihood(float(rows[row, first - 1 : len(tokens) - 1].sum()), max(0, len(tokens) - first))
+            for row, (tokens, first) in enumerate(cut)
+        ]
 
 
 def likelihood_model(
@@ -107,13 +338,8 @@ def likelihood_model(
     Raises:
         InputError: no endpoint is known, or its address is wrong.
     """
-    if model.startswith(_LOCAL):
-        from dialore.llm.perplexity_local import LocalLikelihood
-
-        return LocalLikelihood(model.removeprefix(_LOCAL))
-    from dialore.llm.connection import find
-    from dialore.llm.perplexity_endpoint import EndpointLikelihood
-
+    if model.startswith(LOCAL):
+        return LocalLikelihood(model.removeprefix(LOCAL))
     found = find(model, base_url, api_key)
     if found.base_url is None:
         raise InputError(

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator
 
-from dialore.llm.salvage import candidates
+from dialore.llm.structured import candidates
 from dialore.text import normalise
 
 _LONGEST = 300

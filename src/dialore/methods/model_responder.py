@@ -69,9 +69,9 @@ class ModelResponder:
             continuation_stop=prompt.stop,
             steering=prompt.steering,
             label=call.label,
+            prompt=" + ".join([prompt.reference, *([citing.reference] if citing is not None else [])]),
         )
-        references = [prompt.reference, *([citing.reference] if citing is not None else [])]
-        answer: StageAnswer[T] = StageAnswer(value=None, prompt=" + ".join(references))
+        answer: StageAnswer[T] = StageAnswer(value=None, prompt=request.prompt)
         answer.messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
         if issubclass(call.output, Text):
             labels = friend_labels(dialogue.language)
@@ -96,5 +96,7 @@ def _record(answer: StageAnswer[T], completions: list[Completion]) -> None:
     usages = [completion.usage for completion in completions]
     answer.usage = sum(usages[1:], usages[0]) if usages else Usage()
     answer.differs = any(completion.differs for completion in completions)
+    if versions := dict.fromkeys(completion.recorded_with for completion in completions if completion.recorded_with):
+        answer.notes.append(f"recorded with {' and '.join(versions)} of the prompt")
     if completions and completions[-1].finish_reason == "length":
         answer.notes.append("the answer was cut off at the token limit")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from dialore.errors import InputError, UnknownNameError
+from dialore.sources.registry import option_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,8 +36,6 @@ _OWN = {
     "vanilla": "dialore.methods.vanilla:Vanilla",
 }
 GROUP = "dialore.methods"
-_FLAGS = {"web": "search"}
-"""Options of the command that are not called as their source."""
 
 
 def method_names() -> list[str]:
@@ -87,9 +86,7 @@ def create_method(name: str, sources: Mapping[str, object], options: Mapping[str
     cls = method_class(name)
     missing = [need for need in cls.needs if sources.get(need) is None]
     if missing:
-        raise InputError(
-            f"method {name} needs a {missing[0]}", mend=f"give one with --{_FLAGS.get(missing[0], missing[0])}"
-        )
+        raise InputError(f"method {name} needs a {missing[0]}", mend=f"give one with {option_of(missing[0])}")
     known = method_options(cls)
     values: dict[str, Any] = {}
     for option, value in (options or {}).items():

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator
 
-from dialore.llm.salvage import candidates
+from dialore.llm.structured import candidates
 from dialore.text import content_words, is_chinese
 
 Kind = Literal["information", "opinion", "passive", "none"]

@@ -1,4 +1,4 @@
-"""What annotations say: how far annotators agree, who wins, and whether it is significant.
+"""Findings of human evaluation: how far annotators agree, who wins, and whether it is significant.
 
 Annotators who judge the same item are no independent observations: tests are over items, each with the mean of its
 annotators; shares are over all judgements, as the papers give them.
@@ -17,8 +17,8 @@ import numpy as np
 from dialore.evaluation.statistics import (
     Rate,
     cohen_kappa,
-    correct,
     fleiss_kappa,
+    holm,
     krippendorff_alpha,
     two_proportions,
     wilcoxon,
@@ -26,9 +26,9 @@ from dialore.evaluation.statistics import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from dialore.evaluation.human.reading import Annotation
+    from dialore.evaluation.human.sheets import Annotation
 
 Outcome = Literal["win", "loss", "tie"]
 _RESAMPLES = 1000
@@ -122,7 +122,9 @@ def analyse(annotations: Sequence[Annotation], *, seed: int = 0) -> Findings:
         else:
             found.standings += _standings(criterion, some, seed)
             found.contests += _score_contests(criterion, some, lower_is_better=found.form == "ranking")
-    found.contests = _corrected(found.contests)
+    tests, signs = holm([each.p for each in found.contests]), holm([each.sign for each in found.contests])
+    corrected = zip(found.contests, tests, signs, strict=True)
+    found.contests = [replace(each, p=p, sign=sign) for each, p, sign in corrected]
     return found
 
 
@@ -134,13 +136,18 @@ def _agreement(criterion: str, some: Sequence[Annotation], form: str) -> Agreeme
             units.setdefault(unit, {})[each.annotator] = label
     annotators = list(dict.fromkeys(each.annotator for each in some))
     shared = {unit: labels for unit, labels in units.items() if len(labels) > 1}
-    pairs = [pair for labels in shared.values() for pair in itertools.combinations(labels.values(), 2)]
-    same = sum(a == b for a, b in pairs) / len(pairs) if pairs else math.nan
-    complete = [[labels[who] for who in annotators] for labels in shared.values() if len(labels) == len(annotators)]
-    fleiss = fleiss_kappa(complete) if complete else math.nan
-    items = len({item for item, _ in shared})
-    alpha = _alpha(list(shared.values()), annotators, form)
-    return Agreement(criterion, len(annotators), items, same, _cohen(shared.values(), annotators), fleiss, alpha)
+    judged = list(shared.values())
+    pairs = [pair for labels in judged for pair in itertools.combinations(labels.values(), 2)]
+    complete = [[labels[who] for who in annotators] for labels in judged if len(labels) == len(annotators)]
+    return Agreement(
+        criterion,
+        annotators=len(annotators),
+        items=len({item for item, _ in shared}),
+        same=sum(a == b for a, b in pairs) / len(pairs) if pairs else math.nan,
+        cohen=_cohen(judged, annotators),
+        fleiss=fleiss_kappa(complete) if complete else math.nan,
+        alpha=_alpha(judged, annotators, form),
+    )
 
 
 def _labels(each: Annotation) -> list[tuple[tuple[str, str], str]]:
@@ -149,13 +156,11 @@ def _labels(each: Annotation) -> list[tuple[tuple[str, str], str]]:
     return [((each.item, system), f"{value:g}") for system, value in each.values.items()]
 
 
-def _cohen(units: Iterable[dict[str, str]], annotators: Sequence[str]) -> float:
+def _cohen(units: Sequence[dict[str, str]], annotators: Sequence[str]) -> float:
     kappas = []
-    known = list(units)
     for a, b in itertools.combinations(annotators, 2):
-        both = [(labels[a], labels[b]) for labels in known if a in labels and b in labels]
-        if both:
-            kappas.append(cohen_kappa([x for x, _ in both], [y for _, y in both]))
+        both = [(labels[a], labels[b]) for labels in units if a in labels and b in labels]
+        kappas += [cohen_kappa(*zip(*both, strict=True))] if both else []
     kappas = [kappa for kappa in kappas if not math.isnan(kappa)]
     return sum(kappas) / len(kappas) if kappas else math.nan
 
@@ -163,28 +168,20 @@ def _cohen(units: Iterable[dict[str, str]], annotators: Sequence[str]) -> float:
 def _alpha(units: Sequence[dict[str, str]], annotators: Sequence[str], form: str) -> float:
     if not units:
         return math.nan
-    if form == "pairwise":
-        # Nominal: any numbering of the labels gives the same.
-        numbers = {label: float(n) for n, label in enumerate(sorted({x for unit in units for x in unit.values()}))}
-    else:
-        numbers = {label: float(label) for unit in units for label in unit.values()}
+    labels = sorted({label for unit in units for label in unit.values()})
+    # Nominal: any numbering of the labels gives the same.
+    numbers = {label: float(n if form == "pairwise" else label) for n, label in enumerate(labels)}
     table = [[numbers[unit[who]] if who in unit else None for unit in units] for who in annotators]
     return krippendorff_alpha(table, "nominal" if form == "pairwise" else "ordinal")
 
 
 def _pair_contests(criterion: str, some: Sequence[Annotation]) -> list[Contest]:
-    by_pair: dict[tuple[str, str], list[Annotation]] = {}
+    by_pair: dict[tuple[str, ...], dict[str, list[float]]] = {}
     for each in some:
-        first, second = sorted(each.systems)
-        by_pair.setdefault((first, second), []).append(each)
-    found = []
-    for (first, second), judged in by_pair.items():
-        by_item: dict[str, list[float]] = {}
-        for each in judged:
-            sign = 0.0 if each.winner is None else 1.0 if each.winner == first else -1.0
-            by_item.setdefault(each.item, []).append(sign)
-        found.append(_contest(criterion, first, second, by_item))
-    return found
+        pair = tuple(sorted(each.systems))
+        sign = 0.0 if each.winner is None else 1.0 if each.winner == pair[0] else -1.0
+        by_pair.setdefault(pair, {}).setdefault(each.item, []).append(sign)
+    return [_contest(criterion, first, second, by_item) for (first, second), by_item in by_pair.items()]
 
 
 def _score_contests(criterion: str, some: Sequence[Annotation], *, lower_is_better: bool) -> list[Contest]:
@@ -217,18 +214,18 @@ def _contest(criterion: str, first: str, second: str, by_item: dict[str, list[fl
     rate = win_rate([_outcome(value) for values in by_item.values() for value in values])
     means = [float(np.mean(values)) for values in by_item.values()]
     p = wilcoxon(means, [0.0] * len(means)).p if len(means) > 1 else math.nan
-    majority = win_rate([_outcome(_majority(values)) for values in by_item.values()])
+    majority = win_rate([_majority(list(map(_outcome, values))) for values in by_item.values()])
     return Contest(criterion, first, second, rate, len(by_item), p, majority.p)
-
-
-def _majority(values: Sequence[float]) -> float:
-    """1, -1 or 0 by the most annotators; 0 where no outcome has the most."""
-    counts = Counter(int(np.sign(value)) for value in values).most_common(2)
-    return float(counts[0][0]) if len(counts) == 1 or counts[0][1] > counts[1][1] else 0.0
 
 
 def _outcome(value: float) -> Outcome:
     return "win" if value > 0 else "loss" if value < 0 else "tie"
+
+
+def _majority(outcomes: list[Outcome]) -> Outcome:
+    """The outcome of the most annotators; a tie where no outcome has the most."""
+    counts = Counter(outcomes).most_common(2)
+    return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else "tie"
 
 
 def _standings(criterion: str, some: Sequence[Annotation], seed: int) -> list[Standing]:
@@ -241,13 +238,7 @@ def _standings(criterion: str, some: Sequence[Annotation], seed: int) -> list[St
         means = np.array([np.mean(values) for values in scores[system].values()])
         low = high = math.nan
         if len(means) > 1:
-            drawn = np.random.default_rng(seed).choice(means, (_RESAMPLES, len(means))).mean(axis=1)
-            low, high = (float(bound) for bound in np.percentile(drawn, [2.5, 97.5]))
+            sampled = np.random.default_rng(seed).choice(means, (_RESAMPLES, len(means))).mean(axis=1)
+            low, high = (float(bound) for bound in np.percentile(sampled, [2.5, 97.5]))
         found.append(Standing(criterion, system, float(means.mean()), low, high, len(means)))
     return found
-
-
-def _corrected(contests: Sequence[Contest]) -> list[Contest]:
-    tests = correct([each.p for each in contests])
-    signs = correct([each.sign for each in contests])
-    return [replace(each, p=p, sign=sign) for each, p, sign in zip(contests, tests, signs, strict=True)]

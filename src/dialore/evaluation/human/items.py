@@ -1,15 +1,18 @@
-"""What is given to annotators: items drawn, paired, shuffled and blinded by seed, and the key that undoes it."""
+"""Criteria by paper, and the items that annotators judge: sampled, paired, shuffled and blinded, with their key."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
-from typing import TYPE_CHECKING, Literal
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Literal
 
+import yaml
 from pydantic import BaseModel, ConfigDict
 
+from dialore.datasets import gold_text
 from dialore.errors import InputError, UnknownNameError
-from dialore.evaluation.human.criteria import CriteriaSet, Form
 from dialore.text import Language
 
 if TYPE_CHECKING:
@@ -20,12 +23,97 @@ if TYPE_CHECKING:
     from dialore.response import Response
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+Form = Literal["pairwise", "likert", "ranking"]
+SIDES = ("A", "B", "tie")
 
 
-class Keyed(BaseModel):
+class _Frozen(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Words(_Frozen):
+    """A text in both languages."""
+
+    en: str
+    zh: str
+
+    def in_(self, language: Language) -> str:
+        """The text in one of them."""
+        return self.zh if language == "zh" else self.en
+
+
+class Criterion(_Frozen):
+    """One question.
+
+    Attributes:
+        title: its name for annotators.
+        compare: the question where responses stand side by side.
+        rate: the question where one stands alone.
+        scale: the least and the most that one may give.
+        anchors: what points of the scale mean.
+    """
+
+    title: Words
+    compare: Words
+    rate: Words
+    scale: tuple[int, int]
+    anchors: dict[int, Words]
+
+
+class CriteriaSet(_Frozen):
+    """The questions of one paper's evaluation.
+
+    Attributes:
+        title: what the sheet is headed by.
+        paper: where it is from.
+        form: the form that the paper asks in.
+        shows: what annotators see besides the dialogue: `persona`, `knowledge`, `topic`.
+        judges: whether responses or search queries are judged.
+        guide: what annotators are told first.
+        criteria: the questions, by name.
+    """
+
+    title: Words
+    paper: str
+    form: Form
+    shows: tuple[Literal["persona", "knowledge", "topic"], ...] = ()
+    judges: Literal["response", "query"] = "response"
+    guide: Words
+    criteria: dict[str, Criterion]
+
+
+@functools.cache
+def criteria_sets() -> dict[str, CriteriaSet]:
+    """Every set by name."""
+    return {name: CriteriaSet.model_validate(given) for name, given in _yaml("criteria").items()}
+
+
+@functools.cache
+def sheet_words(language: Language) -> dict[str, Any]:
+    """The words of sheets in a language."""
+    words: dict[str, Any] = _yaml("sheet")[language]
+    return words
+
+
+def _yaml(name: str) -> Any:  # noqa: ANN401 - plain data
+    file = resources.files("dialore") / "data" / "report" / f"{name}.yaml"
+    return yaml.safe_load(file.read_text(encoding="utf-8"))
+
+
+def criteria_set(name: str) -> CriteriaSet:
+    """A set by name.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+    """
+    sets = criteria_sets()
+    if name not in sets:
+        raise UnknownNameError("set of criteria", name, sets)
+    return sets[name]
+
+
+class Keyed(_Frozen):
     """What an item's key keeps: whose response stands under which letter."""
-
-    model_config = ConfigDict(frozen=True)
 
     dialogue: str
     systems: tuple[str, ...]
@@ -37,7 +125,7 @@ class Key(BaseModel):
     Attributes:
         criteria: the name of the set of criteria.
         form: how it was asked.
-        seed: of drawing, shuffling and blinding.
+        seed: of sampling, shuffling and blinding.
         language: the sheets' language.
         items: by the item's id.
     """
@@ -119,9 +207,9 @@ def make_items(
         chosen: the criteria.
         form: `pairwise`: two at a time; `likert`: one at a time; `ranking`: all at once.
         language: the sheets' language.
-        limit: how many dialogues, drawn by seed.
+        limit: how many dialogues, sampled by seed.
         against: for pairs: only those with this system; all pairs otherwise.
-        seed: of drawing, shuffling and blinding.
+        seed: of sampling, shuffling and blinding.
 
     Raises:
         InputError: nothing to judge, or too few systems to compare.
@@ -146,7 +234,8 @@ def make_items(
             if len(group) > 2:
                 draw.shuffle(order)
             dialogue, answers = found[dialogue_name]
-            made.append((_item(dialogue, [answers[s] for s in order], chosen, language, draw), _keyed(dialogue, order)))
+            item = _item(dialogue, [answers[system] for system in order], chosen, language, draw)
+            made.append((item, Keyed(dialogue=dialogue.id, systems=tuple(order))))
     draw.shuffle(made)
     key = Key(criteria=name, form=form, seed=seed, language=language, items={item.id: keyed for item, keyed in made})
     if len(key.items) != len(made):
@@ -170,14 +259,10 @@ def _groups(systems: Sequence[str], form: Form, against: str | None) -> list[tup
     return list(itertools.combinations(systems, 2))
 
 
-def _keyed(dialogue: Dialogue, order: Sequence[str]) -> Keyed:
-    return Keyed(dialogue=dialogue.id, systems=tuple(order))
-
-
 def _item(
     dialogue: Dialogue, answers: Sequence[Response], chosen: CriteriaSet, language: Language, draw: random.Random
 ) -> Item:
-    knowledge = [_words(each) for each in dialogue.knowledge]
+    knowledge = [gold_text(each) or str(each) for each in dialogue.knowledge]
     if not knowledge and len(answers) == 1:
         knowledge = [item.text for item in answers[0].knowledge if item.used]
     return Item(
@@ -194,16 +279,11 @@ def _item(
 def _turns(dialogue: Dialogue, language: Language) -> list[tuple[str, str]]:
     """Speakers and texts; speakers who are called by a letter, as responses are, get a number instead."""
     names = list(dict.fromkeys(turn.speaker for turn in dialogue.turns))
+    shown = {name: name for name in names}
     if any(name in LETTERS for name in names):
         word = "说话人" if language == "zh" else "Speaker "
         shown = {name: f"{word}{number}" for number, name in enumerate(names, start=1)}
-    else:
-        shown = {name: name for name in names}
     return [(shown[turn.speaker], turn.text) for turn in dialogue.turns]
-
-
-def _words(item: object) -> str:
-    return str(item.get("text") or item) if isinstance(item, dict) else str(item)
 
 
 def for_annotator(items: Sequence[Item], annotator: int, seed: int) -> list[Item]:
@@ -211,3 +291,35 @@ def for_annotator(items: Sequence[Item], annotator: int, seed: int) -> list[Item
     shuffled = list(items)
     random.Random(f"{seed}-{annotator}").shuffle(shuffled)  # noqa: S311
     return shuffled
+
+
+def answer_columns(chosen: CriteriaSet, form: Form, letters: int) -> list[str]:
+    """The columns that annotators fill in: a criterion each; for rankings a criterion and letter each."""
+    if form == "ranking":
+        return [f"{name} {letter}" for name in chosen.criteria for letter in LETTERS[:letters]]
+    return list(chosen.criteria)
+
+
+def columns_of(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> list[str]:
+    """All columns of a sheet: the item, what is read, what is filled in."""
+    letters = max(len(item.texts) for item in items)
+    texts = [chosen.judges] if form == "likert" else [f"{chosen.judges} {letter}" for letter in LETTERS[:letters]]
+    return ["item", *chosen.shows, "dialogue", *texts, *answer_columns(chosen, form, letters), "comment"]
+
+
+def rows_of(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> list[list[str]]:
+    """A sheet's rows, with the answers' columns empty."""
+    columns = columns_of(items, chosen, form)
+    rows = []
+    for item in items:
+        known = {
+            "item": item.id,
+            "topic": item.topic,
+            "persona": "\n".join(item.persona),
+            "knowledge": "\n".join(item.knowledge),
+            "dialogue": "\n".join(f"{speaker}: {text}" for speaker, text in item.turns),
+        }
+        names = [chosen.judges] if form == "likert" else [f"{chosen.judges} {letter}" for letter in LETTERS]
+        known |= dict(zip(names, item.texts, strict=False))
+        rows.append([known.get(column, "") for column in columns])
+    return rows

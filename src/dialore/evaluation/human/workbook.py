@@ -5,21 +5,17 @@ from __future__ import annotations
 import os
 import re
 import warnings
-import zipfile
-import zlib
 from typing import TYPE_CHECKING, Any
 from unicodedata import east_asian_width
 
 from dialore.errors import InputError, MissingExtraError
-from dialore.evaluation.human.criteria import CriteriaSet, Form, sides
-from dialore.evaluation.human.sheets import columns_of, rows_of
+from dialore.evaluation.human.items import CriteriaSet, Form, columns_of, rows_of, sheet_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from dialore.evaluation.human.criteria import Criterion
-    from dialore.evaluation.human.items import Item
+    from dialore.evaluation.human.items import Criterion, Item
     from dialore.text import Language
 
 _LONGEST = 32767  # of a cell, in UTF-16 units; and of a list's title and prompt:
@@ -27,27 +23,6 @@ _TITLE, _PROMPT = 32, 255
 _LINE, _HIGHEST = 14.0, 409.0  # of a row, in points
 _HEAD, _TO_FILL = "FFDDE3EA", "FFFFF8DC"
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, LookupError, ValueError, TypeError, AttributeError, SyntaxError)
-_WORDS = {
-    "en": {
-        "fill": "Fill in the yellow columns of the first sheet, row by row. Leave empty what you cannot judge.",
-        "pairwise": "Each yellow field takes A, B or tie.",
-        "likert": "Each yellow field takes a whole number of the question's scale.",
-        "ranking": "Each yellow field takes a response's rank: 1 is best, and equal ranks are allowed.",
-        "heads": ["Column", "Name", "Question", "Scale"],
-        "wrong": "Please choose one of: ",
-        "cut": " … (cut here; the page to print has all of it)",
-    },
-    "zh": {
-        "fill": "请逐行填写第一张表的黄色列。无法判断的可以留空。",
-        "pairwise": "黄色格填 A、B 或平局。",
-        "likert": "黄色格填该问题分值范围内的整数。",
-        "ranking": "黄色格填回应的名次：1 为最好，可以并列。",
-        "heads": ["列", "名称", "问题", "分值"],
-        "wrong": "请从以下选项中选择：",
-        "cut": " …（此处截断，全文见打印页）",
-    },
-}
 
 
 def has_xlsx() -> bool:
@@ -128,14 +103,16 @@ def _choice(criterion: Criterion, form: Form, letters: int, language: Language) 
     from openpyxl.worksheet.datavalidation import DataValidation
 
     low, high = (1, letters) if form == "ranking" else criterion.scale
-    options = sides(language) if form == "pairwise" else [str(value) for value in range(low, high + 1)]
+    options = [str(value) for value in range(low, high + 1)]
+    if form == "pairwise":
+        options = ["A", "B", sheet_words(language)["tie"]]
     question = (criterion.rate if form == "likert" else criterion.compare).in_(language)
     return DataValidation(
         "list",
         formula1=f'"{",".join(options)}"',
         allow_blank=True,
         showErrorMessage=True,
-        error=f"{_WORDS[language]['wrong']}{', '.join(options)}"[:_PROMPT],
+        error=f"{sheet_words(language)['wrong']}{', '.join(options)}"[:_PROMPT],
         showInputMessage=True,
         promptTitle=criterion.title.in_(language)[:_TITLE],
         prompt="\n".join(filter(None, [question, _anchors(criterion, form, language)]))[:_PROMPT],
@@ -149,11 +126,11 @@ def _anchors(criterion: Criterion, form: Form, language: Language) -> str:
 
 
 def _fill_guide(guide: Any, chosen: CriteriaSet, form: Form, language: Language) -> None:  # noqa: ANN401
-    words, widths = _WORDS[language], (24, 24, 60, 60)[: 4 if form == "likert" else 3]
+    words, widths = sheet_words(language), (24, 24, 60, 60)[: 4 if form == "likert" else 3]
     _lay_out(guide, widths)
     lines = (chosen.title.in_(language), chosen.guide.in_(language), words["fill"], words[form])
     for number, text in enumerate(lines, start=1):
-        _put(guide, number, [str(text)], [sum(widths)], language, is_head=number == 1)
+        _put(guide, number, [text], [sum(widths)], language, is_head=number == 1)
         guide.merge_cells(start_row=number, start_column=1, end_row=number, end_column=len(widths))
     _put(guide, 6, words["heads"][: len(widths)], widths, language, is_head=True)
     for number, (name, criterion) in enumerate(chosen.criteria.items(), start=7):
@@ -177,7 +154,7 @@ def _put(
     for place, text in enumerate(row, start=1):
         cell = sheet.cell(number, place)
         if text:
-            cell.value = _kept(text, str(_WORDS[language]["cut"]))
+            cell.value = _kept(text, sheet_words(language)["rest"])
             # The library takes "=" for the start of a formula and "#N/A" for an error. With the prefix a spreadsheet
             # leaves the text a text when somebody edits it.
             cell.data_type = "s"
@@ -196,13 +173,13 @@ def _lines(text: str, width: int) -> int:
     return sum(1 + int(taken * 1.1 / width) for taken in cells)
 
 
-def _kept(text: str, cut: str) -> str:
+def _kept(text: str, rest: str) -> str:
     """Text that a cell can hold: no control characters, no longer than one may be."""
     text = _CONTROL.sub("\ufffd", text.replace("\r\n", "\n").replace("\r", "\n"))
     units = text.encode("utf-16-le")
     if len(units) <= 2 * _LONGEST:
         return text
-    return units[: 2 * (_LONGEST - len(cut))].decode("utf-16-le", "ignore") + cut
+    return units[: 2 * (_LONGEST - len(rest))].decode("utf-16-le", "ignore") + rest
 
 
 def read_xlsx(path: Path) -> list[list[str]]:
@@ -224,7 +201,7 @@ def read_xlsx(path: Path) -> list[list[str]]:
             ]
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    except (*_DAMAGE, openpyxl.utils.exceptions.InvalidFileException) as error:
+    except Exception as error:  # a damaged file fails wherever openpyxl or zipfile stumbles over it
         raise InputError(f"{path.name} is no XLSX", mend="save it as XLSX or CSV UTF-8") from error
     found = [rows for rows in sheets if any("item" in map(str.strip, row) for row in rows)]
     if len(found) > 1:
@@ -235,7 +212,6 @@ def read_xlsx(path: Path) -> list[list[str]]:
 def _openpyxl(what: str) -> Any:  # noqa: ANN401 - the library is untyped
     try:
         import openpyxl
-        import openpyxl.utils.exceptions
     except ImportError:
         raise MissingExtraError(what, "evaluation") from None
     return openpyxl

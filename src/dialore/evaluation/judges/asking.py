@@ -1,15 +1,16 @@
-"""Asking a judge: prompt file in, value of a shape out, or the problem that there is none."""
+"""Ask a judge: a prompt file in, a value of a shape out, or the problem that there is none."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, create_model
 
 from dialore.errors import ModelError
 from dialore.evaluation.base import Measure
-from dialore.evaluation.judges.refusals import is_refusal
 from dialore.llm.model import Request
 from dialore.llm.structured import complete_structured
 from dialore.prompts.history import render_history
@@ -23,7 +24,48 @@ if TYPE_CHECKING:
     from dialore.response import Response
 
 T = TypeVar("T", bound=BaseModel)
+Pick = Literal["A", "B", "same"]
 _SHOWN = 200
+_BEGINNING = 400
+# What may stand before the refusal itself: an apology, and what the model says it is.
+_LEAD_EN = (
+    r"(?:(?:sorry|(?:my )?apologies|i apologi[sz]e|unfortunately|i(?:'m| am)(?: \w+)? (?:sorry|afraid))\W+"
+    r"(?:(?:but|that|however)\W+)*)?"
+    r"(?:(?:as|being|since i am) an? [^,.]{2,60},\s*)?"
+)
+# What a judge was asked to do: "I cannot tell what he means" declines nothing.
+_TASK_EN = (
+    r"(?:continue|assist|help|provide|give|score|rate|judge|evaluate|assess|compare|complete|comply|fulfil|answer|respond"
+    r"|engage|discuss|participate|support|process|offer|review|rank|choose|perform|do (?:this|that|so|it))"
+)
+_REFUSALS_EN = (
+    rf"i (?:\w+ ){{0,2}}?(?:can't|cannot|can not|could not|couldn't|won't|will not)(?: \w+){{0,3}}? {_TASK_EN}",
+    r"i(?:'m| am) (?:\w+ )?(?:not (?:able|comfortable|willing|permitted|allowed|going)|unable)\b",
+    r"i (?:\w+ ){0,3}?(?:decline|refuse)\b",
+    r"i (?:don't|do not) (?:feel comfortable|have the ability|have personal)",
+    r"(?:this|that|the|your) (?:request|content|conversation|dialogue|task) (?:violates|goes against|conflicts with)",
+    r"it (?:would be|would not be|is|isn't|is not) (?:in|not )?appropriate for me",
+)
+_LEAD_ZH = (
+    r"(?:我?(?:很|非常|十分|真的)?(?:抱歉|对不起|遗憾|不好意思)\W*(?:但是?|不过)?\W*)?"
+    r"(?:作为[^，。！]{0,20}\W*)?"
+)
+_TASK_ZH = r"(?:继续|对|为|给|提供|回答|回应|评|打分|判断|比较|协助|帮|满足|完成|处理|参与|讨论|执行|做出|作出|就)"
+_REFUSALS_ZH = (
+    rf"(?:我|本模型|本助手)?们?(?:暂时|目前|实在|恐怕)?(?:无法|不能|不可以|没法|没办法|不便|不会|不愿|拒绝){_TASK_ZH}",
+    r"(?:该|此|这个|您的|你的)(?:请求|内容|要求|对话|任务)(?:违反|不符合)",
+)
+_REFUSAL = re.compile(
+    rf"^\W*(?:{_LEAD_EN}(?:{'|'.join(_REFUSALS_EN)})|{_LEAD_ZH}(?:{'|'.join(_REFUSALS_ZH)}))", re.IGNORECASE
+)
+
+
+class UnjudgedError(Exception):
+    """A judge has nothing to judge, refused, or gave no score; carries the measure that says so."""
+
+    def __init__(self, measure: Measure) -> None:
+        super().__init__(measure.reason)
+        self.measure = measure
 
 
 @dataclass(frozen=True)
@@ -43,9 +85,7 @@ class Asker:
         references = [self.prompts.get(f"judge/{name}", language).reference for name in names for language in LANGUAGES]
         return ", ".join([self.model.name, *references])
 
-    async def ask(
-        self, name: str, shape: type[T], dialogue: Dialogue, *, label: str = "", **variables: object
-    ) -> T | Measure:
+    async def ask(self, name: str, shape: type[T], dialogue: Dialogue, *, label: str = "", **variables: object) -> T:
         """Ask for a value of a shape, in the dialogue's language.
 
         Args:
@@ -55,10 +95,8 @@ class Asker:
             label: the judge's name in `Request.label`; the prompt's name where it is empty.
             variables: what else the prompt names.
 
-        Returns:
-            The value; or a measure with the problem `refused` or `unparsed`.
-
         Raises:
+            UnjudgedError: the judge refused, or its answer could not be parsed.
             ModelError: the call failed.
             InputError: the prompt is missing or names an unknown variable.
         """
@@ -75,25 +113,37 @@ class Asker:
             answer = await complete_structured(self.model, request, shape)
         except ModelError as error:
             if error.refused:
-                return Measure(problem="refused", reason="the judge refused", detail=error.message[:_SHOWN])
+                raise _refused(error.message) from error
             raise
         return _checked(answer)
 
 
-def _checked(answer: Structured[T]) -> T | Measure:
+def _checked(answer: Structured[T]) -> T:
     said = answer.completions[-1].text
     # A number that comes with a refusal is not the judge's judgement.
-    if is_refusal(said) or (answer.value is None and is_refusal(answer.completions[0].text)):
-        declined = said if is_refusal(said) else answer.completions[0].text
-        return Measure(problem="refused", reason="the judge refused", detail=_short(declined))
+    for text in (said, *([answer.completions[0].text] if answer.value is None else [])):
+        if is_refusal(text):
+            raise _refused(text)
     if answer.value is None:
         reason = f"the judge's answer could not be parsed: {answer.error}"
-        return Measure(problem="unparsed", reason=reason, detail=_short(said))
+        raise UnjudgedError(Measure(problem="unparsed", reason=reason, detail=_short(said)))
     return answer.value
+
+
+def _refused(said: str) -> UnjudgedError:
+    return UnjudgedError(Measure(problem="refused", reason="the judge refused", detail=_short(said)))
 
 
 def _short(text: str) -> str:
     return " ".join(text.split())[:_SHOWN]
+
+
+def is_refusal(text: str) -> bool:
+    """Whether an answer begins with a refusal to do what was asked, in English or Chinese.
+
+    Only the beginning counts: a judge's remark on a response that itself refuses is no refusal of the judge's.
+    """
+    return _REFUSAL.match(" ".join(text[:_BEGINNING].replace("’", "'").split())) is not None
 
 
 def spoken(response: Response) -> str:
@@ -111,3 +161,41 @@ def queries_of(response: Response) -> list[str]:
             said = stage.output.get(key)
             found += [text for text in (said if isinstance(said, list) else [said]) if isinstance(text, str)]
     return [query for query in dict.fromkeys(found) if query.strip()]
+
+
+class Scores(BaseModel):
+    """One whole number for each of what was judged, in its order."""
+
+    scores: list[int]
+
+
+class Verdicts(BaseModel):
+    """Whether each statement follows."""
+
+    verdicts: list[bool]
+
+
+@lru_cache(maxsize=64)
+def scores_shape(name: str, count: int, top: int) -> type[Scores]:
+    """So many scores from 1 to `top`."""
+    scores = Annotated[list[Annotated[int, Field(ge=1, le=top)]], Field(min_length=count, max_length=count)]
+    return create_model(name, __base__=Scores, scores=(scores, ...))
+
+
+@lru_cache(maxsize=256)
+def verdicts_shape(count: int) -> type[Verdicts]:
+    """So many verdicts."""
+    verdicts = Annotated[list[bool], Field(min_length=count, max_length=count)]
+    return create_model("Verdicts", __base__=Verdicts, verdicts=(verdicts, ...))
+
+
+@lru_cache(maxsize=256)
+def picks_shape(name: str, key: str, count: int) -> type[BaseModel]:
+    """Numbers from 1 to `count`, under the key that the prompt names."""
+    return create_model(name, **{key: (list[Annotated[int, Field(ge=1, le=count)]], ...)})  # type: ignore[call-overload,no-any-return]
+
+
+@lru_cache(maxsize=64)
+def preferences_shape(criteria: tuple[str, ...]) -> type[BaseModel]:
+    """A pick for each criterion."""
+    return create_model("Preferences", **dict.fromkeys(criteria, (Pick, ...)))  # type: ignore[call-overload,no-any-return]

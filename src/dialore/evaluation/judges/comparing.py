@@ -1,16 +1,19 @@
-"""Which of two systems' responses a judge prefers, asked in both orders (Zheng et al., NeurIPS 2023, Section 3.4)."""
+"""Judges that compare systems: two in both orders (Zheng et al., NeurIPS 2023, Section 3.4), or several in one prompt.
+
+One prompt for several makes their scores comparable (SCG-QP, Appendix; EDIT, Section 4.1.3).
+"""
 
 from __future__ import annotations
 
-import asyncio
+import random
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.evaluation.base import Measure, Problem
-from dialore.evaluation.judges.answers import preferences_shape
-from dialore.evaluation.judges.asking import queries_of, spoken
+from dialore.evaluation.base import Measure, Problem, unavailable
+from dialore.evaluation.judges.asking import UnjudgedError, preferences_shape, queries_of, scores_shape, spoken
+from dialore.parallel import gather
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +28,12 @@ CRITERIA: dict[Judged, tuple[str, ...]] = {
     "queries": ("relevance", "specificity", "usefulness", "interestingness", "overall"),
 }
 """What can be compared: responses by DCRAG's Appendix A.3, queries by SCG-QP's guidelines."""
+
+
+TOP = 10
+"""The best score."""
+JOINT_CRITERIA: dict[Judged, tuple[str, ...]] = {"responses": ("overall", "useful-knowledge"), "queries": ("overall",)}
+"""What systems can be scored by together: on the whole (SCG-QP), or by useful knowledge (EDIT)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +126,7 @@ async def compare(
         raise InputError("a comparison wants at least two systems", mend="name another")
     check_criteria(criteria, judged)
     pairs = combinations(responses, 2)
-    found = await asyncio.gather(*(_pair(judge, dialogue, responses, pair, tuple(criteria), judged) for pair in pairs))
+    found = await gather(*(_pair(judge, dialogue, responses, pair, tuple(criteria), judged) for pair in pairs))
     return [preference for some in found for preference in some]
 
 
@@ -152,13 +161,66 @@ async def _pair(
     if a == b:
         return [Preference(name, first, second) for name in criteria]
     name, shape = f"pairwise-{judged}", preferences_shape(criteria)
-    forward, backward = await asyncio.gather(
-        judge.ask(name, shape, dialogue, label=f"{name}/{first}/{second}", a=a, b=b, criteria=criteria),
-        judge.ask(name, shape, dialogue, label=f"{name}/{second}/{first}", a=b, b=a, criteria=criteria),
-    )
-    for said in (forward, backward):
-        if isinstance(said, Measure):
-            return [Preference(one, first, second, problem=said.problem, reason=said.reason) for one in criteria]
-    picked, other = forward.model_dump(), backward.model_dump()  # type: ignore[union-attr]
+    try:
+        forward, backward = await gather(
+            judge.ask(name, shape, dialogue, label=f"{name}/{first}/{second}", a=a, b=b, criteria=criteria),
+            judge.ask(name, shape, dialogue, label=f"{name}/{second}/{first}", a=b, b=a, criteria=criteria),
+        )
+    except UnjudgedError as error:
+        said = error.measure
+        return [Preference(one, first, second, problem=said.problem, reason=said.reason) for one in criteria]
+    picked, other = forward.model_dump(), backward.model_dump()
     ahead, behind = {"A": first, "B": second, "same": ""}, {"A": second, "B": first, "same": ""}
     return [Preference(one, first, second, (ahead[picked[one]], behind[other[one]])) for one in criteria]
+
+
+async def score_jointly(
+    judge: Asker,
+    dialogue: Dialogue,
+    responses: Mapping[str, Response],
+    *,
+    criterion: str = "overall",
+    judged: Judged = "responses",
+    seed: int = 0,
+) -> dict[str, Measure]:
+    """Score several systems' answers to a dialogue at once, 1 to 10, in an order shuffled by seed and dialogue.
+
+    Systems without an answer are left out of the prompt, and not available.
+
+    Args:
+        judge: who is asked.
+        dialogue: what the responses answer.
+        responses: by system.
+        criterion: one of `JOINT_CRITERIA`.
+        judged: the responses' texts, or the queries that were asked for them.
+        seed: of the order.
+
+    Raises:
+        UnknownNameError: no such criterion.
+        InputError: fewer than two systems.
+        ModelError: the call failed.
+    """
+    if len(responses) < 2:
+        raise InputError("scoring together wants at least two systems", mend="name another")
+    if criterion not in JOINT_CRITERIA[judged]:
+        raise UnknownNameError(f"criterion for {judged}", criterion, JOINT_CRITERIA[judged])
+    texts = {system: text for system, response in responses.items() if (text := shown(response, judged))}
+    lacking = "the system has no response" if judged == "responses" else "the system asked no query"
+    measures = {system: unavailable(lacking) for system in responses}
+    if len(texts) < 2:
+        alone = unavailable("fewer than two systems have something to be scored")
+        return measures | dict.fromkeys(texts, alone)
+    order = sorted(texts)  # so that it depends on neither the systems' order nor other dialogues
+    random.Random(f"{seed}/{dialogue.id}").shuffle(order)  # noqa: S311 - no secret
+    shape = scores_shape("JointScores", len(order), TOP)
+    name = f"together-{judged}"
+    try:
+        said = await judge.ask(
+            name, shape, dialogue, label=name, candidates=[texts[system] for system in order], criterion=criterion
+        )
+    except UnjudgedError as error:
+        return measures | dict.fromkeys(texts, error.measure)
+    return measures | {
+        system: Measure((float(score),), detail=f"{place} of {len(order)} shown")
+        for place, (system, score) in enumerate(zip(order, said.scores, strict=True), start=1)
+    }

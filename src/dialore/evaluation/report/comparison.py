@@ -10,7 +10,7 @@ import numpy as np
 
 from dialore.evaluation.base import Additive
 from dialore.evaluation.registry import Context, load_metric
-from dialore.evaluation.statistics import RESAMPLES, correct, paired_bootstrap, wilcoxon
+from dialore.evaluation.statistics import RESAMPLES, holm, paired_bootstrap, wilcoxon
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -150,18 +150,18 @@ def _compare(
     first, second = table([mine[each] for each in common]), table([theirs[each] for each in common])
     # A bootstrap's p is never below two resamples' worth: enough of them that a corrected one can pass 0.01.
     resamples = max(RESAMPLES, 400 * comparisons) if isinstance(metric, Additive) else RESAMPLES
-    interval, test = paired_bootstrap(metric, first, second, resamples=resamples)
+    interval, bootstrapped = paired_bootstrap(metric, first, second, resamples=resamples)
     if math.isnan(interval.value):
         return None
     about = metric.about
     p = wilcoxon(values(metric, first), values(metric, second)).p if about.level == "response" else None
     difference = (interval.value, interval.low, interval.high)
-    return Comparison(system, baseline, about.name, len(common), *difference, test.p, p, about.higher_is_better)
+    return Comparison(system, baseline, about.name, len(common), *difference, bootstrapped, p, about.higher_is_better)
 
 
 def _corrected(made: Sequence[Comparison]) -> list[Comparison]:
-    bootstraps = correct([each.bootstrap for each in made])
-    tests = correct([math.nan if each.wilcoxon is None else each.wilcoxon for each in made])
+    bootstraps = holm([each.bootstrap for each in made])
+    tests = holm([math.nan if each.wilcoxon is None else each.wilcoxon for each in made])
     return [
         replace(each, bootstrap=p, wilcoxon=None if each.wilcoxon is None else q)
         for each, p, q in zip(made, bootstraps, tests, strict=True)

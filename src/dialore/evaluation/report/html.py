@@ -10,8 +10,9 @@ import yaml
 from markupsafe import Markup, escape
 
 from dialore import pages
-from dialore.evaluation.report import judged, plots
-from dialore.evaluation.report.numbers import arrow, p_value, share, signed, three, unit
+from dialore.evaluation.report import plots
+from dialore.evaluation.report.judged import READING
+from dialore.evaluation.report.numbers import arrow, p_value, signed, three, unit
 from dialore.evaluation.report.tables import how_to_read, significant
 
 if TYPE_CHECKING:
@@ -44,8 +45,7 @@ def render_html(report: Report) -> str:
         three=three,
         signed=signed,
         p_value=p_value,
-        judged=judged,
-        share=share,
+        reading_judged=READING,
         ran=[_ran(name, facts) for name, facts in report.facts.items()],
     )
 

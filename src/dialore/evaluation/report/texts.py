@@ -9,7 +9,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from dialore.evaluation.report.judged import READING, columns, row
+from dialore.evaluation.report.judged import READING
 from dialore.evaluation.report.numbers import arrow, p_value, signed, unit
 from dialore.evaluation.report.tables import how_to_read
 
@@ -86,10 +86,10 @@ def _contest(contest: Contest) -> str:
     title = f"{contest.first} against {contest.second}: {contest.judged} judged by {contest.judge}, {contest.dataset}"
     lines = []
     for verdict in contest.verdicts:
-        *words, p, lean = row(verdict)
+        *words, p, lean = verdict.row
         lines.append([*map(escape, words), escape(p + verdict.mark), lean])
     lacking = [f"- {escape(each.criterion)}: {each.unjudged}" for each in contest.verdicts if each.unjudged]
-    parts = [f"### {escape(title)}", _table(list(map(escape, columns(contest))), lines)]
+    parts = [f"### {escape(title)}", _table(list(map(escape, contest.columns)), lines)]
     return "\n\n".join([*parts, *(["\n".join(["Not judged:", *lacking])] if lacking else [])])
 
 

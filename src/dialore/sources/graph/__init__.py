@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from dialore.sources.graph.facts.readers import read_facts
     from dialore.sources.graph.linking.linker import Link, Linker
     from dialore.sources.graph.servers.stores import load_store, open_store
+    from dialore.sources.graph.several import open_graph, open_graphs
     from dialore.sources.graph.source import Graph, Retrieval
     from dialore.sources.graph.starter import starter_graph
     from dialore.sources.graph.store.embedded import GraphStore
@@ -31,6 +32,8 @@ __all__ = [
     "build_graph",
     "export_graph",
     "load_store",
+    "open_graph",
+    "open_graphs",
     "open_store",
     "read_facts",
     "starter_graph",
@@ -46,6 +49,7 @@ __getattr__ = lazy_names(
         "dialore.sources.graph.store.protocol": ["FactStore"],
         "dialore.sources.graph.facts.readers": ["read_facts"],
         "dialore.sources.graph.source": ["Graph", "Retrieval"],
+        "dialore.sources.graph.several": ["open_graph", "open_graphs"],
         "dialore.sources.graph.starter": ["starter_graph"],
         "dialore.sources.graph.store.embedded": ["GraphStore"],
         "dialore.sources.graph.servers.stores": ["load_store", "open_store"],

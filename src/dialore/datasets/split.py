@@ -1,4 +1,4 @@
-"""How whole dialogues become histories with a reference."""
+"""Whole dialogues split into histories and references."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Cut = Literal["last", "random", "all"]
 CUTS: tuple[Cut, ...] = get_args(Cut)
 
 
-def cut_dialogues(
+def split_dialogues(
     dialogues: Iterable[Dialogue], *, cut: Cut = "last", limit: int | None = None, seed: int = 0
 ) -> list[Dialogue]:
-    """Histories with their references, out of whole dialogues.
+    """The histories of whole dialogues, each with its reference.
 
     A history brings the gold knowledge and plan of its reference, and what else belongs to that turn, in `extra`.
     Where a data set has plans, `"sources" in history.model_fields_set` even if the plan is to use none.
@@ -28,8 +28,8 @@ def cut_dialogues(
         dialogues: whole dialogues; those without a turn to be answered are left out.
         cut: of the turns that may be a reference (the wizard's, the system's, or all but the first), `last` takes the
             last, `random` one of each dialogue, by seed, `all` each in turn, one history each.
-        limit: how many to keep, drawn without replacement by seed and kept in file order; None for all.
-        seed: of both draws.
+        limit: how many to keep, sampled without replacement by seed and kept in file order; None for all.
+        seed: of both samples.
     """
     whole = list(dialogues)
     return list(stream_histories(lambda: whole, cut=cut, limit=limit, seed=seed))
@@ -38,28 +38,28 @@ def cut_dialogues(
 def stream_histories(
     read: Callable[[], Iterable[Dialogue]], *, cut: Cut = "last", limit: int | None = None, seed: int = 0
 ) -> Iterator[Dialogue]:
-    """What `cut_dialogues` gives, one at a time; with a limit the dialogues are read twice instead of being held."""
+    """The histories of `split_dialogues`, one at a time; with a limit the dialogues are read twice, not held."""
     if limit is not None and limit < 1:
         raise InputError(f"the limit must be at least 1, not {limit}")
     kept: set[int] | None = None
     if limit is not None:
-        draw = random.Random(seed)  # noqa: S311 - a sample, not a secret
-        count = sum(1 for dialogue in read() for _ in _cut_answers(dialogue, cut, draw))
-        kept = set(draw.sample(range(count), limit)) if limit < count else None
-    # The draw starts anew, so that both readings cut the same turns.
-    draw = random.Random(seed)  # noqa: S311 - a sample, not a secret
-    pairs = ((dialogue, answer) for dialogue in read() for answer in _cut_answers(dialogue, cut, draw))
-    for place, (dialogue, answer) in enumerate(pairs):
+        sampler = random.Random(seed)  # noqa: S311 - a sample, not a secret
+        count = sum(1 for _ in _choose(read(), cut, sampler))
+        kept = set(sampler.sample(range(count), limit)) if limit < count else None
+    # The sampler starts anew, so that both readings choose the same turns.
+    sampler = random.Random(seed)  # noqa: S311 - a sample, not a secret
+    for place, (dialogue, answer) in enumerate(_choose(read(), cut, sampler)):
         if kept is None or place in kept:
             yield _history(dialogue, answer, named=cut != "last")
 
 
-def _cut_answers(dialogue: Dialogue, cut: Cut, draw: random.Random) -> tuple[Answer, ...]:
-    answers = answers_of(dialogue)
-    if not answers:
-        return ()
-    drawn = draw.randint(1, len(answers)) - 1
-    return {"last": answers[-1:], "random": answers[drawn : drawn + 1], "all": answers}[cut]
+def _choose(dialogues: Iterable[Dialogue], cut: Cut, sampler: random.Random) -> Iterator[tuple[Dialogue, Answer]]:
+    for dialogue in dialogues:
+        answers = answers_of(dialogue)
+        if answers:
+            sampled = sampler.randint(1, len(answers)) - 1
+            chosen = {"last": answers[-1:], "random": answers[sampled : sampled + 1], "all": answers}[cut]
+            yield from ((dialogue, answer) for answer in chosen)
 
 
 def answers_of(dialogue: Dialogue) -> tuple[Answer, ...]:

@@ -1,0 +1,288 @@
+"""Judges that score one response at a time: engagingness, quality, queries, useful knowledge, and RAGAs' three."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, Field
+
+from dialore.evaluation.base import About, Mean, Measure, unavailable
+from dialore.evaluation.judges.asking import (
+    Asker,
+    UnjudgedError,
+    picks_shape,
+    queries_of,
+    scores_shape,
+    spoken,
+    verdicts_shape,
+)
+from dialore.prompts.library import PromptLibrary
+from dialore.retrieval.embedding import load_embedder
+from dialore.text import SENTENCE_RULES, split_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from dialore.evaluation.base import Sample
+    from dialore.evaluation.registry import Context
+    from dialore.knowledge import Knowledge
+    from dialore.retrieval.embedding import Embedder
+
+QUESTIONS = 3
+"""How many questions are generated from a response, RAGAs' own setting."""
+_QUALITY = "DCRAG (EMNLP 2024), Section 4.1.3 and Table 20"
+_GUIDELINES = "SCG-QP (EMNLP Industry 2023), Appendix, guidelines for search queries; Tables 1 and 2"
+_RAGAS = "Es et al. (EACL 2024), Section 3; DCRAG (EMNLP 2024), Figure 3 and Appendix A.4"
+_ABOUTS = {
+    "meep": About(
+        "meep",
+        "Ferron et al. (EMNLP Findings 2023); DCRAG (EMNLP 2024), Table 19",
+        "A judge's score of engagingness, 0 to 100: variety in context, encouraging a reply and one of quality, "
+        "interestingness, specificity, a sense of belonging.",
+        needs=("judge",),
+        scale=100.0,
+    ),
+    "informativeness": About(
+        "informativeness",
+        _QUALITY,
+        "A judge's score, 1 to 5, of how knowledgeable the response is and how sufficient and sensible its "
+        "information; the paper's tables show it times 20.",
+        needs=("judge",),
+        scale=5.0,
+    ),
+    "overall": About(
+        "overall",
+        _QUALITY,
+        "A judge's score, 1 to 5, of the response on the whole: whether it makes for a satisfying interaction; the "
+        "paper's tables show it times 20.",
+        needs=("judge",),
+        scale=5.0,
+    ),
+    "query-score": About(
+        "query-score",
+        "SCG-QP (EMNLP Industry 2023), Section 3.2 and Appendix, query scoring",
+        "A judge's overall score, 1 to 10, of the queries that the method asked, on average over them; the paper's "
+        "tables show it times 10.",
+        needs=("judge", "queries"),
+        scale=10.0,
+    ),
+    "relevance": About(
+        "relevance",
+        _GUIDELINES,
+        "A judge's score, 1 to 5, of how relevant the queries that the method asked are to the dialogue.",
+        needs=("judge", "queries"),
+        scale=5.0,
+    ),
+    "specificity": About(
+        "specificity",
+        _GUIDELINES,
+        "A judge's score, 1 to 5, of how specific the queries that the method asked are.",
+        needs=("judge", "queries"),
+        scale=5.0,
+    ),
+    "useful-knowledge": About(
+        "useful-knowledge",
+        "EDIT, Section 4.1.3 (useful knowledge); DCRAG (EMNLP 2024), Section 3.3 (relevance and usefulness)",
+        "How many of the pieces of knowledge that the response was given a judge finds useful for it.",
+        needs=("judge", "retrieved"),
+        scale=0.0,
+    ),
+    "ragas-context-relevance": About(
+        "ragas-context-relevance",
+        _RAGAS,
+        "Share of the given knowledge's sentences (a fact is one) that a judge finds of use for an answer.",
+        needs=("judge", "retrieved"),
+    ),
+    "ragas-faithfulness": About(
+        "ragas-faithfulness",
+        _RAGAS,
+        "Share of the response's statements that follow from the knowledge it was given, by a judge.",
+        needs=("judge", "retrieved"),
+    ),
+    "ragas-answer-relevance": About(
+        "ragas-answer-relevance",
+        _RAGAS,
+        f"Mean cosine of the last turn with {QUESTIONS} turns that a judge makes up from the response alone; 0 for a "
+        "noncommittal response.",
+        needs=("judge",),
+    ),
+}
+
+
+def make(name: str, context: Context) -> Judge:
+    """A judge by name."""
+    asker = Asker(context.judge, PromptLibrary(context.judge_prompts)) if context.judge is not None else None
+    about, also = _ABOUTS[name], ""
+    prompts: tuple[str, ...] = (name,)
+    score: Callable[[Asker, Sample], Awaitable[Measure]]
+    if name == "meep":
+        score = _meep
+    elif name in {"informativeness", "overall"}:
+        score, prompts = functools.partial(_quality, name), ("quality",)
+    elif "queries" in about.needs:
+        score = functools.partial(_queries, name, int(about.scale))
+    elif name == "useful-knowledge":
+        score = _useful_knowledge
+    elif name == "ragas-context-relevance":
+        score, also = _context_relevance, f"sentences {SENTENCE_RULES}"
+    elif name == "ragas-faithfulness":
+        score, prompts = _faithfulness, ("ragas-faithfulness-statements", "ragas-faithfulness-verdicts")
+    else:
+        also = context.embedder or "static"
+        score = functools.partial(_answer_relevance, also)
+    return Judge(about, asker, score, prompts, also)
+
+
+@dataclass(frozen=True)
+class Judge(Mean):
+    """A metric whose values a language model gives.
+
+    Attributes:
+        about: what it is.
+        asker: the language model; None where there is none.
+        score: asks it about one response.
+        prompts: the names of its prompt files.
+        also: what else its values depend on.
+    """
+
+    about: About
+    asker: Asker | None
+    score: Callable[[Asker, Sample], Awaitable[Measure]]
+    prompts: tuple[str, ...]
+    also: str = ""
+
+    @property
+    def identity(self) -> str:
+        """The judge, its prompts, and what else the values depend on."""
+        if self.asker is None:
+            return ""
+        return ", ".join(filter(None, [self.asker.identity(*self.prompts), self.also]))
+
+    async def measure(self, sample: Sample) -> Measure:
+        """The judge's score, or why there is none."""
+        if self.asker is None:
+            return unavailable("no judge was given")
+        try:
+            return await self.score(self.asker, sample)
+        except UnjudgedError as error:
+            return error.measure
+
+
+class Engagingness(BaseModel):
+    """MEEP's score."""
+
+    score: float = Field(ge=0, le=100)
+
+
+class Quality(BaseModel):
+    """Informativeness and overall score, asked together (DCRAG, Table 20)."""
+
+    informativeness: int = Field(ge=1, le=5)
+    overall: int = Field(ge=1, le=5)
+
+
+class Statements(BaseModel):
+    """What a response claims."""
+
+    statements: list[str]
+
+
+class Questions(BaseModel):
+    """What a response may have been said in reply to."""
+
+    questions: list[str] = Field(min_length=1)
+    noncommittal: bool
+
+
+async def _meep(judge: Asker, sample: Sample) -> Measure:
+    said = await judge.ask("meep", Engagingness, sample.dialogue, response=spoken(sample.response))
+    return Measure((said.score,))
+
+
+async def _quality(name: str, judge: Asker, sample: Sample) -> Measure:
+    """One of two scores that one prompt asks for; a cache of completions answers whichever comes second."""
+    said = await judge.ask("quality", Quality, sample.dialogue, label=name, response=spoken(sample.response))
+    return Measure((float(said.overall if name == "overall" else said.informativeness),))
+
+
+async def _queries(name: str, top: int, judge: Asker, sample: Sample) -> Measure:
+    """The mean over what a method looked up."""
+    queries = queries_of(sample.response)
+    if not queries:
+        return unavailable("the method asked no query")
+    said = await judge.ask(name, scores_shape("QueryScores", len(queries), top), sample.dialogue, queries=queries)
+    each = "; ".join(f"{query}: {score}" for query, score in zip(queries, said.scores, strict=True))
+    return Measure((sum(said.scores) / len(said.scores),), detail=each)
+
+
+async def _useful_knowledge(judge: Asker, sample: Sample) -> Measure:
+    pieces = _pieces(sample)
+    shape = picks_shape("UsefulPieces", "useful", len(pieces))
+    said = await judge.ask("useful-knowledge", shape, sample.dialogue, knowledge=pieces)
+    useful = sorted(set(said.model_dump()["useful"]))
+    numbers = f": {', '.join(map(str, useful))}" if useful else ""
+    return Measure((float(len(useful)),), detail=f"{len(useful)} of {len(pieces)} useful{numbers}")
+
+
+async def _context_relevance(judge: Asker, sample: Sample) -> Measure:
+    _pieces(sample)
+    sentences = [sentence for piece in sample.response.knowledge for sentence in sentences_of(piece)]
+    shape = picks_shape("NeededSentences", "needed", len(sentences))
+    said = await judge.ask("ragas-context-relevance", shape, sample.dialogue, knowledge=sentences)
+    needed = set(said.model_dump()["needed"])
+    return Measure((len(needed) / len(sentences),), detail=f"{len(needed)} of {len(sentences)} sentences")
+
+
+async def _faithfulness(judge: Asker, sample: Sample) -> Measure:
+    """Two calls: what the response claims, and what of it follows."""
+    pieces = _pieces(sample)
+    claimed = await judge.ask(
+        "ragas-faithfulness-statements", Statements, sample.dialogue, response=spoken(sample.response)
+    )
+    statements = [" ".join(statement.split()) for statement in claimed.statements if statement.strip()]
+    if not statements:
+        return unavailable("the response states nothing that could be verified")
+    shape = verdicts_shape(len(statements))
+    said = await judge.ask(
+        "ragas-faithfulness-verdicts", shape, sample.dialogue, knowledge=pieces, statements=statements
+    )
+    missing = [text for text, follows in zip(statements, said.verdicts, strict=True) if not follows]
+    detail = f"{len(statements) - len(missing)} of {len(statements)} statements"
+    return Measure(
+        (1 - len(missing) / len(statements),), detail=detail + (f"; not: {' | '.join(missing)}" if missing else "")
+    )
+
+
+async def _answer_relevance(embedder: str, judge: Asker, sample: Sample) -> Measure:
+    said = await judge.ask(
+        "ragas-answer-relevance", Questions, sample.dialogue, response=spoken(sample.response), count=QUESTIONS
+    )
+    questions = [question for question in said.questions if question.strip()][:QUESTIONS]
+    if not questions:
+        return Measure(problem="unparsed", reason="the judge's questions are blank")
+    if said.noncommittal:
+        return Measure((0.0,), detail="noncommittal")
+    vectors = await asyncio.to_thread(lambda: _embedder(embedder).encode((sample.dialogue.last.text, *questions)))
+    return Measure((float((vectors[1:] @ vectors[0]).mean()),), detail=" | ".join(questions))
+
+
+def _pieces(sample: Sample) -> list[str]:
+    """The knowledge that a response was given, a line each; raises UnjudgedError where it was given none."""
+    if not sample.response.knowledge:
+        raise UnjudgedError(unavailable("the response was given no knowledge"))
+    return [" ".join(piece.text.split()) for piece in sample.response.knowledge]
+
+
+@functools.lru_cache(maxsize=2)
+def _embedder(spec: str) -> Embedder:
+    return load_embedder(spec)
+
+
+def sentences_of(piece: Knowledge) -> list[str]:
+    """A passage's sentences; anything else is one."""
+    if piece.kind != "passage":
+        return [" ".join(piece.text.split())]
+    return split_lines(piece.text)
