@@ -112,7 +112,7 @@ def test_what_is_refused(call, index, folder, tmp_path):
     assert "no such file" in call("documents", "build", tmp_path / "b", tmp_path / "none").complaint
     assert "did you mean kbp" in call("documents", "build", tmp_path / "b", folder, "--dataset", "kpb").complaint
     assert not (tmp_path / "b").exists()
-    assert "holds other files" in call("documents", "build", folder, folder).complaint
+    assert "is not a document index but a folder" in call("documents", "build", folder, folder).complaint
     assert "did you mean dense" in call("documents", "search", "x", index, "--retriever", "dens").complaint
     assert "no such document index" in call("documents", "search", "x", tmp_path / "none").complaint
     assert "the query is empty" in call("documents", "search", " ", index).complaint

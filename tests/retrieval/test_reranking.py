@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.retrieval.encoders import HashingEmbedder
 from dialore.retrieval import Tokeniser
+from dialore.retrieval.encoders import HashingEmbedder
 from dialore.retrieval.reranking import (
     Bm25Reranker,
     CrossEncoderReranker,

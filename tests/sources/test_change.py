@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from dialore.retrieval.hashing import HashingEmbedder
 
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
-from dialore.retrieval.hashing import HashingEmbedder
 from dialore.sources.graph import GraphStore, build_graph
 from dialore.sources.graph.writing.change import ChangeReport, GraphEditor, journal_share, rewrite
 from tests.sources.graphs import ROOT, build, embedder, facts

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from dialore.retrieval.hashing import HashingEmbedder
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, UnknownNameError
 from dialore.knowledge import Fact
 from dialore.response import Demands
-from dialore.retrieval.hashing import HashingEmbedder
 from dialore.sources.graph import Graph, GraphStore
 from dialore.sources.graph.ranking.diversity import owners, pool, take
 from dialore.sources.graph.ranking.fusion import bm25, fused

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import lmdb
 import numpy as np
 import pytest
+from dialore.retrieval.hashing import HashingEmbedder
 
 from dialore.dialogue import Dialogue
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.response import Demands
-from dialore.retrieval.hashing import HashingEmbedder
 from dialore.sources.graph import Graph, GraphStore
 from dialore.sources.graph.store.layout import FORMAT, TABLES
 from tests.sources.graphs import ROOT, build, embedder, facts, graph_of

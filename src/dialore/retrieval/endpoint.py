@@ -1,4 +1,4 @@
-"""Embeddings by an OpenAI-compatible server: OpenAI, vLLM, Ollama, llama.cpp, text-embeddings-inference and the like."""
+"""Embeddings by an OpenAI-compatible server: OpenAI, vLLM, Ollama, llama.cpp, text-embeddings-inference, ..."""
 
 from __future__ import annotations
 

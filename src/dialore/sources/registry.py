@@ -91,8 +91,9 @@ KINDS: dict[str, SourceKind] = {
             "A document index of `dialore documents build`; several are asked as one.",
             key="documents",
             short="-d",
-            metavar="PATH",
+            metavar="PATH|URL",
             several=True,
+            form=str,
         ),
         SourceKind(
             "persona",

@@ -45,7 +45,9 @@ def check(path: Path) -> int:
         assert len(passages) == 30 * len(by_change) == len(index)
         assert sum(document.passages for document in index.documents()) == len(index)
         for retriever in ("bm25", "dense"):
-            assert {piece.text for piece in index.find("change passage kept", 10_000, retriever=retriever)} == set(passages)
+            assert {piece.text for piece in index.find("change passage kept", 10_000, retriever=retriever)} == set(
+                passages
+            )
     return max(by_change)
 
 

@@ -115,8 +115,7 @@ class _Change:
         number = self._add(document)
         before = self.report.added
         try:
-            if not self._put(number, (piece for each in sections for piece in chunking.split(each, document.name))):
-                raise Unreadable("no text in it")
+            self._put(number, _checked(piece for each in sections for piece in chunking.split(each, document.name)))
         except BaseException:
             self.drop(number)
             self.report.deleted -= self.report.added - before
@@ -146,10 +145,9 @@ class _Change:
         self._documents[self._last] = document
         return self._last
 
-    def _put(self, number: int, pieces: Iterable[Piece]) -> int:
-        """Take in passages of a document; returns how many there were."""
-        count = 0
-        for count, piece in enumerate(pieces, start=1):  # noqa: B007 - the last one is the count
+    def _put(self, number: int, pieces: Iterable[Piece]) -> None:
+        """Take in passages of a document."""
+        for piece in pieces:
             key = number, piece.id
             if key in self._pending:
                 self.report.duplicates += 1
@@ -157,7 +155,6 @@ class _Change:
                 self._pending[key] = piece
             if len(self._pending) >= _BATCH:
                 self.flush()
-        return count
 
     def flush(self) -> None:
         """Write what is pending, but what its document has already."""
@@ -188,17 +185,26 @@ class _Change:
         """Remove the passages whose `document`, `id` or `url` is among the values."""
         self.report.deleted += self._transaction.remove(column, values)
 
-    def drop_files(self, wanted: Callable[[str], bool]) -> bool:
-        """Remove the documents with names that are wanted; returns whether there were any."""
-        names = [name for name in self.number_of if wanted(name)]
-        for name in names:
+    def drop_files(self, named: Collection[str], folders: Sequence[Path], but: Collection[str] = ()) -> bool:
+        """Remove the documents that are named, or files in the folders and below; returns whether there were any."""
+        names = [name for name in self.number_of if name in named or lies_below(name, folders)]
+        for name in (wanted := [name for name in names if name not in but]):
             self.drop(self.number_of.pop(name))
-        return bool(names)
+        return bool(wanted)
 
     def nothing(self) -> InputError:
         """The error that nothing could be taken in."""
         said = f": {self.rejects.first[0]}" if self.rejects.first else ""
         return InputError(f"nothing to make passages of{said}", mend="name files with text, or --format")
+
+
+def _checked(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """The passages of a file; raises Unreadable where there are none."""
+    first = next(pieces, None)
+    if first is None:
+        raise Unreadable("no text in it")
+    yield first
+    yield from pieces
 
 
 @contextmanager
@@ -320,7 +326,7 @@ def add_documents(
         if prune:
             there = {str(each.path) for each in found}
             folders = [each.resolve() for each in files if each.is_dir()]
-            change.drop_files(lambda name: name not in there and lies_below(name, folders))
+            change.drop_files((), folders, but=there)
         change.flush()
         report = change.report
         taken = report.added or report.duplicates or report.unchanged or report.deleted
@@ -356,8 +362,6 @@ def delete_documents(
                 if change.report.deleted == before:
                     missing.append(value)
         for file in files:
-            whole = Path(file).resolve()
-            names = {str(file), str(whole)}
-            if not change.drop_files(lambda name, names=names, whole=whole: name in names or lies_below(name, [whole])):
+            if not change.drop_files({str(file), str(Path(file).resolve())}, [Path(file).resolve()]):
                 missing.append(str(file))
     return change.report

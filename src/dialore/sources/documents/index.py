@@ -82,7 +82,9 @@ class DocumentIndex:
         self.name = name or settings.name
         self._use(settings)
         if retriever == "dense" and self._embedder is None:
-            raise InputError(f"{shown(path)} has no vectors", mend="build it with --embedder, or take bm25")
+            raise InputError(
+                f"{shown(path)} has no vectors", mend="build it with --embedder, or take the retriever bm25"
+            )
 
     def _use(self, settings: Settings) -> None:
         self._settings = settings
@@ -236,7 +238,7 @@ class DocumentIndex:
     def _knowledge(self, passage: Passage, score: float) -> Knowledge:
         piece = passage.piece
         own = {name: value for name, value in piece.extra.items() if name not in PassageDetail.model_fields}
-        given = {"title": piece.title, "url": piece.url, "file": piece.file, "page": piece.page or None}
+        given: dict[str, Any] = {"title": piece.title, "url": piece.url, "file": piece.file, "page": piece.page or None}
         return Knowledge(
             id=f"passage:{passage.id:012x}",
             kind="passage",

@@ -55,7 +55,7 @@ SELECT number, round(sum(weight * count * {K1 + 1} / (count + {K1} * ({1 - B} + 
 FROM (SELECT number, length, lexeme, array_length(positions, 1) AS count
       FROM passages, unnest(terms) AS held (lexeme, positions, weights) WHERE terms @@ ?::tsquery) AS found
 JOIN unnest(?::text[], ?::float8[]) AS asked (term, weight) ON lexeme = term
-GROUP BY number ORDER BY score DESC, number LIMIT ?"""  # noqa: S608 - numbers of ours
+GROUP BY number ORDER BY score DESC, number LIMIT ?"""
 
 
 class PostgresStore:
@@ -155,15 +155,16 @@ class PostgresTransaction(Transaction):
             return []
         state = self.state()
         asked = [term for term in terms if frequencies.get(term)]
-        weights = rarity(state.passages, np.array([frequencies[term] for term in asked])) * [terms[t] for t in asked]
+        rare = rarity(state.passages, np.array([frequencies[term] for term in asked]))
+        weights = rare * [terms[term] for term in asked]
         mean = max(state.length / state.passages, 1e-9)
         match = " | ".join(map(_quoted, chosen))
         return list(self.ask(_BM25, mean, match, asked, weights.tolist(), top))
 
     def by_vector(self, query: NDArray[np.float32], top: int) -> list[tuple[int, float]]:
         """See `Transaction`: by the vectors' index, approximately among many."""
-        self.ask("SELECT set_config('hnsw.ef_search', ?, true), set_config('hnsw.iterative_scan', 'strict_order', true)",
-                 str(min(max(top, 40), _WIDEST)))  # fmt: skip
+        self.ask("SELECT set_config('hnsw.ef_search', ?, true)", str(min(max(top, 40), _WIDEST)))
+        self.ask("SELECT set_config('hnsw.iterative_scan', 'strict_order', true)")
         sql = "SELECT number, -(vector <#> ?::halfvec) FROM passages ORDER BY vector <#> ?::halfvec LIMIT ?"
         vector = _vector(query)
         found = ((number, round(float(score), DECIMALS)) for number, score in self.ask(sql, vector, vector, top))
@@ -193,10 +194,10 @@ class PostgresTransaction(Transaction):
         )
 
     def _remove(self, condition: str, value: object) -> None:
-        counts = f"SELECT lexeme, COUNT(*) AS gone FROM (SELECT unnest(tsvector_to_array(terms)) AS lexeme {condition})"
+        lost = f"SELECT unnest(tsvector_to_array(terms)) AS lexeme {condition}"
         self.ask(
-            f"UPDATE frequencies SET passages = passages - gone FROM ({counts} AS lost GROUP BY lexeme) AS terms "
-            "WHERE term = lexeme",
+            "UPDATE frequencies SET passages = passages - gone FROM "
+            f"(SELECT lexeme, COUNT(*) AS gone FROM ({lost}) AS each GROUP BY lexeme) AS terms WHERE term = lexeme",
             value,
         )
 

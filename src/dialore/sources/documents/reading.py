@@ -160,7 +160,7 @@ def _read_lines(path: Path, file_format: FileFormat, rejects: Rejects) -> Iterat
         encoding = _encoding(raw.read(65536))
         raw.seek(0)
         # Only "\n" ends lines: JSON may hold other line ends in its strings.
-        lines = io.TextIOWrapper(raw, encoding, newline="\n")  # type: ignore[type-var]
+        lines = io.TextIOWrapper(raw, encoding, newline="\n")
         if file_format == "jsonl":
             yield from _read_jsonl(path, lines, rejects)
         else:

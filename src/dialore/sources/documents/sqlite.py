@@ -11,8 +11,7 @@ import os
 import sqlite3
 import threading
 from collections import Counter
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from dialore.sources.documents.tables import AGAIN, BUILD, Transaction, selectiv
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -75,8 +75,8 @@ class SqliteStore:
         self._matrix: _Matrix | None = None
         if path.is_dir():
             old = (path / "index.json").is_file()
-            said = "is a document index of an older version" if old else "is a folder, not a document index"
-            raise InputError(f"{path} {said}", mend=AGAIN + (" under another name" if old else ""))
+            said = "is a document index of an older version" if old else "is not a document index but a folder"
+            raise InputError(f"{path} {said}", mend=f"{AGAIN} under another name" if old else "name a file")
 
     def size(self) -> int:
         """Bytes of the file."""
@@ -127,13 +127,12 @@ class SqliteStore:
             isolation_level=None,
             check_same_thread=False,
         )
-        try:
+        with ExitStack() as failed:
+            failed.callback(connection.close)
             # Asked of SQLite: whoever opens and closes the file by himself takes the process's locks from it.
             if self.path.stat().st_size and connection.execute("PRAGMA application_id").fetchone() != (_OURS,):
                 raise InputError(f"{self.path} is not a document index", mend=BUILD)
-        except BaseException:
-            connection.close()
-            raise
+            failed.pop_all()
         return connection
 
     def _stat(self) -> os.stat_result:
@@ -233,7 +232,7 @@ class SqliteTransaction(Transaction):
     def by_terms(self, terms: Counter[str], top: int) -> list[tuple[int, float]]:
         """See `Transaction`. FTS5 finds the candidates; their scores are exact BM25, as of texts in memory."""
         condition, value = self.among("term", terms)
-        frequencies = dict(self.ask(f"SELECT term, doc FROM frequencies WHERE {condition}", value))  # noqa: S608
+        frequencies = dict(self.ask(f"SELECT term, doc FROM frequencies WHERE {condition}", value))
         chosen = selective(terms, frequencies)
         if not chosen:
             return []
@@ -275,22 +274,11 @@ class SqliteTransaction(Transaction):
     def _insert(
         self, numbers: Sequence[int], passages: Sequence[NewPassage], vectors: NDArray[np.float32] | None
     ) -> None:
-        rows = [
-            (
-                number,
-                each.id,
-                each.document,
-                len(each.terms),
-                piece.text,
-                piece.title,
-                piece.url,
-                piece.file,
-                piece.page,
-            )
-            + (json.dumps(piece.extra, ensure_ascii=False) if piece.extra else "",)
-            for number, each in zip(numbers, passages, strict=True)
-            for piece in [each.piece]
-        ]
+        rows = []
+        for number, each in zip(numbers, passages, strict=True):
+            piece, extra = each.piece, json.dumps(each.piece.extra, ensure_ascii=False) if each.piece.extra else ""
+            where = (piece.title, piece.url, piece.file, piece.page, extra)
+            rows.append((number, each.id, each.document, len(each.terms), piece.text, *where))
         many = self._connection.executemany
         many("INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         terms = zip(numbers, (" ".join(passage.terms) for passage in passages), strict=True)
@@ -304,5 +292,5 @@ class SqliteTransaction(Transaction):
             many("INSERT INTO vectors VALUES (?, ?)", zip(numbers, blobs, strict=True))
 
     def _remove(self, condition: str, value: object) -> None:
-        self.ask(f"DELETE FROM search WHERE rowid IN (SELECT number {condition})", value)  # noqa: S608
-        self.ask(f"DELETE FROM vectors WHERE number IN (SELECT number {condition})", value)  # noqa: S608
+        self.ask(f"DELETE FROM search WHERE rowid IN (SELECT number {condition})", value)
+        self.ask(f"DELETE FROM vectors WHERE number IN (SELECT number {condition})", value)

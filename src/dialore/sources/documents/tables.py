@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -14,6 +13,7 @@ from dialore.errors import InputError
 from dialore.knowledge import stable_id
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Collection, Iterator, Sequence
     from contextlib import AbstractContextManager
 
@@ -237,11 +237,11 @@ class Transaction(ABC):
     def passages(self, column: str = "", values: Collection[int] = ()) -> Iterator[Passage]:
         """The passages whose `number` or `id` is among the values; all of them, in order, where none is named."""
         condition, value = self.among(column, values) if column else ("number > ?", 0)
-        for number, identifier, *rest, extra in self.ask(
-            f"SELECT {_COLUMNS} FROM passages WHERE {condition} ORDER BY number",  # noqa: S608 - names of ours
+        for number, identifier, text, title, url, file, page, extra in self.ask(
+            f"SELECT {_COLUMNS} FROM passages WHERE {condition} ORDER BY number",
             value,
         ):
-            yield Passage(number, identifier, Piece(*rest, json.loads(extra) if extra else {}))
+            yield Passage(number, identifier, Piece(text, title, url, file, page, json.loads(extra) if extra else {}))
 
     def content(self) -> tuple[int, int]:
         """A count and a sum over the passages' ids: other content has others."""
@@ -258,7 +258,7 @@ class Transaction(ABC):
     def existing(self, document: int, ids: Collection[int]) -> set[int]:
         """Those of the ids that passages of a document have."""
         condition, value = self.among("id", ids)
-        found = self.ask(f"SELECT id FROM passages WHERE document = ? AND {condition}", document, value)  # noqa: S608
+        found = self.ask(f"SELECT id FROM passages WHERE document = ? AND {condition}", document, value)
         return {identifier for (identifier,) in found}
 
     def insert(self, passages: Sequence[NewPassage], vectors: NDArray[np.float32] | None) -> None:
@@ -276,7 +276,7 @@ class Transaction(ABC):
         count, length = self.ask(f"SELECT COUNT(*), COALESCE(SUM(length), 0) {found}", value).fetchone()
         if count:
             # A document that lost passages is no longer what its file says: it is read again when it is added again.
-            self.ask(f"UPDATE documents SET hash = '' WHERE number IN (SELECT document {found})", value)  # noqa: S608
+            self.ask(f"UPDATE documents SET hash = '' WHERE number IN (SELECT document {found})", value)
             self._remove(found, value)
             self.ask(f"DELETE {found}", value)
             self.ask("UPDATE state SET passages = passages - ?, length = length - ?, removals = removals + 1",
