@@ -256,12 +256,12 @@ def test_a_call_that_was_never_recorded_is_shown_and_exits_with_1(call, recorded
     assert "not in the" in done.out
 
 
-def test_without_recordings_the_lexical_responder_answers(call, tmp_path, monkeypatch):
+def test_without_recordings_what_was_found_is_shown(call, tmp_path, monkeypatch):
     shutil.copy(BUNDLED / "dialogues.jsonl", tmp_path)
     use(monkeypatch, tmp_path, *PARTS)
     done = call("demo", "--json", "--html", tmp_path / "page.html")
     assert done.code == 0
     assert done.err.count("\n") == 1
     assert "recordings are missing" in done.err
-    assert {line["method"] for line in done.lines} == {"vanilla", "t-rag", "dcrag"}
-    assert len(done.lines) == 18
+    assert {line["method"] for line in done.lines} == {"lexical"}
+    assert len(done.lines) == 6

@@ -88,7 +88,7 @@ async def open_part(
 
     Args:
         part: the part.
-        model: the model; None for the lexical responder.
+        model: the model; None for the method `lexical`.
         methods: some of its methods; None: all.
 
     Raises:
@@ -117,9 +117,7 @@ def _further_sources(folder: Path, stack: AsyncExitStack) -> dict[str, dict[str,
     from dialore.retrieval.embedding import load_embedder
     from dialore.sources.documents.chunking import Chunking
     from dialore.sources.persona import open_persona
-    from dialore.sources.samples.base import open_samples
-    from dialore.sources.samples.build import build_samples
-    from dialore.sources.samples.sample import samples_of
+    from dialore.sources.samples import build_samples, open_samples, samples_of
     from dialore.sources.shelf import Shelf, open_shelf
 
     documents = open_shelf([folder / "passages.jsonl"], own_language=True, chunking=Chunking(unit="whole"))

@@ -62,9 +62,9 @@ def run(html: Path | None, *, open_page: bool, json: bool) -> None:
     if recordings.is_file():
         model = Paced(Replay(recordings, match="label"))
     else:
-        note("the demo's recordings are missing here: the lexical responder answers in their place, without a model")
-        asked = _without_model()
-        made, pace = "Written by the lexical responder, without a language model; retrieval is live.", ""
+        note("the demo's recordings are missing here: knowledge is looked up, without a model")
+        asked = [(part, ("lexical",)) for part in PARTS if not part.folder]
+        made, pace = "Quoted from what was found, without a language model; retrieval is live.", ""
     conversations = asyncio.run(_answer(asked, model))
     responses = [response for conversation in conversations for response in conversation.responses]
     page = html or _default_page()
@@ -78,14 +78,6 @@ def run(html: Path | None, *, open_page: bool, json: bool) -> None:
         webbrowser.open(page.resolve().as_uri())
     if any(response.status == "failed" for response in responses):
         raise typer.Exit(1)
-
-
-def _without_model() -> list[tuple[Part, tuple[str, ...]]]:
-    """What the lexical responder can do of the parts."""
-    from dialore.methods.lexical import LexicalResponder
-
-    can = [(part, tuple(name for name in part.methods if name in LexicalResponder.methods)) for part in PARTS]
-    return [(part, methods) for part, methods in can if methods]
 
 
 def _default_page() -> Path:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dialore.agent import Grounding
     from dialore.llm.model import Usage
-    from dialore.response import Response, StageTrace
+    from dialore.response import Grounding, Response, StageTrace
 
 
 @dataclass(slots=True)

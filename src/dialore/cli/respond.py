@@ -16,9 +16,9 @@ from dialore.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dialore.agent import Agent, Grounding
+    from dialore.agent import Agent
     from dialore.dialogue import Dialogue
-    from dialore.response import Response
+    from dialore.response import Grounding, Response
     from dialore.settings import Settings
 
     Result = Response | Grounding
@@ -184,8 +184,7 @@ async def _answer_all(settings: "Settings", entries: "Sequence[Entry]", sink: Si
 
 
 async def _result(entry: "Entry", agent: "Agent", *, ground: bool) -> "Result":
-    from dialore.agent import Grounding
-    from dialore.response import Response
+    from dialore.response import Grounding, Response
 
     identifier, dialogue = entry
     if isinstance(dialogue, InputError):

@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from dialore.agent import Grounding
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
-    from dialore.response import Demands, StageTrace
+    from dialore.response import Demands, Grounding, StageTrace
 
     Result = Response | Grounding
 
