@@ -21,7 +21,7 @@ from dialore.sources.declared_kinds import Reranked
 from dialore.sources.dialogue_ranking import DialogueDocuments, DialoguePersona
 from dialore.sources.documents import build_documents
 from dialore.sources.graph.source import Graph
-from dialore.sources.graph.writing.build import build_graph
+from dialore.sources.graph.writing import build_graph
 from dialore.sources.graph_knowledge import GraphKnowledge
 from dialore.sources.persona import PersonaDocuments, PersonaSource
 from dialore.sources.web import WebSource

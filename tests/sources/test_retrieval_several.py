@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from dialore.retrieval.hashing import HashingEmbedder
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.response import Demands
+from dialore.retrieval.encoders import HashingEmbedder
 from dialore.sources.graph import Graph, GraphStore
 from dialore.sources.graph.several import Graphs
 from tests.sources.graphs import build, embedder, facts
