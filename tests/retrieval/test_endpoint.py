@@ -9,7 +9,7 @@ import pytest
 
 from dialore.errors import InputError, ModelError
 from dialore.llm.http import Retry
-from dialore.retrieval.endpoint import EndpointEmbedder
+from dialore.retrieval.encoders import EndpointEmbedder
 from tests.llm.server import answer, drop, hang, html, status
 from tests.retrieval.embedding_server import embeddings, vector
 
@@ -21,7 +21,7 @@ def unit(text):
 
 @pytest.fixture
 def make(embedding_server, monkeypatch):
-    monkeypatch.setattr("dialore.retrieval.endpoint.Retry", functools.partial(Retry, uniform=lambda: 0.0))
+    monkeypatch.setattr("dialore.retrieval.encoders.Retry", functools.partial(Retry, uniform=lambda: 0.0))
     return lambda **settings: EndpointEmbedder("small", embedding_server.url, "sk-secret-key", **settings)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from dialore.errors import InputError, UnknownNameError
@@ -44,11 +43,6 @@ class Embedder(Protocol):
         ...
 
 
-def digest(*parts: str) -> str:
-    """A short stable hash of the parts: the fingerprint of an embedder."""
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
 def _static(argument: str) -> Embedder:
     from dialore.retrieval.static import StaticEmbedder
 
@@ -74,7 +68,7 @@ def _onnx(argument: str) -> Embedder:
 
 
 def _endpoint(argument: str) -> Embedder:
-    from dialore.retrieval.endpoint import EndpointEmbedder
+    from dialore.retrieval.encoders import EndpointEmbedder
 
     model, separator, url = argument.rpartition("@http")
     return EndpointEmbedder(model, base_url="http" + url) if separator else EndpointEmbedder(argument)

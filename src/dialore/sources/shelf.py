@@ -137,8 +137,8 @@ def open_shelf(
 
 
 def _passages(paths: Sequence[Path], chunking: Chunking | None) -> Iterable[Passage]:
-    from dialore.sources.documents.chunking import Chunking
-    from dialore.sources.documents.reading import Rejects, Unreadable, find_files, read_sections
+    from dialore.sources.documents.chunking import Chunking, Unreadable
+    from dialore.sources.documents.reading import Rejects, find_files, read_sections
 
     chunking = chunking or Chunking()
     for found in find_files(paths):

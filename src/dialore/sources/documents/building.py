@@ -13,9 +13,9 @@ from pydantic import BaseModel, Field
 
 from dialore.errors import InputError
 from dialore.retrieval.tokens import Tokeniser
-from dialore.sources.documents.chunking import Chunking, Paragraph, Section
+from dialore.sources.documents.chunking import Chunking, Paragraph, Section, Unreadable
 from dialore.sources.documents.index import embedder_of, open_store, shown
-from dialore.sources.documents.reading import Rejects, Unreadable, find_files, lies_below, read_sections
+from dialore.sources.documents.reading import Rejects, find_files, lies_below, read_sections
 from dialore.sources.documents.tables import Document, NewPassage, Piece, Settings, id_number
 
 if TYPE_CHECKING:

@@ -25,6 +25,10 @@ _SEAMLESS = re.compile(f"[{WIDE}“”‘’…—]{{2}}")
 _WRAPPED = re.compile(rf"(?<=[{WIDE}])[ \t]*\r?\n\s*(?=[{WIDE}])")
 
 
+class Unreadable(Exception):  # noqa: N818 - it never leaves the package
+    """A file, or one line of it, that gives no passages; the message says why."""
+
+
 class Paragraph(NamedTuple):
     """A paragraph and the page that it begins on; 0 where there are no pages."""
 

@@ -8,8 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from dialore.errors import MissingExtraError
-from dialore.sources.documents.chunking import Paragraph, Section, joined, unwrapped
-from dialore.sources.documents.reading import Unreadable
+from dialore.sources.documents.chunking import Paragraph, Section, Unreadable, joined, unwrapped
 from dialore.text import SENTENCE_ENDS
 
 if TYPE_CHECKING:

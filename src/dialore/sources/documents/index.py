@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import hashlib
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
 from dialore.knowledge import Knowledge, PassageDetail, Source
-from dialore.retrieval.embedding import digest
 from dialore.retrieval.ranking import K, reciprocal_ranks
 from dialore.retrieval.tokens import Tokeniser
 from dialore.sources.base import Findings, RankedSource
@@ -139,7 +139,7 @@ class DocumentIndex:
         with self._opened().read() as transaction:
             settings = transaction.settings()
             parts = (settings.embedder_fingerprint, settings.tokeniser, *transaction.content(), self.retriever, self.k)
-        return digest("documents", *map(str, parts))
+        return hashlib.sha256("\t".join(map(str, parts)).encode()).hexdigest()[:16]
 
     def stats(self) -> dict[str, Any]:
         """Counts, sizes and settings."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from dialore.errors import InputError
-from dialore.sources.documents.chunking import Paragraph, Section, unwrapped
+from dialore.sources.documents.chunking import Paragraph, Section, Unreadable, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -43,10 +43,6 @@ _OURS = frozenset({"text", "title", "url", "file", "page", "index"})
 def format_of(path: Path) -> FileFormat | None:
     """A file's format by the end of its name, `.gz` aside; None where that says nothing."""
     return _ENDINGS.get(path.with_suffix("").suffix.lower() if path.suffix == ".gz" else path.suffix.lower())
-
-
-class Unreadable(Exception):  # noqa: N818 - it never leaves the package
-    """A file, or one line of it, that gives no passages; the message says why."""
 
 
 @dataclass
