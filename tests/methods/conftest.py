@@ -16,7 +16,7 @@ from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
 from dialore.sources.graph.source import Graph
-from dialore.sources.graph.writing.build import build_graph
+from dialore.sources.graph.writing import build_graph
 
 FACTS = [
     Fact("sore throat", "CausesDesire", "drink warm tea"),

@@ -12,7 +12,7 @@ from dialore.methods.lexical import HOW_TO_ADD_A_MODEL
 from dialore.retrieval.embedding import load_embedder
 from dialore.sources.base import Findings
 from dialore.sources.graph.source import Graph
-from dialore.sources.graph.writing.build import build_graph
+from dialore.sources.graph.writing import build_graph
 from dialore.workbench import create_agent
 
 FACTS = [

@@ -19,7 +19,7 @@ from dialore.sources.declared import GraphKnowledge, Reranked, default_sources, 
 from dialore.sources.dialogue_ranking import DialogueDocuments, DialoguePersona
 from dialore.sources.documents import build_documents
 from dialore.sources.graph.source import Graph
-from dialore.sources.graph.writing.build import build_graph
+from dialore.sources.graph.writing import build_graph
 from dialore.sources.persona import PersonaDocuments, PersonaSource
 from dialore.sources.web import WebSource
 from dialore.sources.web.engines import SearchResult

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
     from dialore.methods.stages import Stages
     from dialore.response import Demands, Grounding, Response
-    from dialore.sources.graph.linking.linker import Link
+    from dialore.sources.graph.linking import Link
     from dialore.sources.graph.source import Retrieval
 
 

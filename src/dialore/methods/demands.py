@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
     from dialore.methods.base import GraphSource
     from dialore.methods.stages import Stages
-    from dialore.sources.graph.linking.linker import Link
+    from dialore.sources.graph.linking import Link
 
 _MOST = 12
 """Entities taken of one list; a model that lists more has stopped choosing."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dialore.methods.stages import StageCall, Stages
     from dialore.response import Response, StageTrace
     from dialore.sources.base import KnowledgeSource
-    from dialore.sources.graph.linking.linker import Link
+    from dialore.sources.graph.linking import Link
 
 T = TypeVar("T", bound=BaseModel)
 HOW_TO_ADD_A_MODEL = "set DIALORE_BASE_URL and DIALORE_MODEL, or --base-url and --model"

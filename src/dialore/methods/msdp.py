@@ -11,7 +11,7 @@ from dialore.knowledge import Fact, Knowledge, Passage, PassageDetail
 from dialore.methods.base import check_least, check_word
 from dialore.methods.msdp_samples import KnowledgeShots, ResponseShots, current, prompted
 from dialore.response import Grounding
-from dialore.sources.graph.facts.relations import verbalise
+from dialore.sources.graph.relations import verbalise
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dialore.knowledge import Knowledge, Source
     from dialore.retrieval.reranking import Reranker
     from dialore.sources.base import KnowledgeSource
-    from dialore.sources.graph.linking.linker import Link
+    from dialore.sources.graph.linking import Link
 
 Join = Literal["filter", "query"]
 _NAME = re.compile(r"[^\W\d_][\w-]*(?: [\w-]+)*")

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.knowledge import Fact
-    from dialore.sources.graph.store.edges import Edges
-    from dialore.sources.graph.store.layout import GraphMeta
+    from dialore.sources.graph.store import Edges, GraphMeta
 
 
 @runtime_checkable
@@ -32,7 +31,7 @@ class FactStore(Protocol):
         ...
 
     def with_stems(self, key: str) -> list[int]:
-        """Ids of the concepts whose content words have these stems (see `layout.stem_key`), in ascending order."""
+        """Ids of the concepts whose content words have these stems (see `stem_key`), in ascending order."""
         ...
 
     def concept(self, number: int) -> str:
@@ -43,8 +42,16 @@ class FactStore(Protocol):
         """How many facts a concept has, as head or tail; a fact about itself counts twice."""
         ...
 
-    def edges_of(self, concepts: Iterable[int]) -> Edges:
-        """The facts with one of the concepts as head or tail, each once; the rows' order is the store's own."""
+    def edges_of(self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, keep: int = 1000) -> Edges:
+        """The facts with one of the concepts as head or tail, each once; the rows' order is the store's own.
+
+        Args:
+            concepts: their numbers.
+            query: of unit length (dimension,). A store that has vectors then gives the facts' cosines with it, and of
+                each side of a concept with very many facts only those that lead to another of the concepts and, of the
+                rest, exactly the `keep` of highest cosine, ties included. A store without vectors ignores it.
+            keep: how many of each side of a concept.
+        """
         ...
 
     def fact(self, edges: Edges, row: int) -> Fact:
@@ -57,21 +64,4 @@ class FactStore(Protocol):
 
     def close(self) -> None:
         """Let go of the file or the connections; a second time does nothing."""
-        ...
-
-
-@runtime_checkable
-class VectorStore(FactStore, Protocol):
-    """A store that keeps vectors too, so that its facts are ranked without encoding them."""
-
-    def edges_of(self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, keep: int = 1000) -> Edges:
-        """As FactStore's; given a unit query, of a concept with very many facts only those near it may be read.
-
-        Exactly: of each of its sides the `keep` of highest cosine among the facts that lead to none of the other
-        concepts, ties, and all that lead to one of them. `counts` of the edges says how many there are in all.
-        """
-        ...
-
-    def cosines(self, edges: Edges, query: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(n,): each fact's cosine with a unit query (dimension,), for the embedder that `meta` names."""
         ...

@@ -4,17 +4,54 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from dialore.sources.graph.linking.matches import Match, Reading
-from dialore.sources.graph.linking.spelling import simplified, traditional
+from dialore.sources.graph.english import Match, Reading
 from dialore.text import HAN, is_chinese, is_stop_word, light_words, measure_words, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dialore.sources.graph.linking.matches import How
-    from dialore.sources.graph.store.protocol import FactStore
+    from dialore.sources.graph.english import How
+    from dialore.sources.graph.protocol import FactStore
+
+# --- simplified and traditional characters
+
+Script = Literal["t2s", "s2t"]
+
+
+@functools.lru_cache(maxsize=2)
+def _converter(script: Script) -> Any:  # noqa: ANN401 - the library is untyped
+    """OpenCC's conversion, its dictionaries loaded."""
+    from opencc import OpenCC
+
+    return OpenCC(script)
+
+
+@functools.lru_cache(maxsize=65536)
+def _changes(character: str, script: Script) -> bool:
+    return bool(_converter(script).convert(character) != character)
+
+
+@functools.lru_cache(maxsize=16384)
+def _converted(text: str, script: Script) -> str:
+    # A phrase costs twenty times what a look at its characters does, and most are in the wanted script already.
+    if not any(_changes(character, script) for character in text):
+        return text
+    return str(_converter(script).convert(text))
+
+
+def simplified(text: str) -> str:
+    """Chinese in simplified characters: 不同種類 becomes 不同种类."""
+    return _converted(text, "t2s")
+
+
+def traditional(text: str) -> str:
+    """Chinese in traditional characters, words taken whole: 头发 becomes 頭髮 and 发现 發現."""
+    return _converted(text, "s2t")
+
+
+# --- the reader
 
 _LONGEST = 8
 """Characters of the longest concept that is looked for inside a phrase."""
