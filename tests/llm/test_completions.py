@@ -210,9 +210,6 @@ def test_a_prompt_file_gives_continuation_stops_and_steering(tmp_path):
     assert rendered.steering == Steering(words=('a "b": c',), top_k=4)
 
 
-def test_the_command_lines_api_is_checked(faulty_server):
-    from dialore.cli.options import ModelSettings
-    from dialore.cli.wiring import connect_model
-
+def test_an_api_that_is_not_known_is_refused(faulty_server):
     with pytest.raises(UnknownNameError, match="did you mean completions"):
-        connect_model(ModelSettings(model="m", base_url=faulty_server.url, api="completion", no_cache=True))
+        connect("m", faulty_server.url, api="completion")

@@ -13,7 +13,7 @@ from dialore.errors import InputError
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.sources.samples.sample import Sample
+    from dialore.sources.samples import Sample
 
     Step = Callable[[str, int, int | None], None]
 
@@ -78,7 +78,7 @@ def build(
     """
     from dialore.datasets.split import stream_histories
     from dialore.retrieval.embedding import load_embedder
-    from dialore.sources.samples.build import build_samples, check_out
+    from dialore.sources.samples.database import build_samples, check_out
 
     check_out(out)
     encoder = load_embedder(embedder)
@@ -118,17 +118,11 @@ def stats(base: _Base, json: Json = False) -> None:
     """
     from contextlib import closing
 
-    from dialore.sources.samples.base import open_samples
+    from dialore.sources.samples import open_samples
 
     with closing(open_samples(base)) as opened:
-        shares = [opened.overlap(row) for row in range(len(opened))]
-        found = {
-            **opened.meta.model_dump(exclude={"groups", "format"}),
-            "languages": {group.language: group.stop - group.start for group in opened.meta.groups},
-            "fit": sum(group.fit - group.start for group in opened.meta.groups),
-            # As single precision has them, in which they are kept.
-            "grounded": sum(0.6 - 1e-6 <= share <= 0.9 + 1e-6 for share in shares),
-        }
+        languages = {language: group.stop - group.start for language, group in opened.meta.groups.items()}
+        found = {**opened.meta.model_dump(exclude={"groups"}), "languages": languages}
     if json:
         print_json(found)
         return
@@ -155,7 +149,7 @@ def find(
     from contextlib import closing
 
     from dialore.dialogue import Dialogue
-    from dialore.sources.samples.base import open_samples
+    from dialore.sources.samples import open_samples
 
     with closing(open_samples(base)) as opened:
         found = opened.nearest(Dialogue.model_validate({"id": "query", "turns": [text], "topic": topic}), top)
@@ -175,9 +169,8 @@ def _samples(histories: "Iterator[Dialogue]", align_graph: str | None, facts: in
     """The samples of histories, and the name of the graph that they were aligned with."""
     from contextlib import closing
 
-    from dialore.agent import open_graph
-    from dialore.sources.samples.alignment import aligned_samples
-    from dialore.sources.samples.sample import samples_of
+    from dialore.sources.graph import open_graph
+    from dialore.sources.samples import aligned_samples, samples_of
 
     if align_graph is None:
         return list(samples_of(histories)), ""
@@ -186,26 +179,14 @@ def _samples(histories: "Iterator[Dialogue]", align_graph: str | None, facts: in
 
 
 def _whole(files: Sequence[Path], dataset: str | None, step: "Step") -> "Iterator[Dialogue]":
-    """Whole dialogues; what is a history with its reference already becomes one whose only answer that is."""
-    from dialore.datasets.base import Answer, WholeDialogue
-    from dialore.datasets.registry import data_set
-    from dialore.dialogue import read_dialogues
+    """The whole dialogues of the files; dialogues of our own form where no data set is named."""
+    from dialore.datasets import data_set
 
-    if dataset is not None:
-        reader = data_set(dataset)
-        for file in files:
-            yield from reader.read(file)
-        return
-    for number, dialogue in enumerate((dialogue for file in files for dialogue in read_dialogues(file)), start=1):
+    reader = data_set(dataset or "jsonl")
+    for number, dialogue in enumerate((dialogue for file in files for dialogue in reader.read(file)), start=1):
         if number % 100 == 0:
             step("reading dialogues", number, None)
-        if dialogue.reference is None:
-            yield dialogue
-            continue
-        answer = Answer(turn=len(dialogue.turns), knowledge=dialogue.knowledge)
-        fields = {name: getattr(dialogue, name) for name in dialogue.model_fields_set - {"reference", "knowledge"}}
-        turns = dialogue.followed_by(dialogue.responder, dialogue.reference).turns
-        yield WholeDialogue.model_validate({**fields, "turns": turns, "answers": (answer,)})
+        yield dialogue
 
 
 def _perplexities(samples: "Sequence[Sample]", name: str, base_url: str | None, step: "Step") -> dict[str, float]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dialore.cli.options import Json, MeasureSettings, ModelSettings, takes_settings
+from dialore.cli.options import Json, JudgeModel, MeasureSettings, takes_settings
 from dialore.cli.output import console, note, print_json, progress, table
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _ACROSS = 4
 
 @takes_settings
 def score(
-    judge: ModelSettings,
+    judge: JudgeModel,
     measures: MeasureSettings,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
     metric: Annotated[
