@@ -11,7 +11,6 @@ from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import Findings
 from dialore.sources.declaration import in_order
 from dialore.sources.declared import DeclaredSource, DeclaredSources
-from dialore.sources.dialogue_ranking import DialogueDocuments, DialoguePersona
 from dialore.sources.persona import PersonaDocuments, PersonaSource, read_persona
 
 if TYPE_CHECKING:
@@ -111,7 +110,7 @@ def _open(
     elif entry.kind == "persona":
         source = _persona(entry, opened, folder)
     elif isinstance(under, PersonaSource) and (filters or opened.get("documents") is None):
-        source = _documents_under(under, entry)
+        source = PersonaDocuments(under, retriever=entry.retriever, name=entry.name)
     else:
         source = _other(entry, opened, own, folder, place)
     stands_in = entry.kind == "graph" and entry.opened_from is None and opened.get("graph") is None
@@ -133,17 +132,7 @@ def _persona(entry: Declaration, opened: Mapping[str, object], folder: Path | No
     else:
         given = opened.get("persona")
         persona = given.persona if isinstance(given, PersonaSource) else {}
-    if entry.retriever in {None, "dialogue"}:
-        return DialoguePersona(persona, name=entry.name)
-    return PersonaSource(persona, retriever=str(entry.retriever), name=entry.name)
-
-
-def _documents_under(persona: PersonaSource, entry: Declaration) -> PersonaDocuments:
-    if entry.retriever is None:
-        return persona.documents(name=entry.name)
-    if entry.retriever == "dialogue":
-        return DialogueDocuments(persona, name=entry.name)
-    return PersonaDocuments(persona, retriever=entry.retriever, name=entry.name)
+    return PersonaSource(persona, retriever=entry.retriever or "dialogue", name=entry.name)
 
 
 def _other(
