@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dialore.cli.options import connecting
 from dialore.errors import InputError
 from dialore.evaluation.registry import Context, load_metric, metric_names
-from dialore.experiments.meta_measures import MODELS
+from dialore.experiments.scoring import NEEDS_MODEL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
@@ -30,7 +30,7 @@ def default_metrics(settings: MeasureSettings, *, without: Collection[str] = ())
     """The metrics that need no model beside those that were named, and nothing that is not to be had."""
     given = {"nli"} if settings.nli else set()
     given |= {"language-model"} if settings.language_model else set()
-    lacking = (MODELS - given) | set(without)
+    lacking = (NEEDS_MODEL - given) | set(without)
     return tuple(name for name in metric_names() if not lacking & set(needs_of(name)))
 
 
