@@ -107,10 +107,10 @@ def convert(
         typer.Option(
             "--cut",
             metavar="last|random|all",
-            help="Which turn is the reference: the last that may be, one drawn, or each in turn.",
+            help="Which turn is the reference: the last that may be, one sampled, or each in turn.",
         ),
     ] = "last",
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="How many to keep, drawn by --seed.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="How many to keep, sampled by --seed.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the draws.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="With --out: say what was done as JSON.")] = False,
 ) -> None:
