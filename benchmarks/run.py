@@ -27,10 +27,10 @@ from dialore.llm.endpoint import Dialect
 from dialore.llm.model import Completion, LanguageModel, OnText, Request
 from dialore.llm.rehearsal import Rehearsal
 from dialore.llm.structured import output_schema
-from dialore.methods.model_responder import ModelResponder
-from dialore.methods.outputs import ThoughtQueries
-from dialore.methods.stages import StageCall
+from dialore.methods.demands import ThoughtQueries
+from dialore.methods.stages import ModelResponder, StageCall
 from dialore.prompts.library import PromptLibrary
+from dialore.response import StageTrace
 from dialore.settings import ModelSettings
 from dialore.sources.graph import open_graph
 from dialore.workbench import create_agent
@@ -259,9 +259,10 @@ async def _bodies(url: str, dialogues: Sequence[Dialogue]) -> list[dict[str, Any
     responder = ModelResponder(model, PromptLibrary())
     bodies = []
     for dialogue in dialogues:
-        call = StageCall("dcrag/query-production", "bench", dialogue, ThoughtQueries, {"thoughts": True}, "")
-        answer = await responder.answer(call)
-        given = {"messages": answer.messages, "output_schema": output_schema(ThoughtQueries)}
+        call = StageCall("dcrag/query-production", dialogue, ThoughtQueries, {"thoughts": True}, "")
+        step = StageTrace(stage="bench")
+        await responder.answer(call, step)
+        given = {"messages": step.messages, "output_schema": output_schema(ThoughtQueries)}
         bodies.append(Dialect().body(model.name, Request.model_validate(given), stream=False))
     await model.close()
     return bodies

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dialore.dialogue import Dialogue
-from dialore.errors import InputError, ModelError
+from dialore.errors import InputError, ModelError, UnknownNameError
 from dialore.sources.graph.source import Graph
 from dialore.workbench import create_agent
 from tests.methods.conftest import ScriptedModel, small_graph  # noqa: F401 - a fixture
@@ -112,9 +112,11 @@ async def test_whole_dialogues_run_at_once_up_to_the_limit(model, small_graph): 
     assert len([response async for response in agent.respond_all(DIALOGUES, at_once=3)]) == len(DIALOGUES)
 
 
-def test_no_model_means_the_lexical_responder_where_it_can():
-    with pytest.raises(InputError, match="qp-rag needs a language model"):
-        create_agent("qp-rag")
+async def test_no_model_means_the_method_lexical(small_graph):  # noqa: F811
+    response = await create_agent("qp-rag", graph=small_graph).respond(DIALOGUES[0])
+    assert (response.method, response.by) == ("lexical", "no model")
+    with pytest.raises(UnknownNameError, match="did you mean qp-rag"):
+        create_agent("qp-ragg", graph=small_graph)
 
 
 def test_a_missing_prompt_folder_is_refused(model, small_graph, tmp_path):  # noqa: F811

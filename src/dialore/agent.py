@@ -3,54 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Literal, Self
-
-from pydantic import BaseModel, Field
+from typing import TYPE_CHECKING, Any, Self
 
 from dialore.errors import StageError, is_fatal
-from dialore.knowledge import Knowledge
-from dialore.llm.model import Usage
+from dialore.methods.citations import mark_used
 from dialore.methods.stages import Stages
-from dialore.methods.usage import mark_used
 from dialore.parallel import bounded_map
-from dialore.response import Demands, Response, StageTrace
+from dialore.response import Grounding, Response
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
+    from collections.abc import AsyncIterator, Iterable
 
     from dialore.dialogue import Dialogue
     from dialore.llm.model import OnText
-    from dialore.methods.base import Draft, Grounds, Method
+    from dialore.methods.base import Method
     from dialore.methods.stages import Responder
-    from dialore.response import Citation
-
-
-class Grounding(BaseModel):
-    """What a method finds before it writes: a retriever for other people's generators.
-
-    Attributes:
-        id: the dialogue's id.
-        method: the method's name.
-        status: `ok` or `failed`.
-        by: what did the stages.
-        demands: what was found to be needed.
-        knowledge: what was found, best first.
-        usage: calls and tokens.
-        seconds: wall-clock time.
-        trace: every stage.
-        error: what failed, and the mend.
-    """
-
-    id: str
-    method: str
-    status: Literal["ok", "failed"] = "ok"
-    by: str = ""
-    demands: Demands | None = None
-    knowledge: list[Knowledge] = Field(default_factory=list)
-    usage: Usage = Usage()
-    seconds: float = 0.0
-    trace: list[StageTrace] = Field(default_factory=list)
-    error: str | None = None
 
 
 class Agent:
@@ -83,38 +50,39 @@ class Agent:
             ModelError: likewise, an endpoint that refuses (wrong key, model or address).
         """
         stage = Stages(self.responder, self.method.name, dialogue, on_text, cite=self.cite)
-        response = Response(id=dialogue.id, method=self.method.name, by=self.responder.name)
         try:
-            draft = await self.method.respond(dialogue, stage)
+            response = await self.method.respond(dialogue, stage)
         except StageError as error:
-            raise_if_fatal(error)
-            response.status, response.error = "failed", str(error)
+            response = Response(status="failed", error=_error(error))
         else:
-            self._fill(response, draft, dialogue, stage.citations(draft.text))
-        return response.model_copy(update=_cost(stage))
+            self._settle(response, dialogue, stage)
+        return response.model_copy(update=self._record(dialogue, stage))
 
-    def _fill(self, response: Response, draft: Draft, dialogue: Dialogue, citations: Sequence[Citation]) -> None:
-        if not draft.text.strip():
+    @staticmethod
+    def _settle(response: Response, dialogue: Dialogue, stage: Stages) -> None:
+        """Mark what a response cites and draws on; one without text has failed."""
+        if not response.text.strip():
             response.status, response.error = "failed", f"dialogue {dialogue.id}: the response came out empty"
-        response.text = draft.text
-        response.demands, response.plan = draft.grounds.demands, draft.grounds.plan
-        given = {piece.id for piece in draft.grounds.knowledge}
+        given = {piece.id for piece in response.knowledge}
+        citations = response.citations or stage.citations(response.text)
         response.citations = [each for each in citations if each.knowledge in given]
         cited = {each.knowledge for each in response.citations}
-        response.knowledge = mark_used(draft.grounds.knowledge, draft.text, dialogue.texts, dialogue.language, cited)
+        response.knowledge = mark_used(response.knowledge, response.text, dialogue.texts, dialogue.language, cited)
 
     async def ground(self, dialogue: Dialogue) -> Grounding:
         """Find what a response to the dialogue needs to know, without writing it; raises as `respond` does."""
         stage = Stages(self.responder, self.method.name, dialogue)
-        grounding = Grounding(id=dialogue.id, method=self.method.name, by=self.responder.name)
         try:
-            found: Grounds = await self.method.ground(dialogue, stage)
+            grounding = await self.method.ground(dialogue, stage)
         except StageError as error:
-            raise_if_fatal(error)
-            grounding.status, grounding.error = "failed", str(error)
-        else:
-            grounding.demands, grounding.knowledge = found.demands, found.knowledge
-        return grounding.model_copy(update=_cost(stage))
+            grounding = Grounding(status="failed", error=_error(error))
+        return grounding.model_copy(update=self._record(dialogue, stage))
+
+    def _record(self, dialogue: Dialogue, stage: Stages) -> dict[str, object]:
+        """What a result tells of how it was made, for failed ones too."""
+        trace = sorted(stage.trace, key=lambda traced: traced.started)
+        made = {"id": dialogue.id, "method": self.method.name, "by": self.responder.name}
+        return {**made, "usage": stage.usage, "seconds": stage.seconds, "trace": trace}
 
     async def stream(self, dialogue: Dialogue) -> AsyncIterator[str | Response]:
         """The response's text piece by piece, then the whole Response; raises as `respond` does."""
@@ -173,12 +141,8 @@ class Agent:
         await self.close()
 
 
-def raise_if_fatal(error: StageError) -> None:
-    """Raise the error underneath where it would befall every dialogue: wrong input or configuration, a spent budget."""
+def _error(error: StageError) -> str:
+    """What failed; raises the error underneath where it would befall every dialogue: bad input, a spent budget."""
     if is_fatal(error.cause):
         raise error.cause from error
-
-
-def _cost(stage: Stages) -> dict[str, object]:
-    ordered = sorted(stage.trace, key=lambda traced: traced.started)
-    return {"usage": stage.usage, "seconds": stage.seconds, "trace": ordered}
+    return str(error)

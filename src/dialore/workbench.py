@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dialore.settings import ModelSettings, Settings
 
 LEXICAL = "lexical"
-"""The name of no model: the lexical responder does the stages."""
+"""The name of no model, and of the method that then stands in for every other: it shows what was found."""
 REHEARSAL = "rehearsal"
 """The name of a model without an endpoint, whose answers fit and mean nothing."""
 
@@ -168,35 +168,33 @@ class Workbench:
         """An agent, which the workbench closes.
 
         Args:
-            method: the method's name.
+            method: the method's name; without a model it is `lexical`, whatever is named.
             models: who does its stages.
             options: its hyper-parameters and switches.
 
         Raises:
-            InputError: an unknown name, a missing source, an option that does not fit, no model where one is needed.
+            InputError: an unknown name, a missing source, an option that does not fit.
         """
         cls = registry.method_class(method)
-        if models.main is None:
-            check_lexical(method)
-        sources = {name: self.source(name, needed=name in cls.needs) for name in registry.method_sources(cls)}
+        if models.main is None and method != LEXICAL:
+            method, cls, options = LEXICAL, registry.method_class(LEXICAL), None
+        wanted = {*cls.needs, *(("graph",) if method == LEXICAL else ())}
+        sources = {name: self.source(name, needed=name in wanted) for name in registry.method_sources(cls)}
         made = registry.create_method(method, sources, options)
-        return Agent(made, self._responder(models), cite=self.cite)
+        return Agent(made, self._responder(Models(None) if method == LEXICAL else models), cite=self.cite)
 
     def _responder(self, models: Models) -> Responder:
         if models.main is None:
-            from dialore.methods.lexical import LexicalResponder
+            from dialore.methods.lexical import NoModel
 
-            graph = self.source("graph", needed=True)
-            return LexicalResponder(graph, graph.embedder)
-        from dialore.methods.model_responder import ModelResponder
+            return NoModel()
+        from dialore.methods.stages import ModelResponder, RoutedResponder
         from dialore.prompts.library import PromptLibrary
 
         library = PromptLibrary(self.settings.prompts)
         main = ModelResponder(models.main, library)
         if not models.stages:
             return main
-        from dialore.methods.routing import RoutedResponder
-
         return RoutedResponder(main, {stage: ModelResponder(model, library) for stage, model in models.stages.items()})
 
     def close_sources(self) -> None:
@@ -220,17 +218,6 @@ class Workbench:
         await self.close()
 
 
-def check_lexical(method: str) -> None:
-    """Check that a method can do without a language model; raises InputError saying how to give one."""
-    from dialore.methods.lexical import LexicalResponder
-
-    if method not in LexicalResponder.methods:
-        can = ", ".join(LexicalResponder.methods)
-        raise InputError(
-            f"method {method} needs a language model", mend=f"set --base-url and --model, or take one of {can}"
-        )
-
-
 def options_by_method(methods: Sequence[str], options: Mapping[str, object]) -> dict[str, dict[str, object]]:
     """Each method's options: one that several have goes to each of them; raises InputError where none has it."""
     known = {method: registry.method_options(registry.method_class(method)) for method in dict.fromkeys(methods)}
@@ -244,6 +231,8 @@ def options_by_method(methods: Sequence[str], options: Mapping[str, object]) -> 
 async def open_agents(settings: Settings, connect: Connect = connect_model) -> AsyncIterator[list[Agent]]:
     """An agent for each method of the settings, on the same models and sources; all is closed at the end.
 
+    Without a model it is one agent, whichever methods are named: `lexical`.
+
     Raises:
         InputError: as `Workbench.models` and `Workbench.agent` do.
         ModelError: as `Workbench.models` does.
@@ -251,6 +240,8 @@ async def open_agents(settings: Settings, connect: Connect = connect_model) -> A
     options = options_by_method(settings.method, settings.options)
     async with Workbench(settings.sources, cite=settings.cite, connect=connect) as bench:
         models = bench.models(settings.model)
+        if models.main is None:
+            options = {LEXICAL: options.get(LEXICAL, {})}
         yield [bench.agent(method, models, own) for method, own in options.items()]
 
 

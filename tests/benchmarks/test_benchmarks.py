@@ -19,7 +19,7 @@ from dialore.errors import UnknownNameError
 from dialore.llm.endpoint import Dialect
 from dialore.llm.model import Message, Request
 from dialore.llm.structured import output_schema
-from dialore.methods.outputs import SelectedFacts, ThoughtRevision
+from dialore.methods.demands import SelectedFacts, ThoughtRevision
 from dialore.methods.registry import method_names
 from dialore.response import Response, StageTrace
 from dialore.sources.graph import open_graph

@@ -18,7 +18,7 @@ pytest.importorskip("scipy", reason="the evaluation extra is not installed")
 
 @pytest.fixture
 def run(tmp_path):
-    """A run of two systems over six dialogues by the lexical responder."""
+    """A run of two systems over six dialogues by the no model."""
     data = write_dialogues(tmp_path / "dialogues.jsonl", 6)
     given = {"name": "small", "dataset": {"name": "jsonl", "path": str(data)}, "systems": ["vanilla", "dcrag"]}
     config = make_config(given | {"models": [{"model": "lexical"}]})

@@ -11,8 +11,7 @@ import pytest
 from benchmarks.made_up import made_up, open_world, with_persona
 
 from dialore.llm.rehearsal import Rehearsal
-from dialore.methods.description import describe_method
-from dialore.methods.registry import method_class, method_names, method_sources
+from dialore.methods.registry import describe_method, method_class, method_names, method_sources
 from dialore.sources.graph import open_graph
 from dialore.workbench import create_agent
 
@@ -61,7 +60,7 @@ def test_a_description_leaves_nothing_out(method):
     assert all(option.help for option in said.options), "an option without a word"
     assert said.paper
     assert said.about
-    assert said.stages
+    assert said.stages or said.calls == "0"
 
 
 def test_a_method_of_another_package_need_not_name_its_stages():

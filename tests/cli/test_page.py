@@ -7,9 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from dialore.cli.page import Conversation, Heading, longest_chain, render_page, write_page
 from dialore.dialogue import Dialogue
-from dialore.errors import InputError
+from dialore.evaluation.report.page import Conversation, Heading, longest_chain, render_page
 from dialore.evaluation.report.steps import Versions, changes
 from dialore.knowledge import Fact, Knowledge
 from dialore.llm.model import Usage
@@ -125,11 +124,6 @@ def test_numbered_stages_do_not_wait_for_those_of_another_number():
     answered = [stage("answer-1", 1.5, 0.1), stage("choice-1", 1.6, 0.3), stage("answer-2", 2, 0.5)]
     rest = [stage("choice-2", 2.5, 0.5), stage("response", 3, 1)]
     assert longest_chain([stage("questions", 0, 1), *found, *answered, *rest]) == 4
-
-
-def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(InputError, match="cannot write"):
-        write_page(tmp_path / "none" / "page.html", [], title="x")
 
 
 # --- how a response came about

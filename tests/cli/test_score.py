@@ -71,7 +71,6 @@ def test_json_holds_every_figure_and_a_second_time_the_same(call, run):
         ("kf1", "the dialogue has no gold knowledge"),
         ("planning-accuracy", "the dialogue has no gold plan"),
         ("perplexity", "no language model was given"),
-        ("knowledge-copy", "the response was given no knowledge"),
     ],
 )
 def test_what_cannot_be_computed_is_not_available_with_its_reason(call, run, metric, reason):

@@ -33,7 +33,7 @@ METRICS += ["distinct-1", "distinct-2", "recall-1", "mrr"]
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
-    """The table of a run of the lexical responder over English and Chinese dialogues; systems have hostile names."""
+    """The table of a run of the no model over English and Chinese dialogues; systems have hostile names."""
     folder = tmp_path_factory.mktemp("latex")
     said = [("en", f"I like {what}.", f"I like {what} too.") for what in ("tea", "rain", "bread", "music", "the sea")]
     said += [("zh", f"我喜欢{what}。", f"我也喜欢{what}。") for what in ("茶", "雨", "面包", "音乐", "大海")]

@@ -52,7 +52,7 @@ async def test_a_second_run_does_only_what_is_missing(config_of, tmp_path):
     with RunStore.open(tmp_path / "run") as store:
         jobs = [job for job, _, _ in store.responses()]
         assert len(set(jobs)) == len(jobs) == 24
-        assert {response.by for _, _, response in store.responses()} == {"lexical responder"}
+        assert {response.by for _, _, response in store.responses()} == {"no model"}
 
 
 async def test_what_failed_is_tried_again(config_of, tmp_path, monkeypatch):
@@ -311,7 +311,7 @@ async def test_an_endpoint_that_refuses_stops_the_run_at_once(config_of, tmp_pat
 _LAUNCHER = """
 import asyncio, os, random, sys
 from pathlib import Path
-import dialore.methods.vanilla, dialore.methods.model_responder, dialore.sources.graph.source
+import dialore.methods.baselines, dialore.methods.stages, dialore.sources.graph.source
 from dialore.experiments.config import read_config
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import RunStore

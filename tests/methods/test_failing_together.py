@@ -10,9 +10,8 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import BudgetError, InputError, ModelError, SourceError, StageError
 from dialore.knowledge import Passage
-from dialore.methods.model_responder import ModelResponder
 from dialore.methods.registry import create_method
-from dialore.methods.stages import Stages
+from dialore.methods.stages import ModelResponder, Stages
 from dialore.parallel import gather
 from dialore.prompts.library import PromptLibrary
 from dialore.sources.shelf import Shelf

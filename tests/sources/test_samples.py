@@ -15,7 +15,7 @@ from dialore.knowledge import Fact
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.hashing import HashingEmbedder
 from dialore.sources.graph.source import Graph
-from dialore.sources.graph.writing.build import build_graph
+from dialore.sources.graph.writing import build_graph
 from dialore.sources.registry import KINDS
 from dialore.sources.samples import (
     Sample,

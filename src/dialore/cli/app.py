@@ -61,7 +61,7 @@ def root(
     [bold]Go live[/bold]
     export DIALORE_BASE_URL=http://localhost:11434/v1 DIALORE_MODEL=llama3.1
 
-    Without an endpoint the lexical responder answers: plain, needs nothing.
+    Without an endpoint you see what was found, and how to add a model.
     """
     if verbose:
         logging.getLogger("dialore").setLevel(logging.INFO)

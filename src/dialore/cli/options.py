@@ -27,7 +27,7 @@ TYPER: dict[str, Any] = {
     "pretty_exceptions_enable": False,
 }
 """How every part of the command tree is set up."""
-WITHOUT_MODEL = "the lexical responder answers, without a language model"
+WITHOUT_MODEL = "no model writes; what is found is shown"
 _Name = TypeVar("_Name", bound=str)
 
 Json = Annotated[

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dialore.cli.options import WITHOUT_MODEL, AgentOptions, Json, SettingsFile, connecting, takes_settings
-from dialore.cli.output import Lines, check_targets, note, progress, say_error
+from dialore.cli.output import Lines, check_targets, note, progress, say_error, write_whole
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dialore.agent import Agent, Grounding
+    from dialore.agent import Agent
     from dialore.dialogue import Dialogue
-    from dialore.response import Response
+    from dialore.response import Grounding, Response
     from dialore.settings import Settings
 
     Result = Response | Grounding
@@ -150,7 +150,6 @@ def _answer(files: Files, settings: "Settings", *, ground: bool, html: Path | No
         asyncio.run(_answer_all(settings, entries, sink, ground=ground))
     if html is not None:
         _write_page(html, entries, [result for result in sink.results if isinstance(result, Response)])
-        note(f"page: {html}")
     if len(sink.results) > 1 and not json:
         shown.totals(sink.results, to_stderr=files.out is not None)
     failed = sum(result.status == "failed" for result in sink.results)
@@ -184,8 +183,7 @@ async def _answer_all(settings: "Settings", entries: "Sequence[Entry]", sink: Si
 
 
 async def _result(entry: "Entry", agent: "Agent", *, ground: bool) -> "Result":
-    from dialore.agent import Grounding
-    from dialore.response import Response
+    from dialore.response import Grounding, Response
 
     identifier, dialogue = entry
     if isinstance(dialogue, InputError):
@@ -195,14 +193,15 @@ async def _result(entry: "Entry", agent: "Agent", *, ground: bool) -> "Result":
 
 
 def _write_page(path: Path, entries: "Sequence[Entry]", responses: "Sequence[Response]") -> None:
-    from dialore.cli.page import Conversation, write_page
+    from dialore.evaluation.report.page import Conversation, render_page
 
     conversations = [
         Conversation(entry, [response for response in responses if response.id == identifier])
         for identifier, entry in entries
         if not isinstance(entry, InputError)
     ]
-    write_page(path, conversations, title="Dialore: responses and their grounds")
+    write_whole(path, render_page(conversations, title="Dialore: responses and their grounds"))
+    note(f"page: {path}")
 
 
 def read_entries(file: str) -> "list[Entry]":

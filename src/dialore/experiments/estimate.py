@@ -59,7 +59,7 @@ async def estimate_missing(
         store: what is there of it.
         jobs: all that it wants.
         numbers: each system's number in the store, by its number in the configuration.
-        lexical: the models for which the lexical responder answers, without a call.
+        lexical: the models that are none: the method `lexical` answers, without a call.
     """
     done = store.done()
     missing = Counter(job.system for job in jobs if job not in done)

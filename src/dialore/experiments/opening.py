@@ -15,8 +15,8 @@ from dialore.experiments.store import System
 from dialore.experiments.store_facts import PROMPTS
 from dialore.llm.budget import Budget, Budgeted
 from dialore.llm.model import Sampled
-from dialore.methods.model_responder import CITING, ModelResponder
 from dialore.methods.registry import method_sources
+from dialore.methods.stages import CITING, ModelResponder
 from dialore.workbench import Workbench, connect_model
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Opened:
         systems: every system, in the run's order.
         agents: by system number and repetition.
         budget: what all models spend from.
-        lexical: the models that are none: the lexical responder answers for them.
+        lexical: the models that are none: the method `lexical` answers for them.
     """
 
     systems: list[System]

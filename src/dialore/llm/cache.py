@@ -167,78 +167,55 @@ def _hit(completion: Completion, on_text: OnText | None) -> Completion:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return _prepare(
-            sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False), path
-        )
-    except (OSError, sqlite3.OperationalError) as error:
-        read_only = _open_read_only(path)
-        if read_only is None:
-            raise InputError(f"cannot open the cache {path}: {error}", mend="name a file that can be written") from None
-        return read_only
-    except sqlite3.DatabaseError:
-        raise _damaged(path) from None
+    """Open a cache file, or make it; one that can only be read is read.
+
+    Raises:
+        InputError: it is not a cache, is damaged, or cannot be made.
+    """
+    give_up = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return _connect(path)
+        except (OSError, sqlite3.OperationalError) as error:
+            # SQLite does not wait by itself where several processes make one file at once.
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                mend = "name a file that can be written"
+                raise InputError(f"cannot open the cache {path}: {error}", mend=mend) from None
+            time.sleep(0.01)
+        except sqlite3.DatabaseError:
+            raise _damaged(path) from None
 
 
-def _prepare(database: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+def _connect(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
-        _check(database, path)
-        _use_log(database)
+        if not _holds_cache(database, path):
+            database.execute("PRAGMA journal_mode = WAL")
+            database.executescript(
+                f"BEGIN IMMEDIATE; PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION};"
+                "CREATE TABLE IF NOT EXISTS completions (key BLOB PRIMARY KEY, completion TEXT, model TEXT, made REAL);"
+                "COMMIT"
+            )
         database.execute("PRAGMA synchronous = NORMAL")
-        database.execute("BEGIN IMMEDIATE")
-        database.execute(f"PRAGMA application_id = {_APPLICATION}")
-        database.execute(f"PRAGMA user_version = {_VERSION}")
-        database.execute(
-            "CREATE TABLE IF NOT EXISTS completions (key BLOB PRIMARY KEY, completion TEXT, model TEXT, made REAL)"
-        )
-        database.execute("COMMIT")
     except BaseException:
         database.close()
         raise
     return database
 
 
-def _check(database: sqlite3.Connection, path: Path) -> None:
-    # In one transaction, so that a cache which another process is just making is seen before or after, not between.
-    database.execute("BEGIN")
-    try:
-        application = database.execute("PRAGMA application_id").fetchone()[0]
-        version = database.execute("PRAGMA user_version").fetchone()[0]
-        tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    finally:
-        database.execute("ROLLBACK")
+def _holds_cache(database: sqlite3.Connection, path: Path) -> bool:
+    """Whether a database is a cache, and not just made; raises InputError where it is something else."""
+    # In one statement, so that a cache which another process is just making is seen before or after, not between.
+    application, version, tables = database.execute(
+        "SELECT (SELECT * FROM pragma_application_id), (SELECT * FROM pragma_user_version), "
+        "(SELECT count(*) FROM sqlite_master)"
+    ).fetchone()
     if tables and application != _APPLICATION:
         raise InputError(f"{path} is a database of something else, not a cache", mend="name another file")
     if tables and version != _VERSION:
         raise InputError(f"the cache {path} is of version {version}; this program reads {_VERSION}", mend=_MEND)
-
-
-def _use_log(database: sqlite3.Connection) -> None:
-    """Switch to write-ahead logging, which SQLite does not wait for when several processes want it at once."""
-    give_up = time.monotonic() + _BUSY_SECONDS
-    while True:
-        try:
-            database.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > give_up:
-                raise
-            time.sleep(0.01)
-        else:
-            return
-
-
-def _open_read_only(path: Path) -> sqlite3.Connection | None:
-    """A file that can be read though not written, or None."""
-    try:
-        database = sqlite3.connect(
-            f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
-        )
-        _check(database, path)
-        database.execute("SELECT count(*) FROM completions")
-    except sqlite3.Error:
-        return None
-    return database
+    return bool(tables)
 
 
 def _damaged(path: Path) -> InputError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 import threading
 from dataclasses import dataclass
@@ -10,9 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from dialore.errors import InputError, ModelError
 from dialore.llm.connection import LOCAL, find
-from dialore.llm.endpoint import Endpoint
+from dialore.llm.http import AdaptiveLimiter, HttpClient, Retry, error_detail, one_line
 from dialore.llm.local import load
-from dialore.llm.model import Completion, Message, Request, Sampling, Usage
 from dialore.parallel import bounded_map
 
 if TYPE_CHECKING:
@@ -97,16 +97,14 @@ def _check(pairs: Sequence[Scored]) -> None:
 class EndpointLikelihood:
     """Log-likelihoods by the completions API, as vLLM and OpenAI's base models have it; a call a text.
 
-    The text's tokens are those that end after its beginning, by the server's own `text_offset`. Retries and adaptive
-    concurrency are `Endpoint`'s.
+    The text's tokens are those that end after its beginning, by the server's own `text_offset`.
 
     Args:
         model: the model's name at the server.
         base_url: the endpoint, e.g. `http://localhost:8000/v1`.
         api_key: the key, or None where none is wanted.
-        timeout: seconds for one try of a call.
         retries: how often a failed call is tried again.
-        concurrency: the most calls at once.
+        concurrency: the most calls at once; how many really run adapts to what the server bears.
 
     Raises:
         InputError: the address is not a URL, or the key cannot be one.
@@ -118,15 +116,12 @@ class EndpointLikelihood:
         base_url: str,
         api_key: str | None = None,
         *,
-        timeout: float = 120.0,
         retries: int = 4,
         concurrency: int = 16,
     ) -> None:
         self.name = model
-        self._concurrency = concurrency
-        self._model = _EchoEndpoint(
-            model, base_url, api_key, timeout=timeout, retries=retries, concurrency=concurrency, api="completions"
-        )
+        self._http = HttpClient(base_url, api_key)
+        self._retry, self._limiter = Retry(retries), AdaptiveLimiter(concurrency)
 
     async def score(
         self, pairs: Sequence[Scored], on_step: Callable[[int, int], None] | None = None
@@ -136,86 +131,55 @@ class EndpointLikelihood:
         found: dict[int, Likelihood] = {}
 
         async def one(place: int) -> None:
-            pair = pairs[place]
-            request = Request(
-                messages=(Message(role="user", content=pair.text),),
-                sampling=Sampling(temperature=0, max_tokens=1),
-                continuation=f"{pair.context}{pair.text}",
-            )
-            answer = await self._model.complete(request)
-            if not isinstance(answer, _Echoed):
-                raise ModelError(f"{self.name}'s endpoint tells no log-probabilities", mend=_MEND, configuration=True)
-            found[place] = _likelihood(answer.log_probabilities, pair)
+            found[place] = await self._retry.run(lambda _: self._score(pairs[place]))
             if on_step is not None:
                 on_step(len(found), len(pairs))
 
         # The limiter lets fewer through where the server is slow; more than it ever does need not wait at it.
-        await bounded_map(range(len(pairs)), one, limit=self._concurrency)
+        await bounded_map(range(len(pairs)), one, limit=self._limiter.maximum)
         return [found[place] for place in range(len(pairs))]
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._model.close()
+        await self._http.close()
 
-
-class _Echoed(Completion):
-    """An echo: each token's beginning in the prompt and its log-probability, None where there is none."""
-
-    log_probabilities: tuple[tuple[int, int, float | None], ...]
-
-
-class _EchoEndpoint(Endpoint):
-    """An endpoint whose completions hold the log-probabilities of the prompt's tokens."""
-
-    def _body(self, request: Request, *, stream: bool) -> dict[str, Any]:
-        """One token is asked for: some servers take no zero. It is told from the echo by where it stands."""
-        del stream
-        sent = {"model": self.name, "prompt": request.continuation, "max_tokens": 1, "temperature": 0}
-        return {**sent, "echo": True, "logprobs": 1}
-
-    def _completion(self, payload: object, request: Request) -> Completion:
-        choices = payload.get("choices") if isinstance(payload, dict) else None
+    async def _score(self, pair: Scored) -> Likelihood:
+        # One token is asked for: some servers take no zero. It is told from the echo by where it stands.
+        prompt = f"{pair.context}{pair.text}"
+        body = {"model": self.name, "prompt": prompt, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1}
+        async with self._limiter.slot():
+            answer = await self._http.json("/completions", body)
+        choices = answer.get("choices") if isinstance(answer, dict) else None
         choice = choices[0] if isinstance(choices, list) and choices else None
-        found = choice.get("logprobs") if isinstance(choice, dict) else None
-        echoed = _echoed(found, request.continuation or "") if isinstance(found, dict) else None
+        logs = choice.get("logprobs") if isinstance(choice, dict) else None
+        echoed = _echoed(logs, prompt) if isinstance(logs, dict) else None
         if echoed is None:
-            super()._completion(payload, request)  # raises what the server reports
-            raise ModelError(
-                f"{self.http.where} gives no log-probabilities of a prompt", mend=_MEND, configuration=True
-            )
-        return _Echoed(text=request.continuation or "", usage=Usage(calls=1), log_probabilities=echoed)
+            why = one_line(error_detail(answer)[0], self._http.key)
+            told = f"{self._http.where} gives no log-probabilities of a prompt" + (f": {why}" if why else "")
+            raise ModelError(told, mend=_MEND, configuration=True)
+        numbers = [number for end, number in echoed if end > len(pair.context) and number is not None]
+        return Likelihood(float(sum(numbers)), len(numbers))
 
 
-def _echoed(found: dict[str, Any], prompt: str) -> tuple[tuple[int, int, float | None], ...] | None:
-    """(begin, end, log-probability) of each token of a prompt, by characters; None where the server does not say."""
-    tokens, numbers, begins = found.get("tokens"), found.get("token_logprobs"), found.get("text_offset")
-    if not isinstance(tokens, list) or not isinstance(numbers, list) or len(tokens) != len(numbers):
+def _echoed(logs: dict[str, Any], prompt: str) -> list[tuple[int, float | None]] | None:
+    """The end and the log-probability of each token of a prompt; None where the server does not say."""
+    tokens, numbers, begins = logs.get("tokens"), logs.get("token_logprobs"), logs.get("text_offset")
+    # A server without echo tells of the one token of its answer alone.
+    if not isinstance(tokens, list) or not isinstance(numbers, list) or not 2 <= len(tokens) == len(numbers):
         return None
     if not isinstance(begins, list) or len(begins) != len(tokens):
-        begins, place = [], 0
-        for token in tokens:
-            begins.append(place)
-            place += len(str(token))
-    # A server without echo tells of the one token of its answer alone.
-    if len(tokens) < 2:
-        return None
+        begins = [0, *itertools.accumulate(len(str(token)) for token in tokens[:-1])]
     # A token for the beginning of the text stands in the offsets though not in the prompt.
     first = begins[0] if prompt.startswith(str(tokens[0])) else begins[1]
     ends = [*begins[1:], len(prompt) + first]
-    spans = [(begin - first, min(end - first, len(prompt))) for begin, end in zip(begins, ends, strict=True)]
-    return tuple((*span, number) for span, number in zip(spans, numbers, strict=True) if span[0] < len(prompt))
-
-
-def _likelihood(echoed: Sequence[tuple[int, int, float | None]], pair: Scored) -> Likelihood:
-    border = len(pair.context)
-    numbers = [number for _, end, number in echoed if end > border and number is not None]
-    return Likelihood(float(sum(numbers)), len(numbers))
+    spans = zip(begins, ends, numbers, strict=True)
+    return [(min(end - first, len(prompt)), number) for begin, end, number in spans if begin - first < len(prompt)]
 
 
 class LocalLikelihood:
     """Exact log-likelihoods of a causal model of transformers, loaded when first asked, in batches, in a thread.
 
-    Context and text are cut into tokens as one string; a token that begins in the context and ends in the text counts
+    Context and text are tokenised as one string; a token that begins in the context and ends in the text counts
     as the text's. A context that is too long for the model loses its beginning.
 
     Args:
@@ -248,28 +212,22 @@ class LocalLikelihood:
         """Let the model's memory go."""
         self._loaded = None
 
-    def _load(self) -> tuple[Any, Any]:
-        if self._loaded is None:
-            self._loaded = load(self.name, self._device, self._dtype, is_causal=True)
-        return self._loaded
-
     def _score(self, pairs: Sequence[Scored]) -> list[Likelihood]:
         # One at a time: they would load a model each, and fast tokenizers cannot be used by two threads at once.
         with self._lock:
-            return self._score_alone(pairs)
+            if self._loaded is None:
+                self._loaded = load(self.name, self._device, self._dtype, is_causal=True)
+            encoded = [self._encode(pair, *self._loaded) for pair in pairs]
+            order = sorted(range(len(encoded)), key=lambda place: len(encoded[place][0]))
+            found: dict[int, Likelihood] = {}
+            for start in range(0, len(order), self._batch):
+                places = order[start : start + self._batch]
+                scores = self._batch_scores([encoded[place] for place in places], self._loaded[1])
+                found.update(zip(places, scores, strict=True))
+            return [found[place] for place in range(len(pairs))]
 
-    def _score_alone(self, pairs: Sequence[Scored]) -> list[Likelihood]:
-        cut = [self._cut(pair) for pair in pairs]
-        order = sorted(range(len(cut)), key=lambda place: len(cut[place][0]))
-        found: dict[int, Likelihood] = {}
-        for start in range(0, len(order), self._batch):
-            places = order[start : start + self._batch]
-            found.update(zip(places, self._batch_scores([cut[place] for place in places]), strict=True))
-        return [found[place] for place in range(len(pairs))]
-
-    def _cut(self, pair: Scored) -> tuple[list[int], int]:
+    def _encode(self, pair: Scored, tokenizer: Any, model: Any) -> tuple[list[int], int]:
         """The tokens of a pair, and the place of the text's first one that has a probability."""
-        tokenizer, model = self._load()
         whole, border = f"{pair.context}{pair.text}", len(pair.context)
         if tokenizer.is_fast:
             encoded = tokenizer(whole, add_special_tokens=False, return_offsets_mapping=True)
@@ -281,59 +239,41 @@ class LocalLikelihood:
         if tokenizer.bos_token_id is not None:
             tokens, first = [tokenizer.bos_token_id, *tokens], first + 1
         most = getattr(model.config, "max_position_embeddings", None)
-        if isinstance(most, int) and len(tokens) > most:
-            dropped = len(tokens) - most
+        dropped = len(tokens) - most if isinstance(most, int) else 0
+        if dropped > 0:
             if dropped >= first:
-                raise ModelError(
-                    f"a text of {len(tokens) - first} tokens is too long: {self.name} takes {most}",
-                    mend="score shorter texts",
-                )
+                long = f"a text of {len(tokens) - first} tokens is too long: {self.name} takes {most}"
+                raise ModelError(long, mend="score shorter texts")
             tokens, first = tokens[dropped:], first - dropped
         return tokens, max(first, 1)
 
-    def _batch_scores(self, cut: Sequence[tuple[list[int], int]]) -> list[Likelihood]:
+    def _batch_scores(self, texts: Sequence[tuple[list[int], int]], model: Any) -> list[Likelihood]:
         import torch
 
-        _, model = self._load()
-        width = max(len(tokens) for tokens, _ in cut)
+        width = max(len(tokens) for tokens, _ in texts)
         # Padding comes after a text, where a causal model cannot see it.
-        ids = torch.zeros((len(cut), width), dtype=torch.long)
-        mask = torch.zeros((len(cut), width), dtype=torch.long)
-        for row, (tokens, _) in enumerate(cut):
-            ids[row, : len(tokens)] = torch.tensor(tokens, dtype=torch.long)
-            mask[row, : len(tokens)] = 1
-        ids, mask = ids.to(model.device), mask.to(model.device)
+        ids = torch.tensor([tokens + [0] * (width - len(tokens)) for tokens, _ in texts], device=model.device)
+        mask = torch.tensor([[place < len(tokens) for place in range(width)] for tokens, _ in texts]).long()
         try:
             with torch.inference_mode():
-                logits = model(input_ids=ids, attention_mask=mask).logits[:, :-1].float()
+                logits = model(input_ids=ids, attention_mask=mask.to(model.device)).logits[:, :-1].float()
                 chosen = logits.gather(2, ids[:, 1:, None])[..., 0] - logits.logsumexp(dim=-1)
         except RuntimeError as error:
             raise ModelError(f"{self.name} failed to score: {error}"[:300], mend="lower the batch") from error
         rows = chosen.double().cpu()
         return [
             Likelihood(float(rows[row, first - 1 : len(tokens) - 1].sum()), max(0, len(tokens) - first))
-            for row, (tokens, first) in enumerate(cut)
+            for row, (tokens, first) in enumerate(texts)
         ]
 
 
-def likelihood_model(
-    model: str,
-    base_url: str | None = None,
-    api_key: str | None = None,
-    *,
-    timeout: float = 120.0,
-    retries: int = 4,
-    concurrency: int = 16,
-) -> LikelihoodModel:
+def likelihood_model(model: str, base_url: str | None = None, api_key: str | None = None) -> LikelihoodModel:
     """The model of that name: `hf:NAME_OR_PATH` run here, else one behind a completions endpoint.
 
     Args:
         model: the model's name.
         base_url: the endpoint; where it is None the environment says, as for `connect`.
         api_key: its key.
-        timeout: seconds for one call.
-        retries: how often a failed call is tried again.
-        concurrency: the most calls at once.
 
     Raises:
         InputError: no endpoint is known, or its address is wrong.
@@ -345,6 +285,4 @@ def likelihood_model(
         raise InputError(
             f"no endpoint is known for the model {model!r}", mend="set --base-url, or name hf:NAME to run it here"
         )
-    return EndpointLikelihood(
-        model, found.base_url, found.api_key, timeout=timeout, retries=retries, concurrency=concurrency
-    )
+    return EndpointLikelihood(model, found.base_url, found.api_key)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from dialore.knowledge import Fact, Knowledge
     from dialore.response import Demands
     from dialore.retrieval.embedding import Embedder
-    from dialore.sources.graph.linking.linker import Link
-    from dialore.sources.graph.ranking.settings import Ranking
+    from dialore.sources.graph.linking import Link
+    from dialore.sources.graph.ranking import Ranking
     from dialore.sources.graph.source import Graph
     from dialore.text import Language
 
