@@ -116,7 +116,8 @@ def test_pipeline(bench):
     dcrag = found["dcrag"]
     assert (dcrag["calls"], dcrag["steps"], dcrag["sources"], found["edit"]["calls"]) == (6, 4, "graph", 17)
     assert all(cost["cpu_ms"] > 0 for cost in found.values())
-    assert all(0 < cost["cacheable"] <= cost["cacheable_in_talk"] <= 1 for cost in found.values())
+    asking = [cost for cost in found.values() if cost["calls"]]
+    assert all(0 < cost["cacheable"] <= cost["cacheable_in_talk"] <= 1 for cost in asking)
     assert found["pplm"]["method"] == "pplm*"
     assert figures["plan"]["passages"] == 200
     assert figures["peak_memory_mb"] > 10
