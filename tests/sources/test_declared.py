@@ -12,7 +12,7 @@ from dialore.knowledge import Fact, Knowledge
 from dialore.methods.lexical import NoModel
 from dialore.methods.stages import Stages
 from dialore.retrieval.embedding import load_embedder
-from dialore.retrieval.endpoint import EndpointEmbedder
+from dialore.retrieval.encoders import EndpointEmbedder
 from dialore.retrieval.reranking import DenseReranker, load_reranker
 from dialore.sources.base import KnowledgeSource
 from dialore.sources.declared import GraphKnowledge, Reranked, default_sources, in_order, open_declared

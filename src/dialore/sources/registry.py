@@ -113,8 +113,9 @@ KINDS: dict[str, SourceKind] = {
             "A document index of `dialore documents build`; several are asked as one.",
             key="documents",
             short="-d",
-            metavar="PATH",
+            metavar="PATH|URL",
             several=True,
+            form=str,
             ranker="retriever",
             rankings=("bm25", "dense", "fused"),
             holds={
