@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
-    from dialore.retrieval.bm25 import rarity, saturation
-from dialore.retrieval.embedding import Embedder
+    from dialore.retrieval.embedding import Embedder
 
 _FADING = 0.5
 _REMEMBERED = 4096
