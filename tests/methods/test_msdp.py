@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,9 @@ async def test_knowledge_is_written_then_the_response_from_it(talk, model):
     (known,) = response.knowledge
     assert (known.text, known.kind, known.source) == ("Pizza comes from Naples.", "passage", "model")
     assert known.detail.model_dump() == {"title": "Pizza"}
+    samples, written = sorted(each.summary for each in stages.trace if each.summary)[::-1]
+    assert re.fullmatch(r"Samples: \d+, the nearest \S+ \(0\.\d\d\)", samples)
+    assert written == "Knowledge written: Pizza comes from Naples. ( another"
     assert "We know that: Pizza comes from Naples." in model.asked[1].messages[-1].content
     traced = [traced.stage for traced in stages.trace]
     assert traced == ["response-samples", "knowledge-samples", KG, RG]

@@ -58,6 +58,13 @@ async def test_the_whole_method_makes_five_calls_in_four_steps(model, web):
     assert [each.stage for each in stages.trace][2:] == [DIRECTIVE, QUERY, "web-search", "reranking", RESPONSE]
     assert web.queries == [("The Conjuring critics reviews", 30)]
     assert response.text == "Critics praised its slow dread, did you feel it too?"
+    assert [each.summary for each in stages.trace if each.summary] == [
+        "Turn: passive",
+        "Topic: The Conjuring",
+        "Directive: I heard that its reviews are split!",
+        "Query: The Conjuring critics reviews",
+        "Searched: The Conjuring critics reviews",
+    ]
 
 
 async def test_each_stage_is_given_what_those_before_it_found(model, web):
