@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.sources.graph.linking import ConceptSums, unit
+from dialore.sources.graph.linking import unit
 from dialore.sources.graph.relations import RELATIONS, is_safe, is_well_formed, verbalise
-from dialore.sources.graph.store import Edges
+from dialore.sources.graph.store import Edges, GraphStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -369,7 +369,7 @@ class FactVectors:
         self._store, self._embedder = store, embedder
         self._encoded: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
         own = store.meta.embedder_fingerprint == embedder.fingerprint
-        self._own = store if own and isinstance(store, ConceptSums) else None
+        self._own = store if own and isinstance(store, GraphStore) else None
         self._linear: LinearCosines | None = None
         if self._own is None:
             from dialore.sources.graph.vectors import LinearCosines, LinearEmbedder
