@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import OrderedDict
 from collections.abc import Callable
@@ -478,21 +479,26 @@ def take(
     Returns:
         Rows and what they scored, decay included, best first.
     """
-    order = np.lexsort(_names(edges, rows))  # of equal ones the first is taken
-    rows, values = rows[order], scores[order].astype(np.float64)
-    of = owner[rows]
-    left, counts = values.copy(), dict.fromkeys(of.tolist(), 0)
+    ties = np.empty(len(rows), np.intp)  # each row's place in order of head, relation and tail
+    ties[np.lexsort(_names(edges, rows))] = np.arange(len(rows))
+    queues: dict[int, list[tuple[float, int, int]]] = {}
+    of_rows = zip((-scores.astype(np.float64)).tolist(), ties.tolist(), rows.tolist(), strict=True)
+    for concept, entry in sorted(zip(owner[rows].tolist(), of_rows, strict=True), reverse=True):
+        queues.setdefault(concept, []).append(entry)  # the best last
+    heap = [(*queue[-1][:2], concept) for concept, queue in queues.items()]
+    heapq.heapify(heap)
+    counts = dict.fromkeys(queues, 0)
     taken: list[tuple[int, float]] = []
-    for _ in range(len(rows)):
-        place = int(left.argmax())
-        row, concept, score = int(rows[place]), int(of[place]), float(left[place])
-        left[place] = -np.inf
-        if not accept(row):
-            continue
-        taken.append((row, score))
-        if len(taken) == top:
-            break
-        counts[concept] += 1
-        others = np.flatnonzero((of == concept) & (left > -np.inf))
-        left[others] = np.round(values[others] - decay * math.log2(1 + counts[concept]), DIGITS)
+    while heap and len(taken) < top:
+        negative, _, concept = heap[0]
+        queue = queues[concept]
+        row = queue.pop()[2]
+        if accept(row):
+            taken.append((row, -negative))
+            counts[concept] += 1
+        if queue:
+            score, tie, _ = queue[-1]
+            heapq.heapreplace(heap, (round(score + decay * math.log2(1 + counts[concept]), DIGITS), tie, concept))
+        else:
+            heapq.heappop(heap)
     return taken
