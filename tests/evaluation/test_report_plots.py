@@ -48,6 +48,11 @@ def test_a_bar_has_its_name_and_its_figure_also_below_nothing():
     assert "−0.500" in words_of(bars(ABOUT, rows_of(["dcrag"], value=-0.5), "d"))
 
 
+def test_a_name_is_no_formula():
+    name = r"costs $5, not $\frac{1}$"
+    assert name in words_of(bars(ABOUT, rows_of([name]), "d"))
+
+
 def test_a_name_that_two_lines_do_not_hold_is_cut_and_whole_in_the_table():
     figure = bars(ABOUT, rows_of([LONG * 4]), "d")
     assert any(word.endswith("…") for word in words_of(figure))

@@ -1,4 +1,4 @@
-"""What a metric is: small measures of single responses, which a combination makes into one figure with an error bar.
+"""The form of a metric: small measures of single responses, which a combination makes into a figure with an error bar.
 
 A measure is a short vector of numbers. Most metrics combine by addition (matches and totals of BLEU, a value and a one
 for a mean), so that measures of parts can be merged, resampled and stored, and a run is never held in memory.

@@ -98,7 +98,7 @@ class TransformerEntailment:
 
     def __init__(self, name_or_path: str, *, batch: int = 32) -> None:
         self._name, self._batch = name_or_path, batch
-        self._loaded: tuple[Any, Any, int] | None = None
+        self._classify: Any = None
         # Many ask at once, each from a thread: one loads the model, and one uses it at a time.
         self._turn = threading.Lock()
 
@@ -109,38 +109,22 @@ class TransformerEntailment:
             MissingExtraError: torch or transformers is not installed.
             InputError: there is no such model.
         """
+        given = [{"text": first, "text_pair": second} for first, second in pairs]
         with self._turn:
-            tokenizer, model, wanted = self._load()
-            starts = range(0, len(pairs), self._batch)
-            parts = (_entails(tokenizer, model, wanted, pairs[start : start + self._batch]) for start in starts)
-            return [is_entailed for part in parts for is_entailed in part]
-
-    def _load(self) -> tuple[Any, Any, int]:
-        if self._loaded is not None:
-            return self._loaded
-        try:
-            import torch
-            from transformers import AutoModelForSequenceClassification, AutoTokenizer
-        except ImportError:
-            raise MissingExtraError("an NLI model", "local") from None
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(self._name)
-            model = AutoModelForSequenceClassification.from_pretrained(self._name)
-        except (OSError, ValueError) as error:
-            raise InputError(f"no NLI model {self._name!r}: {str(error).splitlines()[0]}") from error
-        model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
-        labels = {str(name).lower(): int(place) for place, name in model.config.id2label.items()}
-        named = [place for name, place in labels.items() if name.startswith("entail")]
-        self._loaded = (tokenizer, model, named[0] if named else len(labels) - 1)
-        return self._loaded
+            self._classify = self._classify or _classifier(self._name)
+            labels = list(self._classify.model.config.id2label.values())
+            wanted = next((label for label in labels if label.lower().startswith("entail")), labels[-1])
+            found = self._classify(given, batch_size=self._batch, padding=True, truncation=True, max_length=512)
+        return [each["label"] == wanted for each in found]
 
 
-def _entails(tokenizer: Any, model: Any, wanted: int, pairs: Sequence[tuple[str, str]]) -> list[bool]:  # noqa: ANN401
-    import torch
-
-    first, second = ([pair[side] for pair in pairs] for side in (0, 1))
-    batch = tokenizer(first, second, return_tensors="pt", padding=True, truncation=True, max_length=512)
-    with torch.inference_mode():
-        logits = model(**{name: tensor.to(model.device) for name, tensor in batch.items()}).logits
-    found: list[bool] = (logits.argmax(dim=-1) == wanted).tolist()
-    return found
+def _classifier(name: str) -> Any:  # noqa: ANN401 - the library is untyped
+    try:
+        import torch
+        from transformers import pipeline
+    except ImportError:
+        raise MissingExtraError("an NLI model", "local") from None
+    try:
+        return pipeline("text-classification", model=name, device=0 if torch.cuda.is_available() else -1)
+    except (OSError, ValueError) as error:
+        raise InputError(f"no NLI model {name!r}: {str(error).splitlines()[0]}") from error

@@ -32,7 +32,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from dialore.errors import InputError, ModelError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 
     from aiohttp import ClientResponse, ClientSession
 
@@ -224,11 +224,7 @@ def _unreachable(error: OSError, where: str) -> ModelError:
 
 
 def load_json(data: bytes | str, where: str) -> object:
-    """JSON as a server sent it.
-
-    Raises:
-        ModelError: there is none, or half of it.
-    """
+    """JSON as a server sent it; raises ModelError where there is none, or half of it."""
     if not data.strip():
         raise ModelError(f"{where} answered with an empty body", mend="try again", retryable=True)
     with suppress(ValueError):
@@ -340,25 +336,17 @@ class HttpClient:
             raise _connection_error(error, shown_url(url), seconds) from error
 
     async def read(self, response: ClientResponse) -> bytes:
-        """A whole body.
-
-        Raises:
-            ModelError: it is too big.
-        """
+        """A whole body; raises ModelError where it is too big."""
         chunks: list[bytes] = []
         size = 0
         while chunk := await response.content.readany():
             size += len(chunk)
-            self.check_size(size)
+            self._check_size(size)
             chunks.append(chunk)
         return b"".join(chunks)
 
     def decode(self, response: ClientResponse, answer: bytes) -> Any:  # noqa: ANN401 - decoded JSON has any type
-        """The JSON of a body with status 200.
-
-        Raises:
-            ModelError: it is a web page, or broken.
-        """
+        """The JSON of a body with status 200; raises ModelError where it is a web page, or broken."""
         self.check_kind(response, answer)
         payload = load_json(answer, self.where)
         self._has_answered = True
@@ -375,15 +363,32 @@ class HttpClient:
                 configuration=not self._has_answered,
             )
 
-    def check_size(self, size: int) -> None:
-        """Raise ModelError where an answer is too big."""
+    async def events(self, response: ClientResponse) -> AsyncGenerator[str, None]:
+        """The `data` of each server-sent event (WHATWG HTML, 9.2); comments and other fields are passed over.
+
+        Raises:
+            ModelError: the stream is too big.
+        """
+        rest, size = b"", 0
+        while chunk := await response.content.readany():
+            size += len(chunk)
+            self._check_size(size)
+            # A lone carriage return at the end may be half of a line end.
+            *lines, rest = (rest + chunk).replace(b"\r\n", b"\n").split(b"\n")
+            for line in lines:
+                if data := _data(line):
+                    yield data
+        if data := _data(rest):
+            yield data
+
+    def _check_size(self, size: int) -> None:
         if size > self.max_bytes:
             raise ModelError(
                 f"{self.where} sent more than {self.max_bytes:,} bytes", mend="ask for less, or raise max_bytes"
             )
 
     def status_error(self, response: ClientResponse, answer: bytes) -> ModelError:
-        """The error for a response with another status than 200."""
+        """The error for a status other than 200."""
         return status_error(response.status, response.headers, answer, url=str(response.url), key=self.key)
 
     @asynccontextmanager
@@ -424,6 +429,10 @@ class HttpClient:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(_CONNECT_SECONDS, self.timeout)),
             proxy=proxy,
         )
+
+
+def _data(line: bytes) -> str:
+    return line[5:].strip().decode("utf-8", "replace") if line.startswith(b"data:") else ""
 
 
 def _as_json(body: object) -> bytes:
@@ -498,25 +507,23 @@ _BUSY = frozenset({429, 503, 529})
 class AdaptiveLimiter:
     """A limit on calls under way that adapts between 1 and a maximum, as TCP does.
 
-    It doubles in a round of calls until the first sign of overload (slow start), grows by one a round after it, and
-    halves at each overload. Calls that began before a decrease say nothing about the limit after it, so a burst of
-    refusals counts once. Waiting is first come, first served; a cancelled waiter loses no slot.
+    It starts at the maximum, so that a short run need not climb, halves at each overload, and grows by one a round of
+    calls. Calls that began before a decrease say nothing about the limit after it, so a burst of refusals counts once.
+    Waiting is first come, first served; a cancelled waiter loses no slot.
 
     Args:
         maximum: the most calls at once.
-        start: the limit to start with; the maximum unless given, so that a short run need not climb.
 
     Raises:
         InputError: the maximum is below 1.
     """
 
-    def __init__(self, maximum: int = 64, start: int | None = None) -> None:
+    def __init__(self, maximum: int = 64) -> None:
         if maximum < 1:
             raise InputError(f"concurrency must be at least 1, not {maximum}")
         self.maximum = maximum
         self.running = 0
-        self._limit = float(max(1, min(start or maximum, maximum)))
-        self._slow_start = True
+        self._limit = float(maximum)
         self._round = 0
         self._peak = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -570,11 +577,10 @@ class AdaptiveLimiter:
 
     def _grow(self) -> None:
         # A limit that was never reached proves nothing about a higher one (RFC 7661).
-        if self._limit < self._peak * 2 if self._slow_start else self.limit <= self._peak:
-            self._limit = min(float(self.maximum), self._limit + (1.0 if self._slow_start else 1.0 / self._limit))
+        if self.limit <= self._peak:
+            self._limit = min(float(self.maximum), self._limit + 1.0 / self._limit)
 
     def _shrink(self) -> None:
         self._round += 1
-        self._slow_start = False
         self._limit = max(1.0, self._limit / 2)
         self._peak = 0

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dialore.datasets import gold_text
 from dialore.errors import InputError, UnknownNameError
+from dialore.evaluation.judges.asking import queries_of
 from dialore.text import Language
 
 if TYPE_CHECKING:
@@ -174,18 +175,10 @@ def gather(
 
 
 def text_of(response: Response, judged: Literal["response", "query"]) -> str:
-    """What is judged of a response: its text, or the search query behind it; empty where there is none."""
+    """What is judged of a response: its text, or the search queries behind it; empty where there is none."""
     if response.status == "failed":
         return ""
-    if judged == "response":
-        return response.text.strip()
-    if response.demands and response.demands.queries:
-        return "; ".join(response.demands.queries)
-    for stage in reversed(response.trace):
-        query = stage.output.get("query")
-        if isinstance(query, str) and query.strip():
-            return query.strip()
-    return ""
+    return response.text.strip() if judged == "response" else "; ".join(queries_of(response))
 
 
 def make_items(

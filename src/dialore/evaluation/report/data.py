@@ -1,4 +1,4 @@
-"""What a report reads: systems, their scores, and their responses one at a time; and what it counts in one pass."""
+"""The input of a report: systems, their scores, and their responses one at a time; and counts of these in one pass."""
 
 from __future__ import annotations
 

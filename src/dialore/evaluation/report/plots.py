@@ -23,7 +23,7 @@ from dialore.errors import MissingExtraError
 from dialore.evaluation.report.numbers import size_of, three
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -59,6 +59,7 @@ _STYLE = {
     "pdf.fonttype": 42,
     "svg.fonttype": "none",
     "text.color": INK,
+    "text.parse_math": False,
     "xtick.color": SOFT,
     "ytick.color": SOFT,
 }
@@ -106,7 +107,7 @@ class Figure:
         # Names in a script that no font here has are shown as boxes, in PDF and PNG alone.
         with mpl.rc_context(style), warnings.catch_warnings():  # type: ignore[arg-type] # names are strings to mypy
             warnings.simplefilter("ignore")
-            canvas = Canvas(figsize=(_WIDTH, self.height), layout="constrained")
+            canvas = Canvas(figsize=(_WIDTH, self.height))
             self.draw(canvas)
             dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[form]
             canvas.savefig(written, format=form, dpi=200, metadata=dated)
@@ -149,7 +150,7 @@ def bars(about: About, rows: Sequence[Row], title: str) -> Figure | None:
         return None
 
     def draw(canvas: Any) -> None:  # noqa: ANN401 - matplotlib's
-        axes = canvas.subplots()
+        axes = _axes(canvas)
         for y, (place, label, score) in enumerate(known):
             end = value = score.value or 0.0
             axes.barh(y, value, 0.4, color=_colour(place))
@@ -157,11 +158,10 @@ def bars(about: About, rows: Sequence[Row], title: str) -> Figure | None:
                 axes.plot([score.low, score.high], [y, y], "|-", color=INK, linewidth=1.2, markersize=6)
                 end = max(score.high, value)
             axes.annotate(three(value), (max(end, 0.0), y), (5, 0), textcoords="offset points", va="center", color=INK)
-            axes.annotate(_wrapped(label), (0, y - 0.26), xycoords=("axes fraction", "data"), va="bottom", color=INK)
+            _name(axes, label, y - 0.26)
         axes.set_ylim(len(known) - 0.6, -0.9)
         axes.margins(x=0.16)
-        axes.set_yticks([])
-        axes.spines["left"].set_visible(False)
+        _without_y(axes)
 
     head = ["system", about.name, "95% interval", "n"]
     lines = [[label, three(s.value or 0.0), _interval(s.low, s.high), str(s.n)] for _, label, s in known]
@@ -182,15 +182,17 @@ def distribution(about: About, rows: Sequence[Row], values: Sequence[ByResponse]
     edges = np.linspace(low, high if high > low else low + 1, _BINS + 1)
 
     def draw(canvas: Any) -> None:  # noqa: ANN401 - matplotlib's
-        panels = canvas.subplots(len(known), 1, sharex=True, squeeze=False)[:, 0]
-        for axes, (place, label, found) in zip(panels, known, strict=True):
-            axes.hist(found, edges, color=_colour(place), rwidth=0.94)
-            axes.axvline(found.mean(), color=INK, linewidth=1.6)
-            axes.set_title(_wrapped(label))
-            axes.grid(visible=False, axis="y")
-            axes.set_yticks([])
-            axes.tick_params(length=0)
-            axes.spines["left"].set_visible(False)
+        axes = _axes(canvas)
+        for y, (place, label, found) in enumerate(known):
+            counts = np.histogram(found, edges)[0]
+            axes.bar(
+                edges[:-1], -0.56 * counts / counts.max(), 0.94 * np.diff(edges), y, align="edge", color=_colour(place)
+            )
+            axes.plot([found.mean()] * 2, [y, y - 0.6], color=INK, linewidth=1.6)
+            axes.axhline(y, color=SOFT, linewidth=0.8)
+            _name(axes, label, y - 0.62)
+        axes.set_ylim(len(known) - 1, -0.95)
+        _without_y(axes)
 
     head = ["system", "n", "mean", "least", "lower quartile", "median", "upper quartile", "most"]
     lines = [
@@ -198,7 +200,7 @@ def distribution(about: About, rows: Sequence[Row], values: Sequence[ByResponse]
         for _, label, each in known
     ]
     said = f"{about.name}: values of single responses, {title}; a histogram a system, the line is the mean"
-    return Figure("distribution", "Distribution over responses", said, head, lines, 0.4 + 0.85 * len(known), draw)
+    return Figure("distribution", "Distribution over responses", said, head, lines, 0.4 + 0.8 * len(known), draw)
 
 
 def knowledge_against(
@@ -231,23 +233,25 @@ def knowledge_against(
         f"{about.name} against knowledge given, {title}: {'a panel' if panels else 'a line'} a system, the mean score "
         "of responses that were given about so many pieces, with 95% intervals"
     )
-    height = 0.5 + 1.5 * math.ceil(len(series) / 2) if panels else 3.0 + 0.25 * len(series)
+    height = 0.5 + 1.5 * math.ceil(len(series) / 2) if panels else 3.0 + _legend_height([s[1] for s in series])
     draw = functools.partial(_draw_knowledge, series=series, bounds=bounds)
     return Figure("knowledge", "Knowledge given against score", said, head, lines, height, draw)
 
 
 def _draw_knowledge(canvas: Any, series: _Series, bounds: tuple[float, float]) -> None:  # noqa: ANN401 - matplotlib's
     if len(series) <= _SHARED_AXES:
-        axes = canvas.subplots()
+        axes = _axes(canvas, left=0.55, bottom=0.6 + _legend_height([label for _, label, _ in series]))
         wide = max(steps[:, 0].max() for *_, steps in series)
         for number, (place, label, steps) in enumerate(series):
             # Systems given as much do not hide each other.
             beside = 0.012 * wide * (number - (len(series) - 1) / 2)
             _line(axes, steps + np.array([beside, 0, 0, 0]), bounds, color=_colour(place), label=_wrapped(label))
         axes.set_xlabel("pieces of knowledge given")
-        canvas.legend(loc="outside lower left")
+        canvas.legend(loc="lower left")
         return
     panels = canvas.subplots(math.ceil(len(series) / 2), 2, sharex=True, sharey=True, squeeze=False).ravel()
+    high = canvas.get_size_inches()[1]
+    canvas.subplots_adjust(0.11, 0.55 / high, 0.98, 1 - 0.4 / high, 0.08, 0.5)
     for axes, (place, label, own) in zip(panels, series, strict=False):
         for *_, steps in series:
             axes.plot(steps[:, 0], steps[:, 1], color=SOFT, alpha=0.35, linewidth=1)
@@ -279,7 +283,7 @@ def sizes_against(about: About, rows: Sequence[Row], sizes: Mapping[str, float],
         return None
 
     def draw(canvas: Any) -> None:  # noqa: ANN401 - matplotlib's
-        axes = canvas.subplots()
+        axes = _axes(canvas, left=0.55, bottom=0.6 + _legend_height(series))
         for place, (name, points) in enumerate(series.items()):
             x, y, low, high = np.array(sorted(points)).T
             errors = np.clip(np.stack([y - low, high - y]), 0, None)
@@ -288,7 +292,7 @@ def sizes_against(about: About, rows: Sequence[Row], sizes: Mapping[str, float],
         axes.set_xticks(known, [f"{size:g}" for size in known])
         axes.set_xticks([], minor=True)
         axes.set_xlabel("billion parameters (log scale)")
-        canvas.legend(loc="outside lower left")
+        canvas.legend(loc="lower left")
 
     head = ["method", "billion parameters", about.name, "95% interval"]
     lines = [
@@ -297,7 +301,7 @@ def sizes_against(about: About, rows: Sequence[Row], sizes: Mapping[str, float],
         for size, value, low, high in sorted(points)
     ]
     said = f"{about.name} against model size, {title}: a line a method over models by size, with 95% intervals"
-    return Figure("sizes", "Model size against score", said, head, lines, 3.0 + 0.25 * len(series), draw)
+    return Figure("sizes", "Model size against score", said, head, lines, 3.0 + _legend_height(series), draw)
 
 
 def _steps(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -311,6 +315,25 @@ def _steps(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64
         half = 1.96 * float(some.std(ddof=1)) / math.sqrt(len(some)) if len(some) > 1 else 0.0
         found.append((float(x[places == place].mean()), float(some.mean()), half, len(some)))
     return np.array(found, dtype=np.float64).reshape(-1, 4)
+
+
+def _axes(canvas: Any, *, left: float = 0.1, bottom: float = 0.3) -> Any:  # noqa: ANN401 - matplotlib's
+    """Axes with so many inches beside and below them; matplotlib's own layouts draw everything twice."""
+    wide, high = canvas.get_size_inches()
+    return canvas.add_axes((left / wide, bottom / high, 1 - (left + 0.1) / wide, 1 - (bottom + 0.1) / high))
+
+
+def _name(axes: Any, label: str, y: float) -> None:  # noqa: ANN401 - matplotlib's
+    axes.annotate(_wrapped(label), (0, y), xycoords=("axes fraction", "data"), va="bottom", color=INK)
+
+
+def _without_y(axes: Any) -> None:  # noqa: ANN401 - matplotlib's
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+
+
+def _legend_height(labels: Iterable[str]) -> float:
+    return 0.1 + 0.2 * sum(_wrapped(label).count("\n") + 1 for label in labels)
 
 
 def _colour(place: int) -> str:
