@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.measure import folder, tell
 from benchmarks.shape import known_words
 from dialore.dialogue import Dialogue
-from dialore.sources.opening import open_sources
+from dialore.sources.registry import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,7 +95,9 @@ def open_world(graph: Graph, passages: int, documents: Path | None = None) -> It
             documents = made / "documents"
             build_documents(documents, texts=sentences(passages), chunking=Chunking("whole"))
         samples = _samples(made / "samples", graph)
-        opened: dict[str, Any] = open_sources(documents=[documents], search=f"corpus:{documents}", samples=samples)
+        places = {"documents": documents, "web": f"corpus:{documents}", "samples": samples}
+        opened: dict[str, Any] = {name: KINDS[name].open([str(place)]) for name, place in places.items()}
+        opened["persona"] = KINDS["persona"].open([])
         try:
             yield opened
         finally:

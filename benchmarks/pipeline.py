@@ -21,14 +21,15 @@ import typer
 from benchmarks.endpoint import connected, endpoint
 from benchmarks.made_up import made_up, open_world, with_persona
 from benchmarks.measure import peak_memory, percentile, report, show, tell
-from dialore.agent import Agent, open_graph
-from dialore.cli.page import longest_chain
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
+from dialore.evaluation.report.page import longest_chain
 from dialore.llm.rehearsal import Rehearsal
 from dialore.methods.registry import method_class, method_names, method_sources
 from dialore.response import Response
+from dialore.sources.graph import open_graph
 from dialore.sources.graph.source import Graph
+from dialore.workbench import create_agent
 
 _WARM_UP = 2
 _IMPORTS = 5
@@ -73,7 +74,7 @@ async def _cost(
     seconds: list[float] = []
     tell(name)
     try:
-        agent = Agent.create(name, model=model, graph=graph, sources=given)
+        agent = create_agent(name, model=model, graph=graph, sources=given)
         for dialogue in dialogues:
             before.append(good(await agent.respond(dialogue.model_copy(update={"turns": dialogue.turns[:-2]}))))
             begun = time.process_time()

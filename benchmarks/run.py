@@ -17,20 +17,23 @@ from benchmarks.endpoint import connected, endpoint, waited
 from benchmarks.made_up import made_up
 from benchmarks.measure import answer_parent, child, folder, peak_memory, report, show, size_of, tell
 from benchmarks.pipeline import good
-from dialore.agent import Agent, open_graph
+from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
-from dialore.experiments.config import ModelConfig, RunConfig, make_config
+from dialore.experiments.config import RunConfig, make_config
 from dialore.experiments.run import run_experiment
 from dialore.experiments.runner import Progress
+from dialore.llm.endpoint import Dialect
 from dialore.llm.model import Completion, LanguageModel, OnText, Request
 from dialore.llm.rehearsal import Rehearsal
 from dialore.llm.structured import output_schema
-from dialore.llm.wire import Dialect
-from dialore.methods.model_responder import ModelResponder
-from dialore.methods.outputs import ThoughtQueries
-from dialore.methods.stages import StageCall
+from dialore.methods.demands import ThoughtQueries
+from dialore.methods.stages import ModelResponder, StageCall
 from dialore.prompts.library import PromptLibrary
+from dialore.response import StageTrace
+from dialore.settings import ModelSettings
+from dialore.sources.graph import open_graph
+from dialore.workbench import create_agent
 
 _BATCHES = 4
 """Batches of the gather-per-batch loop: its share of the ideal does not depend on how many there are."""
@@ -175,8 +178,8 @@ async def _by_run(plan: Plan, dialogues: Sequence[Dialogue], url: str, name: str
                 raise InputError(f"a response of the benchmark failed: {ended.failures[0]}", mend="report this")
             clock.count()
 
-        def make(config: ModelConfig, name: str | None) -> LanguageModel:
-            return _Starting(connected(name or config.model or "", url, plan.connections), clock)
+        def make(settings: ModelSettings, name: str | None) -> LanguageModel:
+            return _Starting(connected(name or settings.model or "", url, plan.connections), clock)
 
         config = run_config(path, plan.method, plan.connections, [{"model": name}])
         await run_experiment(config, here / "run", make, on_progress=on_progress)
@@ -225,7 +228,7 @@ async def _answer(agent: Agent, dialogue: Dialogue, clock: _Clock) -> None:
 
 
 def _agent(plan: Plan, url: str, name: str) -> Agent:
-    return Agent.create(plan.method, model=connected(name, url, plan.connections))
+    return create_agent(plan.method, model=connected(name, url, plan.connections))
 
 
 async def _by_bare_calls(plan: Plan, dialogues: Sequence[Dialogue], url: str, name: str) -> _Clock:
@@ -256,9 +259,10 @@ async def _bodies(url: str, dialogues: Sequence[Dialogue]) -> list[dict[str, Any
     responder = ModelResponder(model, PromptLibrary())
     bodies = []
     for dialogue in dialogues:
-        call = StageCall("dcrag/query-production", "bench", dialogue, ThoughtQueries, {"thoughts": True}, "")
-        answer = await responder.answer(call)
-        given = {"messages": answer.messages, "output_schema": output_schema(ThoughtQueries)}
+        call = StageCall("dcrag/query-production", dialogue, ThoughtQueries, {"thoughts": True}, "")
+        step = StageTrace(stage="bench")
+        await responder.answer(call, step)
+        given = {"messages": step.messages, "output_schema": output_schema(ThoughtQueries)}
         bodies.append(Dialect().body(model.name, Request.model_validate(given), stream=False))
     await model.close()
     return bodies

@@ -12,7 +12,6 @@ import typer
 
 from benchmarks.made_up import made_up
 from benchmarks.measure import folder, report, show, tell
-from dialore.agent import Agent, open_graph
 from dialore.dialogue import Dialogue
 from dialore.evaluation.registry import Context, load_metric, load_metrics, metric_names
 from dialore.experiments.results import RunResults
@@ -20,7 +19,9 @@ from dialore.experiments.scoring import NEEDS_MODEL, measure_run
 from dialore.experiments.store import Job, RunStore, System
 from dialore.llm.rehearsal import Rehearsal
 from dialore.response import Response
+from dialore.sources.graph import open_graph
 from dialore.sources.graph.source import Graph
+from dialore.workbench import create_agent
 
 _REHEARSED = 50
 _PLANS: list[list[str]] = [[], ["persona"], ["persona", "documents"]]
@@ -71,7 +72,7 @@ def _fill(store: RunStore, graph: Graph, count: int) -> None:
 
 
 async def _answers(dialogues: Sequence[Dialogue], graph: Graph) -> list[Response]:
-    agent = Agent.create("dcrag", model=Rehearsal(), graph=graph)
+    agent = create_agent("dcrag", model=Rehearsal(), graph=graph)
     return [await agent.respond(dialogue) for dialogue in dialogues]
 
 

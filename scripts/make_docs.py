@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 from dialore.evaluation.registry import Context, load_metric, metric_names
-from dialore.methods.description import MethodDescription, describe_method
-from dialore.methods.registry import method_class, method_names
+from dialore.methods.registry import MethodDescription, describe_method, method_class, method_names
 
 DOCS = Path(__file__).parents[1] / "docs"
 _MADE = "<!-- Made by scripts/make_docs.py of the code: change it there. -->\n"

@@ -122,10 +122,10 @@ async def _answer_twice(url: str) -> list[str]:
 
 
 def _agent(url: str) -> Any:  # noqa: ANN401 - an agent
-    from dialore import Agent
+    from dialore import create_agent
     from dialore.llm import connect
 
-    return Agent.create("dcrag", model=connect(base_url=url, model="m", api_key="k"))
+    return create_agent("dcrag", model=connect(base_url=url, model="m", api_key="k"))
 
 
 def _serve(ready: Connection) -> None:

@@ -65,7 +65,7 @@ def open_graphs(data: Path, folder: Path) -> dict[str, GraphStore]:
 def linkers(stores: dict[str, GraphStore], at: str | None, folder: Path, *, nearest: bool = True) -> dict[str, Any]:
     """Return a linker for each graph: today's, or the one of a commit with today's text functions."""
     if at is None:
-        from dialore.sources.graph.linking.linker import Linker
+        from dialore.sources.graph.linking import Linker
 
         return {name: Linker(store, load_embedder(), nearest=nearest) for name, store in stores.items()}
     source = subprocess.run(  # noqa: S603

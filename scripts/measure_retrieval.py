@@ -35,7 +35,7 @@ from dialore.datasets import data_set, split_dialogues
 from dialore.response import Demands
 from dialore.retrieval import load_embedder
 from dialore.sources.graph import Graph, GraphStore, build_graph, read_facts
-from dialore.sources.graph.ranking.settings import Ranking
+from dialore.sources.graph.ranking import Ranking
 from dialore.sources.graph.starter import starter_files
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialore.cli.demo_parts import PARTS, demo_folder, open_part
+from dialore.cli.demo import PARTS, demo_folder, open_part
 from dialore.cli.output import write_whole
 from dialore.errors import DialoreError
 from dialore.llm.connection import connect
@@ -25,7 +25,7 @@ from dialore.llm.recording import Recorder, Replay
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dialore.cli.demo_parts import Part
+    from dialore.cli.demo import Part
     from dialore.dialogue import Dialogue
     from dialore.llm.model import LanguageModel
     from dialore.llm.recording import Recorded

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dialore.agent import Agent
 from dialore.dialogue import Dialogue
-from dialore.errors import InputError, ModelError
+from dialore.errors import InputError, ModelError, UnknownNameError
 from dialore.sources.graph.source import Graph
+from dialore.workbench import create_agent
 from tests.methods.conftest import ScriptedModel, small_graph  # noqa: F401 - a fixture
 
 DIALOGUES = [
@@ -21,7 +21,7 @@ def model():
 
 
 def agent_of(model, graph, method="dcrag", **options):
-    return Agent.create(method, model=model, graph=graph, options=options)
+    return create_agent(method, model=model, graph=graph, options=options)
 
 
 async def test_a_response_carries_its_grounds_and_trace(model, small_graph):  # noqa: F811
@@ -112,14 +112,16 @@ async def test_whole_dialogues_run_at_once_up_to_the_limit(model, small_graph): 
     assert len([response async for response in agent.respond_all(DIALOGUES, at_once=3)]) == len(DIALOGUES)
 
 
-def test_no_model_means_the_lexical_responder_where_it_can():
-    with pytest.raises(InputError, match="qp-rag needs a language model"):
-        Agent.create("qp-rag")
+async def test_no_model_means_the_method_lexical(small_graph):  # noqa: F811
+    response = await create_agent("qp-rag", graph=small_graph).respond(DIALOGUES[0])
+    assert (response.method, response.by) == ("lexical", "no model")
+    with pytest.raises(UnknownNameError, match="did you mean qp-rag"):
+        create_agent("qp-ragg", graph=small_graph)
 
 
 def test_a_missing_prompt_folder_is_refused(model, small_graph, tmp_path):  # noqa: F811
     with pytest.raises(InputError, match="no such prompt folder"):
-        Agent.create("dcrag", model=model, graph=small_graph, prompts=tmp_path / "none")
+        create_agent("dcrag", model=model, graph=small_graph, prompts=tmp_path / "none")
 
 
 def test_importing_dialore_loads_nothing_heavy():
@@ -137,7 +139,7 @@ def test_what_it_opened_itself_is_closed_where_an_option_does_not_fit(model, sma
     close = Graph.close
     monkeypatch.setattr(Graph, "close", lambda graph: (closed.append(graph.name), close(graph))[-1])
     with pytest.raises(InputError, match="option top of dcrag"):
-        Agent.create("dcrag", model=model, options={"top": "many"})
+        create_agent("dcrag", model=model, options={"top": "many"})
     assert len(closed) == 1
     with pytest.raises(InputError, match="option top of dcrag"):
         agent_of(model, small_graph, top="many")

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from dialore.errors import DialoreError
     from dialore.knowledge import Fact, Knowledge, Passage
     from dialore.response import Response
+    from dialore.settings import Settings
+    from dialore.workbench import Workbench, create_agent
 
 __version__ = "0.1.0"
 
@@ -26,7 +28,10 @@ __all__ = [
     "Knowledge",
     "Passage",
     "Response",
+    "Settings",
     "Utterance",
+    "Workbench",
+    "create_agent",
     "read_dialogues",
 ]
 
@@ -38,5 +43,7 @@ __getattr__ = lazy_names(
         "dialore.errors": ["DialoreError"],
         "dialore.knowledge": ["Fact", "Knowledge", "Passage"],
         "dialore.response": ["Response"],
+        "dialore.settings": ["Settings"],
+        "dialore.workbench": ["Workbench", "create_agent"],
     },
 )

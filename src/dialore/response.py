@@ -1,17 +1,20 @@
-"""The response and its trace: every stage with its prompt, completion, knowledge, time and tokens."""
+"""Response and grounding, each with its trace: every stage's prompt, completion, time and tokens."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, Field
 
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 class Demands(BaseModel):
-    """What a response needs to know (DCRAG, Section 3.2): queries and topics, each of two kinds.
+    """The knowledge demands of a response (DCRAG, Section 3.2): queries and topics, each of two kinds.
 
     Attributes:
         explicit: queries that the history mentions.
@@ -42,11 +45,11 @@ Outcome = Literal["ok", "repaired", "unparsed", "failed"]
 
 
 class StageTrace(BaseModel):
-    """What one stage did.
+    """The record of one stage.
 
     Attributes:
         stage: the stage's name, e.g. `query-production`.
-        by: what did it: a model's name, `lexical responder`, or `dialore` for retrieval and mending.
+        by: who did it: a model's name, or `dialore` for retrieval and mending.
         outcome: `ok`; `repaired` after one repair turn; `unparsed`, the fallback was used; `failed`.
         started: seconds since the response was begun.
         seconds: how long it took.
@@ -54,6 +57,7 @@ class StageTrace(BaseModel):
         messages: the prompt as sent.
         completion: the raw answer, the last where there was a repair.
         output: the stage's structured output.
+        summary: its output in a line for readers, `Query: honey yield`; empty where it has nothing to show.
         usage: calls and tokens.
         notes: what was mended, dropped, or fell back, one sentence each.
         differs: the prompt is not the one that the replayed recording was made with.
@@ -69,6 +73,7 @@ class StageTrace(BaseModel):
     messages: list[dict[str, str]] = Field(default_factory=list)
     completion: str = ""
     output: dict[str, Any] = Field(default_factory=dict)
+    summary: str = ""
     usage: Usage = Field(default_factory=Usage)
     notes: list[str] = Field(default_factory=list)
     differs: bool = False
@@ -83,35 +88,51 @@ class Citation(BaseModel):
     knowledge: str
 
 
-class Response(BaseModel):
-    """A method's answer to a dialogue.
+class Grounding(BaseModel):
+    """The knowledge that a method found for a response, before it is written.
+
+    A method fills in demands, plan and knowledge; the agent adds the rest.
 
     Attributes:
         id: the dialogue's id.
         method: the method's name.
-        status: `ok` or `failed`; a failed response keeps its partial trace and its error.
-        text: the answer; empty only where the response failed.
-        by: what wrote it: a model's name or `lexical responder`.
-        demands: what was found to be needed, for methods that ask.
+        status: `ok` or `failed`; a failed one keeps its partial trace and its error.
+        by: who did the stages: a model's name, or `no model`.
+        demands: the queries and topics of the response, for methods that ask for them.
         plan: the sources to be used in order, for methods that plan.
-        knowledge: what the response was given; `used` marks what it draws on.
-        citations: spans of the text and their grounds.
+        knowledge: what was found, best first; in a response `used` marks what it draws on.
         usage: calls and tokens of all stages.
         seconds: wall-clock time.
         trace: every stage, in order of their start.
         error: what failed, and the mend.
     """
 
-    id: str
-    method: str
+    id: str = ""
+    method: str = ""
     status: Literal["ok", "failed"] = "ok"
-    text: str = ""
     by: str = ""
     demands: Demands | None = None
     plan: list[str] | None = None
     knowledge: list[Knowledge] = Field(default_factory=list)
-    citations: list[Citation] = Field(default_factory=list)
     usage: Usage = Field(default_factory=Usage)
     seconds: float = 0.0
     trace: list[StageTrace] = Field(default_factory=list)
     error: str | None = None
+
+    def response(self, text: str, citations: Sequence[Citation] = ()) -> Response:
+        """The response with this text on these grounds."""
+        return Response(
+            text=text, demands=self.demands, plan=self.plan, knowledge=self.knowledge, citations=list(citations)
+        )
+
+
+class Response(Grounding):
+    """A method's answer to a dialogue, with its grounds.
+
+    Attributes:
+        text: the answer; empty only where the response failed.
+        citations: spans of the text and their grounds.
+    """
+
+    text: str = ""
+    citations: list[Citation] = Field(default_factory=list)

@@ -15,14 +15,14 @@ from benchmarks.made_up import made_up
 from benchmarks.measure import ROOT, percentile
 from benchmarks.pipeline import cacheable_share
 
-from dialore.agent import open_graph
 from dialore.errors import UnknownNameError
+from dialore.llm.endpoint import Dialect
 from dialore.llm.model import Message, Request
 from dialore.llm.structured import output_schema
-from dialore.llm.wire import Dialect
-from dialore.methods.outputs import SelectedFacts, ThoughtRevision
+from dialore.methods.demands import SelectedFacts, ThoughtRevision
 from dialore.methods.registry import method_names
 from dialore.response import Response, StageTrace
+from dialore.sources.graph import open_graph
 
 
 @pytest.fixture(autouse=True)

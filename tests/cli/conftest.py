@@ -52,11 +52,7 @@ def at_home(cache_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("PYTHONPATH", str(Path(dialore.__file__).parents[1]))  # for processes, wherever they start
     monkeypatch.chdir(tmp_path)
-    real = __import__("dialore.llm.connection", fromlist=["x"]).list_models
-    monkeypatch.setattr(
-        "dialore.llm.connection.list_models",
-        lambda url, key, **rest: [] if "11434" in url else real(url, key, **rest),
-    )
+    monkeypatch.setattr("dialore.llm.connection.ollama_models", lambda address: [])
 
 
 @pytest.fixture

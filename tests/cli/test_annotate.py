@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from dialore.experiments.config import make_config
-from dialore.experiments.opening import default_connect
 from dialore.experiments.run import run_experiment
+from dialore.workbench import connect_model
 from tests.experiments.conftest import write_dialogues
 
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")
@@ -18,11 +18,11 @@ pytest.importorskip("scipy", reason="the evaluation extra is not installed")
 
 @pytest.fixture
 def run(tmp_path):
-    """A run of two systems over six dialogues by the lexical responder."""
+    """A run of two systems over six dialogues by the no model."""
     data = write_dialogues(tmp_path / "dialogues.jsonl", 6)
     given = {"name": "small", "dataset": {"name": "jsonl", "path": str(data)}, "systems": ["vanilla", "dcrag"]}
     config = make_config(given | {"models": [{"model": "lexical"}]})
-    assert asyncio.run(run_experiment(config, tmp_path / "run", default_connect(4))).ok == 12
+    assert asyncio.run(run_experiment(config, tmp_path / "run", connect_model)).ok == 12
     return tmp_path / "run"
 
 

@@ -78,7 +78,7 @@ def test_json_lines(call, url):
 def test_without_an_endpoint(call):
     done = call("chat", stdin="My throat hurts.\n")
     assert done.code == 0
-    assert "lexical responder" in done.err
+    assert "no model" in done.err
     assert done.out.strip()
 
 

@@ -1,36 +1,37 @@
-"""`dialore meta` and `dialore judge`: the tables, what is gone on from, and what goes wrong."""
+"""`dialore meta` and `dialore judge`: the tables, samples, and what goes wrong."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
+from benchmarks.endpoint import waited
 
 from dialore.cli.measuring import default_metrics
+from dialore.cli.meta import sampled
 from dialore.cli.options import MeasureSettings
 from dialore.dialogue import Dialogue
+from dialore.evaluation.meta import read_judgements
 from dialore.experiments.store import Job, RunStore, System
 from dialore.llm.model import Completion
 from dialore.response import Demands, Response
 from tests.evaluation.test_judges_comparing import ByLength, Opinionated, longer
 
-HEAD = "model_name\tdata_source\tknowledge\tmessage\tresponse\tbegin_label\n"
-
 
 @pytest.fixture
 def data(tmp_path):
     """Forty-two labelled responses of three systems: what is attributable repeats the knowledge."""
-    folder = tmp_path / "data"
-    folder.mkdir()
+    path = tmp_path / "judged.jsonl"
     lines = []
     for number in range(42):
         yes = number % 3 != 2
         fact = f"Bridge number {number} of the old town was built by a guild of masons."
         said = f"It was built by a guild of masons, bridge {number}." if yes else f"I like trains, {number} of them."
-        label = "Fully attributable" if yes and number % 5 else "Not fully attributable"
-        lines.append(f"system{number % 3}\twow\t{fact}\tWho built it?\t{said}\t{label}\n")
-    (folder / "begin_dev_wow.tsv").write_text(HEAD + "".join(lines), encoding="utf-8")
-    return folder
+        line = {"turns": [f"Who built bridge {number}?"], "response": said, "system": f"system{number % 3}"}
+        line |= {"knowledge": [fact], "labels": {"attributable": bool(yes and number % 5)}}
+        lines.append(json.dumps(line) + "\n")
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
 
 
 class Engaged:
@@ -53,34 +54,33 @@ class Engaged:
 @pytest.fixture
 def judge(monkeypatch):
     def put(model):
-        monkeypatch.setattr("dialore.cli.measuring.connect_model", lambda settings, **_: model)
+        monkeypatch.setattr("dialore.cli.measuring.connecting", lambda _: lambda settings, name: model)
         return model
 
     return put
 
 
 def test_metrics_without_a_model_are_held_to_people(call, data, tmp_path):
-    done = call("meta", "--data", data, "-x", "kf1", "-x", "f1", "--markdown", tmp_path / "meta.md", "--json")
+    done = call("meta", data, "-x", "kf1", "-x", "f1", "--markdown", tmp_path / "meta.md", "--json")
     assert done.code == 0, done.err
     ((found,),) = done.lines
-    assert (found["set"], found["responses"]) == ("begin_dev_wow", 42)
+    assert (found["set"], found["responses"]) == ("judged", 42)
     response, system = (one for one in found["agreements"] if one["metric"] == "kf1")
     assert response["auc"]["low"] <= response["auc"]["value"] <= response["auc"]["high"]
     assert response["auc"]["value"] > 0.8
     assert system["n"] == 3
     assert "f1: the dialogue has no reference (42)" in done.err
     written = (tmp_path / "meta.md").read_text(encoding="utf-8")
-    assert "## begin_dev_wow" in written
+    assert "## judged" in written
     assert f"| kf1 | attributable | 42 | {response['auc']['value']:.3f} [" in written
     assert "not available: f1: the dialogue has no reference (42)" in written
 
 
-def test_the_table_is_shown(call, data, monkeypatch):
-    monkeypatch.setenv("DIALORE_DATA", str(data))
-    done = call("meta", "begin_dev_wow", "-x", "knowledge-copy", "-x", "distinct-2")
+def test_the_table_is_shown(call, data):
+    done = call("meta", data.parent, "-x", "knowledge-copy", "-x", "distinct-2")
     assert done.code == 0, done.err
-    assert "begin_dev_wow: responses, yes or no" in done.out
-    assert "begin_dev_wow: systems" in done.out
+    assert "judged: responses, yes or no" in done.out
+    assert "judged: systems" in done.out
     assert all(name in done.out for name in ("knowledge-copy", "distinct-2", "±0."))
 
 
@@ -93,61 +93,53 @@ def test_the_default_is_every_metric_without_a_model():
     assert set(names(language_model="m")) >= set(names())
 
 
-def test_a_judge_is_asked_once_and_gone_on_from(call, data, tmp_path, judge):
-    first = judge(Engaged())
-    kept = tmp_path / "kept.jsonl"
-    arguments = ("meta", "--data", data, "-x", "meep", "--limit", 20, "--seed", 3, "--measures", kept, "--json")
-    done = call(*arguments)
+def test_what_a_judge_refuses_is_counted(call, data, judge):
+    model = judge(Engaged())
+    done = call("meta", data, "-x", "meep", "--limit", 20, "--seed", 3, "--json")
     assert done.code == 0, done.err
     refused = done.lines[0][0]["problems"]["meep"].get("refused: the judge refused", 0)
-    assert first.asked == 20 + refused
-    lines = kept.read_text(encoding="utf-8").splitlines()
-    assert len(lines) == 20
-    # A crash leaves half a line, and what came before it stands.
-    kept.write_text("\n".join(lines[:15]) + "\n" + lines[15][:30], encoding="utf-8")
-    second = judge(Engaged())
-    again = call(*arguments)
-    assert again.lines == done.lines
-    assert 5 <= second.asked <= 5 + refused
-    assert not call(*arguments[:-1]).err.count("error")
-    other = judge(Engaged())
-    other.name = "other"
-    call(*arguments)
-    assert other.asked == first.asked
+    assert model.asked == 20 + refused
+    assert "without a measure: meep: refused" in done.err or not refused
 
 
-def test_limit_and_seed_draw(call, data, judge, tmp_path):
-    def drawn(seed):
-        judge(Engaged())
-        kept = tmp_path / f"{seed}.jsonl"
-        call("meta", "--data", data, "-x", "meep", "--limit", 10, "--seed", seed, "--measures", kept)
-        return {json.loads(line)["item"] for line in kept.read_text(encoding="utf-8").splitlines()}
+def test_a_judge_behind_an_endpoint_is_asked_once(call, data, url, tmp_path):
+    model = ("-u", url, "-m", "once-0", "--cache", tmp_path / "kept.sqlite")
+    first = call("meta", data, "-x", "meep", *model, "--json")
+    assert first.code == 0, first.err
+    asked = waited(url, "once-0")[0]
+    assert asked >= 40
+    assert call("meta", data, "-x", "meep", *model, "--json").lines == first.lines
+    assert waited(url, "once-0")[0] == asked
 
-    assert len(drawn(1)) == len(drawn(2)) == 10
-    assert drawn(1) != drawn(2)
+
+def test_limit_and_seed_sample(data):
+    judgements = read_judgements(data)
+
+    def ids(seed):
+        return [one.id for one in sampled(judgements, 10, seed)]
+
+    assert len(ids(1)) == len(ids(2)) == 10
+    assert ids(1) != ids(2)
+    assert ids(1) == ids(1)
 
 
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [
-        (("begin_dev_wov",), "did you mean begin_dev_wow"),
         (("-x", "beauty"), "unknown metric"),
         (("-x", "meep"), "a judge is a language model"),
-        (("topicalchat_usr",), "no file topicalchat_usr.json"),
+        (("no-such.jsonl",), "no such file"),
         (("--markdown", "no/such/folder/x.md"), "cannot write"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(call, data, arguments, wanted, judge):
     judge(None)
-    assert wanted in call("meta", "--data", data, *arguments).complaint
+    assert wanted in call("meta", data, *arguments).complaint
 
 
-def test_without_data_it_says_where_to_point(call, tmp_path, monkeypatch):
-    monkeypatch.delenv("DIALORE_DATA", raising=False)
-    assert "--data" in call("meta").complaint
+def test_an_empty_folder_says_what_is_wanted(call, tmp_path):
     (tmp_path / "empty").mkdir()
-    assert "begin_dev_wow.tsv" in call("meta", "--data", tmp_path / "empty").complaint
-    assert "no such folder" in call("meta", "--data", tmp_path / "none").complaint
+    assert "dialore meta --help" in call("meta", tmp_path / "empty").complaint
 
 
 @pytest.fixture
@@ -200,7 +192,7 @@ def test_queries_and_several_at_once(call, run, judge):
     assert "2.50 ±" in shown.out
 
 
-def test_a_judge_behind_a_real_endpoint(call, data, run, url, tmp_path):
+def test_a_judge_behind_a_real_endpoint(call, data, run, url):
     """It answers whatever fits the schema, and so always A: every comparison is a tie that place decided."""
     model = ("--base-url", url, "--model", "m", "--no-cache")
     row = call("judge", run, "--pairwise", "wordy", "brief", "-c", "coherence", *model, "--json").lines[0][0]
@@ -211,7 +203,7 @@ def test_a_judge_behind_a_real_endpoint(call, data, run, url, tmp_path):
     scored = call("score", run, "-x", "meep", "-x", "overall", *model, "--json")
     assert scored.code == 0, scored.err
     assert [system["scores"]["overall"]["n"] for system in scored.lines[0]] == [8, 8]
-    done = call("meta", "--data", data, "-x", "meep", *model, "--measures", tmp_path / "kept.jsonl", "--json")
+    done = call("meta", data, "-x", "meep", *model, "--json")
     assert done.code == 0, done.err
     assert done.lines[0][0]["problems"]["meep"] == {}
 

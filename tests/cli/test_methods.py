@@ -10,10 +10,10 @@ from typing import ClassVar
 import pytest
 from benchmarks.made_up import made_up, open_world, with_persona
 
-from dialore.agent import Agent, open_graph
 from dialore.llm.rehearsal import Rehearsal
-from dialore.methods.description import describe_method
-from dialore.methods.registry import method_class, method_names, method_sources
+from dialore.methods.registry import describe_method, method_class, method_names, method_sources
+from dialore.sources.graph import open_graph
+from dialore.workbench import create_agent
 
 # Other answers than a rehearsal's lead to these.
 RARE = {"model-knowledge", "passage-selection", "grounding-edit", "preference"}
@@ -32,7 +32,7 @@ def asked_by(method, world, options):
     given = {name: source for name, source in sources.items() if name in method_sources(method_class(method))}
 
     async def respond():
-        agent = Agent.create(method, model=Rehearsal(), graph=graph, sources=given, options=options)
+        agent = create_agent(method, model=Rehearsal(), graph=graph, sources=given, options=options)
         return [await agent.respond(with_persona(dialogue)) for dialogue in made_up(graph, 2)]
 
     responses = asyncio.run(respond())
@@ -60,7 +60,7 @@ def test_a_description_leaves_nothing_out(method):
     assert all(option.help for option in said.options), "an option without a word"
     assert said.paper
     assert said.about
-    assert said.stages
+    assert said.stages or said.calls == "0"
 
 
 def test_a_method_of_another_package_need_not_name_its_stages():

@@ -7,9 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from dialore.cli.page import Conversation, Heading, longest_chain, render_page, write_page
 from dialore.dialogue import Dialogue
-from dialore.errors import InputError
+from dialore.evaluation.report.page import Conversation, Heading, longest_chain, render_page
 from dialore.evaluation.report.steps import Versions, changes
 from dialore.knowledge import Fact, Knowledge
 from dialore.llm.model import Usage
@@ -127,16 +126,11 @@ def test_numbered_stages_do_not_wait_for_those_of_another_number():
     assert longest_chain([stage("questions", 0, 1), *found, *answered, *rest]) == 4
 
 
-def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(InputError, match="cannot write"):
-        write_page(tmp_path / "none" / "page.html", [], title="x")
-
-
 # --- how a response came about
 
 
-def did(name, **output):
-    return StageTrace(stage=name, output=output)
+def did(name, summary="", **output):
+    return StageTrace(stage=name, output=output, summary=summary)
 
 
 def piece(text, source, **detail):
@@ -156,33 +150,26 @@ def test_a_plan_is_shown_with_where_each_piece_is_from():
 
 def test_a_directed_search_is_shown():
     trace = [
-        did("search-decision", kind="passive", query=""),
-        did("topic-tracking", text="the night sky"),
-        did("commonsense-directive", text=EVIL),
-        did("web-search", source="a shelf", query="Perseids peak", found=[]),
+        did("search-decision", "Turn: passive", kind="passive", query=""),
+        did("topic-tracking", "Topic: the night sky", text="the night sky"),
+        did("commonsense-directive", f"Directive: {EVIL}", text=EVIL),
+        did("web-search", "Searched: Perseids peak", source="a shelf", query="Perseids peak", found=[]),
     ]
     text = page(trace=trace)
-    for name, words in (("The turn", "asks for nothing"), ("Topic", "the night sky"), ("Query", "Perseids peak")):
+    for name, words in (("Turn", "passive"), ("Topic", "the night sky"), ("Searched", "Perseids peak")):
         assert f'<dt>{name}</dt><dd lang="en">{words}</dd>' in text
     assert "<dt>Directive</dt>" in text
     assert "alert(" not in re.sub(r"&lt;script&gt;alert\(", "", text)
 
 
 def test_open_questions_are_shown_with_the_answers_that_were_chosen():
+    both = {"model": "They sleep.", "documents": "They shiver."}
     rows = [
-        {"question": "What do bees do in winter?", "by": "documents", "why": "it is the better of two"},
-        {"question": "What helps?", "by": "model", "why": "the model's is the only answer"},
-        {"question": "Who knows?", "by": "model", "why": "nobody had an answer"},
+        {"question": "What do bees do in winter?", "by": "documents", "from": both},
+        {"question": "What helps?", "by": "model", "from": {"model": "Ivy."}},
+        {"question": "Who knows?", "by": "model", "from": {}},
     ]
-    trace = [
-        did("model-answer-1", text="They sleep."),
-        did("base-answer-1", text="They shiver."),
-        did("answer-choice-1", better="B"),
-        did("model-answer-2", text="Ivy."),
-        did("base-answer-2", text="NONE"),
-        did("model-answer-3", text="None."),
-        did("answer-integration", answers=rows),
-    ]
+    trace = [did("answer-integration", answers=rows)]
     text = page(trace=trace)
     assert text.count('<p class="question">') == 3
     assert '<p class="answer"><span class="origin" lang="en">the model&#39;s</span>They sleep.</p>' in text
@@ -196,8 +183,8 @@ def test_open_questions_are_shown_with_the_answers_that_were_chosen():
 def test_draft_and_edit_are_shown_with_what_changed_and_which_was_kept(kept, other):
     choice = did("choice", kept=kept, draft="Have a <b>good</b> time there!", edit="Have a good time in Soho!")
     choice.notes = ["so it was preferred"]
-    votes = [did("preference-draft-first", better="B"), did("preference-edit-first", better="same")]
-    text = page(trace=[choice, *votes])
+    choice.output["votes"] = {"draft first": "edit", "edit first": "no difference"}
+    text = page(trace=[choice])
     assert "<del>there</del>!" in text
     assert "<ins>in Soho</ins>!" in text
     assert "&lt;b&gt;" in text.replace("<del>", "").replace("</del>", "")
@@ -216,13 +203,6 @@ def test_chinese_changes_are_marked_by_character():
     found = Versions(*changes("用开水泡", "用八十度水泡"), kept="edit", why="", votes=[])
     assert str(found.draft) == "用<del>开</del>水泡"
     assert str(found.edit) == "用<ins>八十度</ins>水泡"
-
-
-def test_generated_knowledge_is_shown_with_its_samples():
-    trace = [did("knowledge-samples", found=["a", "b"], scores=[0.25, 0.5]), did("knowledge-generation", text="Bees.")]
-    text = page(trace=trace)
-    assert "2, the nearest b (0.50)" in text
-    assert '<dt>Knowledge written</dt><dd lang="en">Bees.</dd>' in text
 
 
 def test_a_part_of_the_page_begins_with_its_heading():

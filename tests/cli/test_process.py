@@ -30,7 +30,7 @@ def test_version_and_help():
 
 @pytest.mark.parametrize(
     "verb",
-    ["respond", "ground", "chat", "methods", "graph build", "graph retrieve", "data convert", "bench pipeline"],
+    ["respond", "ground", "chat", "methods", "graph build", "graph retrieve", "data convert", "bench endpoint"],
 )
 def test_help_teaches_by_example(verb):
     shown = run(*verb.split(), "--help", env={**os.environ, "COLUMNS": "100"})
@@ -54,7 +54,7 @@ def test_help_imports_nothing_heavy():
         (["respond", "x.json", "--metod", "dcrag"], "--method"),
         (["respond", "nowhere.json"], "no such file: nowhere.json (check the path)"),
         (["graph", "show", "tea", "--graph", "none.graph"], "no such graph"),
-        (["bench", "pipeline", "--dialogues", "0"], "--dialogues"),
+        (["bench", "endpoint", "--dialogues", "0"], "--dialogues"),
     ],
 )
 def test_bad_usage_is_one_line(arguments, words, tmp_path):

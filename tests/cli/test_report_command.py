@@ -13,7 +13,7 @@ pytest.importorskip("scipy", reason="the evaluation extra is not installed")
 
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory):
-    """A run of two methods by the lexical responder over six dialogues, scored."""
+    """A run of two methods by the no model over six dialogues, scored."""
     from dialore.cli import main
 
     folder = tmp_path_factory.mktemp("runs")
@@ -72,7 +72,7 @@ def test_one_form_one_metric_and_a_title(call, scored, tmp_path):
         (["--baseline", "vanila"], "did you mean vanilla"),
         (["-x", "f2"], "did you mean f1"),
         (["--sizes", "7"], "no model and size"),
-        (["--sizes", "lexical responder=big"], "no model and size"),
+        (["--sizes", "no model=big"], "no model and size"),
         (["--sizes", "nobody=7"], "unknown model"),
     ],
 )

@@ -12,12 +12,12 @@ def jsonl(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_without_an_endpoint_the_lexical_responder_answers_and_says_so(call, talks):
+def test_without_an_endpoint_what_was_found_is_shown_and_it_says_so(call, talks):
     done = call("respond", talks)
     assert done.code == 0
     assert done.err.count("\n") == 1
-    assert "lexical responder" in done.err
-    for word in ("throat", "london", "soup", "drew on", "no model call", "linked", "foreseen"):
+    assert "no model" in done.err
+    for word in ("throat", "london", "soup", "From what was found: ", "no model call", "linked", "facts found"):
         assert word in done.out
 
 
@@ -115,10 +115,10 @@ def test_a_recording_replays_without_an_endpoint(call, talks, url, tmp_path):
     assert "do not go together" in call("respond", talks, "--record", calls, "--replay", calls).complaint
 
 
-def test_a_method_that_needs_a_model_says_so(call, talks):
-    done = call("respond", talks, "-M", "qp-rag")
-    assert done.code == 2
-    assert "qp-rag needs a language model" in done.err
+def test_a_method_that_needs_a_model_shows_what_was_found_without_one(call, talks):
+    done = call("respond", talks, "-M", "qp-rag", "--json")
+    assert done.code == 0
+    assert {(line["method"], line["by"]) for line in done.lines} == {("lexical", "no model")}
 
 
 def test_an_endpoint_that_refuses_is_one_line(call, talks, faulty_server, tmp_path):
@@ -200,8 +200,8 @@ def test_ground_stops_before_the_response(call, talks, url):
         assert word in words
 
 
-def test_ground_by_the_lexical_responder(call, talks):
+def test_ground_without_an_endpoint(call, talks):
     done = call("ground", talks, "--json")
     assert done.code == 0
-    assert all(line["by"] == "lexical responder" for line in done.lines)
+    assert all(line["by"] == "no model" for line in done.lines)
     assert all(line["knowledge"] for line in done.lines)

@@ -27,7 +27,7 @@ def data(tmp_path):
 
 @pytest.fixture
 def flags(data):
-    """A run said by options alone, answered by the lexical responder."""
+    """A run said by options alone, answered by the no model."""
     return (
         "run",
         "-M",
@@ -208,7 +208,7 @@ def test_without_an_endpoint_it_says_who_answers(call, data, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     done = call("run", "-M", "vanilla", "--dataset", "jsonl", "--data", data, "--limit", 1, "--out", "out")
     assert done.code == 0
-    assert "no endpoint: the lexical responder answers" in done.err
+    assert "no endpoint: no model writes" in done.err
     assert "about 0 calls" in done.err
 
 

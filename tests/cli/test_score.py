@@ -10,11 +10,11 @@ import sqlite3
 import pytest
 
 from dialore.experiments.config import make_config
-from dialore.experiments.opening import default_connect
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import Job, RunStore
 from dialore.experiments.store_file import FILE
 from dialore.response import Response
+from dialore.workbench import connect_model
 from tests.cli.processes import interrupted
 from tests.experiments.conftest import write_dialogues
 
@@ -26,7 +26,7 @@ def run(tmp_path):
     given = {"name": "small", "dataset": {"name": "jsonl", "path": str(data)}, "systems": ["vanilla", "dcrag"]}
     folder = tmp_path / "run"
     config = make_config(given | {"models": [{"model": "lexical"}]})
-    assert asyncio.run(run_experiment(config, folder, default_connect(4))).ok == 12
+    assert asyncio.run(run_experiment(config, folder, connect_model)).ok == 12
     with RunStore.open(folder) as store, store.writing():
         store.add(Job(5, 0), Response(id="d5", method="vanilla", text="", status="failed", error="down"))
     return folder
@@ -71,7 +71,6 @@ def test_json_holds_every_figure_and_a_second_time_the_same(call, run):
         ("kf1", "the dialogue has no gold knowledge"),
         ("planning-accuracy", "the dialogue has no gold plan"),
         ("perplexity", "no language model was given"),
-        ("knowledge-copy", "the response was given no knowledge"),
     ],
 )
 def test_what_cannot_be_computed_is_not_available_with_its_reason(call, run, metric, reason):
@@ -215,7 +214,7 @@ def test_a_system_is_shown_by_its_name_whatever_signs_are_in_it(call, tmp_path):
         {"name": "small", "dataset": {"name": "jsonl", "path": str(data)}, "systems": systems}
         | {"models": [{"model": "lexical"}]}
     )
-    assert asyncio.run(run_experiment(config, tmp_path / "run", default_connect(4))).failed == 0
+    assert asyncio.run(run_experiment(config, tmp_path / "run", connect_model)).failed == 0
     done = call("score", tmp_path / "run", "-x", "f1")
     assert done.code == 0
     assert [name for name in names if name in done.out] == names

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from dialore.sources.graph.facts.relations import RELATIONS
+from dialore.sources.graph.relations import RELATIONS
 from dialore.sources.graph.starter import starter_facts, starter_files
 
 

@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from dialore.cli.data_stats import describe_file
+from dialore.cli.data import describe_file
 from dialore.datasets import data_set, knowledge_texts, split_dialogues
 from dialore.errors import InputError
 from tests.data_folder import real_file

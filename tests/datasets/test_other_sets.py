@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dialore.cli.data_work import as_line
+from dialore.cli.data import as_line
 from dialore.datasets import data_set, data_set_names, knowledge_texts, split_dialogues
 from dialore.dialogue import read_dialogues
 from dialore.errors import InputError

@@ -18,11 +18,11 @@ from dialore.evaluation.registry import Context, load_metrics
 from dialore.evaluation.report import make_report, render_latex
 from dialore.evaluation.report.latex import escape
 from dialore.experiments.config import make_config
-from dialore.experiments.opening import default_connect
 from dialore.experiments.results import RunResults
 from dialore.experiments.run import run_experiment
 from dialore.experiments.scoring import measure_run
 from dialore.experiments.store import RunStore
+from dialore.workbench import connect_model
 from tests.evaluation.made_up import EVIL, made_up
 
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")
@@ -33,7 +33,7 @@ METRICS += ["distinct-1", "distinct-2", "recall-1", "mrr"]
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
-    """The table of a run of the lexical responder over English and Chinese dialogues; systems have hostile names."""
+    """The table of a run of the no model over English and Chinese dialogues; systems have hostile names."""
     folder = tmp_path_factory.mktemp("latex")
     said = [("en", f"I like {what}.", f"I like {what} too.") for what in ("tea", "rain", "bread", "music", "the sea")]
     said += [("zh", f"我喜欢{what}。", f"我也喜欢{what}。") for what in ("茶", "雨", "面包", "音乐", "大海")]
@@ -47,7 +47,7 @@ def real(tmp_path_factory):
     systems += [{"name": "*top #5", "method": "dcrag", "options": {"top": 5}}]
     given = {"name": "run_1", "dataset": {"name": "jsonl", "path": str(folder / "data.jsonl")}, "systems": systems}
     config = make_config(given | {"models": [{"model": "lexical"}]})
-    asyncio.run(run_experiment(config, folder / "run", default_connect(4)))
+    asyncio.run(run_experiment(config, folder / "run", connect_model))
     with RunStore.open(folder / "run") as store:
         with store.writing():
             asyncio.run(measure_run(store, load_metrics(METRICS, Context())))

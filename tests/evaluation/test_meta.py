@@ -1,8 +1,7 @@
-"""Human judgements as published, and how far metrics agree with them."""
+"""Agreement of metrics with human judgements."""
 
 from __future__ import annotations
 
-import gzip
 import json
 
 import numpy as np
@@ -11,135 +10,55 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from dialore.dialogue import Dialogue
-from dialore.errors import InputError, UnknownNameError
-from dialore.evaluation.base import About, Mean, Measure, Sample, unavailable
-from dialore.evaluation.judgements import SETS, Judgement, judgement_set
-from dialore.evaluation.meta import agreements
-from dialore.evaluation.meta_resampling import (
+from dialore.errors import InputError
+from dialore.evaluation.base import About, Mean, Measure, unavailable
+from dialore.evaluation.meta import (
+    Judgement,
+    agreements,
     area_under_curve,
     context_weights,
+    read_judgements,
     resampled_correlations,
     threshold_accuracy,
 )
-from dialore.evaluation.overlap import KnowledgeCopy
 from dialore.response import Response
-from tests.data_folder import FOLDER, real_file
-
-# Name, judgements, contexts, systems, criteria, and the first response's beginning.
-REAL = [
-    (
-        "topicalchat_usr",
-        360,
-        60,
-        6,
-        ["overall", "understandable", "natural", "maintains_context", "engaging", "uses_knowledge"],
-        "i recently met",
-    ),
-    ("begin_dev_wow", 430, 424, 4, ["attributable"], "crayola shifted"),
-    ("begin_dev_topicalchat", 383, 382, 4, ["attributable"], "yes, there is no rule"),
-    ("xdial_dailydialog_zhao_en", 900, 100, 1, ["overall"], "cash , credit card"),
-    ("xdial_dailydialog_zhao_zh", 900, 100, 1, ["overall"], "现金"),
-    ("xdial_dailydialog_gupta_en", 500, 100, 1, ["overall"], "great . why"),
-    ("xdial_dailydialog_gupta_zh", 500, 100, 1, ["overall"], "太好了"),
-    ("alexa_factual_expert", 926, 926, 1, ["factual_correctness", "not_hallucinated"], "the term accounting"),
-]
 
 
-@pytest.mark.parametrize(("name", "count", "contexts", "systems", "criteria", "begins"), REAL)
-def test_a_published_file_is_read_whole(name, count, contexts, systems, criteria, begins):
-    of = judgement_set(name)
-    real_file(f"judgements/{of.file}.gz")
-    found = of.read(FOLDER)
-    assert len(found) == len({one.id for one in found}) == count
-    assert len({one.context for one in found}) == contexts
-    assert len({one.system for one in found}) == systems
-    assert list(dict.fromkeys(key for one in found for key in (*one.ratings, *one.labels))) == criteria
-    assert found[0].response.text.startswith(begins)
-    assert {one.dialogue.language for one in found} == {of.language}
-
-
-def test_what_the_real_files_say_of_their_responses():
-    for name in ("topicalchat_usr", "begin_dev_wow", "alexa_factual_expert"):
-        real_file(f"judgements/{SETS[name].file}.gz")
-    usr = SETS["topicalchat_usr"].read(FOLDER)
-    assert sum(one.dialogue.reference is None for one in usr) == 60
-    assert sum(not one.dialogue.knowledge for one in usr) == 48
-    same = [one for one in usr if one.context == usr[0].context and one.system != usr[0].system]
-    assert {one.dialogue.reference for one in same} == {usr[0].response.text}
-    begin = SETS["begin_dev_wow"].read(FOLDER)
-    assert sum(one.labels["attributable"] for one in begin) == 180
-    alexa = SETS["alexa_factual_expert"].read(FOLDER)
-    assert sum(one.labels["not_hallucinated"] for one in alexa) == 726
-    assert sum("factual_correctness" not in one.ratings for one in alexa) == 1  # a 3 on a scale of 0 to 1
-    assert alexa[0].dialogue.last.speaker == "B"
-    assert alexa[0].dialogue.responder == "A"
-
-
-async def test_what_copies_its_knowledge_is_attributable():
-    of = judgement_set("begin_dev_wow")
-    real_file(f"judgements/{of.file}.gz")
-    judgements, metric = of.read(FOLDER), KnowledgeCopy()
-    measures = {one.id: await metric.measure(Sample(one.dialogue, one.response)) for one in judgements}
-    over_responses, over_systems = agreements(metric, judgements, measures, resamples=200)
-    assert over_responses.auc.low < over_responses.auc.value < over_responses.auc.high
-    assert over_responses.auc.value > 0.9
-    assert over_responses.accuracy > over_responses.majority + 0.2
-    assert (over_systems.level, over_systems.n) == ("system", 4)
-    assert over_systems.correlations["pearson"].value > 0.9
+def test_judged_responses_are_dialogues_with_more_keys(tmp_path):
+    path = tmp_path / "judged.jsonl"
+    line = {
+        "turns": ["Hi."],
+        "response": "Yo.",
+        "knowledge": ["F."],
+        "ratings": {"overall": 4},
+        "labels": {"true": False},
+    }
+    path.write_text(
+        json.dumps(line) + "\n" + json.dumps({"id": "b", "turns": ["Ho."], "response": "No."}) + "\n", "utf-8"
+    )
+    one, other = read_judgements(path)
+    assert (one.id, other.id) == ("judged-1", "b")
+    assert (one.ratings, one.labels, one.system) == ({"overall": 4.0}, {"true": False}, "")
+    assert [(piece.text, piece.used) for piece in one.response.knowledge] == [("F.", True)]
+    assert (other.response.text, other.ratings, other.labels) == ("No.", {}, {})
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "wanted"),
+    ("line", "wanted"),
     [
-        ("topicalchat_usr", "{}", "expected a list"),
-        ("topicalchat_usr", "[", "not valid JSON"),
-        ("topicalchat_usr", '[{"model": "m"}]', "entry 1: field dialog_history: no text"),
-        (
-            "topicalchat_usr",
-            '[{"model": "m", "dialog_history": "Hi.", "response": "Yo.", "fact": "_nofact", "overall": "good"}]',
-            "entry 1: field overall: 'good' is no number",
-        ),
-        ("topicalchat_usr", "[]", "no judgement"),
-        ("begin_dev_wow", "model_name\tmessage\tresponse\tknowledge\n a\tb\tc\td\n", "line 2: field begin_label"),
-        (
-            "begin_dev_wow",
-            "model_name\tmessage\tresponse\tknowledge\tbegin_label\na\tb\tc\td\tMaybe\n",
-            "'Maybe' is none of",
-        ),
-        ("xdial_dailydialog_zhao_zh", "english_ctx,english_res,ratings\nHi.,Yo.,4\n", "line 2: field chinese_ctx"),
-        ("xdial_dailydialog_zhao_en", 'english_ctx,english_res,ratings\n"Hi', "line"),
-        ("alexa_factual_expert", "context,response,knowledge,Hallucination\nA: x,y,z,perhaps\n", "neither yes nor no"),
-        ("alexa_factual_expert", "context,response,knowledge,Hallucination\nx,y,z,No\n", "field context: no turn"),
+        ({"turns": ["Hi."]}, "field response: Field required"),
+        ({"turns": ["Hi."], "response": "Yo.", "ratings": {"overall": "good"}}, "field ratings.overall"),
+        ({"turns": ["Hi."], "response": "Yo.", "labels": {"true": "yes"}}, "field labels.true"),
+        ({"response": "Yo."}, "field turns"),
     ],
 )
-@pytest.mark.parametrize("zipped", [True, False])
-def test_a_malformed_file_names_line_and_field(tmp_path, name, text, wanted, zipped):
-    data = text.encode()
-    path = tmp_path / (SETS[name].file + ".gz" * zipped)
-    path.write_bytes(gzip.compress(data) if zipped else data)
+def test_a_malformed_judgement_names_place_and_field(tmp_path, line, wanted):
+    path = tmp_path / "judged.jsonl"
+    path.write_text(json.dumps(line), encoding="utf-8")
     with pytest.raises(InputError, match=wanted) as caught:
-        SETS[name].read(tmp_path)
+        read_judgements(path)
+    assert "judged" in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_an_unknown_set_and_a_missing_file(tmp_path):
-    with pytest.raises(UnknownNameError, match="did you mean topicalchat_usr"):
-        judgement_set("topicalchat-usr")
-    with pytest.raises(InputError, match="no file begin_dev_wow"):
-        SETS["begin_dev_wow"].read(tmp_path)
-
-
-def test_a_small_file_of_each_form_is_read(tmp_path):
-    entry = {"model": "m", "dialog_history": "Hi.\nHo.\n", "response": "Yo.", "fact": "F.", "overall": 3}
-    entry |= dict.fromkeys(("understandable", "uses_knowledge"), 1) | dict.fromkeys(
-        ("natural", "maintains_context", "engaging"), 2
-    )
-    truth = {**entry, "model": "Original Ground Truth", "response": "Right.", "fact": "_nofact\n"}
-    (tmp_path / "topicalchat_usr.json").write_text(json.dumps([entry, truth]), encoding="utf-8")
-    one, other = SETS["topicalchat_usr"].read(tmp_path)
-    assert (one.dialogue.texts, one.dialogue.reference, one.dialogue.knowledge) == (("Hi.", "Ho."), "Right.", ("F.",))
-    assert (one.response.knowledge[0].text, one.ratings["overall"]) == ("F.", 3.0)
-    assert (other.dialogue.reference, other.dialogue.knowledge, other.response.knowledge) == (None, (), [])
 
 
 class Found(Mean):
@@ -151,10 +70,8 @@ class Found(Mean):
 
 def judgement(number, context, system="", rating=None, label=None):
     return Judgement(
-        f"j{number}",
-        Dialogue(id=f"j{number}", turns=["Hi."]),
+        Dialogue(id=f"j{number}", turns=[f"Hi, {context}."]),
         Response(id=f"j{number}", method="m", text="Yo."),
-        context,
         system,
         {} if rating is None else {"overall": rating},
         {} if label is None else {"good": label},
@@ -213,9 +130,9 @@ def test_agreement_is_positive_whichever_way_is_better(series, better):
     measures = {f"j{n}": Measure((sign * float(value),)) for n, value in enumerate(series[0])}
     (found,) = agreements(Found(better), judgements, measures, resamples=100)
     wanted = stats.spearmanr(*series)
-    assert found.correlations["spearman"].value == pytest.approx(wanted.statistic)
+    assert found.figures["spearman"].value == pytest.approx(wanted.statistic)
     assert found.p["spearman"] == pytest.approx(wanted.pvalue)
-    assert found.correlations["spearman"].low < wanted.statistic < found.correlations["spearman"].high
+    assert found.figures["spearman"].low < wanted.statistic < found.figures["spearman"].high
 
 
 def test_what_has_no_measure_is_left_out_and_what_does_not_vary_has_no_figure(series):
@@ -225,7 +142,7 @@ def test_what_has_no_measure_is_left_out_and_what_does_not_vary_has_no_figure(se
     assert agreements(Found(), judgements, half, resamples=50)[0].n == 60
     flat = dict.fromkeys(measures, Measure((1.0,)))
     (found,) = agreements(Found(), judgements, flat, resamples=50)
-    assert (found.correlations, found.auc) == ({}, None)
+    assert found.figures == {}
     assert "does not vary" in found.reason
     (none,) = agreements(Found(), judgements, {}, resamples=50)
     assert "too few" in none.reason
@@ -239,9 +156,9 @@ def test_systems_are_compared_by_their_figures():
     measures = {one.id: Measure((one.ratings["overall"] ** 2,)) for one in judgements}
     responses, systems = agreements(Found(), judgements, measures, resamples=100)
     assert (responses.level, systems.level, systems.n) == ("response", "system", 3)
-    assert systems.correlations["spearman"].value == pytest.approx(1)
-    assert systems.correlations["kendall"].low == pytest.approx(1)
-    assert 0.9 < systems.correlations["pearson"].value < 1
+    assert systems.figures["spearman"].value == pytest.approx(1)
+    assert systems.figures["kendall"].low == pytest.approx(1)
+    assert 0.9 < systems.figures["pearson"].value < 1
     (alone,) = agreements(Found(level="corpus"), judgements, measures, resamples=100)
     assert alone.level == "system"
 
@@ -250,4 +167,4 @@ def test_labels_have_areas_and_accuracies():
     judgements = [judgement(n, str(n), label=n % 3 == 0) for n in range(90)]
     measures = {f"j{n}": Measure((float(n % 3 == 0) + n / 1000,)) for n in range(90)}
     (found,) = agreements(Found(), judgements, measures, resamples=50)
-    assert (found.auc.value, found.accuracy, found.majority) == (1.0, 1.0, pytest.approx(2 / 3))
+    assert (found.figures["auc"].value, found.accuracy, found.majority) == (1.0, 1.0, pytest.approx(2 / 3))

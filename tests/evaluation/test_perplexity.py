@@ -14,8 +14,7 @@ from dialore.evaluation.base import Sample
 from dialore.evaluation.perplexity import Perplexity, context_of
 from dialore.evaluation.registry import Context, load_metric
 from dialore.experiments.scoring import measure, score_of
-from dialore.llm.perplexity import Likelihood, Scored
-from dialore.llm.perplexity_local import LocalLikelihood
+from dialore.llm.perplexity import Likelihood, LocalLikelihood, Scored
 from dialore.response import Response
 from tests.llm.tiny_causal import make_tiny_causal, needs_torch
 

@@ -59,7 +59,7 @@ def test_signs_spreads_and_p_values():
         ("flan-t5-770M", 0.77),
         ("llama3.1:8b", 8),
         ("gpt-4o", None),
-        ("lexical responder", None),
+        ("no model", None),
         ("belle_7b_2m", 7),
     ],
 )

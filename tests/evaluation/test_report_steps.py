@@ -11,8 +11,8 @@ from dialore.knowledge import Knowledge
 from dialore.response import Citation, Response, StageTrace
 
 
-def did(stage, *, notes=(), **output):
-    return StageTrace(stage=stage, output=output, notes=list(notes))
+def did(stage, *, notes=(), summary="", **output):
+    return StageTrace(stage=stage, output=output, notes=list(notes), summary=summary)
 
 
 def browsed(*, dialogue=None, **response):
@@ -44,41 +44,24 @@ def test_plan_and_gold_plan_tell_no_source_from_no_plan(plan, gold):
     assert entry["plan"] == (None if gold is None else [name.upper() for name in gold])
 
 
-def test_queries_and_the_directive_in_the_order_of_the_method():
+def test_summaries_of_stages_are_told_in_their_order():
     trace = [
-        did("search-decision", kind="passive", query=""),
-        did("topic-tracking", text="bees"),
-        did("commonsense-directive", text="Talk of honey."),
-        did("query-generation", text="honey yield"),
-        did("web-search", query="honey yield a hive", source="web"),
+        did("topic-tracking", summary="Topic: bees", text="bees"),
+        did("response-samples", found=[]),
+        did("web-search", summary="Searched: honey: yield a hive"),
     ]
     told = browsed(trace=trace)[1]["steps"]["told"]
-    assert told == [
-        ["The turn", "asks for nothing"],
-        ["Topic", "bees"],
-        ["Directive", "Talk of honey."],
-        ["Query", "honey yield a hive"],
-        ["Searched in", "web"],
-    ]
-
-
-def test_a_query_that_goes_to_a_graph_is_told_with_its_concepts():
-    trace = [did("query-generation", text="poke bowl"), did("query-linking", links=["poke -> poke (lemma)"])]
-    told = browsed(trace=trace)[1]["steps"]["told"]
-    assert told == [["Query", "poke bowl"], ["Concepts", "poke -> poke (lemma)"]]
+    assert told == [["Topic", "bees"], ["Searched", "honey: yield a hive"]]
 
 
 def test_questions_with_the_answers_that_were_chosen_from():
+    both = {"model": "They sleep.", "documents": "They shiver."}
     rows = [
-        {"question": "Winter?", "by": "documents", "why": "it is the better of two"},
-        {"question": "Ivy?", "by": "model", "why": "the model's is the only answer"},
-        {"question": "Who?", "by": "model", "why": "nobody had an answer"},
+        {"question": "Winter?", "by": "documents", "why": "it is the better of two", "from": both},
+        {"question": "Ivy?", "by": "model", "why": "the model's is the only answer", "from": {"model": "Yes."}},
+        {"question": "Who?", "by": "model", "why": "nobody had an answer", "from": {}},
     ]
-    answers = {"model-answer-1": "They sleep.", "base-answer-1": "They shiver.", "model-answer-2": "Yes."}
-    answers |= {"base-answer-2": "NONE", "model-answer-3": "None."}
-    trace = [did(name, text=text) for name, text in answers.items()]
-    trace += [did("answer-choice-1", better="A"), did("answer-integration", answers=rows)]
-    assert browsed(trace=trace)[1]["steps"]["questions"] == [
+    assert browsed(trace=[did("answer-integration", answers=rows)])[1]["steps"]["questions"] == [
         ["Winter?", [["the model's", "They sleep.", False], ["the base's", "They shiver.", True]]],
         ["Ivy?", [["the model's", "Yes.", True]]],
         ["Who?", []],
@@ -87,9 +70,10 @@ def test_questions_with_the_answers_that_were_chosen_from():
 
 @pytest.mark.parametrize("kept", ["draft", "edit"])
 def test_draft_and_edit_in_pieces(kept):
-    choice = did("choice", kept=kept, draft="Have fun there!", edit="Have fun in Soho!", notes=["both orders agree"])
-    votes = [did("preference-draft-first", better="B"), did("preference-edit-first", better="same")]
-    before, after, which, why, said = browsed(trace=[choice, *votes])[1]["steps"]["versions"]
+    votes = {"draft first": "edit", "edit first": "no difference"}
+    texts = {"draft": "Have fun there!", "edit": "Have fun in Soho!"}
+    choice = did("choice", kept=kept, **texts, votes=votes, notes=["both orders agree"])
+    before, after, which, why, said = browsed(trace=[choice])[1]["steps"]["versions"]
     assert [text for text, gone in before if gone] == ["there"]
     assert [text for text, come in after if come] == ["in Soho"]
     assert "".join(text for text, _ in after) == "Have fun in Soho!"

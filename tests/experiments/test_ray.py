@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from dialore.errors import ModelError
-from dialore.experiments.opening import default_connect
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import RunStore
 from dialore.llm.rehearsal import Rehearsal
+from dialore.workbench import connect_model
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed: pip install ray[data]"),
@@ -119,8 +119,8 @@ def test_an_endpoint_that_refuses_stops_all_workers(cluster, config_of, tmp_path
 
 
 def test_the_commands_own_models_travel_to_the_workers(cluster, config_of, tmp_path):
-    config = config_of(4)  # the lexical responder
-    ended = on_ray(config, tmp_path / "run", default_connect(4, cache=tmp_path / "cache.sqlite", timeout=5.0))
+    models = [{"model": "lexical", "cache": str(tmp_path / "cache.sqlite"), "timeout": 5.0}]
+    ended = on_ray(config_of(4, models=models), tmp_path / "run", connect_model)
     assert (ended.ok, ended.failed) == (8, 0)
     with RunStore.open(tmp_path / "run") as store:
-        assert {response.by for _, _, response in store.responses()} == {"lexical responder"}
+        assert {response.by for _, _, response in store.responses()} == {"no model"}

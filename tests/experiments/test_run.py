@@ -14,13 +14,13 @@ import pytest
 
 from dialore.errors import InputError, ModelError
 from dialore.experiments.config import make_config, read_config
-from dialore.experiments.opening import default_connect
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import RunStore
 from dialore.llm.connection import connect
 from dialore.llm.rehearsal import Rehearsal
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Response
+from dialore.workbench import connect_model
 from tests.experiments.conftest import misbehaving, write_dialogues
 from tests.sources.graphs import build, facts
 
@@ -45,14 +45,14 @@ def moody(config, name):
 
 
 async def test_a_second_run_does_only_what_is_missing(config_of, tmp_path):
-    first = await run_experiment(config_of(), tmp_path / "run", default_connect(8))
+    first = await run_experiment(config_of(), tmp_path / "run", connect_model)
     assert (first.total, first.before, first.ok, first.failed) == (12, 0, 12, 0)
-    second = await run_experiment(config_of(repetitions=2), tmp_path / "run", default_connect(8))
+    second = await run_experiment(config_of(repetitions=2), tmp_path / "run", connect_model)
     assert (second.total, second.before, second.ok) == (24, 12, 12)
     with RunStore.open(tmp_path / "run") as store:
         jobs = [job for job, _, _ in store.responses()]
         assert len(set(jobs)) == len(jobs) == 24
-        assert {response.by for _, _, response in store.responses()} == {"lexical responder"}
+        assert {response.by for _, _, response in store.responses()} == {"no model"}
 
 
 async def test_what_failed_is_tried_again(config_of, tmp_path, monkeypatch):
@@ -99,10 +99,10 @@ async def test_a_run_is_not_gone_on_with_on_another_graph(config_of, tmp_path):
     for number in (1, 2):
         build(tmp_path / f"{number}.graph", facts(f"tea | RelatedTo | milk {number}", "rain | RelatedTo | umbrella"))
     first = config_of(3, **{"sources.graph": [str(tmp_path / "1.graph")]})
-    await run_experiment(first, tmp_path / "run", default_connect(4))
+    await run_experiment(first, tmp_path / "run", connect_model)
     other = config_of(3, **{"sources.graph": [str(tmp_path / "2.graph")], "repetitions": 2})
     with pytest.raises(InputError, match="another graph"):
-        await run_experiment(other, tmp_path / "run", default_connect(4))
+        await run_experiment(other, tmp_path / "run", connect_model)
     with RunStore.open(tmp_path / "run") as store:
         assert len(store.done()) == 6
         assert store.facts()["config"]["repetitions"] == 1
@@ -311,7 +311,7 @@ async def test_an_endpoint_that_refuses_stops_the_run_at_once(config_of, tmp_pat
 _LAUNCHER = """
 import asyncio, os, random, sys
 from pathlib import Path
-import dialore.methods.vanilla, dialore.methods.model_responder, dialore.sources.graph.source
+import dialore.methods.baselines, dialore.methods.stages, dialore.sources.graph.source
 from dialore.experiments.config import read_config
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import RunStore

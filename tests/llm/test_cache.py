@@ -57,12 +57,19 @@ async def test_all_that_changes_the_answer_is_in_the_key(path):
     for request in different * 2:
         await cached.complete(request)
     assert len(model.asked) == len(different)
-    other = Scripted(name="other model")
-    shared = Cached(other, path)
-    await shared.complete(ask())
-    assert len(other.asked) == 1
+    # The model's name and where it is, too: two servers may give one name to different models.
+    for name, address in [
+        ("other model", ""),
+        ("scripted", "http://a/v1 chat"),
+        ("scripted", "http://a/v1 completions"),
+    ]:
+        other = Scripted(name=name)
+        shared = Cached(other, path, address=address)
+        for _ in range(2):
+            await shared.complete(ask())
+        assert len(other.asked) == 1
+        await shared.close()
     await cached.close()
-    await shared.close()
 
 
 async def test_equal_requests_under_way_share_one_call(path):

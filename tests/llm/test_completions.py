@@ -7,9 +7,7 @@ import json
 import pytest
 
 from dialore.errors import ModelError, UnknownNameError
-from dialore.llm import Endpoint, Message, OutputSchema, Request, Sampling, Steering, connect
-from dialore.llm.chat_template import ChatTemplates
-from dialore.llm.generation import continued_stops, is_continued, plain_text, prompt_text
+from dialore.llm import Endpoint, LocalModel, Message, OutputSchema, Request, Sampling, Steering, connect
 from dialore.prompts.library import PromptLibrary
 from tests.llm.server import answer, say, status
 from tests.llm.tiny_causal import make_tiny_causal, needs_torch
@@ -173,23 +171,30 @@ async def test_a_local_model_with_a_chat_template_continues_if_told_to(tmp_path,
     assert completion.usage.prompt_tokens == len(tokenizer(sent)["input_ids"])
 
 
-class Tokenizer:
-    chat_template = "yes"
+def test_a_request_as_text_to_be_continued():
+    assert (ASK.plain_text, ASK.plain_stop) == (RAW, ("END", "\n"))
+    assert PLAIN.plain_text.endswith("Assistant:")
+    assert PLAIN.plain_stop == ("END", "\nUser:")
 
-    def apply_chat_template(self, messages, **_):
-        return "|".join(message["content"] for message in messages)
 
+@needs_torch
+@pytest.mark.filterwarnings("ignore")
+async def test_a_chat_template_wins_unless_the_request_is_steered(tmp_path):
+    make_tiny_causal(tmp_path)
+    model = LocalModel(str(tmp_path), device="cpu", dtype="float32")
+    tokenizer, _ = model._load()
 
-def test_a_chat_template_wins_unless_the_request_is_steered():
-    tokenizer, templates = Tokenizer(), ChatTemplates()
-    assert prompt_text(tokenizer, ASK, templates) == "Be brief.|Tea?"
-    steered = ASK.model_copy(update={"steering": Steering(words=("tea",))})
-    assert is_continued(tokenizer, steered)
-    assert prompt_text(tokenizer, steered, templates) == RAW
-    tokenizer.chat_template = None
-    assert prompt_text(tokenizer, ASK, templates) == RAW
-    assert continued_stops(ASK) == ("END", "\n")
-    assert plain_text(PLAIN).endswith("Assistant:")
+    async def read(request):
+        return (await model.complete(request)).usage.prompt_tokens
+
+    short = ASK.model_copy(update={"sampling": Sampling(temperature=0, max_tokens=3)})
+    steered = short.model_copy(update={"steering": Steering(words=("tea",))})
+    raw = len(tokenizer(RAW)["input_ids"])
+    assert await read(short) == raw
+    tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+    assert await read(short) == len(tokenizer("<system>Be brief.<user>Tea?")["input_ids"])
+    assert await read(steered) == raw
+    await model.close()
 
 
 def test_a_prompt_file_gives_continuation_stops_and_steering(tmp_path):
@@ -205,9 +210,6 @@ def test_a_prompt_file_gives_continuation_stops_and_steering(tmp_path):
     assert rendered.steering == Steering(words=('a "b": c',), top_k=4)
 
 
-def test_the_command_lines_api_is_checked(faulty_server):
-    from dialore.cli.options import ModelSettings
-    from dialore.cli.wiring import connect_model
-
+def test_an_api_that_is_not_known_is_refused(faulty_server):
     with pytest.raises(UnknownNameError, match="did you mean completions"):
-        connect_model(ModelSettings(model="m", base_url=faulty_server.url, api="completion", no_cache=True))
+        connect("m", faulty_server.url, api="completion")

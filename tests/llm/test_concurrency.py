@@ -5,9 +5,7 @@ import asyncio
 import pytest
 
 from dialore.errors import InputError, ModelError
-from dialore.llm.concurrency import AdaptiveLimiter, Limited
-from dialore.llm.faults import ModelTimeoutError
-from tests.llm.models import Scripted, ask
+from dialore.llm.http import AdaptiveLimiter, ModelTimeoutError
 
 BUSY = ModelError("busy", status=429, retryable=True)
 
@@ -107,20 +105,6 @@ async def test_a_cancelled_waiter_loses_no_slot():
     await asyncio.wait_for(asyncio.gather(*waiters, return_exceptions=True), 2)
     assert waiters[2].exception() is None
     assert limiter.running == 0
-
-
-async def test_models_may_share_a_limiter():
-    limiter = AdaptiveLimiter(maximum=1)
-    first, second = Scripted(), Scripted()
-    first.gate = asyncio.Event()
-    one = asyncio.create_task(Limited(first, limiter).complete(ask()))
-    two = asyncio.create_task(Limited(second, limiter).complete(ask()))
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert second.asked == []
-    first.gate.set()
-    await asyncio.gather(one, two)
-    assert len(second.asked) == 1
 
 
 def test_a_maximum_below_one_is_refused():

@@ -7,16 +7,8 @@ import json
 
 import pytest
 
-from dialore.llm import (
-    Budgeted,
-    Cached,
-    Endpoint,
-    LanguageModel,
-    Limited,
-    Recorder,
-    Replay,
-    Retrying,
-)
+from dialore.llm import Budget, Budgeted, Cached, Endpoint, LanguageModel, Recorder, Replay
+from dialore.llm.model import Sampled
 from tests.llm.models import Scripted, ask
 from tests.llm.server import say
 
@@ -36,13 +28,12 @@ def replay(server, folder):
 MODELS = {
     "endpoint": endpoint,
     "replay": replay,
-    "retrying": lambda server, folder: Retrying(Scripted(ANSWER, name="m")),
-    "limited": lambda server, folder: Limited(Scripted(ANSWER, name="m")),
-    "budgeted": lambda server, folder: Budgeted(Scripted(ANSWER, name="m"), max_tokens=10_000),
+    "sampled": lambda server, folder: Sampled(Scripted(ANSWER, name="m"), 1),
+    "budgeted": lambda server, folder: Budgeted(Scripted(ANSWER, name="m"), Budget(10_000)),
     "cached": lambda server, folder: Cached(Scripted(ANSWER, name="m"), folder / "cache"),
     "recorder": lambda server, folder: Recorder(Scripted(ANSWER, name="m"), folder / "recording"),
     "all of them": lambda server, folder: Budgeted(
-        Recorder(Cached(endpoint(server, folder), folder / "cache"), folder / "recording")
+        Recorder(Cached(endpoint(server, folder), folder / "cache"), folder / "recording"), Budget()
     ),
 }
 

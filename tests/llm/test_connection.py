@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -12,6 +13,7 @@ from dialore.llm.cache import Cached
 from dialore.llm.connection import find
 from dialore.llm.endpoint import Endpoint
 from tests.llm.models import ask
+from tests.llm.server import FaultyServer
 
 NOWHERE = "http://127.0.0.1:1/v1"
 
@@ -61,6 +63,18 @@ async def test_a_connected_model_answers(faulty_server, tmp_path):
     assert isinstance(cached, Cached)
     assert [(await cached.complete(ask())).usage.cached for _ in range(2)] == [0, 1]
     await cached.close()
+
+
+async def test_a_cache_tells_servers_apart(faulty_server, tmp_path):
+    with closing(FaultyServer()) as other:
+        faulty_server.say("from one")
+        other.say("from the other")
+        texts = []
+        for url in (faulty_server.url, other.url, faulty_server.url, other.url):
+            model = connect("m", url, cache=tmp_path / "cache")
+            texts.append((await model.complete(ask())).text)
+            await model.close()
+    assert texts == ["from one", "from the other"] * 2
 
 
 def test_the_only_model_is_taken(faulty_server):

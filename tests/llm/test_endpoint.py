@@ -12,7 +12,7 @@ import pytest
 
 from dialore.errors import InputError, ModelError
 from dialore.llm.endpoint import Endpoint
-from dialore.llm.faults import ModelTimeoutError
+from dialore.llm.http import ModelTimeoutError, Retry
 from dialore.llm.model import Message, OutputSchema, Request, Sampling
 from tests.llm.server import (
     FaultyServer,
@@ -424,7 +424,7 @@ async def test_a_server_that_refuses_for_ever_is_given_up(faulty_server):
 async def test_retries_are_counted(faulty_server):
     faulty_server.reply(status(503, retry_after_ms="1"), status(429, retry_after_ms="1"), say("ok"))
     model = endpoint(faulty_server, retries=2)
-    model._model._base = 0.001
+    model.retry = Retry(2, base=0.001)
     completion = await model.complete(ASK)
     assert (completion.text, completion.usage.retries) == ("ok", 2)
     await model.close()

@@ -8,9 +8,8 @@ import sys
 import pytest
 
 from dialore.errors import InputError, MissingExtraError, ModelError
-from dialore.llm.chat_template import ChatTemplates
-from dialore.llm.generation import TextStream, cut_at, prompt_text, room_for
 from dialore.llm.local import LocalModel
+from dialore.llm.local_text import TextStream, find_stop, room_for
 from dialore.llm.model import Message, Request, Sampling
 from tests.llm.local_checks import check_batched, check_pieces_join_to_the_text, check_stopped
 from tests.llm.tiny_causal import make_tiny_causal, needs_torch
@@ -116,7 +115,6 @@ async def test_a_prompt_that_is_too_long(model):
 async def test_a_chat_template_is_used(model):
     tokenizer, _ = model._load()
     tokenizer.chat_template = TEMPLATE
-    assert prompt_text(tokenizer, ask("x"), ChatTemplates()) == "<user>x\n<assistant>"
     assert (await model.complete(ask())).usage.prompt_tokens == len(
         tokenizer("<user>green tea\n<assistant>")["input_ids"]
     )
@@ -155,9 +153,9 @@ def test_room():
         room_for(10, 10, 1)
 
 
-def test_cut():
-    assert cut_at("one two END", ("END", "two")) == 4
-    assert cut_at("one", ("x",)) is None
+def test_the_first_stop_string():
+    assert find_stop("one two END", ("END", "two")) == 4
+    assert find_stop("one", ("x",)) is None
 
 
 class Letters:

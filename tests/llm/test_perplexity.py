@@ -10,9 +10,15 @@ import time
 import pytest
 
 from dialore.errors import InputError, MissingExtraError, ModelError
-from dialore.llm.perplexity import Likelihood, LikelihoodModel, Scored, joint_perplexity, likelihood_model
-from dialore.llm.perplexity_endpoint import EndpointLikelihood
-from dialore.llm.perplexity_local import LocalLikelihood
+from dialore.llm.perplexity import (
+    EndpointLikelihood,
+    Likelihood,
+    LikelihoodModel,
+    LocalLikelihood,
+    Scored,
+    joint_perplexity,
+    likelihood_model,
+)
 from tests.llm.server import answer, say, status
 from tests.llm.tiny_causal import make_tiny_causal, needs_torch
 

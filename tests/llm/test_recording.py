@@ -6,7 +6,7 @@ import pytest
 
 from dialore.errors import InputError, ModelError, NotRecordedError
 from dialore.llm.model import OutputSchema
-from dialore.llm.recording import Recorder, Replay
+from dialore.llm.recording import Recorded, Recorder, Replay
 from tests.llm.models import Scripted, ask
 
 
@@ -76,9 +76,53 @@ async def test_by_label_marks_what_differs(path):
     assert (same.text, same.differs, other.text, other.differs) == ("1", False, "1", True)
     assert (await replay.complete(ask("a", label="x/1", sample=1))).text == "second sample"
     with pytest.raises(NotRecordedError, match=r"x/2 .*the nearest that is: x/1"):
-        await replay.complete(ask("a", label="x/2"))
+        await replay.complete(ask("b", label="x/2"))
     with pytest.raises(NotRecordedError):
-        await replay.complete(ask("a"))
+        await replay.complete(ask("b"))
+
+
+V1, V2 = "dcrag/queries.en v1 0a1b2c", "dcrag/queries.en v2 3d4e5f"
+CITING = " + shared/citing.en v7 778899"
+
+
+async def test_a_prompt_that_has_changed_since_is_answered_by_its_label_and_says_so(path):
+    await record(path, (ask("as then", label="x/1", prompt=V1), "answer"))
+    assert json.loads(path.read_text())["made_with"] == V1
+    replay = Replay(path)
+    found = await replay.complete(ask("as now", label="x/1", prompt=V2))
+    assert (found.text, found.differs, found.recorded_with) == ("answer", True, "version 1")
+    # The file has changed, but not what was made of it.
+    same = await replay.complete(ask("as then", label="x/1", prompt=V2))
+    assert (same.differs, same.recorded_with) == (False, "")
+    # The prompt is the same: what differs is something else, such as the knowledge that was found.
+    with pytest.raises(NotRecordedError, match="recorded with another prompt"):
+        await replay.complete(ask("other knowledge", label="x/1", prompt=V1))
+    other = await Replay(path, match="label").complete(ask("other knowledge", label="x/1", prompt=V1))
+    assert (other.differs, other.recorded_with) == (True, "")
+    with pytest.raises(NotRecordedError):
+        await replay.complete(ask("as now", label="x/2", prompt=V2))
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "version"),
+    [
+        (V1 + CITING, V2 + CITING, "version 1"),
+        (V1 + CITING, V1 + " + shared/citing.en v8 aabbcc", "version 7"),
+        (V1 + CITING, V1, "version 7"),
+        (V1, V1 + CITING, "another version"),
+        ("", V1, ""),
+        (V1, "", ""),
+    ],
+)
+def test_which_version_a_line_was_recorded_with(then, now, version):
+    assert Recorded(messages=(), text="", made_with=then).version_before(now) == version
+
+
+async def test_of_one_prompt_under_two_labels_each_has_its_own_answer(path):
+    await record(path, (ask("a", label="x/1"), "1"), (ask("a", label="x/2"), "2"))
+    for match in ("prompt", "label"):
+        replay = Replay(path, match=match)
+        assert [(await replay.complete(ask("a", label=label))).text for label in ("x/1", "x/2", "")] == ["1", "2", "2"]
 
 
 async def test_the_last_recording_of_a_call_counts(path):

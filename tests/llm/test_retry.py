@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dialore.errors import ModelError
-from dialore.llm.retry import Retrying
-from tests.llm.models import Scripted, ask
+from dialore.llm.http import Retry
 
 PASSING = ModelError("passing", retryable=True)
 LASTING = ModelError("lasting")
@@ -20,60 +19,64 @@ class Naps:
         self.taken.append(seconds)
 
 
-def retrying(model, naps, uniform=lambda: 1.0, **settings) -> Retrying:
-    return Retrying(model, uniform=uniform, sleep=naps, **settings)
+class Calls:
+    """A call that fails as its list says, in order, the last for ever, or gives what is there."""
+
+    def __init__(self, *outcomes: str | Exception) -> None:
+        self.outcomes = list(outcomes)
+        self.failures: list[int] = []
+
+    async def __call__(self, failures: int) -> str:
+        self.failures.append(failures)
+        outcome = self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+def retry(naps, uniform=lambda: 1.0, **settings) -> Retry:
+    return Retry(uniform=uniform, sleep=naps, **settings)
 
 
 async def test_backoff_doubles_up_to_its_cap():
-    naps = Naps()
-    model = Scripted(*[PASSING] * 5, "ok")
-    completion = await retrying(model, naps, retries=5, base=1, cap=6).complete(ask())
-    assert completion.text == "ok"
-    assert completion.usage.retries == 5
+    naps, calls = Naps(), Calls(*[PASSING] * 5, "ok")
+    assert await retry(naps, retries=5, base=1, cap=6).run(calls) == "ok"
+    assert calls.failures == [0, 1, 2, 3, 4, 5]
     assert naps.taken == [1, 2, 4, 6, 6]
 
 
 async def test_jitter_is_full():
     naps = Naps()
     numbers = iter([0.0, 0.5])
-    await retrying(Scripted(PASSING, PASSING, "ok"), naps, lambda: next(numbers), base=1).complete(ask())
+    await retry(naps, lambda: next(numbers), base=1).run(Calls(PASSING, PASSING, "ok"))
     assert naps.taken == [0.0, 1.0]
 
 
 async def test_retry_after_is_honoured_up_to_a_limit():
     naps = Naps()
     waits = [ModelError("busy", retryable=True, retry_after=seconds) for seconds in (3, 1000)]
-    await retrying(Scripted(*waits, "ok"), naps, lambda: 0.5, base=1, longest_wait=60).complete(ask())
+    await retry(naps, lambda: 0.5, base=1, longest_wait=60).run(Calls(*waits, "ok"))
     assert naps.taken == [3.5, 60.5]
 
 
 async def test_the_last_failure_is_raised():
-    naps = Naps()
-    model = Scripted(PASSING)
+    naps, calls = Naps(), Calls(PASSING)
     with pytest.raises(ModelError, match="passing"):
-        await retrying(model, naps, retries=2).complete(ask())
-    assert len(model.asked) == 3
+        await retry(naps, retries=2).run(calls)
+    assert len(calls.failures) == 3
     assert len(naps.taken) == 2
 
 
 @pytest.mark.parametrize("error", [LASTING, ValueError("a fault of ours")])
 async def test_what_will_not_pass_is_not_retried(error):
-    model = Scripted(error, "ok")
+    calls = Calls(error, "ok")
     with pytest.raises(type(error)):
-        await retrying(model, Naps()).complete(ask())
-    assert len(model.asked) == 1
+        await retry(Naps()).run(calls)
+    assert len(calls.failures) == 1
 
 
-async def test_no_retry_after_a_piece_was_passed_on():
-    class Breaking(Scripted):
-        async def complete(self, request, on_text=None):
-            if on_text is not None:
-                on_text("half")
-            return await super().complete(request)
-
-    model, pieces = Breaking(PASSING, "ok"), []
+async def test_no_retry_once_it_is_over():
+    calls = Calls(PASSING, "ok")
     with pytest.raises(ModelError):
-        await retrying(model, Naps()).complete(ask(), pieces.append)
-    assert pieces == ["half"]
-    assert len(model.asked) == 1
-    assert (await retrying(Breaking(PASSING, "ok"), Naps()).complete(ask())).text == "ok"
+        await retry(Naps()).run(calls, is_over=lambda: True)
+    assert len(calls.failures) == 1

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
+import shutil
 
 import pytest
 
-from dialore.errors import InputError, MissingExtraError, ModelError
+from dialore.errors import InputError, ModelError
 from dialore.llm.connection import connect
 from dialore.llm.local import LocalModel
 from dialore.llm.model import Message, Request, Sampling, Steering
-from dialore.llm.seq2seq import LocalByConfig, LocalSeq2Seq, is_encoder_decoder
 from tests.llm.local_checks import check_batched, check_pieces_join_to_the_text, check_stopped
 from tests.llm.tiny_causal import needs_torch
 
@@ -105,7 +104,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(params=KINDS)
 async def model(request, folders):
-    made = LocalSeq2Seq(str(folders[request.param]), device="cpu", dtype="float32")
+    made = LocalModel(str(folders[request.param]), device="cpu", dtype="float32")
     yield made
     await made.close()
 
@@ -185,7 +184,7 @@ async def test_requests_that_wait_are_batched(model):
 
 @needs_torch
 async def test_encoder_and_decoder_have_their_places_each(folders):
-    bart = LocalSeq2Seq(str(folders["bart"]), device="cpu", dtype="float32")
+    bart = LocalModel(str(folders["bart"]), device="cpu", dtype="float32")
     with pytest.raises(ModelError, match="reads 48"):
         await bart.complete(ask("tea " * 80))
     # A prompt that nearly fills the encoder leaves the decoder its own room.
@@ -195,7 +194,7 @@ async def test_encoder_and_decoder_have_their_places_each(folders):
     assert 24 < width <= 48
     completion = await bart.complete(ask(continuation=text, max_tokens=30, temperature=0))
     assert completion.usage.completion_tokens > 48 - width or completion.finish_reason == "stop"
-    t5 = LocalSeq2Seq(str(folders["t5"]), device="cpu", dtype="float32")
+    t5 = LocalModel(str(folders["t5"]), device="cpu", dtype="float32")
     assert (await t5.complete(ask("tea " * 700))).usage.prompt_tokens > 700
 
 
@@ -206,35 +205,21 @@ async def test_it_cannot_be_steered(model):
 
 
 @needs_torch
-async def test_a_named_model_is_of_the_kind_that_its_configuration_says(folders, tmp_path):
-    model = connect(f"hf:{folders['t5']}")
-    assert isinstance(model, LocalByConfig)
-    text = (await model.complete(ask())).text
-    assert isinstance(model._chosen, LocalSeq2Seq)
-    assert text == (await LocalSeq2Seq(str(folders["t5"])).complete(ask())).text
-    await model.close()
-    config = json.loads((folders["t5"] / "config.json").read_text())
+async def test_a_model_is_of_the_kind_that_its_configuration_says(folders, tmp_path):
+    shutil.copytree(folders["t5"], tmp_path, dirs_exist_ok=True)
+    config = json.loads((tmp_path / "config.json").read_text())
     # Older files leave the key out: then the architecture's own default counts.
     del config["is_encoder_decoder"]
     (tmp_path / "config.json").write_text(json.dumps(config))
-    assert is_encoder_decoder(str(tmp_path))
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}))
-    assert not is_encoder_decoder(str(tmp_path))
-    causal = LocalByConfig(str(tmp_path))
-    with pytest.raises(InputError, match="cannot load the model"):
-        await causal.complete(ask())
-    assert isinstance(causal._chosen, LocalModel)
+    named, older = connect(f"hf:{folders['t5']}"), LocalModel(str(tmp_path))
+    assert isinstance(named, LocalModel)
+    assert (await named.complete(ask())).text == (await older.complete(ask())).text
+    assert type(named._load()[1]).__name__ == type(older._load()[1]).__name__ == "T5ForConditionalGeneration"
+    await named.close()
+    await older.close()
 
 
 @needs_torch
 async def test_a_model_that_is_not_there(tmp_path):
-    for kind in (LocalSeq2Seq, LocalByConfig):
-        with pytest.raises(InputError, match="cannot load the model"):
-            await kind(str(tmp_path / "none")).complete(ask())
-
-
-async def test_without_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    for kind in (LocalSeq2Seq, LocalByConfig):
-        with pytest.raises(MissingExtraError, match=r"dialore\[local\]"):
-            await kind("some/model").complete(ask())
+    with pytest.raises(InputError, match="cannot load the model"):
+        await LocalModel(str(tmp_path / "none")).complete(ask())

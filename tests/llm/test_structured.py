@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from enum import Enum
 from typing import Annotated, Literal
 
@@ -115,6 +116,26 @@ def test_unparsed_says_why(name):
         parse(text, kind)
     assert reason in caught.value.message
     assert len(caught.value.message) < 400
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "{Note: and more words come, then more: yes. ",
+        "{x: 1} ",
+        "{",
+        '{"a":',
+        "“",
+        "{'a' ",
+        "｛“问”：",
+        "```json\n{a: 1\n",
+    ],
+)
+def test_a_long_answer_that_is_no_json_is_given_up_soon(piece):
+    started = time.process_time()
+    with pytest.raises(UnparsedError):
+        parse(piece * (200_000 // len(piece)), Plan)
+    assert time.process_time() - started < 1
 
 
 def test_enums_and_aliases():

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dialore.llm.thinking import ThinkFilter, strip_thoughts
+from dialore.llm.model import ThinkFilter, strip_thoughts
 
 CASES = {
     "<think>a</think>b": "b",

@@ -11,13 +11,12 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.knowledge import Fact
 from dialore.llm.model import Completion, Request, Usage
-from dialore.methods.model_responder import ModelResponder
 from dialore.methods.registry import create_method
-from dialore.methods.stages import Stages
+from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
 from dialore.sources.graph.source import Graph
-from dialore.sources.graph.writing.build import build_graph
+from dialore.sources.graph.writing import build_graph
 
 FACTS = [
     Fact("sore throat", "CausesDesire", "drink warm tea"),

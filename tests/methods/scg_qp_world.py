@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from dialore.dialogue import Dialogue
 from dialore.knowledge import Knowledge, Passage
-from dialore.methods.model_responder import ModelResponder
 from dialore.methods.registry import create_method
-from dialore.methods.stages import Stages
+from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
 
 if TYPE_CHECKING:

@@ -9,16 +9,16 @@ from dialore.methods.registry import create_method, method_class, method_names
 
 
 async def test_vanilla_asks_once_and_is_given_nothing(run, model):
-    draft, _ = await run("vanilla")
+    response, _ = await run("vanilla")
     assert model.stages == ["response-generation"]
-    assert draft.grounds.knowledge == []
-    assert draft.text == "Try honey for that sore throat!"
+    assert response.knowledge == []
+    assert response.text == "Try honey for that sore throat!"
 
 
 async def test_t_rag_looks_up_every_mentioned_concept(run, model):
-    draft, stages = await run("t-rag")
+    response, stages = await run("t-rag")
     assert model.stages == ["response-generation"]
-    triples = {fact.triple for fact in draft.grounds.knowledge}
+    triples = {fact.triple for fact in response.knowledge}
     assert "(cold, Causes, sore throat)" in triples  # a fact with the mention as its tail
     assert "(job interview, HasPrerequisite, suit)" in triples
     assert "(nervousness, Causes, dry mouth)" not in triples  # never mentioned
@@ -27,17 +27,17 @@ async def test_t_rag_looks_up_every_mentioned_concept(run, model):
 
 
 async def test_qp_rag_looks_up_the_queries_alone(run, model):
-    draft, _ = await run("qp-rag")
+    response, _ = await run("qp-rag")
     assert model.stages == ["query-production", "response-generation"]
-    triples = {fact.triple for fact in draft.grounds.knowledge}
+    triples = {fact.triple for fact in response.knowledge}
     assert "(nervousness, Causes, dry mouth)" in triples  # an implicit query's fact
     assert "(lemon, HasProperty, sour)" not in triples
 
 
 @pytest.mark.parametrize("name", ["t-rag", "qp-rag"])
 async def test_facts_are_ranked_and_cut(run, name):
-    draft, _ = await run(name, top=3)
-    scores = [fact.score for fact in draft.grounds.knowledge]
+    response, _ = await run(name, top=3)
+    scores = [fact.score for fact in response.knowledge]
     assert len(scores) == 3
     assert scores == sorted(scores, reverse=True)
 

@@ -12,11 +12,10 @@ from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Completion, Usage
+from dialore.methods.baselines import Vanilla
 from dialore.methods.citations import MarkReader, read_citations
 from dialore.methods.edit import Edit
-from dialore.methods.model_responder import ModelResponder
-from dialore.methods.stages import Stages
-from dialore.methods.vanilla import Vanilla
+from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Response
 

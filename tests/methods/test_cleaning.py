@@ -10,9 +10,9 @@ import pytest
 from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.llm.model import Completion, Usage
+from dialore.methods.baselines import Vanilla
 from dialore.methods.cleaning import CleanStream, clean_response
-from dialore.methods.model_responder import ModelResponder
-from dialore.methods.vanilla import Vanilla
+from dialore.methods.stages import ModelResponder
 from dialore.prompts.history import friend_labels
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Response

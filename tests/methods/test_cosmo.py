@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dialore.errors import SourceError
-from dialore.llm.seq2seq import LocalSeq2Seq
+from dialore.llm.local import LocalModel
 from tests.llm.tiny_causal import needs_torch
 from tests.methods.conftest import ScriptedModel
 from tests.methods.scg_qp_world import (
@@ -37,15 +37,15 @@ def model():
 
 
 async def test_cosmo_asks_once_in_its_own_form(model):
-    draft, _ = await respond("cosmo", model, ENGLISH, {})
+    response, _ = await respond("cosmo", model, ENGLISH, {})
     assert model.stages == [RESPONSE]
     assert model.asked[0].continuation == COSMO_FORM
     assert model.asked[0].sampling.temperature == 0.7  # DCRAG, Appendix A.1.1
     system = model.asked[0].messages[0].content
     assert system.startswith("Situation:")
     assert "\nRole:" in system
-    assert draft.text == "Critics praised its slow dread, did you feel it too?"
-    assert draft.grounds.knowledge == []
+    assert response.text == "Critics praised its slow dread, did you feel it too?"
+    assert response.knowledge == []
 
 
 async def test_cosmo_in_chinese(model):
@@ -68,18 +68,18 @@ async def test_a_local_sequence_to_sequence_model_answers_as_cosmo(tmp_path):
     tokenizer.save_pretrained(tmp_path)
     torch.manual_seed(2)
     _t5(len(tokenizer)).save_pretrained(tmp_path)
-    model = LocalSeq2Seq(str(tmp_path), device="cpu", dtype="float32")
+    model = LocalModel(str(tmp_path), device="cpu", dtype="float32")
     torch.manual_seed(4)
-    draft, stages = await respond("cosmo", model, ENGLISH, {})
+    response, stages = await respond("cosmo", model, ENGLISH, {})
     assert traced(stages, RESPONSE).usage.prompt_tokens == len(tokenizer(COSMO_FORM)["input_ids"])
     assert traced(stages, RESPONSE).by == str(tmp_path)
-    assert draft.text
+    assert response.text
     await model.close()
 
 
 async def test_search_query_makes_its_query_from_the_dialogue_alone(model):
     web = Web()
-    draft, stages = await respond("search-query", model, ENGLISH, {"web": web})
+    response, stages = await respond("search-query", model, ENGLISH, {"web": web})
     assert model.stages == [QUERY, RESPONSE]
     assert [each.stage for each in stages.trace] == [QUERY, "web-search", "reranking", RESPONSE]
     query = model.asked[0]
@@ -87,7 +87,7 @@ async def test_search_query_makes_its_query_from_the_dialogue_alone(model):
     assert query.sampling.max_tokens == 40
     assert "topic" not in query.messages[1].content
     assert web.queries == [("The Conjuring critics reviews", 30)]
-    assert [found.id for found in draft.grounds.knowledge] == [PASSAGES[1].id]
+    assert [found.id for found in response.knowledge] == [PASSAGES[1].id]
     assert PASSAGES[1].text in model.asked[1].messages[1].content
 
 
@@ -103,15 +103,15 @@ async def test_search_query_reads_as_many_turns_as_its_generator_was_trained_on(
 async def test_search_query_falls_back(model, written, queries):
     model.answers[QUERY] = written
     web = Web()
-    draft, stages = await respond("search-query", model, ENGLISH, {"web": web})
+    response, stages = await respond("search-query", model, ENGLISH, {"web": web})
     assert web.queries == queries
     assert (traced(stages, QUERY).outcome == "unparsed") == bool(queries)
-    assert draft.text
+    assert response.text
 
 
 async def test_search_query_with_an_engine_that_is_down(model):
-    draft, stages = await respond("search-query", model, ENGLISH, {"web": Web(error=SourceError("down"))})
-    assert draft.text
+    response, stages = await respond("search-query", model, ENGLISH, {"web": Web(error=SourceError("down"))})
+    assert response.text
     assert traced(stages, "web-search").outcome == "failed"
 
 
@@ -121,7 +121,7 @@ async def test_scg_qp_on_the_graph_looks_up_what_the_query_mentions(model, small
         DIRECTIVE: "Some warm tea would do you good.",
         QUERY: "does honey help a sore throat",
     }
-    draft, stages = await respond("scg-qp-graph", model, dialogue, {"graph": small_graph})
+    response, stages = await respond("scg-qp-graph", model, dialogue, {"graph": small_graph})
     assert model.stages == [TOPIC, DIRECTIVE, QUERY, RESPONSE]
     assert [each.stage for each in stages.trace] == [
         TOPIC,
@@ -131,18 +131,18 @@ async def test_scg_qp_on_the_graph_looks_up_what_the_query_mentions(model, small
         "fact-retrieval",
         RESPONSE,
     ]
-    triples = {fact.triple for fact in draft.grounds.knowledge}
+    triples = {fact.triple for fact in response.knowledge}
     assert "(honey, UsedFor, sore throat)" in triples
     assert "(sore throat, IsA, symptom)" in triples
     assert "(job interview, HasPrerequisite, suit)" not in triples  # in the history, not in the query
     assert all(triple in model.asked[-1].messages[1].content for triple in triples)
-    assert draft.grounds.demands.implicit == ["does honey help a sore throat"]
+    assert response.demands.implicit == ["does honey help a sore throat"]
 
 
 async def test_scg_qp_on_the_graph_can_decide_that_nothing_is_looked_up(model, small_graph, dialogue):
     model.answers[DECISION] = {"kind": "none"}
-    draft, stages = await respond("scg-qp-graph", model, dialogue, {"graph": small_graph}, decision=True)
-    assert draft.grounds.knowledge == []
+    response, stages = await respond("scg-qp-graph", model, dialogue, {"graph": small_graph}, decision=True)
+    assert response.knowledge == []
     assert "fact-retrieval" not in [each.stage for each in stages.trace]
 
 
@@ -155,12 +155,12 @@ GRAPH_SWITCHES = {
 @pytest.mark.parametrize(("options", "calls"), GRAPH_SWITCHES.values(), ids=GRAPH_SWITCHES)
 async def test_switches_on_the_graph(model, small_graph, dialogue, options, calls):
     model.answers[QUERY] = "honey"
-    draft, _ = await respond("scg-qp-graph", model, dialogue, {"graph": small_graph}, **options)
+    response, _ = await respond("scg-qp-graph", model, dialogue, {"graph": small_graph}, **options)
     assert model.stages == calls
-    assert [fact.triple for fact in draft.grounds.knowledge] == ["(honey, UsedFor, sore throat)"]
+    assert [fact.triple for fact in response.knowledge] == ["(honey, UsedFor, sore throat)"]
 
 
 async def test_facts_on_the_graph_are_cut(model, small_graph, dialogue):
     model.answers[QUERY] = "sore throat"
-    draft, _ = await respond("scg-qp-graph", model, dialogue, {"graph": small_graph}, top=2)
-    assert len(draft.grounds.knowledge) == 2
+    response, _ = await respond("scg-qp-graph", model, dialogue, {"graph": small_graph}, top=2)
+    assert len(response.knowledge) == 2

@@ -33,32 +33,32 @@ ABLATIONS = {
 
 @pytest.mark.parametrize(("options", "calls"), ABLATIONS.values(), ids=ABLATIONS)
 async def test_each_ablation_changes_the_calls_as_the_paper_says(run, model, options, calls):
-    draft, _ = await run("dcrag", **options)
+    response, _ = await run("dcrag", **options)
     assert sorted(model.stages) == sorted(calls)
-    assert draft.text == "Try honey for that sore throat!"
+    assert response.text == "Try honey for that sore throat!"
 
 
 async def test_without_retrieval_there_are_no_facts_but_demands_stay(run, model):
-    draft, stages = await run("dcrag", fact_retrieval=False, fact_selection=False)
-    assert draft.grounds.knowledge == []
-    assert draft.grounds.demands.extended == ["honey", "drink warm tea", "dry mouth"]
+    response, stages = await run("dcrag", fact_retrieval=False, fact_selection=False)
+    assert response.knowledge == []
+    assert response.demands.extended == ["honey", "drink warm tea", "dry mouth"]
     assert "fact-retrieval" not in [traced.stage for traced in stages.trace]
     assert "honey" in model.asked[-1].messages[-1].content
 
 
 async def test_without_selection_the_best_ranked_are_used_foreseen_first(run, small_graph):
-    draft, _ = await run("dcrag", fact_selection=False, limit=4)
-    sets = [fact.set for fact in draft.grounds.knowledge]
+    response, _ = await run("dcrag", fact_selection=False, limit=4)
+    sets = [fact.set for fact in response.knowledge]
     assert len(sets) == 4
     assert sets == sorted(sets)  # "foreseen" before "unforeseen"
     for name in ("foreseen", "unforeseen"):
-        scores = [fact.score for fact in draft.grounds.knowledge if fact.set == name]
+        scores = [fact.score for fact in response.knowledge if fact.set == name]
         assert scores == sorted(scores, reverse=True)
 
 
 @pytest.mark.parametrize("thoughts", [True, False])
 async def test_thought_then_generate(run, model, thoughts):
-    draft, _ = await run("dcrag", thoughts=thoughts)
+    response, _ = await run("dcrag", thoughts=thoughts)
     for request in model.asked:
         stage = request.label.rsplit("/", 1)[-1]
         whole = "\n".join(message.content for message in request.messages)
@@ -67,7 +67,7 @@ async def test_thought_then_generate(run, model, thoughts):
             assert any("thoughts" in name for name in request.output_schema.definition["properties"]) == thoughts
         if stage in (CR, RG):
             assert ("They are nervous." in whole or "Keep." in whole) == thoughts
-    assert bool(draft.grounds.demands.thoughts) == thoughts
+    assert bool(response.demands.thoughts) == thoughts
 
 
 async def test_thoughts_stand_before_what_they_lead_to(run, model):
@@ -81,14 +81,14 @@ async def test_thoughts_stand_before_what_they_lead_to(run, model):
 
 
 async def test_foreseen_facts_lie_between_queries_and_topics(run):
-    draft, _ = await run("dcrag", fact_selection=False)
-    foreseen = {fact.triple for fact in draft.grounds.knowledge if fact.set == "foreseen"}
+    response, _ = await run("dcrag", fact_selection=False)
+    foreseen = {fact.triple for fact in response.knowledge if fact.set == "foreseen"}
     assert foreseen == {
         "(sore throat, CausesDesire, drink warm tea)",
         "(honey, UsedFor, sore throat)",
         "(nervousness, Causes, dry mouth)",
     }
-    unforeseen = {fact.triple for fact in draft.grounds.knowledge if fact.set == "unforeseen"}
+    unforeseen = {fact.triple for fact in response.knowledge if fact.set == "unforeseen"}
     assert "(sore throat, IsA, symptom)" in unforeseen
     assert "(lemon, HasProperty, sour)" not in unforeseen
 
@@ -96,23 +96,23 @@ async def test_foreseen_facts_lie_between_queries_and_topics(run):
 async def test_selection_takes_foreseen_facts_first_and_stops_at_the_limit(run, model):
     model.answers[FORESEEN] = {"selected": [2, 1]}
     model.answers[UNFORESEEN] = {"selected": [1, 2, 3]}
-    draft, _ = await run("dcrag", limit=3)
-    assert [fact.set for fact in draft.grounds.knowledge] == ["foreseen", "foreseen", "unforeseen"]
+    response, _ = await run("dcrag", limit=3)
+    assert [fact.set for fact in response.knowledge] == ["foreseen", "foreseen", "unforeseen"]
 
 
 async def test_selecting_one_after_the_other_gives_the_same_facts(run, model):
     at_once, _ = await run("dcrag", limit=2, together=True)
     calls = len(model.asked)
     in_turn, _ = await run("dcrag", limit=2, together=False)
-    assert [fact.id for fact in at_once.grounds.knowledge] == [fact.id for fact in in_turn.grounds.knowledge]
+    assert [fact.id for fact in at_once.knowledge] == [fact.id for fact in in_turn.knowledge]
     # The foreseen facts fill the limit, so the second selection is not even asked for.
     assert len(model.asked) - calls == calls - 1
 
 
 async def test_entities_of_the_wrong_kind_are_moved_and_traced(run, model):
     model.answers[CR] = {**model.answers[CR], "explicit": ["sore throat", "health"], "extended": ["honey", "interview"]}
-    draft, stages = await run("dcrag")
-    demands = draft.grounds.demands
+    response, stages = await run("dcrag")
+    demands = response.demands
     assert demands.explicit == ["sore throat"]
     assert "health" in demands.implicit
     assert "interview" in demands.maintained
@@ -128,28 +128,28 @@ async def test_entities_of_the_wrong_kind_are_moved_and_traced(run, model):
 
 async def test_a_selected_fact_that_was_never_offered_is_dropped_and_traced(run, model):
     model.answers[FORESEEN] = {"selected": ["[1]-(sore throat, CausesDesire, drink warm tea)", 77, 1]}
-    draft, stages = await run("dcrag")
+    response, stages = await run("dcrag")
     notes = next(traced.notes for traced in stages.trace if traced.stage == "selection-mending-foreseen")
     assert notes == ["fact 77 was never offered: dropped", "facts were named more than once: repeats dropped"]
-    assert sum(fact.set == "foreseen" for fact in draft.grounds.knowledge) == 1
+    assert sum(fact.set == "foreseen" for fact in response.knowledge) == 1
 
 
 UNPARSED = {
-    QP: lambda draft: draft.grounds.demands.explicit == ["sore throat", "job interview"],
-    CR: lambda draft: draft.grounds.demands.extended == ["honey", "drink warm tea"],
-    FORESEEN: lambda draft: sum(fact.set == "foreseen" for fact in draft.grounds.knowledge) == 3,
+    QP: lambda response: response.demands.explicit == ["sore throat", "job interview"],
+    CR: lambda response: response.demands.extended == ["honey", "drink warm tea"],
+    FORESEEN: lambda response: sum(fact.set == "foreseen" for fact in response.knowledge) == 3,
 }
 
 
 @pytest.mark.parametrize(("stage", "holds"), UNPARSED.items(), ids=UNPARSED)
 async def test_an_answer_that_does_not_parse_falls_back_and_is_counted(run, model, stage, holds):
     model.answers[stage] = "I would rather talk about the weather."
-    draft, stages = await run("dcrag")
+    response, stages = await run("dcrag")
     traced = next(traced for traced in stages.trace if traced.stage == stage)
     assert traced.outcome == "unparsed"
     assert traced.usage.calls == 2  # the call and one repair turn
     assert any("fallback" in note for note in traced.notes)
-    assert holds(draft)
+    assert holds(response)
 
 
 async def test_a_failing_stage_names_itself_and_the_dialogue_and_keeps_the_trace(run, model):
@@ -165,10 +165,10 @@ async def test_a_failing_stage_names_itself_and_the_dialogue_and_keeps_the_trace
 async def test_a_graph_that_knows_nothing_leaves_the_selection_out(run, model):
     empty = {kind: ["zzyzx"] for kind in ("explicit", "implicit", "maintained", "extended")}
     model.answers[CR] = {**{f"{kind}_thoughts": "x" for kind in empty}, **empty}
-    draft, stages = await run("dcrag")
+    response, stages = await run("dcrag")
     assert FORESEEN not in model.stages
     assert UNFORESEEN not in model.stages
-    assert draft.grounds.knowledge == []
+    assert response.knowledge == []
     notes = next(traced.notes for traced in stages.trace if traced.stage == "fact-retrieval")
     assert notes == ["no concept for 'zzyzx'"]
 

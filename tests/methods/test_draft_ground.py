@@ -8,9 +8,8 @@ import pytest
 
 from dialore.errors import InputError, ModelError
 from dialore.knowledge import Knowledge
-from dialore.methods.model_responder import ModelResponder
 from dialore.methods.registry import create_method
-from dialore.methods.stages import Stages
+from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
 
 DRAFT, EDIT = "Oh no, take something warm for it!", "Oh no, take warm tea with honey for it!"
@@ -25,8 +24,8 @@ def scripted(model):
 
 
 async def test_the_draft_is_written_while_the_demands_are_found(run, scripted):
-    draft, _ = await run("draft-ground")
-    assert draft.text == EDIT
+    response, _ = await run("draft-ground")
+    assert response.text == EDIT
     assert {DRAFTING, "query-production", "topic-planning"} in scripted.steps
     assert {FIRST, SECOND} in scripted.steps
     assert len(scripted.stages) == 9
@@ -49,33 +48,38 @@ async def test_the_edit_stands_where_it_is_preferred_and_the_other_order_does_no
     run, scripted, first, second, kept
 ):
     scripted.answers |= {FIRST: {"better": first}, SECOND: {"better": second}}
-    draft, stages = await run("draft-ground")
-    assert draft.text == (EDIT if kept == "edit" else DRAFT)
+    response, stages = await run("draft-ground")
+    assert response.text == (EDIT if kept == "edit" else DRAFT)
     choice = next(traced for traced in stages.trace if traced.stage == "choice")
-    assert choice.output == {"kept": kept, "draft": DRAFT, "edit": EDIT}
+    names = {"same": "no difference"}
+    votes = {
+        "draft first": (names | {"A": "draft", "B": "edit"})[first],
+        "edit first": (names | {"A": "edit", "B": "draft"})[second],
+    }
+    assert choice.output == {"kept": kept, "draft": DRAFT, "edit": EDIT, "votes": votes}
     assert choice.notes
 
 
 async def test_an_edit_that_changes_nothing_is_not_asked_about(run, scripted):
     scripted.answers[EDITING] = DRAFT.upper()
-    draft, stages = await run("draft-ground")
-    assert draft.text == DRAFT
+    response, stages = await run("draft-ground")
+    assert response.text == DRAFT
     assert FIRST not in scripted.stages
     assert next(t for t in stages.trace if t.stage == "choice").output["kept"] == "draft"
 
 
 async def test_without_preference_the_edit_stands_after_four_steps(run, scripted):
-    draft, _ = await run("draft-ground", preference=False)
-    assert draft.text == EDIT
+    response, _ = await run("draft-ground", preference=False)
+    assert response.text == EDIT
     assert len(scripted.stages) == 7
 
 
 async def test_the_edit_is_given_the_draft_and_the_knowledge(run, scripted):
-    draft, _ = await run("draft-ground")
+    response, _ = await run("draft-ground")
     asked = next(r for r in scripted.asked if r.label.endswith(EDITING)).messages[-1].content
     assert DRAFT in asked
-    assert draft.grounds.knowledge
-    for fact in draft.grounds.knowledge:
+    assert response.knowledge
+    for fact in response.knowledge:
         assert fact.triple in asked
 
 
@@ -103,9 +107,9 @@ async def test_every_further_source_is_searched_and_what_is_useful_comes_first(s
     shelf = Shelf("Mugs are cups.", "Honey soothes a sore throat.")
     method = create_method("draft-ground", {"graph": small_graph, "documents": shelf})
     stages = Stages(ModelResponder(scripted, PromptLibrary()), "draft-ground", dialogue)
-    draft = await method.respond(dialogue, stages)
-    assert draft.grounds.knowledge[0].text == "Honey soothes a sore throat."
-    assert draft.grounds.knowledge[1].kind == "fact"
+    response = await method.respond(dialogue, stages)
+    assert response.knowledge[0].text == "Honey soothes a sore throat."
+    assert response.knowledge[1].kind == "fact"
     assert "honey" in shelf.queries[0]  # the revised demands are part of what is looked for
 
 
@@ -116,8 +120,8 @@ async def test_without_facts_and_sources_there_is_nothing_to_ground_in(small_gra
 
 async def test_a_grounding_that_fails_leaves_the_draft(run, scripted):
     scripted.answers["cross-revision"] = ModelError("the endpoint is gone")
-    draft, stages = await run("draft-ground")
-    assert draft.text == DRAFT
+    response, stages = await run("draft-ground")
+    assert response.text == DRAFT
     assert any("the draft is sent" in note for traced in stages.trace for note in traced.notes)
 
 
@@ -145,6 +149,6 @@ async def test_a_reader_of_the_stream_gets_the_edit_if_it_comes_in_time(
     method = create_method("draft-ground", {"graph": small_graph}, {"patience": patience})
     responder = ModelResponder(SlowEdit(scripted, 0.5), PromptLibrary())
     stages = Stages(responder, "draft-ground", dialogue, pieces.append if streams else None)
-    draft = await method.respond(dialogue, stages)
-    assert draft.text == sent
+    response = await method.respond(dialogue, stages)
+    assert response.text == sent
     assert pieces == ([sent] if streams else [])

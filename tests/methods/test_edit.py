@@ -13,11 +13,9 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError, ModelError, SourceError, StageError
 from dialore.knowledge import Knowledge, Passage
 from dialore.llm.model import Completion, Usage
-from dialore.methods.edit_outputs import Better, read_answer, read_questions
-from dialore.methods.model_responder import ModelResponder
+from dialore.methods.edit import Better, read_answer, read_questions
 from dialore.methods.registry import create_method
-from dialore.methods.routing import RoutedResponder
-from dialore.methods.stages import Stages
+from dialore.methods.stages import ModelResponder, RoutedResponder, Stages
 from dialore.prompts.library import PromptLibrary
 
 QUESTIONS = [
@@ -108,8 +106,8 @@ def edit(dialogue):
         model = model or Asked()
         stages = Stages(ModelResponder(model, PromptLibrary()), "edit", dialogue)
         options = {"drawn": False, **options}  # the paper's order, but where the order is what is tested
-        draft = await create_method("edit", {"documents": base}, options).respond(dialogue, stages)
-        return draft, stages, model
+        response = await create_method("edit", {"documents": base}, options).respond(dialogue, stages)
+        return response, stages, model
 
     return go
 
@@ -180,9 +178,9 @@ async def test_each_stage_is_shown_what_the_paper_shows_it(edit):
 
 async def test_the_better_answers_are_the_knowledge_with_their_source(edit):
     model = Asked(answer_choice_2='{"better": "A"}')
-    draft, _, _ = await edit(model, Base())
-    knowledge = draft.grounds.knowledge
-    assert draft.text == "Honey would calm that throat before the interview."
+    response, _, _ = await edit(model, Base())
+    knowledge = response.knowledge
+    assert response.text == "Honey would calm that throat before the interview."
     assert [piece.text for piece in knowledge] == ["Base on 1", "Model on 2", "Base on 3", "Base on 4", "Base on 5"]
     assert [piece.source for piece in knowledge] == ["documents", "model", "documents", "documents", "documents"]
     assert {piece.kind for piece in knowledge} == {"passage"}
@@ -224,14 +222,14 @@ async def test_which_answer_stands_first_is_drawn_by_the_question_and_does_not_c
 @pytest.mark.parametrize(("options", "with_base", "wanted", "source"), ABLATIONS.values(), ids=ABLATIONS)
 async def test_one_kind_of_answers_needs_no_choice(edit, options, with_base, wanted, source):
     base = Base()
-    draft, _, model = await edit(base=base if with_base else None, **options)
+    response, _, model = await edit(base=base if with_base else None, **options)
     kinds = [re.sub(r"-\d$", "", stage) for stage in model.calls]
     assert {kind: kinds.count(kind) for kind in set(kinds)} == {
         "question-generation": 1,
         **wanted,
         "response-generation": 1,
     }
-    assert [piece.text for piece in draft.grounds.knowledge] == [f"{source} on {n}" for n in range(1, 6)]
+    assert [piece.text for piece in response.knowledge] == [f"{source} on {n}" for n in range(1, 6)]
     assert bool(base.queries) == (source == "Base")
 
 
@@ -248,8 +246,8 @@ async def test_without_a_base_the_trace_says_so(edit):
     "base", [Base(error=SourceError("the index is damaged", mend="build it again")), Base(sentences=())]
 )
 async def test_a_base_that_is_down_or_empty_leaves_the_models_answers(edit, base):
-    draft, stages, model = await edit(base=base)
-    assert [piece.source for piece in draft.grounds.knowledge] == ["model"] * 5
+    response, stages, model = await edit(base=base)
+    assert [piece.source for piece in response.knowledge] == ["model"] * 5
     assert not any(stage.startswith(("base-answer", "answer-choice")) for stage in model.calls)
     search = traced(stages, "base-retrieval-3")
     assert (search.outcome == "failed") == (base.error is not None)
@@ -257,17 +255,17 @@ async def test_a_base_that_is_down_or_empty_leaves_the_models_answers(edit, base
 
 
 async def test_a_base_that_is_down_with_the_models_answers_off_still_gives_a_response(edit):
-    draft, stages, model = await edit(base=Base(error=SourceError("down")), model_answers=False)
-    assert draft.text
-    assert draft.grounds.knowledge == []
+    response, stages, model = await edit(base=Base(error=SourceError("down")), model_answers=False)
+    assert response.text
+    assert response.knowledge == []
     assert "none was found" in prompt_of(model, "response-generation")
     assert traced(stages, "answer-integration").notes[0] == "question 1 has no answer"
 
 
 async def test_an_answer_that_says_none_is_none(edit):
     model = Asked(model_answer_1="NONE.", base_answer_2="none", model_answer_3="None", base_answer_3="NONE")
-    draft, stages, model = await edit(model, Base())
-    assert [piece.text for piece in draft.grounds.knowledge] == ["Base on 1", "Model on 2", "Base on 4", "Base on 5"]
+    response, stages, model = await edit(model, Base())
+    assert [piece.text for piece in response.knowledge] == ["Base on 1", "Model on 2", "Base on 4", "Base on 5"]
     assert [stage for stage in model.calls if stage.startswith("answer-choice")] == [
         "answer-choice-4",
         "answer-choice-5",
@@ -277,31 +275,31 @@ async def test_an_answer_that_says_none_is_none(edit):
 
 async def test_no_question_gives_a_response_without_knowledge(edit):
     base = Base()
-    draft, stages, model = await edit(Asked(question_generation="I would rather not ask anything."), base)
+    response, stages, model = await edit(Asked(question_generation="I would rather not ask anything."), base)
     assert model.calls == ["question-generation", "response-generation"]
     assert base.queries == []
-    assert draft.grounds.knowledge == []
-    assert draft.text
+    assert response.knowledge == []
+    assert response.text
     asked = traced(stages, "question-generation")
     assert asked.outcome == "unparsed"
     assert any("fallback" in note for note in asked.notes)
 
 
 async def test_a_choice_that_does_not_parse_takes_the_models_answer_and_is_counted(edit):
-    draft, stages, _ = await edit(Asked(answer_choice="Both have their merits."), Base(), questions=1)
-    assert [piece.text for piece in draft.grounds.knowledge] == ["Model on 1"]
+    response, stages, _ = await edit(Asked(answer_choice="Both have their merits."), Base(), questions=1)
+    assert [piece.text for piece in response.knowledge] == ["Model on 1"]
     assert traced(stages, "answer-choice-1").outcome == "unparsed"
 
 
 async def test_more_questions_than_wanted_are_left_out_and_traced(edit):
-    draft, stages, _ = await edit(base=Base(), questions=2)
-    assert len(draft.grounds.knowledge) == 2
+    response, stages, _ = await edit(base=Base(), questions=2)
+    assert len(response.knowledge) == 2
     assert traced(stages, "question-mending").notes == ["5 questions were asked: the first 2 are taken"]
 
 
 async def test_an_answer_given_twice_counts_once(edit):
-    draft, _, _ = await edit(Asked(model_answer="Honey helps."))
-    assert [piece.text for piece in draft.grounds.knowledge] == ["Honey helps."]
+    response, _, _ = await edit(Asked(model_answer="Honey helps."))
+    assert [piece.text for piece in response.knowledge] == ["Honey helps."]
 
 
 async def test_a_failing_call_names_its_stage_and_stops_the_others(edit):
@@ -344,9 +342,9 @@ async def test_in_chinese_every_prompt_is_chinese(edit):
     model = Asked(
         question_generation="1、什么能润喉？\n2、怎样推迟面试？", model_answer="无", base_answer_1="蜂蜜润喉。"
     )
-    draft, stages, model = await edit(model, Base(["蜂蜜能润喉。"]), dialogue, questions=2, top=3)
-    assert [piece.detail.question for piece in draft.grounds.knowledge] == ["什么能润喉？", "怎样推迟面试？"]
-    assert draft.grounds.knowledge[0].text == "蜂蜜润喉。"
+    response, stages, model = await edit(model, Base(["蜂蜜能润喉。"]), dialogue, questions=2, top=3)
+    assert [piece.detail.question for piece in response.knowledge] == ["什么能润喉？", "怎样推迟面试？"]
+    assert response.knowledge[0].text == "蜂蜜润喉。"
     for stage in model.requests:
         assert re.search(r"[一-鿿]{6}", prompt_of(model, stage))
         assert ".zh v" in traced(stages, stage).prompt
@@ -404,10 +402,10 @@ async def test_the_generator_may_be_another_model(dialogue):
         ModelResponder(chat, library), {"question-generation": ModelResponder(generator, library)}
     )
     stages = Stages(responder, "edit", dialogue)
-    draft = await create_method("edit", {}, {}).respond(dialogue, stages)
+    response = await create_method("edit", {}, {}).respond(dialogue, stages)
     assert generator.calls == ["question-generation"]
     assert "question-generation" not in chat.calls
-    assert [piece.detail.question for piece in draft.grounds.knowledge] == QUESTIONS[:2]
+    assert [piece.detail.question for piece in response.knowledge] == QUESTIONS[:2]
 
 
 async def test_grounding_stops_before_the_response(dialogue):

@@ -11,8 +11,7 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.knowledge import Knowledge, Passage
 from dialore.methods.edit import Edit
-from dialore.methods.model_responder import ModelResponder
-from dialore.methods.stages import Stages
+from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
 from tests.methods.test_edit import Asked

@@ -9,9 +9,7 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.llm.connection import connect
 from dialore.methods.edit import Edit
-from dialore.methods.model_responder import ModelResponder
-from dialore.methods.routing import RoutedResponder
-from dialore.methods.stages import Stages
+from dialore.methods.stages import ModelResponder, RoutedResponder, Stages
 from dialore.prompts.history import render_history
 from dialore.prompts.library import PromptLibrary
 from tests.methods.test_edit import Asked
@@ -68,10 +66,10 @@ async def test_a_trained_generator_asks_the_questions_and_the_chat_model_does_th
     responder = RoutedResponder(ModelResponder(chat, library), {"question-generation": ModelResponder(local, library)})
     stages = Stages(responder, "edit", DIALOGUE)
     try:
-        draft = await Edit(trained=True).respond(DIALOGUE, stages)
+        response = await Edit(trained=True).respond(DIALOGUE, stages)
     finally:
         await local.close()
-    assert [piece.detail.question for piece in draft.grounds.knowledge] == QUESTIONS
+    assert [piece.detail.question for piece in response.knowledge] == QUESTIONS
     assert chat.calls == ["model-answer-1", "model-answer-2", "response-generation"]
     assert stages.trace[0].by == str(generator)
     assert stages.trace[0].outcome == "ok"

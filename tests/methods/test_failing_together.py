@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.errors import BudgetError, InputError, ModelError, SourceError, StageError
 from dialore.knowledge import Passage
-from dialore.methods.model_responder import ModelResponder
 from dialore.methods.registry import create_method
-from dialore.methods.stages import Stages
+from dialore.methods.stages import ModelResponder, Stages
 from dialore.parallel import gather
 from dialore.prompts.library import PromptLibrary
 from dialore.sources.shelf import Shelf
+from dialore.workbench import create_agent
 from tests.methods.conftest import ScriptedModel
 from tests.methods.scg_qp_world import ANSWERS, DECISION, ENGLISH, TOPIC, Web
 
@@ -77,7 +76,7 @@ async def test_what_is_under_way_beside_a_failure_is_stopped_before_the_response
 
 async def test_a_stream_that_is_left_has_stopped_its_calls_when_it_is_closed(small_graph, dialogue):
     model = Slow(slow=("response-generation",))
-    agent = Agent.create("dcrag", model=model, graph=small_graph)
+    agent = create_agent("dcrag", model=model, graph=small_graph)
     stream = agent.stream(dialogue)
     assert await anext(stream) == "Well,"
     await stream.aclose()
@@ -105,7 +104,7 @@ HOPELESS = [
 async def test_a_draft_does_not_stand_in_for_a_grounding_that_every_dialogue_would_miss(small_graph, dialogue, error):
     model = ScriptedModel()
     model.answers |= {**MORE, "cross-revision": error}
-    agent = Agent.create("draft-ground", model=model, graph=small_graph)
+    agent = create_agent("draft-ground", model=model, graph=small_graph)
     with pytest.raises(type(error), match=str(error)):
         await agent.respond(dialogue)
 
@@ -131,7 +130,7 @@ def shelf(error):
 @pytest.mark.parametrize("error", [ModelError("the embedder answered 500", status=500), SourceError("it is down")])
 async def test_a_source_whose_embedder_fails_is_gone_on_without(error):
     dialogue = Dialogue(id="d1", turns=["My throat hurts."])
-    agent = Agent.create("safari", model=ScriptedModel(), sources={"documents": shelf(error)})
+    agent = create_agent("safari", model=ScriptedModel(), sources={"documents": shelf(error)})
     agent.responder.model.answers |= {"planning": {"sources": ["LIBRARY"]}, "response-generation": "Oh dear."}
     response = await agent.respond(dialogue)
     assert (response.status, response.text) == ("ok", "Oh dear.")

@@ -7,11 +7,10 @@ import re
 import pytest
 
 from dialore.knowledge import Knowledge
-from dialore.methods import edit, safari, scg_qp_search
-from dialore.methods.marks import as_data
-from dialore.methods.model_responder import ModelResponder
+from dialore.methods import edit, safari, scg_qp
+from dialore.methods.cleaning import as_data
 from dialore.methods.registry import create_method
-from dialore.methods.stages import Stages
+from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
 from tests.methods.conftest import ScriptedModel
 
@@ -30,10 +29,10 @@ def passage(text: str, title: str = "") -> Knowledge:
 
 
 SHOWN = {
-    "safari": (lambda text: safari.as_data(passage(text)), "knowledge"),
-    "safari title": (lambda text: safari.as_data(passage("x", text)), "knowledge"),
-    "scg-qp": (lambda text: scg_qp_search.as_data([passage(text)])[0].text, "passage"),
-    "scg-qp page": (lambda text: scg_qp_search.as_data([passage("x", text)])[0].detail.page, "passage"),
+    "safari": (lambda text: safari.titled_line(passage(text)), "knowledge"),
+    "safari title": (lambda text: safari.titled_line(passage("x", text)), "knowledge"),
+    "scg-qp": (lambda text: scg_qp.shown([passage(text)])[0].text, "passage"),
+    "scg-qp page": (lambda text: scg_qp.shown([passage("x", text)])[0].detail.page, "passage"),
     "edit": (lambda text: edit._sentence(passage(text)), "sentences"),
     "edit answer": (lambda text: edit._piece(edit.Answered("Why?", text)).text, "answers"),
     "edit choice": (lambda text: edit._piece(edit.Answered("Why?", text)).text, "answer-a"),
@@ -73,8 +72,8 @@ async def test_a_piece_puts_no_heading_into_the_prompts_of_draft_ground(small_gr
         "grounding-edit": "Oh no!",
     }
     stages = Stages(ModelResponder(model, PromptLibrary()), "draft-ground", dialogue)
-    draft = await create_method("draft-ground", {"graph": small_graph, "web": Source()}).respond(dialogue, stages)
+    response = await create_method("draft-ground", {"graph": small_graph, "web": Source()}).respond(dialogue, stages)
     asked = {request.label.rsplit("/", 1)[-1]: request.messages[-1].content.splitlines() for request in model.asked}
     assert asked["grounding-edit"].count("Friend's draft:") == 1
     assert asked["passage-selection"].count("Pieces found:") == 1
-    assert draft.grounds.knowledge[0].text == hostile  # the response carries it as it was found
+    assert response.knowledge[0].text == hostile  # the response carries it as it was found

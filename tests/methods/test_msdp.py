@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, ModelError, StageError
-from dialore.methods.model_responder import ModelResponder
-from dialore.methods.msdp import read_line
-from dialore.methods.msdp_dcrag import read_facts
+from dialore.methods.msdp import read_facts, read_line
 from dialore.methods.registry import create_method
-from dialore.methods.stages import Stages
+from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
 from dialore.sources.samples import build_samples, open_samples, samples_of
@@ -67,22 +66,25 @@ def talk(base, model, answers):
 
 
 async def test_knowledge_is_written_then_the_response_from_it(talk, model):
-    draft, stages = await talk("msdp")
+    response, stages = await talk("msdp")
     assert model.stages == [KG, RG]
     assert all(len(step) == 1 for step in model.steps)
-    assert draft.text == "I like it too!"
-    (known,) = draft.grounds.knowledge
+    assert response.text == "I like it too!"
+    (known,) = response.knowledge
     assert (known.text, known.kind, known.source) == ("Pizza comes from Naples.", "passage", "model")
     assert known.detail.model_dump() == {"title": "Pizza"}
+    samples, written = sorted(each.summary for each in stages.trace if each.summary)[::-1]
+    assert re.fullmatch(r"Samples: \d+, the nearest \S+ \(0\.\d\d\)", samples)
+    assert written == "Knowledge written: Pizza comes from Naples. ( another"
     assert "We know that: Pizza comes from Naples." in model.asked[1].messages[-1].content
     traced = [traced.stage for traced in stages.trace]
     assert traced == ["response-samples", "knowledge-samples", KG, RG]
 
 
 async def test_the_single_stage_writes_without_knowledge_after_the_same_samples(talk, model):
-    draft, stages = await talk("ssdp")
+    response, stages = await talk("ssdp")
     assert model.stages == [RG]
-    assert draft.grounds.knowledge == []
+    assert response.knowledge == []
     assert "know" not in model.asked[0].continuation.lower().replace("you know", "")
     single = next(traced for traced in stages.trace if traced.stage == "response-samples").output["found"]
     _, stages = await talk("msdp")
@@ -91,9 +93,9 @@ async def test_the_single_stage_writes_without_knowledge_after_the_same_samples(
 
 async def test_the_knowledge_generator_alone_answers_with_the_knowledge(talk, model):
     pieces: list[str] = []
-    draft, _ = await talk("msdp-kg", on_text=pieces.append)
+    response, _ = await talk("msdp-kg", on_text=pieces.append)
     assert model.stages == [KG]
-    assert draft.text == "".join(pieces) == draft.grounds.knowledge[0].text == "Pizza comes from Naples."
+    assert response.text == "".join(pieces) == response.knowledge[0].text == "Pizza comes from Naples."
 
 
 @pytest.mark.parametrize(("name", "calls"), [("msdp", 2), ("msdp-kg", 1), ("ssdp", 1), ("msdp-dcrag", 2)])
@@ -177,8 +179,8 @@ async def test_the_single_stage_has_the_same_prompt_less_the_knowledge(talk, mod
 
 async def test_a_chinese_dialogue_gets_chinese_samples_and_words(talk, model):
     model.answers = {KG: "茶树原产于中国。", RG: "系统回复：我也喜欢喝茶。"}
-    draft, _ = await talk("msdp", "茶", least=0.0, most=1.0)
-    assert draft.text == "我也喜欢喝茶。"
+    response, _ = await talk("msdp", "茶", least=0.0, most=1.0)
+    assert response.text == "我也喜欢喝茶。"
     knowledge, response = model.asked
     assert knowledge.continuation.endswith("( 我最喜欢喝茶。 ) 茶 =>")
     assert knowledge.continuation.count("\n") == 3
@@ -212,11 +214,11 @@ async def test_what_is_fixed_comes_first_in_the_response_prompt(talk, model):
 
 @pytest.mark.parametrize(("dialogue", "options"), [("journey", {}), ("pizza", {"topic": False})])
 async def test_without_a_topic_no_line_has_one(talk, model, dialogue, options):
-    draft, _ = await talk("msdp", dialogue, **options)
-    knowledge, response = (request.continuation.split("\n") for request in model.asked)
+    response, _ = await talk("msdp", dialogue, **options)
+    knowledge, reply = (request.continuation.split("\n") for request in model.asked)
     assert all(") =>" in line for line in knowledge)
-    assert all(line.startswith(("System:", "User:")) for line in response)
-    assert draft.grounds.knowledge[0].detail.model_dump() == {}
+    assert all(line.startswith(("System:", "User:")) for line in reply)
+    assert response.knowledge[0].detail.model_dump() == {}
 
 
 async def test_the_query_that_was_searched_stands_in_for_a_topic(talk, model):
@@ -275,11 +277,11 @@ async def test_too_few_samples_are_noted_and_no_samples_still_answer(talk, model
     _, stages = await talk("msdp")
     notes = {traced.stage: traced.notes for traced in stages.trace}
     assert notes["knowledge-samples"] == ["only 8 of 10 samples are there for en"]
-    draft, _ = await talk("msdp", shots=0, response_shots=0)
+    response, _ = await talk("msdp", shots=0, response_shots=0)
     assert model.asked[-2].continuation == "( I love to eat pizza. ) Pizza =>"
     assert "=>" in model.asked[-2].messages[-1].content
     assert "examples:" not in "\n".join(message.content for message in model.asked[-1].messages)
-    assert draft.text
+    assert response.text
 
 
 # --- answers that are not what was asked for
@@ -305,17 +307,17 @@ def test_the_sentence_in_an_answer(text, line):
 async def test_a_label_that_is_repeated_is_taken_off_for_a_reader_of_the_stream_too(talk, model, method, lead):
     model.answers["response-generation"] = f"{lead}Hi. "
     pieces = []
-    draft, _ = await talk(method, on_text=pieces.append)
-    assert draft.text == "".join(pieces) == "Hi."
+    response, _ = await talk(method, on_text=pieces.append)
+    assert response.text == "".join(pieces) == "Hi."
 
 
 async def test_knowledge_that_cannot_be_read_is_left_out_and_counted(talk, model):
     model.answers[KG] = "( I love to eat pizza. ) Pizza =>"
-    draft, stages = await talk("msdp")
+    response, stages = await talk("msdp")
     traced = next(traced for traced in stages.trace if traced.stage == KG)
     assert traced.outcome == "unparsed"
-    assert draft.grounds.knowledge == []
-    assert draft.text == "I like it too!"
+    assert response.knowledge == []
+    assert response.text == "I like it too!"
     assert model.asked[1].continuation.endswith("User: I love to eat pizza. System replies:")
 
 
@@ -353,20 +355,20 @@ def test_without_a_base_there_is_no_method():
 
 async def test_dcrags_variant_prompts_both_stages_with_the_same_nearest_samples(talk, model, base):
     model.answers[KG] = " (pizza, IsA, food); (pizza, AtLocation, Naples)\n"
-    draft, stages = await talk("msdp-dcrag", shots=2)
+    response, stages = await talk("msdp-dcrag", shots=2)
     nearest = [sample for sample, _ in base.nearest(dialogue_of("pizza"), 2, topic=False, fit=False)][::-1]
-    knowledge, response = model.asked
+    knowledge, reply = model.asked
     assert knowledge.continuation == (
         "".join(f"( {sample.last_turn} ) => {sample.knowledge}\n" for sample in nearest) + "( I love to eat pizza. ) =>"
     )
-    lines = response.continuation.split("\n")
+    lines = reply.continuation.split("\n")
     assert [line.rpartition("System replies: ")[2] for line in lines[:2]] == [sample.response for sample in nearest]
     assert lines[2] == (
         "User: What do you cook? System: Mostly soup. User: I love to eat pizza. "
         "We know that: (pizza, IsA, food); (pizza, AtLocation, Naples) System replies:"
     )
-    assert knowledge.sampling.temperature == response.sampling.temperature == 0.7  # Appendix A.1.2
-    assert [(fact.kind, fact.source, fact.triple) for fact in draft.grounds.knowledge] == [
+    assert knowledge.sampling.temperature == reply.sampling.temperature == 0.7  # Appendix A.1.2
+    assert [(fact.kind, fact.source, fact.triple) for fact in response.knowledge] == [
         ("fact", "model", "(pizza, IsA, food)"),
         ("fact", "model", "(pizza, AtLocation, Naples)"),
     ]

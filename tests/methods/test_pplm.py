@@ -17,13 +17,13 @@ WRITES = "response-generation"
 
 
 async def test_one_call_is_steered_towards_words_beside_the_historys_concepts(run, model):
-    draft, stages = await run("pplm")
+    response, stages = await run("pplm")
     assert model.stages == [WRITES]
     bag = model.asked[0].steering.words
     assert {"nervousness", "symptom", "cold", "honey", "suit"} <= set(bag)
     assert "lemon" not in bag  # nothing to do with the dialogue
     assert all(" " not in word for word in bag)
-    assert "(honey, UsedFor, sore throat)" in [fact.triple for fact in draft.grounds.knowledge]
+    assert "(honey, UsedFor, sore throat)" in [fact.triple for fact in response.knowledge]
     assert [traced.stage for traced in stages.trace] == ["bag-of-words", WRITES]
     assert stages.trace[0].output["bag"] == list(bag)
 
@@ -39,8 +39,7 @@ async def test_the_topic_comes_first_where_there_is_one(small_graph, model, dial
 
 
 def stages_of(model, dialogue):
-    from dialore.methods.model_responder import ModelResponder
-    from dialore.methods.stages import Stages
+    from dialore.methods.stages import ModelResponder, Stages
     from dialore.prompts.library import PromptLibrary
 
     return Stages(ModelResponder(model, PromptLibrary()), "pplm", dialogue)
@@ -68,9 +67,9 @@ async def test_the_raw_prompt_is_dialogpts(run, model, dialogue):
 async def test_a_graph_that_knows_nothing_leaves_the_text_unsteered(small_graph, model):
     nothing = Dialogue(id="n", turns=["Zzyzx qqq."])
     stages = stages_of(model, nothing)
-    draft = await create_method("pplm", {"graph": small_graph}).respond(nothing, stages)
+    response = await create_method("pplm", {"graph": small_graph}).respond(nothing, stages)
     assert model.asked[0].steering.words == ()
-    assert draft.text
+    assert response.text
     assert stages.trace[0].notes == ["the graph has no word for this dialogue: the text is not steered"]
 
 

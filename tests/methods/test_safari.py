@@ -6,15 +6,14 @@ import asyncio
 
 import pytest
 
-from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, StageError, UnknownNameError
 from dialore.knowledge import Knowledge
-from dialore.methods.model_responder import ModelResponder
 from dialore.methods.registry import create_method
-from dialore.methods.stages import Stages
+from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
 from dialore.sources.declared import DeclaredSource, DeclaredSources
+from dialore.workbench import create_agent
 from tests.methods.conftest import ScriptedModel
 
 PERSONA = {
@@ -48,12 +47,12 @@ async def respond(dialogue=None, plan=BOTH, sources=None, **options):
     )
     stages = Stages(ModelResponder(model, PromptLibrary()), "safari", dialogue)
     method = create_method("safari", {"sources": sources}, options)
-    draft = await method.respond(dialogue, stages)
-    return draft, {traced.stage: traced for traced in stages.trace}, model
+    response = await method.respond(dialogue, stages)
+    return response, {traced.stage: traced for traced in stages.trace}, model
 
 
-def texts(draft):
-    return [piece.text for piece in draft.grounds.knowledge]
+def texts(response):
+    return [piece.text for piece in response.knowledge]
 
 
 def prompt_of(model, stage):
@@ -70,13 +69,13 @@ def whole(request):
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 async def test_two_calls_plan_then_assemble(language):
-    draft, trace, model = await respond(dialogue_of(language))
+    response, trace, model = await respond(dialogue_of(language))
     assert model.stages == ["planning", "response-generation"]
     assert list(trace) == ["planning", "retrieval-persona", "retrieval-documents", "response-generation"]
-    assert draft.text == "Here."
-    assert draft.grounds.plan == ["persona", "documents"]
+    assert response.text == "Here."
+    assert response.plan == ["persona", "documents"]
     home = list(PERSONA[language])[1]
-    assert texts(draft) == [home, PERSONA[language][home][0]]
+    assert texts(response) == [home, PERSONA[language][home][0]]
     for request in model.asked:
         assert (request.sampling.temperature, request.sampling.top_p) == (0.1, 0.1)  # Section 5.1
     shown = whole(prompt_of(model, "response-generation"))
@@ -87,9 +86,9 @@ async def test_two_calls_plan_then_assemble(language):
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 async def test_null_retrieves_nothing(language):
-    draft, trace, model = await respond(dialogue_of(language), plan='{"sources": []}')
+    response, trace, model = await respond(dialogue_of(language), plan='{"sources": []}')
     assert list(trace) == ["planning", "response-generation"]
-    assert (draft.grounds.plan, draft.grounds.knowledge) == ([], [])
+    assert (response.plan, response.knowledge) == ([], [])
     assert "<knowledge>\nNULL\n</knowledge>" in whole(prompt_of(model, "response-generation"))
 
 
@@ -105,7 +104,7 @@ async def test_ground_stops_before_the_response():
 async def test_an_agent_keeps_the_plan_and_cites():
     told = "The Porta Nigra, a Roman city gate in Trier [2]."
     model = ScriptedModel({"planning": BOTH, "response-generation": told})
-    agent = Agent.create("safari", model=model, cite=True)
+    agent = create_agent("safari", model=model, cite=True)
     response = await agent.respond(dialogue_of())
     assert response.plan == ["persona", "documents"]
     assert [piece.source for piece in response.knowledge] == ["persona", "documents"]
@@ -146,12 +145,12 @@ async def test_independent_sources_are_asked_at_once_and_dependent_ones_after():
     together = asyncio.Barrier(2)
     a, b, c = Recorded("a", together), Recorded("b", together), Recorded("c")
     sources = DeclaredSources.of([entry(c, ("a", "b")), entry(b, top=2), entry(a)])
-    draft, _, _ = await respond(plan='{"sources": ["B", "A", "C"]}', sources=sources)
+    response, _, _ = await respond(plan='{"sources": ["B", "A", "C"]}', sources=sources)
     last = TURNS["en"][-1]
     assert a.asked == [(last, 1, [])]
     assert b.asked == [(last, 2, [])]
     assert c.asked == [(f"{last} a 1 b 1 b 2", 1, [])]
-    assert texts(draft) == ["b 1", "b 2", "a 1", "c 1"]
+    assert texts(response) == ["b 1", "b 2", "a 1", "c 1"]
 
 
 @pytest.mark.parametrize(
@@ -181,8 +180,8 @@ async def test_how_much_of_the_context_is_the_query(turns, query):
 
 @pytest.mark.parametrize("top", [1, 2])
 async def test_top_of_each_source(top):
-    draft, _, _ = await respond(top=top)
-    assert [piece.source for piece in draft.grounds.knowledge] == ["persona"] * top + ["documents"] * top
+    response, _, _ = await respond(top=top)
+    assert [piece.source for piece in response.knowledge] == ["persona"] * top + ["documents"] * top
 
 
 async def test_what_the_model_knows_is_a_source():
@@ -190,9 +189,9 @@ async def test_what_the_model_knows_is_a_source():
     memory = DeclaredSource("memory", "model", described, None, ("a",), "query")
     a = Recorded("a")
     sources = DeclaredSources.of([memory, entry(a)])
-    draft, _, model = await respond(plan='{"sources": ["MEMORY"]}', sources=sources)
+    response, _, model = await respond(plan='{"sources": ["MEMORY"]}', sources=sources)
     assert model.stages == ["planning", "model-knowledge-memory", "response-generation"]
-    assert [(piece.text, piece.source) for piece in draft.grounds.knowledge][-1] == ("Facts.", "model")
+    assert [(piece.text, piece.source) for piece in response.knowledge][-1] == ("Facts.", "model")
     assert "- a 1" in whole(prompt_of(model, "model-knowledge-memory"))
     assert "- MEMORY: Facts." in whole(prompt_of(model, "response-generation"))
 
@@ -219,8 +218,8 @@ GOLD = {
 
 @pytest.mark.parametrize(("options", "plan"), SWITCHES.values(), ids=SWITCHES)
 async def test_every_switch_of_planning(options, plan):
-    draft, trace, model = await respond(dialogue_of(**GOLD), **options)
-    assert draft.grounds.plan == plan
+    response, trace, model = await respond(dialogue_of(**GOLD), **options)
+    assert response.plan == plan
     asks = "planning" not in options
     assert model.stages == (["planning"] if asks else []) + ["response-generation"]
     assert "planning" in trace
@@ -238,23 +237,23 @@ async def test_without_dependency_documents_of_any_sentence_are_found():
     narrowed, _, _ = await respond(dialogue, retriever="bm25")
     free, trace, _ = await respond(dialogue, plan='{"sources": ["DOCUMENTS"]}', dependency=False, retriever="bm25")
     assert texts(narrowed) == ["Where I live there is tofu.", "Tofu is made of soy."]
-    assert free.grounds.plan == ["documents"]
+    assert free.plan == ["documents"]
     assert "plan-mending" not in trace
     assert texts(free) == ["A Roman gate is in Trier."]
 
 
 @pytest.mark.parametrize("planning", ["model", "gold"])
 async def test_gold_retrieval(planning):
-    draft, _, _ = await respond(
+    response, _, _ = await respond(
         dialogue_of(**GOLD), plan='{"sources": ["PERSONA"]}', retrieval="gold", planning=planning
     )
     wanted = [item["text"] for item in GOLD["knowledge"]]
-    assert texts(draft) == (wanted if planning == "gold" else wanted[:1])
+    assert texts(response) == (wanted if planning == "gold" else wanted[:1])
 
 
 async def test_gold_null_is_no_missing_label():
-    draft, _, _ = await respond(dialogue_of(sources=[]), planning="gold", retrieval="gold")
-    assert (draft.grounds.plan, draft.text) == ([], "Here.")
+    response, _, _ = await respond(dialogue_of(sources=[]), planning="gold", retrieval="gold")
+    assert (response.plan, response.text) == ([], "Here.")
 
 
 @pytest.mark.parametrize(
@@ -268,7 +267,7 @@ async def test_gold_null_is_no_missing_label():
 async def test_absent_labels_are_an_error_that_names_the_dialogue(options, fields, wanted):
     with pytest.raises(StageError, match=wanted):
         await respond(dialogue_of(**fields), **options)
-    agent = Agent.create("safari", model=ScriptedModel({"planning": BOTH}), options=options)
+    agent = create_agent("safari", model=ScriptedModel({"planning": BOTH}), options=options)
     response = await agent.respond(dialogue_of(**fields))
     assert (response.status, response.id) == ("failed", "d1")
     assert wanted in response.error
@@ -305,15 +304,15 @@ def test_switches_that_leave_nothing():
 
 
 async def test_an_empty_persona_is_still_a_response():
-    draft, trace, _ = await respond(Dialogue(id="d1", turns=TURNS["en"]))
-    assert (draft.grounds.knowledge, draft.text) == ([], "Here.")
+    response, trace, _ = await respond(Dialogue(id="d1", turns=TURNS["en"]))
+    assert (response.knowledge, response.text) == ([], "Here.")
     assert trace["retrieval-documents"].notes == ["persona gave nothing to look under"]
 
 
 async def test_a_source_that_is_down_is_still_a_response():
     broken = dialogue_of(extra={"documents": ["no mapping"]})
-    draft, trace, _ = await respond(broken)
-    assert draft.text == "Here."
+    response, trace, _ = await respond(broken)
+    assert response.text == "Here."
     assert trace["retrieval-persona"].outcome == "failed"
     assert "goes on without it" in trace["retrieval-persona"].notes[0]
 
@@ -325,8 +324,8 @@ async def test_a_source_that_fails_does_not_stop_the_others():
 
     a, down = Recorded("a"), Down("down")
     sources = DeclaredSources.of([entry(a), entry(down)])
-    draft, trace, _ = await respond(plan='{"sources": ["DOWN", "A"]}', sources=sources)
-    assert texts(draft) == ["a 1"]
+    response, trace, _ = await respond(plan='{"sources": ["DOWN", "A"]}', sources=sources)
+    assert texts(response) == ["a 1"]
     assert trace["retrieval-down"].error == "engine down"
 
 

@@ -68,22 +68,22 @@ MENDING = {
 
 @pytest.mark.parametrize(("names", "how", "plan", "notes"), MENDING.values(), ids=MENDING)
 def test_mending(names, how, plan, notes):
-    mended = mend_plan(names, CHAIN, **how)
-    assert mended.plan == plan
-    assert len(mended.notes) == len(notes)
-    for note, wanted in zip(mended.notes, notes, strict=True):
+    mended, noted = mend_plan(names, CHAIN, **how)
+    assert mended == plan
+    assert len(noted) == len(notes)
+    for note, wanted in zip(noted, notes, strict=True):
         assert wanted in note
 
 
 async def test_a_mended_plan_is_traced():
-    draft, trace, _ = await respond(plan='{"sources": ["DOCUMENTS", "WIKI"]}')
-    assert draft.grounds.plan == ["persona", "documents"]
+    response, trace, _ = await respond(plan='{"sources": ["DOCUMENTS", "WIKI"]}')
+    assert response.plan == ["persona", "documents"]
     assert [note.partition(":")[0] for note in trace["plan-mending"].notes] == [
         "source 'WIKI' is not declared",
         "source 'documents' depends on 'persona'",
     ]
-    draft, trace, _ = await respond(plan='{"sources": ["DOCUMENTS"]}', broken="null")
-    assert draft.grounds.plan == []
+    response, trace, _ = await respond(plan='{"sources": ["DOCUMENTS"]}', broken="null")
+    assert response.plan == []
 
 
 @pytest.mark.parametrize(
@@ -102,25 +102,25 @@ async def test_a_mended_plan_is_traced():
     ],
 )
 async def test_plans_are_read_tolerantly(written, plan):
-    draft, trace, _ = await respond(plan=written)
-    assert draft.grounds.plan == plan
+    response, trace, _ = await respond(plan=written)
+    assert response.plan == plan
     assert [name.casefold() for name in trace["planning"].output["sources"]] == plan
 
 
 @pytest.mark.parametrize("written", ["There is no need for PERSONA here.", "I cannot say.", "PERSONA or nothing"])
 async def test_what_is_no_plan_is_null(written):
-    draft, trace, model = await respond(plan=written)
+    response, trace, model = await respond(plan=written)
     assert read_plan(written, CHAIN) is None
-    assert (draft.grounds.plan, draft.text) == ([], "Here.")
+    assert (response.plan, response.text) == ([], "Here.")
     assert trace["planning"].outcome == "unparsed"
     assert model.stages == ["planning", "repair", "response-generation"]
 
 
 async def test_a_gold_plan_is_mended_too():
     gold = dialogue_of(sources=["documents", "persona", "documents"])
-    draft, trace, _ = await respond(gold, planning="gold")
-    assert draft.grounds.plan == ["persona", "documents"]
-    assert [piece.source for piece in draft.grounds.knowledge] == ["persona", "documents"]
+    response, trace, _ = await respond(gold, planning="gold")
+    assert response.plan == ["persona", "documents"]
+    assert [piece.source for piece in response.knowledge] == ["persona", "documents"]
     assert trace["planning"].output == {"sources": ["documents", "persona", "documents"]}
     assert len(trace["plan-mending"].notes) == 2
 

@@ -7,14 +7,12 @@ import re
 
 import pytest
 
-from dialore.agent import Agent
 from dialore.errors import InputError, ModelError, SourceError, StageError
 from dialore.knowledge import Passage
-from dialore.methods.model_responder import ModelResponder
 from dialore.methods.registry import create_method
-from dialore.methods.routing import RoutedResponder
-from dialore.methods.stages import Stages
+from dialore.methods.stages import ModelResponder, RoutedResponder, Stages
 from dialore.prompts.library import PromptLibrary
+from dialore.workbench import create_agent
 from tests.methods.conftest import ScriptedModel
 from tests.methods.scg_qp_world import (
     ANSWERS,
@@ -52,30 +50,37 @@ def continued(model, stage):
 
 
 async def test_the_whole_method_makes_five_calls_in_four_steps(model, web):
-    draft, stages = await respond("scg-qp", model, ENGLISH, {"web": web})
+    response, stages = await respond("scg-qp", model, ENGLISH, {"web": web})
     assert sorted(model.stages[:2]) == sorted([DECISION, TOPIC])
     assert model.stages[2:] == [DIRECTIVE, QUERY, RESPONSE]
     # Which calls were under way when each ended: the first two run at once, nothing beside the others.
     assert [step for step in model.steps if len(step) == 2] == [{DECISION, TOPIC}]
     assert [each.stage for each in stages.trace][2:] == [DIRECTIVE, QUERY, "web-search", "reranking", RESPONSE]
     assert web.queries == [("The Conjuring critics reviews", 30)]
-    assert draft.text == "Critics praised its slow dread, did you feel it too?"
+    assert response.text == "Critics praised its slow dread, did you feel it too?"
+    assert [each.summary for each in stages.trace if each.summary] == [
+        "Turn: passive",
+        "Topic: The Conjuring",
+        "Directive: I heard that its reviews are split!",
+        "Query: The Conjuring critics reviews",
+        "Searched: The Conjuring critics reviews",
+    ]
 
 
 async def test_each_stage_is_given_what_those_before_it_found(model, web):
-    draft, stages = await respond("scg-qp", model, ENGLISH, {"web": web})
+    response, stages = await respond("scg-qp", model, ENGLISH, {"web": web})
     assert "Current topic: The Conjuring" in asked(model, DIRECTIVE)
     assert "I love old films." in asked(model, DIRECTIVE)
     assert "I live near a cinema." in asked(model, DIRECTIVE)
     assert "Current topic: The Conjuring" in asked(model, QUERY)
     assert 'Idea of the next turn: "I heard that its reviews are split!"' in asked(model, QUERY)
     # The passage that fits the query best, not the first that was found; its page is named and its link kept.
-    assert [found.text for found in draft.grounds.knowledge] == [PASSAGES[1].text]
-    assert draft.grounds.knowledge[0].detail.model_dump() == {"title": PASSAGES[1].title, "url": PASSAGES[1].url}
+    assert [found.text for found in response.knowledge] == [PASSAGES[1].text]
+    assert response.knowledge[0].detail.model_dump() == {"title": PASSAGES[1].title, "url": PASSAGES[1].url}
     assert f"From: The Conjuring: reviews (example.org)\n{PASSAGES[1].text}\n</passage>" in asked(model, RESPONSE)
     assert "Carrots" not in asked(model, RESPONSE)
     assert traced(stages, "reranking").output["candidates"] == 3
-    demands = draft.grounds.demands
+    demands = response.demands
     assert (demands.implicit, demands.explicit, demands.maintained) == (
         ["The Conjuring critics reviews"],
         [],
@@ -103,10 +108,10 @@ SWITCHES = {
 
 @pytest.mark.parametrize(("options", "calls", "searches"), SWITCHES.values(), ids=SWITCHES)
 async def test_each_switch_changes_the_calls(model, web, options, calls, searches):
-    draft, _ = await respond("scg-qp", model, ENGLISH, {"web": web}, **options)
+    response, _ = await respond("scg-qp", model, ENGLISH, {"web": web}, **options)
     assert sorted(model.stages) == sorted(calls)
-    assert bool(web.queries) == bool(draft.grounds.knowledge) == searches
-    assert draft.text
+    assert bool(web.queries) == bool(response.knowledge) == searches
+    assert response.text
     if not options.get("topic_tracking", True) and QUERY in calls:
         assert "topic" not in asked(model, QUERY)
     if not options.get("directive", True):
@@ -116,10 +121,10 @@ async def test_each_switch_changes_the_calls(model, web, options, calls, searche
 
 async def test_a_request_is_searched_for_as_it_is(model, web):
     model.answers[DECISION] = {"kind": "information", "query": "Who directed The Conjuring?"}
-    draft, _ = await respond("scg-qp", model, ENGLISH, {"web": web})
+    response, _ = await respond("scg-qp", model, ENGLISH, {"web": web})
     assert sorted(model.stages) == sorted([DECISION, TOPIC, RESPONSE])
     assert web.queries == [("Who directed The Conjuring", 30)]
-    assert draft.grounds.demands.explicit == ["Who directed The Conjuring"]
+    assert response.demands.explicit == ["Who directed The Conjuring"]
 
 
 async def test_a_request_that_came_without_a_query_has_one_made(model, web):
@@ -139,24 +144,24 @@ async def test_an_opinion_is_formed_first_and_then_searched_for(model, web):
 
 async def test_where_no_search_is_needed_nothing_is_searched(model, web):
     model.answers[DECISION] = {"kind": "none"}
-    draft, stages = await respond("scg-qp", model, ENGLISH, {"web": web})
+    response, stages = await respond("scg-qp", model, ENGLISH, {"web": web})
     assert sorted(model.stages) == sorted([DECISION, TOPIC, RESPONSE])
     assert web.queries == []
     assert "Found on the web" not in asked(model, RESPONSE)
     assert "web-search" not in [each.stage for each in stages.trace]
-    assert draft.grounds.demands.queries == []
+    assert response.demands.queries == []
 
 
 @pytest.mark.parametrize("dialogue", [ENGLISH, CHINESE], ids=["en", "zh"])
 async def test_without_a_current_topic_a_new_one_is_proposed(model, web, dialogue):
     model.answers[TOPIC] = {"en": "None.", "zh": "没有话题"}[dialogue.language]
-    draft, _ = await respond("scg-qp", model, dialogue, {"web": web})
+    response, _ = await respond("scg-qp", model, dialogue, {"web": web})
     new = {"en": "There is no current topic", "zh": "当前没有话题"}[dialogue.language]
     assert new in asked(model, DIRECTIVE)
     assert "Current topic" not in asked(model, QUERY)
     assert new in asked(model, RESPONSE)
     assert "I heard that its reviews are split!" in asked(model, RESPONSE)
-    assert draft.grounds.demands.maintained == []
+    assert response.demands.maintained == []
 
 
 @pytest.mark.parametrize(
@@ -255,17 +260,17 @@ async def test_cosmo_does_one_stage_and_the_chat_model_the_others(model, web):
 
 async def test_an_engine_that_is_down_leaves_a_response_and_a_trace(model, web):
     web.error = SourceError("the engine does not answer", mend="try later")
-    draft, stages = await respond("scg-qp", model, ENGLISH, {"web": web})
-    assert draft.text
-    assert draft.grounds.knowledge == []
+    response, stages = await respond("scg-qp", model, ENGLISH, {"web": web})
+    assert response.text
+    assert response.knowledge == []
     assert traced(stages, "web-search").outcome == "failed"
     assert "nothing was found" in asked(model, RESPONSE)
 
 
 async def test_a_search_that_finds_nothing_leaves_a_response(model, web):
     web.passages = []
-    draft, stages = await respond("scg-qp", model, ENGLISH, {"web": web})
-    assert draft.text
+    response, stages = await respond("scg-qp", model, ENGLISH, {"web": web})
+    assert response.text
     assert traced(stages, "web-search").output["found"] == []
     assert "reranking" not in [each.stage for each in stages.trace]
     assert "nothing was found" in asked(model, RESPONSE)
@@ -283,11 +288,11 @@ UNREADABLE = {
 @pytest.mark.parametrize(("stage", "answer", "query"), UNREADABLE.values(), ids=UNREADABLE)
 async def test_what_cannot_be_read_falls_back_and_is_counted(model, web, stage, answer, query):
     model.answers[stage] = answer
-    draft, stages = await respond("scg-qp", model, ENGLISH, {"web": web})
+    response, stages = await respond("scg-qp", model, ENGLISH, {"web": web})
     assert traced(stages, stage).outcome == "unparsed"
     assert any("fallback" in note for note in traced(stages, stage).notes)
     assert web.queries == [query]
-    assert draft.text
+    assert response.text
 
 
 async def test_without_topic_the_fallback_is_made_of_the_last_turn(model, web):
@@ -315,19 +320,19 @@ async def test_a_passage_is_data_whatever_it_says(model, web):
 
 async def test_citing_numbers_the_passages(model, web):
     model.answers[RESPONSE] = "Critics praised its slow dread [1]. Did you feel it?"
-    draft, stages = await respond("scg-qp", model, ENGLISH, {"web": web}, cite=True, passages=2)
+    response, stages = await respond("scg-qp", model, ENGLISH, {"web": web}, cite=True, passages=2)
     shown = asked(model, RESPONSE)
     assert f"<passage 1>\nFrom: The Conjuring: reviews (example.org)\n[1] {PASSAGES[1].text}" in shown
     assert "<passage 2>" in shown
-    assert draft.text == "Critics praised its slow dread. Did you feel it?"
-    assert [cited.knowledge for cited in stages.citations(draft.text)] == [PASSAGES[1].id]
+    assert response.text == "Critics praised its slow dread. Did you feel it?"
+    assert [cited.knowledge for cited in stages.citations(response.text)] == [PASSAGES[1].id]
 
 
 @pytest.mark.parametrize("reranker", ["bm25", "dense", "fused"])
 async def test_any_reranker_by_name(model, web, reranker):
-    draft, stages = await respond("scg-qp", model, ENGLISH, {"web": web}, reranker=reranker, passages=3)
-    assert draft.grounds.knowledge[0].text == PASSAGES[1].text
-    scores = [found.score for found in draft.grounds.knowledge]
+    response, stages = await respond("scg-qp", model, ENGLISH, {"web": web}, reranker=reranker, passages=3)
+    assert response.knowledge[0].text == PASSAGES[1].text
+    scores = [found.score for found in response.knowledge]
     assert len(scores) == 3
     assert scores == sorted(scores, reverse=True)
     assert traced(stages, "reranking").output["reranker"] == reranker
@@ -343,7 +348,7 @@ async def test_the_response_tells_its_page(model, web):
     model.answers[RESPONSE] = (
         "According to the reviews, critics praised The Conjuring for its slow dread and best horror."
     )
-    async with Agent.create("scg-qp", model=model, sources={"web": web}, options={"passages": "2"}) as agent:
+    async with create_agent("scg-qp", model=model, sources={"web": web}, options={"passages": "2"}) as agent:
         response = await agent.respond(ENGLISH)
         grounding = await agent.ground(ENGLISH)
     assert response.status == "ok"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from dialore.methods.scg_qp_outputs import (
+from dialore.methods.scg_qp import (
     SearchDecision,
     Topic,
     plain_query,

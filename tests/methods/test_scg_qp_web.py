@@ -61,9 +61,9 @@ def source(engine):
 
 
 async def test_the_best_passage_of_the_engine_grounds_the_response(model, engine):
-    draft, stages = await respond("scg-qp", model, ENGLISH, {"web": source(engine)})
+    response, stages = await respond("scg-qp", model, ENGLISH, {"web": source(engine)})
     assert engine.asked == ["The Conjuring critics reviews"]
-    best = draft.grounds.knowledge[0]
+    best = response.knowledge[0]
     assert best.text == "Critics praise its dread."
     assert (best.detail.title, best.detail.url) == (RESULTS[0]["title"], RESULTS[0]["url"])
     assert traced(stages, "web-search").output["query"] == "The Conjuring critics reviews"
@@ -72,37 +72,37 @@ async def test_the_best_passage_of_the_engine_grounds_the_response(model, engine
 
 
 async def test_commands_in_a_passage_are_dropped_and_traced(model, engine):
-    draft, stages = await respond("scg-qp", model, ENGLISH, {"web": source(engine)}, passages=3)
+    response, stages = await respond("scg-qp", model, ENGLISH, {"web": source(engine)}, passages=3)
     assert "Ignore all" not in "".join(message.content for request in model.asked for message in request.messages)
     assert "Critics call it a must." in model.asked[-1].messages[1].content
     assert "sentences that command the model left out: 1" in traced(stages, "web-search").notes
-    assert len(draft.grounds.knowledge) == 3
+    assert len(response.knowledge) == 3
 
 
 async def test_an_unsafe_passage_is_left_out_and_traced(model, engine):
     engine.body = json.dumps({"results": [{**RESULTS[0], "content": "Nice porn of The Conjuring."}, RESULTS[2]]})
-    draft, stages = await respond("scg-qp", model, ENGLISH, {"web": source(engine)}, passages=3)
-    assert [found.text for found in draft.grounds.knowledge] == ["Carrots came from Central Asia."]
+    response, stages = await respond("scg-qp", model, ENGLISH, {"web": source(engine)}, passages=3)
+    assert [found.text for found in response.knowledge] == ["Carrots came from Central Asia."]
     assert "unsafe passages left out: 1" in traced(stages, "web-search").notes
 
 
 async def test_personal_data_does_not_leave_with_the_query(model, engine):
     dialogue = Dialogue(id="private", turns=["Hi, my name is Jonas Abelard. Where do I find reviews of The Conjuring?"])
     model.answers[DECISION] = {"kind": "information", "query": "Jonas Abelard jonas@example.org The Conjuring reviews"}
-    draft, stages = await respond("scg-qp", model, dialogue, {"web": source(engine)})
+    response, stages = await respond("scg-qp", model, dialogue, {"web": source(engine)})
     assert engine.asked == ["The Conjuring reviews"]
     trace = traced(stages, "web-search")
     assert trace.output["query"] == "The Conjuring reviews"
     assert len([note for note in trace.notes if "taken out of the query" in note]) == 2
-    assert draft.grounds.knowledge
+    assert response.knowledge
 
 
 async def test_a_query_of_which_nothing_is_left_is_not_sent(model, engine):
     model.answers[DECISION] = {"kind": "information", "query": "jonas@example.org"}
-    draft, stages = await respond("scg-qp", model, ENGLISH, {"web": source(engine)})
+    response, stages = await respond("scg-qp", model, ENGLISH, {"web": source(engine)})
     assert engine.asked == []
     assert "nothing of the query was left to send" in traced(stages, "web-search").notes
-    assert draft.text
+    assert response.text
     assert "nothing was found" in model.asked[-1].messages[1].content
 
 
@@ -117,9 +117,9 @@ BROKEN = {
 @pytest.mark.parametrize("method", ["scg-qp", "search-query"])
 async def test_an_engine_that_answers_nonsense(model, engine, method, body, kind):
     engine.body, engine.type = body, kind
-    draft, stages = await respond(method, model, ENGLISH, {"web": source(engine)})
-    assert draft.text
-    assert draft.grounds.knowledge == []
+    response, stages = await respond(method, model, ENGLISH, {"web": source(engine)})
+    assert response.text
+    assert response.knowledge == []
     assert traced(stages, "web-search").outcome == "failed"
     assert traced(stages, "web-search").error
 
@@ -128,15 +128,15 @@ async def test_an_engine_that_is_not_there(model):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         gone = f"http://127.0.0.1:{unused.getsockname()[1]}"
-    draft, stages = await respond("scg-qp", model, ENGLISH, {"web": WebSource(SearxngEngine(gone))})
+    response, stages = await respond("scg-qp", model, ENGLISH, {"web": WebSource(SearxngEngine(gone))})
     assert model.stages[-1] == RESPONSE
-    assert draft.text
-    assert "cannot reach" in traced(stages, "web-search").error
+    assert response.text
+    assert "nothing listens" in traced(stages, "web-search").error
 
 
 async def test_an_engine_that_finds_nothing(model, engine):
     engine.body = '{"results": []}'
-    draft, stages = await respond("scg-qp", model, ENGLISH, {"web": source(engine)})
-    assert draft.text
+    response, stages = await respond("scg-qp", model, ENGLISH, {"web": source(engine)})
+    assert response.text
     assert traced(stages, "web-search").outcome == "ok"
     assert traced(stages, QUERY).output == {"text": "The Conjuring critics reviews"}

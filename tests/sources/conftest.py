@@ -1,4 +1,4 @@
-"""The servers that the stores' tests run against, each started once."""
+"""The server that the stores' tests run against, started once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.sources.bolt_server import BoltServer
     from tests.sources.postgres_server import PostgresServer
 
 
@@ -25,14 +24,3 @@ def postgres_server() -> Iterator[PostgresServer]:
     server = PostgresServer(folder)
     yield server
     server.remove()
-
-
-@pytest.fixture(scope="session")
-def bolt_server() -> Iterator[BoltServer]:
-    """A server that speaks Neo4j's protocol and knows the store's queries."""
-    pytest.importorskip("neo4j", reason="Neo4j's driver is not here: pip install 'dialore[neo4j]'")
-    from tests.sources.bolt_server import BoltServer
-
-    server = BoltServer()
-    yield server
-    server.close()

@@ -16,7 +16,7 @@ import pytest
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.sources.graph import GraphStore, build_graph
-from dialore.sources.graph.facts.readers import read_facts
+from dialore.sources.graph.facts import read_facts
 from dialore.text import normalise
 from tests.sources.graphs import ROOT, build, development_data, embedder, facts
 
@@ -38,7 +38,8 @@ def expected(items: list[Fact]) -> set[ROWS]:
 
 
 def files(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+    """What lies in a folder; LMDB's lock files, which tell writers of the readers there are, go without saying."""
+    return sorted(path.name for path in folder.iterdir() if not path.name.endswith("-lock"))
 
 
 def test_export_equals_import(tmp_path: Path) -> None:
@@ -273,7 +274,7 @@ SLOW = """
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-@pytest.mark.parametrize("step", ["embedding concepts", "writing concepts", "writing facts"])
+@pytest.mark.parametrize("step", ["embedding concepts", "writing facts"])
 def test_a_build_that_is_ended_leaves_the_old_graph(tmp_path: Path, how: signal.Signals, step: str) -> None:
     target = build(tmp_path / "g.graph", OLD)
     child = subprocess.Popen(
@@ -304,7 +305,8 @@ def test_a_build_that_is_ended_leaves_the_old_graph(tmp_path: Path, how: signal.
 
 def test_leftovers_of_other_graphs_are_left_alone(tmp_path: Path) -> None:
     for name in (".g.graph.12ab.tmp", ".g[1].graph.12ab.tmp", ".other.graph.12ab.tmp", "g.graph.tmp"):
-        (tmp_path / name).write_bytes(b"left behind")
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "graph").write_bytes(b"left behind")
     build(tmp_path / "g[1].graph", OLD)
     assert files(tmp_path) == [".g.graph.12ab.tmp", ".other.graph.12ab.tmp", "g.graph.tmp", "g[1].graph"]
 

@@ -9,7 +9,7 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, UnknownNameError
 from dialore.knowledge import Fact, Knowledge
-from dialore.methods.lexical.responder import LexicalResponder
+from dialore.methods.lexical import NoModel
 from dialore.methods.stages import Stages
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.endpoint import EndpointEmbedder
@@ -21,7 +21,7 @@ from dialore.sources.declared_kinds import Reranked
 from dialore.sources.dialogue_ranking import DialogueDocuments, DialoguePersona
 from dialore.sources.documents import build_documents
 from dialore.sources.graph.source import Graph
-from dialore.sources.graph.writing.build import build_graph
+from dialore.sources.graph.writing import build_graph
 from dialore.sources.graph_knowledge import GraphKnowledge
 from dialore.sources.persona import PersonaDocuments, PersonaSource
 from dialore.sources.web import WebSource
@@ -242,7 +242,7 @@ async def test_the_trace_of_a_reranked_web_has_the_query_that_was_sent(declare):
     assert isinstance(source, Reranked)
     assert source.source is web
     source.reranker = read = Read()
-    stages = Stages(LexicalResponder(None, load_embedder()), "safari", CATS)
+    stages = Stages(NoModel(), "safari", CATS)
     found = await stages.search("retrieval-news", source, "Why do cats purr? Write to me@example.org", 1)
     assert [piece.text for piece in found] == ["Cats purr."]
     (sent,) = Engine.asked
@@ -265,7 +265,7 @@ async def test_the_trace_of_a_web_that_is_down_has_the_query_that_was_sent_too(d
             pass
 
     declared = declare(f"[{{name: news, kind: web, description: x{retriever}}}]", web=WebSource(Down()))
-    stages = Stages(LexicalResponder(None, load_embedder()), "safari", CATS)
+    stages = Stages(NoModel(), "safari", CATS)
     assert await stages.search("retrieval-news", declared["news"].source, "cats for me@example.org", 1) == []
     (traced,) = stages.trace
     assert (traced.outcome, traced.output["query"]) == ("failed", "cats for")
@@ -285,7 +285,7 @@ async def test_the_trace_of_a_reranker_that_is_down_has_the_query_that_was_sent_
 
     down = DenseReranker(EndpointEmbedder("m", "http://127.0.0.1:9/v1", retries=0))
     web = Reranked(WebSource(Found(), reranker="bm25"), down) if wrapped else WebSource(Found(), reranker=down)
-    stages = Stages(LexicalResponder(None, load_embedder()), "safari", CATS)
+    stages = Stages(NoModel(), "safari", CATS)
     assert await stages.search("retrieval-news", web, "cats for me@example.org", 1) == []
     (traced,) = stages.trace
     assert (traced.outcome, traced.output["query"]) == ("failed", "cats for")
@@ -300,7 +300,7 @@ async def test_a_reranked_source_that_tells_nothing_is_asked_as_before(within):
             return await super().search(query, dialogue, top)
 
     under = Under("documents", ("cats purr", "dogs bark"))
-    stages = Stages(LexicalResponder(None, load_embedder()), "safari", CATS)
+    stages = Stages(NoModel(), "safari", CATS)
     found = await stages.search("retrieval", Reranked(under, load_reranker("bm25")), "dogs", 1, within)
     assert [piece.text for piece in found] == ["dogs bark"]
     assert under.asked == ("dogs", 5, within)

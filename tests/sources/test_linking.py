@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dialore.dialogue import Dialogue
-from dialore.sources.graph.linking.linker import Link, Linker, best_links
+from dialore.sources.graph.linking import Link, Linker, best_links
 from tests.sources.graphs import build, embedder, facts, graph_of
 
 if TYPE_CHECKING:

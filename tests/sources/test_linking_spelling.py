@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dialore.sources.graph.linking.spelling import respelt, simplified, traditional
+from dialore.sources.graph.chinese import simplified, traditional
+from dialore.sources.graph.english import respelt
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 
 from dialore.errors import GraphError, InputError
 from dialore.knowledge import Fact
-from dialore.sources.graph.facts.readers import check_format, guess_format, read_facts
-from dialore.sources.graph.facts.relations import canonical, connecting_words, verbalise
+from dialore.sources.graph.facts import check_format, guess_format, read_facts
+from dialore.sources.graph.relations import canonical, connecting_words, verbalise
 from dialore.text import normalise
 from tests.sources.graphs import development_data
 

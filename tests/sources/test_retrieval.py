@@ -12,7 +12,7 @@ from dialore.dialogue import Dialogue
 from dialore.knowledge import Fact
 from dialore.response import Demands
 from dialore.sources.graph import Graph, GraphStore
-from dialore.sources.graph.facts.relations import connecting_words
+from dialore.sources.graph.relations import connecting_words
 from dialore.sources.graph.source import Retrieval
 from tests.sources.graphs import build, embedder, facts, graph_of
 

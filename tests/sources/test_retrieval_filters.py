@@ -7,8 +7,8 @@ from importlib import resources
 
 import pytest
 
-from dialore.sources.graph.ranking import filters
-from dialore.sources.graph.ranking.filters import is_safe, is_well_formed
+from dialore.sources.graph import relations as filters
+from dialore.sources.graph.relations import is_safe, is_well_formed
 
 
 @pytest.mark.parametrize(

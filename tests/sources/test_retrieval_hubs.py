@@ -6,7 +6,6 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from benchmarks.shape import HUBS, known_words, shaped_graph
 
@@ -14,11 +13,10 @@ from dialore.dialogue import Dialogue
 from dialore.knowledge import Fact
 from dialore.response import Demands
 from dialore.sources.graph import Graph, GraphStore
-from dialore.sources.graph.facts.readers import read_facts
-from dialore.sources.graph.ranking.settings import Ranking
-from dialore.sources.graph.store import hubs, version
-from dialore.sources.graph.store.hubs import LARGE
-from dialore.sources.graph.store.version import GraphVersion
+from dialore.sources.graph import store as store_module
+from dialore.sources.graph.facts import read_facts
+from dialore.sources.graph.ranking import Ranking
+from dialore.sources.graph.store import LARGE
 from tests.sources.graphs import build, development_data, embedder
 
 if TYPE_CHECKING:
@@ -29,7 +27,6 @@ SHAPED = shaped_graph(30_000)
 RANKINGS = {
     "default": Ranking(),
     "paper": Ranking.named("paper"),
-    "fused": Ranking(lexical=0.5, weight=0.2, hops=3),
     "small": Ranking(pool=5, decay=0.0, specificity=0.0),
 }
 
@@ -53,7 +50,7 @@ def compare(
 ) -> int:
     """Ask everything twice, reading hubs near the question and reading all of them; how often fewer were read."""
     rows: list[int] = []
-    whole = GraphVersion.edges_of
+    whole = GraphStore.edges_of
 
     def counted(self, concepts, query=None, keep=1000):
         edges = whole(self, concepts, query, keep)
@@ -63,10 +60,10 @@ def compare(
     fewer = 0
     for demands, dialogue in questions:
         answers, read = [], []
-        for reading in (counted, lambda self, concepts, query=None, keep=1000: counted(self, concepts)):
+        for reading in (counted, lambda self, concepts, query, keep: counted(self, concepts, query, 10**6)):
             rows.clear()
             with monkeypatch.context() as patch:
-                patch.setattr(GraphVersion, "edges_of", reading)
+                patch.setattr(GraphStore, "edges_of", reading)
                 answers.append((graph.retrieve(demands, dialogue, top), graph.retrieve_queries(
                     graph.link(demands.queries, dialogue), dialogue, top)))  # fmt: skip
             read.append(rows[0])
@@ -77,7 +74,7 @@ def compare(
 
 @pytest.mark.parametrize("ranking", RANKINGS)
 def test_hubs_read_in_part_give_the_same_answers(path: Path, ranking: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(version, "LARGE", 16)
+    monkeypatch.setattr(store_module, "LARGE", 16)
     draw = random.Random(ranking)
     words = known_words()
     busy, names = SHAPED.names[:HUBS], SHAPED.names[HUBS:]
@@ -95,27 +92,6 @@ def test_hubs_read_in_part_give_the_same_answers(path: Path, ranking: str, monke
         assert compare(graph, questions(), monkeypatch, top=draw.choice([5, 20])) > 12
 
 
-@pytest.mark.parametrize(("room", "most"), [(0, 0.9), (1 << 20, 0.0), (1 << 20, 1.0)])
-def test_hubs_parts_are_laid_out_or_not_for_the_same_facts(
-    path: Path, room: int, most: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(version, "LARGE", 16)
-    query = embedder().encode(["a road that never ends"])[0]
-    names = [*SHAPED.names[:HUBS], "long road", *SHAPED.names[HUBS : HUBS + 5]]
-    with GraphStore(path) as store:
-        concepts = [number for name in names if (number := store.find(name)) is not None]
-        asked = [concepts, concepts[:1], concepts[1:3], [concepts[HUBS]], concepts]
-        expected = [store.edges_of(some, query, 10) for some in asked]
-        assert all(len(edges) < edges.total for edges in expected)
-        monkeypatch.setattr(hubs, "_ROOM", room)
-        monkeypatch.setattr(hubs, "_MOST", most)
-        with GraphStore(path) as other:
-            for some, edges in zip(asked, expected, strict=True):
-                found = other.edges_of(some, query, 10)
-                assert np.array_equal(found.head, edges.head)
-                assert np.array_equal(found.tail, edges.tail)
-
-
 def test_more_is_read_where_what_was_read_is_dropped(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The facts nearest the question are unsafe ones and their copies: what is offered lies behind hundreds of them."""
     with GraphStore(path) as store:
@@ -123,14 +99,14 @@ def test_more_is_read_where_what_was_read_is_dropped(path: Path, monkeypatch: py
         dialogue = Dialogue.model_validate({"id": "d", "language": "en", "turns": ["porn"]})
         demands = Demands(explicit=["long road"])
         asked: list[int] = []
-        near = GraphVersion.edges_of
+        near = GraphStore.edges_of
 
         def counted(self, concepts, query=None, keep=1000):
             asked.append(keep)
             return near(self, concepts, query, keep)
 
         with monkeypatch.context() as patch:
-            patch.setattr(GraphVersion, "edges_of", counted)
+            patch.setattr(GraphStore, "edges_of", counted)
             found = graph.retrieve(demands, dialogue, 10)
         assert len(asked) > 1
         assert asked == sorted(asked)
@@ -141,7 +117,7 @@ def test_more_is_read_where_what_was_read_is_dropped(path: Path, monkeypatch: py
 
 
 def test_real_phrases_over_real_facts_give_the_same_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(version, "LARGE", 16)
+    monkeypatch.setattr(store_module, "LARGE", 16)
     items = list(read_facts(development_data("conceptnet_cn100k/test.txt.gz")))
     phrases = sorted({end for fact in items for end in (fact.head, fact.tail)})
     draw = random.Random(0)
@@ -159,33 +135,19 @@ def test_real_phrases_over_real_facts_give_the_same_answers(tmp_path: Path, monk
         assert compare(graph, questions(), monkeypatch, 3) > 30
 
 
-def test_products_are_the_same_to_the_last_bit_whatever_else_is_asked(path: Path) -> None:
+def test_cosines_are_the_same_to_the_last_bit_whatever_else_is_asked(path: Path) -> None:
     with GraphStore(path) as store:
         query = embedder().encode(["a road that never ends"])[0]
-        every = np.arange(store.meta.concepts, dtype=np.uint32)
-        whole = store.concept_products(every, query)
-        draw = np.random.default_rng(0)
-        for size in (1, 7, 300, 3000):
-            some = draw.choice(every, size).astype(np.uint32)
-            assert np.array_equal(store.concept_products(some, query), whole[some])
-        sums = store.concept_sums(every)
-        assert np.allclose(sums.astype(np.float64) @ query, whole, atol=1e-6 * float(np.abs(whole).max()))
+        every = list(range(0, store.meta.concepts, 3))
 
+        def cosines(concepts: Iterable[int]) -> dict[tuple[int, int, int], float]:
+            edges = store.edges_of(concepts, query, 10**6)
+            assert edges.cosines is not None
+            facts = zip(edges.head.tolist(), edges.relation.tolist(), edges.tail.tolist(), strict=True)
+            return dict(zip(facts, edges.cosines.tolist(), strict=True))
 
-def test_coarse_products_err_no_more_than_they_say(path: Path) -> None:
-    """Facts of a hub are chosen by them: their cosines are as near the exact ones as the bound that they come with."""
-    with GraphStore(path) as store:
-        live = GraphVersion.open(path)
-        edges = store.edges_of([store.find("long road")])
-        for text in ("a road that never ends", "porn", "mile 3 of 5"):
-            query = embedder().encode([text])[0]
-            values, error = live.vectors.coarse_values(query)
-            assert 0 < error < 2e-3
-            exact = live.vectors.all_values(query)
-            ends = [live.vectors.of(ends)[0] for ends in (edges.head[:300], edges.tail[:300])]
-            assert not np.array_equal(values, exact)
-            wrong = np.zeros(300)
-            for end, parts in zip((edges.head, edges.tail), ends, strict=True):
-                starts = live.vectors.of(end[:300])[1]
-                wrong += np.add.reduceat((values - exact)[parts], starts)
-            assert np.abs(wrong / edges.norm[:300]).max() <= error + 1e-6
+        whole = cosines(every)
+        draw = random.Random(0)
+        for size in (1, 7, 300):
+            some = cosines(draw.sample(every, size))
+            assert {fact: whole[fact] for fact in some} == pytest.approx(some, abs=1e-6)

@@ -15,10 +15,8 @@ from dialore.knowledge import Fact
 from dialore.response import Demands
 from dialore.retrieval.hashing import HashingEmbedder
 from dialore.sources.graph import Graph, GraphStore
-from dialore.sources.graph.ranking.diversity import owners, pool, take
-from dialore.sources.graph.ranking.fusion import bm25, fused
-from dialore.sources.graph.ranking.settings import RANKINGS, UNINFORMATIVE, Ranking
-from dialore.sources.graph.store.edges import Edges
+from dialore.sources.graph.ranking import RANKINGS, UNINFORMATIVE, Ranking, owners, pool, take
+from dialore.sources.graph.store import Edges
 from tests.sources.graphs import build, embedder, facts
 
 if TYPE_CHECKING:
@@ -149,23 +147,6 @@ def test_dropped_facts_are_made_good_from_beyond_the_pool(tmp_path: Path) -> Non
     assert {item.detail.tail for item in found.unforeseen} == {fact.tail for fact in good}
 
 
-def test_neighbours_give_facts_only_where_they_are_asked(tmp_path: Path) -> None:
-    items = facts("tea | UsedFor | breakfast", "breakfast | HasA | bread", "bread | AtLocation | market")
-    demands = Demands(explicit=["tea"])
-    assert triples(ask(tmp_path, "default", items, demands)) == ["(tea, UsedFor, breakfast)"]
-    near = triples(ask(tmp_path, replace(Ranking(), hops=5), items, demands))
-    assert set(near) == {"(tea, UsedFor, breakfast)", "(breakfast, HasA, bread)"}
-
-
-def test_words_and_weights_can_be_fused_in(tmp_path: Path) -> None:
-    items = [Fact("tea", "HasA", "zanzibar clove", 1.0), Fact("tea", "HasA", "cool evening", 9.0)]
-    demands = Demands(explicit=["tea", "zanzibar"])
-    only_lexical = replace(PLAIN, demands=0.01, lexical=100.0)
-    only_weight = replace(PLAIN, weight=100.0)
-    assert triples(ask(tmp_path, only_lexical, items, demands))[0] == "(tea, HasA, zanzibar clove)"
-    assert triples(ask(tmp_path, only_weight, items, demands))[0] == "(tea, HasA, cool evening)"
-
-
 def test_a_reranker_decides_among_the_best(tmp_path: Path) -> None:
     items = [Fact("tea", "HasA", f"{one} {other}") for one in WORDS for other in WORDS]
     build(tmp_path / "g.graph", items)
@@ -239,8 +220,8 @@ def test_a_pool_is_that_of_all_facts_in_order_whatever_ties() -> None:
         nothing = np.zeros(size, np.float32)
         places = np.zeros(size, np.intp)
         relation = draw.integers(0, 3, size).astype(np.uint16)
-        edges = Edges(**columns, relation=relation, weight=nothing, norm=nothing, provenance=relation,
-                      head_place=places, tail_place=places, asked=np.arange(concepts, dtype=np.uint32))  # fmt: skip
+        edges = Edges(**columns, relation=relation, weight=nothing, provenance=relation, head_place=places,
+                      tail_place=places, asked=np.arange(concepts, dtype=np.uint32), degrees=places)  # fmt: skip
         scores = np.round(draw.integers(-3, 25, size) / 40, 4).astype(np.float32)
         owner = draw.integers(0, concepts, size).astype(np.intp)
         rows = np.flatnonzero(draw.random(size) < 0.9)
@@ -257,22 +238,3 @@ def test_a_pool_is_that_of_all_facts_in_order_whatever_ties() -> None:
             ranked += [(-float(score), name) for score, (_, name) in zip(adjusted, own, strict=True)]
         found = pool(edges, scores, owner, rows, decay, wanted)
         assert [names(row) for row in found.tolist()] == [name for _, name in sorted(ranked)[:wanted]]
-
-
-def test_bm25_by_the_formula() -> None:
-    scores = bm25([["tea", "cup"], ["cup"], ["dog", "dog", "dog"]], ["tea", "tea", "cup", "cat"])
-    mean, k1, b = 2.0, 1.2, 0.4
-
-    def part(count: int, length: int, having: int) -> float:
-        rarity = np.log(1 + (3 - having + 0.5) / (having + 0.5))
-        return float(rarity * count * (k1 + 1) / (count + k1 * (1 - b + b * length / mean)))
-
-    assert scores.tolist() == pytest.approx([2 * part(1, 2, 1) + part(1, 2, 2), part(1, 1, 2), 0.0])
-    assert bm25([], ["tea"]).tolist() == []
-
-
-def test_reciprocal_ranks() -> None:
-    one, other = np.array([3, 2, 1], np.float32), np.array([1, 5, 5], np.float32)
-    expected = [(61 / 61 + 61 / 63) / 2, (61 / 62 + 61 / 61) / 2, (61 / 63 + 61 / 61) / 2]
-    assert fused([(one, 1.0), (other, 1.0)]).tolist() == pytest.approx(expected)
-    assert fused([(one, 2.0)]).tolist() == pytest.approx([1, 61 / 62, 61 / 63])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dialore.knowledge import Fact
-from dialore.sources.graph.facts.relations import RELATIONS, connecting_words, verbalise
-from dialore.sources.graph.facts.verbs import gerund, is_doing, passive
+from dialore.sources.graph.relations import RELATIONS, connecting_words, gerund, is_doing, passive, verbalise
 
 ENGLISH = [
     (("stapler", "UsedFor", "staple paper"), "stapler is used to staple paper"),

@@ -8,15 +8,15 @@ import json
 import numpy as np
 import pytest
 
-from dialore.cli.samples_work import Plan, build
+from dialore.cli.samples import build
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError
 from dialore.knowledge import Fact
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.hashing import HashingEmbedder
 from dialore.sources.graph.source import Graph
-from dialore.sources.graph.writing.build import build_graph
-from dialore.sources.opening import open_sources
+from dialore.sources.graph.writing import build_graph
+from dialore.sources.registry import KINDS
 from dialore.sources.samples import (
     Sample,
     aligned_samples,
@@ -165,12 +165,12 @@ def test_the_fit_come_first_and_the_others_fill_up(base):
 
 def test_samples_are_of_the_dialogues_language(base):
     assert {sample.language for sample, _ in base.nearest(asked("你喜欢喝茶吗？"), 10)} == {"zh"}
-    assert {sample.language for sample in base.drawn(asked("你好"), 10)} == {"zh"}
+    assert {sample.language for sample in base.sampled(asked("你好"), 10)} == {"zh"}
     assert {sample.language for sample in base.clearest(asked("你好"), 10)} == {"zh"}
-    assert {sample.language for sample in base.drawn_for_knowledge(asked("你好"), 10)} == {"zh"}
+    assert {sample.language for sample in base.sampled_for_knowledge(asked("你好"), 10)} == {"zh"}
 
 
-@pytest.mark.parametrize("select", ["nearest", "clearest", "drawn", "drawn_for_knowledge"])
+@pytest.mark.parametrize("select", ["nearest", "clearest", "sampled", "sampled_for_knowledge"])
 def test_a_dialogue_never_gets_samples_of_its_own(base, select):
     own = asked("I drink tea all day long.", topic="Tea").model_copy(update={"id": "en2@7"})
     other = own.model_copy(update={"id": "en22@1"})
@@ -184,15 +184,15 @@ def test_a_dialogue_never_gets_samples_of_its_own(base, select):
 
 def test_random_samples_have_the_overlap_that_is_wanted_and_are_the_same_for_all(base):
     first, second = asked("Hi"), asked("Good morning", topic="Tea")
-    grounded = base.drawn(first, 20, 0, (0.6, 0.9))
+    grounded = base.sampled(first, 20, 0, (0.6, 0.9))
     assert 0 < len(grounded) < 8
     assert all(0.6 <= overlap(s.knowledge, s.response, "en") <= 0.9 for s in grounded)
     outside = {s.id for s in SAMPLES if s.language == "en"} - {s.id for s in grounded}
     assert all(not 0.6 <= overlap(s.knowledge, s.response, "en") <= 0.9 for s in SAMPLES if s.id in outside)
-    assert base.drawn(second, 20, 0, (0.6, 0.9)) == grounded
-    orders = {tuple(s.id for s in base.drawn(first, 4, seed)) for seed in range(6)}
+    assert base.sampled(second, 20, 0, (0.6, 0.9)) == grounded
+    orders = {tuple(s.id for s in base.sampled(first, 4, seed)) for seed in range(6)}
     assert len(orders) > 1
-    assert base.drawn(first, 4, 3) == base.drawn(first, 4, 3)
+    assert base.sampled(first, 4, 3) == base.sampled(first, 4, 3)
 
 
 def test_perplexity_based_selection_takes_the_lowest(base, tmp_path):
@@ -209,8 +209,8 @@ def test_an_unknown_language_has_no_samples(tmp_path):
     only = make(tmp_path, [sample for sample in SAMPLES if sample.language == "en"])
     chinese = asked("你好")
     assert only.nearest(chinese) == []
-    assert only.drawn(chinese, 3) == []
-    assert only.drawn_for_knowledge(chinese, 3) == []
+    assert only.sampled(chinese, 3) == []
+    assert only.sampled_for_knowledge(chinese, 3) == []
     only.close()
 
 
@@ -227,30 +227,37 @@ def test_rows_beyond_the_first_look_are_found_when_many_are_the_dialogues_own(tm
 
 def test_what_is_built_says_what_it_is(base):
     assert len(base) == len(SAMPLES)
-    assert [(group.language, group.start, group.fit, group.stop) for group in base.meta.groups] == [
-        ("en", 0, 6, 8),
-        ("zh", 8, 10, 11),
-    ]
+    assert base.meta.groups == {"en": (0, 6, 8), "zh": (8, 10, 11)}
+    assert (base.meta.samples, base.meta.fit, base.meta.grounded) == (11, 8, grounded())
     assert sorted(base.sample(row).id for row in range(len(base))) == sorted(sample.id for sample in SAMPLES)
-    for row in range(len(base)):
-        sample = base.sample(row)
-        assert base.overlap(row) == pytest.approx(overlap(sample.knowledge, sample.response, sample.language))
+
+
+def grounded():
+    return sum(0.6 <= overlap(sample.knowledge, sample.response, sample.language) <= 0.9 for sample in SAMPLES)
+
+
+def rewrite(path, **changed):
+    """Write a database again with other parts."""
+    with path.open("rb") as file, np.load(file) as archive:
+        parts = {**archive, **changed}
+    with path.open("wb") as file:
+        np.savez(file, **parts)
+
+
+def as_bytes(text):
+    return np.frombuffer(text.encode(), np.uint8)
 
 
 @pytest.mark.parametrize(
     ("harm", "wanted"),
     [
-        (lambda path: (path / "meta.json").write_text("{}"), "no sample database"),
-        (lambda path: (path / "vectors.npy").unlink(), "damaged"),
-        (lambda path: (path / "offsets.npy").write_bytes(b"x"), "damaged"),
-        (lambda path: (path / "samples.jsonl").write_text("[]\n"), "do not fit"),
-        (lambda path: np.save(path / "overlaps.npy", np.zeros(3, np.float32)), "do not fit"),
-        (
-            lambda path: (path / "meta.json").write_text(
-                (path / "meta.json").read_text().replace('"version": 1', '"version": 9')
-            ),
-            "version 9",
-        ),
+        (lambda path: path.write_text("{}"), "no sample database"),
+        (lambda path: path.write_bytes(path.read_bytes()[:2000]), "damaged"),
+        (lambda path: path.write_bytes(path.read_bytes().replace(b"Margherita", b"Napoletana")), "damaged"),
+        (lambda path: rewrite(path, lines=as_bytes("[]")), "do not fit"),
+        (lambda path: rewrite(path, overlaps=np.zeros(3, np.float32)), "do not fit"),
+        (lambda path: rewrite(path, meta=as_bytes("{}")), "no sample database"),
+        (lambda path: rewrite(path, meta=as_bytes(old_meta(path))), "version 1"),
     ],
 )
 def test_a_damaged_base_is_one_clear_error(tmp_path, harm, wanted):
@@ -261,10 +268,13 @@ def test_a_damaged_base_is_one_clear_error(tmp_path, harm, wanted):
     assert "\n" not in str(caught.value)
 
 
+def old_meta(path):
+    return open_samples(path).meta.model_copy(update={"version": 1}).model_dump_json()
+
+
 def test_a_damaged_line_is_an_error_of_the_source(tmp_path):
     make(tmp_path).close()
-    file = tmp_path / "x.samples" / "samples.jsonl"
-    file.write_bytes(b"#" * file.stat().st_size)
+    rewrite(tmp_path / "x.samples", lines=as_bytes("\n".join("#" for _ in SAMPLES)))
     with open_samples_closing(tmp_path) as base, pytest.raises(SourceError, match="cannot be read"):
         base.sample(0)
 
@@ -313,7 +323,7 @@ def test_what_is_no_base_is_not_overwritten(tmp_path):
 
 def test_it_opens_as_a_source(tmp_path):
     make(tmp_path).close()
-    opened = open_sources(samples=tmp_path / "x.samples")["samples"]
+    opened = KINDS["samples"].open([str(tmp_path / "x.samples")])
     assert opened.name == "x.samples"
     opened.close()
 
@@ -329,13 +339,13 @@ def write(path, dialogues):
 def test_a_base_of_a_dialogue_file_and_its_commands(tmp_path, capsys):
     rows = [json.loads(each.model_dump_json()) for each in histories()]
     file = write(tmp_path / "own.jsonl", rows)
-    build(tmp_path / "x.samples", [file], Plan(), json=True)
+    build(tmp_path / "x.samples", [file], json=True)
     told = json.loads(capsys.readouterr().out)
     assert (told["samples"], told["fit"]) == (11, 8)
     with open_samples_closing(tmp_path) as base:
         assert {base.sample(row).response for row in range(11)} == {each.reference for each in histories()}
         assert {base.sample(row).topic for row in range(11)} == {each.topic for each in histories()}
-    from dialore.cli.samples_work import find, stats
+    from dialore.cli.samples import find, stats
 
     stats(tmp_path / "x.samples", json=True)
     assert json.loads(capsys.readouterr().out)["languages"] == {"en": 8, "zh": 3}
@@ -366,7 +376,7 @@ def test_the_commands_take_their_options(tmp_path):
 def test_a_file_without_knowledge_builds_nothing(tmp_path):
     file = write(tmp_path / "own.jsonl", [{"turns": ["Hi", "Hey"], "reference": "Yes"}])
     with pytest.raises(InputError, match="no reply comes with its knowledge"):
-        build(tmp_path / "x.samples", [file], Plan(), json=True)
+        build(tmp_path / "x.samples", [file], json=True)
     assert not (tmp_path / "x.samples").exists()
 
 
@@ -380,8 +390,8 @@ async def test_perplexities_are_of_the_prompt_of_each_sample(tmp_path, faulty_se
 
     faulty_server.by_request = reply
     file = write(tmp_path / "own.jsonl", [json.loads(each.model_dump_json()) for each in histories()])
-    plan = Plan(perplexity="base", base_url=faulty_server.url)
-    await asyncio.to_thread(build, tmp_path / "x.samples", [file], plan, json=True)
+    given = {"perplexity": "base", "base_url": faulty_server.url, "json": True}
+    await asyncio.to_thread(build, tmp_path / "x.samples", [file], **given)
     assert len(prompts) == 11
     assert (
         "( I drink tea all day long. ) Tea => Green tea and black tea are made from the leaves of one plant." in prompts
@@ -440,13 +450,13 @@ def test_a_base_aligned_with_a_graph_from_dialogues_without_knowledge(tmp_path, 
     build(
         tmp_path / "x.samples",
         [file],
-        Plan(align_graph=str(graph_file)),
+        align_graph=str(graph_file),
         json=True,
     )
     with open_samples_closing(tmp_path) as base:
         found = {base.sample(row).id: base.sample(row).knowledge for row in range(len(base))}
         assert base.meta.graph == "small"
-        assert base.meta.groups[0].fit == len(base)
+        assert base.meta.fit == len(base)
     assert found == {
         "a@3": "(sore throat, CausesDesire, drink warm tea)",
         "b@1": "(honey, UsedFor, sore throat)",
@@ -458,7 +468,7 @@ def test_a_base_aligned_with_a_graph_from_dialogues_without_knowledge(tmp_path, 
 
 def test_wizard_of_wikipedia(tmp_path, capsys):
     file = real_file("wizard_of_wikipedia/valid.json.gz")
-    build(tmp_path / "x.samples", [file], Plan(dataset="wizard-of-wikipedia", limit=800), json=True)
+    build(tmp_path / "x.samples", [file], dataset="wizard-of-wikipedia", limit=800, json=True)
     told = json.loads(capsys.readouterr().out)
     assert told["samples"] > 500
     assert 0.15 < told["grounded"] / told["samples"] < 0.4

@@ -12,11 +12,12 @@ import pytest
 from benchmarks.shape import HUBS, shaped_graph
 
 from dialore.sources.graph import GraphStore
-from dialore.sources.graph.facts.readers import read_facts
-from dialore.sources.graph.facts.relations import connecting_words
-from dialore.sources.graph.store.hubs import LARGE
-from dialore.sources.graph.writing.change import GraphEditor
-from dialore.sources.graph.writing.verify import verify
+from dialore.sources.graph.changes import GraphEditor
+from dialore.sources.graph.facts import read_facts
+from dialore.sources.graph.ranking import best_rows
+from dialore.sources.graph.relations import connecting_words
+from dialore.sources.graph.store import LARGE
+from dialore.sources.graph.verify import verify
 from tests.sources.graphs import build, embedder, facts
 
 if TYPE_CHECKING:
@@ -58,9 +59,10 @@ def test_the_generator_makes_the_same_graph_of_that_shape() -> None:
 
 def test_cosines_are_those_of_the_summed_vectors(store: GraphStore) -> None:
     asked = [store.find(SHAPED.names[number]) for number in (0, 5, 900, 7000)]
-    edges = store.edges_of(asked)
     history = embedder().encode(["a long talk about the weather and then some more"])[0]
-    cosines = store.cosines(edges, history)
+    edges = store.edges_of(asked, history, 10**6)
+    cosines = edges.cosines
+    assert cosines is not None
     for row in range(0, len(edges), 7):
         fact = store.fact(edges, row)
         parts = embedder().sums([fact.head, connecting_words(fact.relation, "en"), fact.tail])
@@ -74,12 +76,13 @@ def test_the_best_of_a_hub_are_exactly_the_best_of_all(store: GraphStore, keep: 
     asked = [store.find(name) for name in ("busy bee", *others)]
     for words in ("flowers in the field", "a bee is stung by a wasp", "the third number", "wholly other things"):
         query = embedder().encode([words])[0]
-        everything, near = store.edges_of(asked), store.edges_of(asked, query, keep)
+        everything, near = store.edges_of(asked, query, 10**6), store.edges_of(asked, query, keep)
         assert len(near) < len(everything) / 2
-        assert near.counts.tolist() == [store.degree(number) for number in near.asked.tolist()]
+        assert near.degrees.tolist() == [store.degree(number) for number in near.asked.tolist()]
         ranked = []
         for edges in (everything, near):
-            scores = store.cosines(edges, query)
+            scores = edges.cosines
+            assert scores is not None
             names = [(edges.head[row], edges.relation[row], edges.tail[row]) for row in range(len(edges))]
             ranked.append(dict(zip(names, scores.tolist(), strict=True)))
             between = edges.between(asked[:1], asked[1:])
@@ -100,21 +103,19 @@ def test_a_hub_that_was_changed_is_ranked_by_what_it_is_now(tmp_path: Path) -> N
     with GraphStore(path) as store:
         hub = store.find("hub")
 
-        def best() -> list[str]:
+        def best(store: GraphStore) -> list[str]:
             edges = store.edges_of([hub], query, 100)
-            scores = store.cosines(edges, query)
-            return [store.fact(edges, row).tail for row in edges.best(scores, np.arange(len(edges)), 2)]
+            assert edges.cosines is not None
+            return [store.fact(edges, row).tail for row in best_rows(edges, edges.cosines, np.arange(len(edges)), 2)]
 
-        first = best()
+        first = best(store)
         with GraphEditor(path, embedder()) as editor:
             editor.add(facts("hub | IsA | snow mountain", "hub | IsA | mountain"))
-        assert best() == first
-        store.refresh()
-        assert set(best()) == {"snow mountain", "mountain"}
+        assert best(store) == first
+        assert set(best(store.newest())) == {"snow mountain", "mountain"}
         with GraphEditor(path, embedder()) as editor:
             editor.delete(facts("hub | IsA | mountain", "hub | IsA | snow mountain"))
-        store.refresh()
-        assert best() == first
+        assert best(store.newest()) == first
 
 
 def test_a_shaped_graph_is_whole(path: Path) -> None:

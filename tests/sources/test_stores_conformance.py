@@ -1,4 +1,4 @@
-"""What every store of facts must do alike: the graph file, PostgreSQL for real, Neo4j's protocol (see bolt_server)."""
+"""What every store of facts must do alike: the graph file, and PostgreSQL on a real server."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.response import Demands
 from dialore.retrieval.hashing import HashingEmbedder
-from dialore.sources.graph import Graph, GraphStore
-from dialore.sources.graph.linking.linker import Linker
-from dialore.sources.graph.ranking.linear import LinearCosines
-from dialore.sources.graph.servers.stores import load_store, open_store
-from dialore.sources.graph.store.layout import phrase_tokens, stem_key
-from dialore.sources.graph.store.protocol import FactStore
+from dialore.sources.graph import Graph, GraphStore, load_store, open_store
+from dialore.sources.graph.linking import Linker
+from dialore.sources.graph.store import FactStore, phrase_tokens, stem_key
+from dialore.sources.graph.vectors import LinearCosines
 from tests.sources.graphs import build, embedder, facts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
+
+    from dialore.sources.graph.store import Edges
 
     Loading = Callable[[list[Fact]], str]
 
@@ -46,12 +46,12 @@ KITCHEN = facts(
 )
 
 
-@pytest.fixture(params=["file", "postgres", "neo4j"])
+@pytest.fixture(params=["file", "postgres"])
 def load(request: pytest.FixtureRequest, tmp_path: Path) -> Loading:
     """Loads facts into a new graph named kitchen; returns what opens it."""
     if request.param == "file":
         return lambda items: str(build(tmp_path / "kitchen.graph", items, "kitchen"))
-    server = request.getfixturevalue({"postgres": "postgres_server", "neo4j": "bolt_server"}[request.param])
+    server = request.getfixturevalue("postgres_server")
     url: str = server.url(f"Graph {next(_serial)}")
 
     def into_server(items: list[Fact]) -> str:
@@ -161,7 +161,7 @@ def test_facts_are_columns(store: FactStore) -> None:
     sushi, rice = sorted(names_of(store, "sushi", "rice"))
     edges = store.edges_of([rice, sushi])
     assert edges.asked.tolist() == [sushi, rice]
-    expected = {"head": "u4", "relation": "u2", "tail": "u4", "weight": "f4", "norm": "f4", "provenance": "u2"}
+    expected = {"head": "u4", "relation": "u2", "tail": "u4", "weight": "f4", "provenance": "u2"}
     for name, kind in expected.items():
         column = getattr(edges, name)
         assert (column.dtype, column.shape) == (np.dtype(kind), (5,)), name
@@ -169,7 +169,6 @@ def test_facts_are_columns(store: FactStore) -> None:
         for end, place in zip(ends.tolist(), places.tolist(), strict=True):
             assert (edges.asked[place] == end) if place >= 0 else end not in edges.asked
     assert np.count_nonzero(edges.between([sushi], [rice])) == 1
-    assert (edges.norm > 0).all()
 
 
 def test_facts_are_merged_and_keep_their_weight(store: FactStore) -> None:
@@ -223,13 +222,18 @@ def test_facts_without_vectors_rank_as_those_with(load: Loading, tmp_path: Path)
     query = embedder().encode(["I would love some sushi with rice from the field, or 米饭"])[0]
 
     def cosines(store: FactStore) -> dict[str, float]:
-        edges = store.edges_of(range(store.meta.concepts))
-        ranked = store.cosines if isinstance(store, GraphStore) else LinearCosines(store, embedder())
-        scores = [ranked(edges, query), ranked(edges, query)]
-        assert scores[0].dtype == np.float32
-        assert np.array_equal(*scores)
-        assert len(ranked(store.edges_of([]), query)) == 0
-        scored = {store.fact(edges, row).triple: float(scores[0][row]) for row in range(len(edges))}
+        linear = LinearCosines(store, embedder())
+
+        def ranked(concepts: Iterable[int]) -> tuple[Edges, np.ndarray]:
+            edges = store.edges_of(concepts, query)
+            assert (edges.cosines is not None) == isinstance(store, GraphStore)
+            return edges, linear(edges, query) if edges.cosines is None else edges.cosines
+
+        edges, scores = ranked(range(store.meta.concepts))
+        assert scores.dtype == np.float32
+        assert np.array_equal(scores, ranked(range(store.meta.concepts))[1])
+        assert len(ranked([])[1]) == 0
+        scored = {store.fact(edges, row).triple: float(scores[row]) for row in range(len(edges))}
         store.close()
         return scored
 

@@ -16,7 +16,7 @@ import pytest
 
 from dialore.errors import GraphError, UnknownNameError
 from dialore.knowledge import Fact
-from dialore.sources.graph.servers.stores import load_store, open_store
+from dialore.sources.graph import load_store, open_store
 from tests.sources.graphs import ROOT, facts
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def test_a_server_that_was_started_anew_is_read_on(postgres_server: PostgresServ
 
 
 def test_a_server_that_is_gone(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dialore.sources.graph.servers.postgres.SECONDS", 1)
+    monkeypatch.setattr("dialore.sources.graph.postgres.SECONDS", 1)
     with load_store(SMALL, postgres_server.url("gone")) as store:
         postgres_server.stop()
         try:
@@ -155,7 +155,7 @@ def test_a_load_that_is_killed_leaves_the_old_graph(postgres_server: PostgresSer
     script = f"""
         import sys
         from dialore.knowledge import Fact
-        from dialore.sources.graph.servers.stores import load_store
+        from dialore.sources.graph.postgres import load_store
         def step(name, done, total):
             if name == "copying facts" and done > 8000:
                 print("half", flush=True)
@@ -236,7 +236,7 @@ def test_a_dialogue_costs_few_round_trips(postgres_server: PostgresServer, monke
 
 
 def test_what_is_remembered_is_bounded(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dialore.sources.graph.servers.remote._REMEMBERED", 20)
+    monkeypatch.setattr("dialore.sources.graph.postgres._REMEMBERED", 20)
     many = facts(*(f"head {number} | IsA | tail {number}" for number in range(200)))
     with load_store(many, postgres_server.url("bounded")) as store:
         for _ in range(2):

@@ -1,12 +1,22 @@
 """`dialore annotate`: human evaluation by sheets."""
 
 # No deferred annotations here: typer reads them.
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from dialore.cli.options import Json
+from dialore.cli.options import Json, one_of
+from dialore.cli.output import console, escape, note, print_json, table, write_whole
+from dialore.errors import InputError
+
+if TYPE_CHECKING:
+    from dialore.dialogue import Dialogue
+    from dialore.evaluation.human.agreement import Findings
+    from dialore.evaluation.human.items import CriteriaSet, Item, Key
+    from dialore.evaluation.human.sheets import Annotation
+    from dialore.response import Response
 
 app = typer.Typer(no_args_is_help=True, help="Export blind sheets for people to judge by, import them, agreement.")
 
@@ -49,12 +59,88 @@ def export(
     dialore annotate export runs/kbp -c safari --language zh
     dialore annotate export runs/try -c dcrag --form ranking
     """
-    from dialore.cli import annotate_work
+    from dialore.evaluation.human.items import Form, criteria_set, make_items
+    from dialore.evaluation.human.workbook import has_xlsx
+    from dialore.text import check_language
 
-    wanted = annotate_work.Wanted(
-        tuple(runs), out, key, criteria, form, tuple(system or ()), against, limit, annotators, language, seed
+    chosen = criteria_set(criteria)
+    asked = one_of("form", form or chosen.form, get_args(Form))
+    key_path = key or out.with_name(f"{out.resolve().name}.key.json")
+    if key_path.resolve().is_relative_to(out.resolve()):
+        raise InputError(f"the key {key_path} would lie among the sheets", mend="keep it apart: name another --key")
+    if key_path.exists():
+        raise InputError(f"{key_path} is there already", mend="sheets may be out by it: name another --key")
+    found = _gather(runs, system or [], against, chosen)
+    languages = [dialogue.language for dialogue, _ in found.values()]
+    common = "zh" if languages.count("zh") * 2 > len(languages) else "en"
+    items, made = make_items(
+        found,
+        criteria,
+        chosen,
+        asked,
+        language=check_language(language or common),
+        limit=limit,
+        against=against,
+        seed=seed,
     )
-    annotate_work.export(wanted, json=json)
+    written = _write(out, items, made, chosen, annotators=annotators, seed=seed)
+    write_whole(key_path, made.model_dump_json(indent=1))
+    if json:
+        print_json({"sheets": [str(path) for path in written], "key": str(key_path), "items": len(items)})
+        return
+    for path in written:
+        typer.echo(path)
+    note(f"{len(items)} items a sheet; the key is {key_path}: keep it from the annotators")
+    if not has_xlsx():
+        note("no XLSX: it needs the evaluation extra (pip install 'dialore[evaluation]')")
+
+
+def _gather(
+    runs: Sequence[Path], wanted: Sequence[str], against: str | None, chosen: "CriteriaSet"
+) -> "dict[str, tuple[Dialogue, dict[str, Response]]]":
+    """What there is to judge of the runs' systems: of those that are named, else of all."""
+    from contextlib import ExitStack
+
+    from dialore.evaluation.human.items import gather
+    from dialore.evaluation.report.tables import labels
+    from dialore.experiments.results import RunResults
+    from dialore.experiments.store import RunStore
+
+    with ExitStack() as stack:
+        stores = [stack.enter_context(RunStore.open(run)) for run in dict.fromkeys(runs)]
+        # No metric is asked for: sheets want responses alone.
+        results = RunResults(stores, ["no metric"])
+        systems = list(results.systems())
+        named = dict(zip(labels(systems), systems, strict=True))
+        asked = [one_of("system", name, list(named)) for name in (*wanted, *([against] if against else []))]
+        kept = asked if wanted else list(named)
+        return gather({name: results.responses(named[name]) for name in named if name in kept}, chosen.judges)
+
+
+def _write(
+    out: Path, items: "Sequence[Item]", key: "Key", chosen: "CriteriaSet", *, annotators: int, seed: int
+) -> list[Path]:
+    from dialore.evaluation.human.items import for_annotator
+    from dialore.evaluation.human.sheets import render_csv, render_page
+    from dialore.evaluation.human.workbook import has_xlsx, write_xlsx
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {out}: {error.strerror}", mend="name another --out") from error
+    written = []
+    for number in range(1, annotators + 1):
+        own = for_annotator(items, number, seed)
+        stem = out / f"annotator-{number}"
+        texts = {".csv": render_csv(own, chosen, key.form)}
+        texts[".html"] = render_page(own, chosen, key.form, key.language, number)
+        for ending, text in texts.items():
+            write_whole(stem.with_suffix(ending), text)
+            written.append(stem.with_suffix(ending))
+        if has_xlsx():
+            write_xlsx(stem.with_suffix(".xlsx"), own, chosen, key.form, key.language)
+            written.append(stem.with_suffix(".xlsx"))
+    return written
 
 
 @app.command("import")
@@ -70,9 +156,27 @@ def import_sheets(
     dialore annotate import sheets/*.csv --key sheets.key.json
     dialore annotate import anna.xlsx ben.xlsx --key sheets.key.json
     """
-    from dialore.cli import annotate_work
+    from dialore.evaluation.human.sheets import read_key, read_sheet
 
-    annotate_work.import_sheets(sheets, key, out, json=json)
+    read = read_key(key)
+    names = [path.stem for path in sheets]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"two sheets are called {twice[0]}", mend="give one of each annotator, named by them")
+    found: list[Annotation] = []
+    empty = 0
+    for path, name in zip(sheets, names, strict=True):
+        annotations, left = read_sheet(path, read, name)
+        found += annotations
+        empty += left
+    if not found:
+        raise InputError("nothing is filled in", mend="fill in the sheets' empty columns")
+    write_whole(out, "".join(each.model_dump_json() + "\n" for each in found))
+    if json:
+        print_json({"annotations": len(found), "empty": empty, "annotators": names, "file": str(out)})
+        return
+    typer.echo(out)
+    note(f"{len(found)} answers of {len(names)} annotators; {empty} fields were left empty")
 
 
 @app.command("agreement")
@@ -85,14 +189,91 @@ def agreement(
     [bold]Example[/bold]
     dialore annotate agreement annotations.jsonl
     """
-    from dialore.cli import annotate_work
+    import dataclasses
 
-    annotate_work.agreement(file, json=json)
+    from dialore.evaluation.human.agreement import analyse
+
+    findings = analyse(_read(file))
+    if json:
+        print_json(_plain(dataclasses.asdict(findings)))
+        return
+    _show(findings)
 
 
 @app.command("criteria")
 def criteria(json: Json = False) -> None:
     """List the sets of criteria, with the paper each is from."""
-    from dialore.cli import annotate_work
+    from dialore.evaluation.human.items import criteria_sets
 
-    annotate_work.list_criteria(json=json)
+    if json:
+        print_json({name: chosen.model_dump(mode="json") for name, chosen in criteria_sets().items()})
+        return
+    rows = table("!name", "form", "criteria", "paper")
+    for name, chosen in criteria_sets().items():
+        rows.add_row(name, chosen.form, ", ".join(chosen.criteria), chosen.paper)
+    console().print(rows)
+
+
+def _read(path: Path) -> "list[Annotation]":
+    from pydantic import ValidationError
+
+    from dialore.evaluation.human.sheets import Annotation
+
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}", mend="name what `annotate import` wrote") from error
+    found = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            found.append(Annotation.model_validate_json(line))
+        except ValidationError as error:
+            raise InputError(f"{path}, line {number}: no annotation", mend="import the sheets again") from error
+    if not found:
+        raise InputError(f"{path} holds no annotation", mend="import filled-in sheets first")
+    if len({(each.criteria, each.form) for each in found}) > 1:
+        raise InputError(f"{path} holds annotations of several exports", mend="analyse each on its own")
+    return found
+
+
+def _show(findings: "Findings") -> None:
+    import math
+
+    from dialore.evaluation.report.numbers import p_value, share, three
+
+    rows = table("!criterion", ">annotators", ">items", ">same", ">Cohen", ">Fleiss", ">alpha")
+
+    def number(value: float) -> str:
+        return "-" if math.isnan(value) else three(value)
+
+    for each in findings.agreement:
+        figures = (number(each.cohen), number(each.fleiss), number(each.alpha))
+        same = "-" if math.isnan(each.same) else share(each.same, 1)
+        rows.add_row(each.criterion, str(each.annotators), str(each.items), same, *figures)
+    console().print(rows)
+    if findings.standings:
+        rows = table("!criterion", "system", ">mean rank" if findings.form == "ranking" else ">mean", ">95%", ">items")
+        for place in findings.standings:
+            interval = "-" if math.isnan(place.low) else f"{three(place.low)} to {three(place.high)}"
+            rows.add_row(place.criterion, escape(place.system), three(place.mean), interval, str(place.items))
+        console().print(rows)
+    rows = table("!criterion", "systems", ">wins", ">ties", ">losses", ">items", ">Wilcoxon p", ">sign p", ">z p")
+    for contest in findings.contests:
+        rate = contest.rate
+        shares = (share(rate.wins, rate.n), share(rate.ties, rate.n), share(rate.losses, rate.n))
+        tests = (p_value(contest.p), p_value(contest.sign), p_value(contest.proportions))
+        pair = escape(f"{contest.first} / {contest.second}")
+        rows.add_row(contest.criterion, pair, *shares, str(contest.items), *tests)
+    console().print(rows)
+    note("wins are the first system's, over all judgements; p over items, Holm-corrected over all contests")
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - plain data
+    """Data with null for what is no number."""
+    import math
+
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and math.isnan(value) else value

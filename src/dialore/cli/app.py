@@ -24,13 +24,13 @@ from dialore.cli import (
     samples,
     score,
 )
+from dialore.cli.options import TYPER, SettingsGroup
 from dialore.cli.report_command import report
 
 app = typer.Typer(
+    cls=SettingsGroup,
     no_args_is_help=True,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 120},
-    pretty_exceptions_enable=False,
+    **TYPER,
 )
 
 
@@ -61,7 +61,7 @@ def root(
     [bold]Go live[/bold]
     export DIALORE_BASE_URL=http://localhost:11434/v1 DIALORE_MODEL=llama3.1
 
-    Without an endpoint the lexical responder answers: plain, needs nothing.
+    Without an endpoint you see what was found, and how to add a model.
     """
     if verbose:
         logging.getLogger("dialore").setLevel(logging.INFO)

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dialore.cli.options import Json, KnowledgeSettings, ModelSettings, takes_settings
+from dialore.cli.options import AgentOptions, Json, SettingsFile, SettingsGroup, connecting, takes_settings
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.llm.model import Completion, LanguageModel, OnText, Request
     from dialore.response import Response
+    from dialore.settings import Settings
 
-app = typer.Typer(no_args_is_help=True, help="Measure your own endpoint.")
+app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help="Measure your own endpoint.")
 
 
 @app.callback()
@@ -26,12 +27,11 @@ def bench() -> None:
 @app.command("endpoint")
 @takes_settings
 def endpoint(
-    models: ModelSettings,
-    knowledge: KnowledgeSettings,
+    said: AgentOptions,
+    settings: SettingsFile = None,
     file: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="Dialogues to answer. [default: the demo's]")
     ] = None,
-    method: Annotated[str, typer.Option("--method", "-M", metavar="NAME", help="The method that answers.")] = "dcrag",
     dialogues: Annotated[
         int, typer.Option("--dialogues", "-n", min=1, help="How many are answered; a shorter file is begun again.")
     ] = 32,
@@ -53,20 +53,18 @@ def endpoint(
     import asyncio
 
     from dialore.cli.output import console, print_json, table
-    from dialore.cli.wiring import connect_model
-    from dialore.errors import InputError
+    from dialore.settings import read_settings
 
-    model = connect_model(models, cached=False, otherwise="there is nothing to measure")
-    if model is None:
-        raise InputError("an endpoint is needed", mend="set --base-url and --model")
+    chosen = read_settings(settings, said)
     given = _dialogues(file, dialogues)
-    figures = asyncio.run(_measure(_Timed(model), given, method, knowledge, models.concurrency))
+    figures = asyncio.run(_measure(chosen, given))
     if json:
         print_json(figures)
         return
     out = console()
     out.print(
-        f"[bold]{figures['model']}[/], {method}, {len(given)} dialogues, at most {models.concurrency} calls at once"
+        f"[bold]{figures['model']}[/], {chosen.method[0]}, {len(given)} dialogues, "
+        f"at most {chosen.model.concurrency} calls at once"
     )
     rows = table("measured", ">value")
     for words, value in _words(figures):
@@ -112,25 +110,30 @@ def _dialogues(file: Path | None, count: int) -> "list[Dialogue]":
     return given
 
 
-async def _measure(
-    model: _Timed, dialogues: "Sequence[Dialogue]", method: str, knowledge: KnowledgeSettings, concurrency: int
-) -> dict[str, Any]:
+async def _measure(settings: "Settings", dialogues: "Sequence[Dialogue]") -> dict[str, Any]:
     import time
-    from functools import partial
 
     from dialore.cli.output import progress
-    from dialore.cli.wiring import in_order, open_agents
+    from dialore.errors import InputError
+    from dialore.workbench import Models, Workbench, options_by_method
 
-    responses: list[Response] = []
-    async with open_agents([method], model, knowledge) as (agent,):
+    method, concurrency = settings.method[0], settings.model.concurrency
+    connect = connecting("there is nothing to measure")
+    async with Workbench(settings.sources, cite=settings.cite, connect=connect) as bench:
+        models = bench.models(settings.model)
+        if models.main is None:
+            raise InputError("an endpoint is needed", mend="set --base-url and --model")
+        timed = _Timed(models.main)
+        options = options_by_method([method], settings.options)[method]
+        agent = bench.agent(method, Models(timed, models.stages), options)
+        responses: list[Response] = []
         begun, cpu = time.perf_counter(), time.process_time()
         with progress("answering") as step:
-            jobs = [partial(agent.respond, dialogue) for dialogue in dialogues]
-            async for response in in_order(jobs, 2 * concurrency):
+            async for response in agent.respond_all(dialogues, at_once=2 * concurrency):
                 responses.append(response)
                 step("", len(responses), len(dialogues))
         seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
-    return _figures(model, responses, seconds, cpu, concurrency)
+    return _figures(timed, responses, seconds, cpu, concurrency)
 
 
 def _figures(

@@ -1,18 +1,40 @@
 """`dialore chat`: talk, and look at the grounds."""
 
 # No deferred annotations here: typer reads them.
-from typing import Annotated
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dialore.cli.options import Json, KnowledgeSettings, ModelSettings, takes_settings
+from dialore.cli.options import WITHOUT_MODEL, AgentOptions, Json, SettingsFile, connecting, takes_settings
+from dialore.cli.output import console, note, say_error, write_whole
+from dialore.errors import DialoreError, InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from dialore.agent import Agent
+    from dialore.response import Response, StageTrace
+    from dialore.settings import Settings
+    from dialore.workbench import Workbench
+
+_HELP = """\
+/why            what the last response drew on, and the demands behind it
+/trace [STAGE]  every stage of the last response; with a name, its prompt and answer
+/method [NAME]  which method answers; with a name, change it
+/graph          the graph
+/reset          begin a new dialogue
+/save FILE      write the dialogue as JSON, for `dialore respond`
+/quit           leave (or Ctrl-D)"""
 
 
 @takes_settings
 def chat(
-    models: ModelSettings,
-    knowledge: KnowledgeSettings,
-    method: Annotated[str, typer.Option("--method", "-M", metavar="NAME", help="The method to begin with.")] = "dcrag",
+    said: AgentOptions,
+    settings: SettingsFile = None,
     language: Annotated[
         str | None, typer.Option("--language", "-l", metavar="en|zh", help="[default: found from the text]")
     ] = None,
@@ -31,6 +53,199 @@ def chat(
 
     Nothing is cached unless --cache says so.
     """
-    from dialore.cli.chat_session import run
+    import asyncio
 
-    run(models, knowledge, method, language, json=json)
+    from dialore.settings import read_settings
+    from dialore.text import check_language
+    from dialore.workbench import Workbench
+
+    spoken = check_language(language) if language else None
+    chosen = read_settings(settings, said)
+    # One event loop for the whole chat: an endpoint keeps its connections in it.
+    with asyncio.Runner() as runner:
+        bench = Workbench(chosen.sources, cite=chosen.cite, connect=connecting(WITHOUT_MODEL))
+        try:
+            session = Session(runner, bench, chosen, language=spoken, json=json)
+            bench.open_named()
+            session.use(chosen.method[0])
+            session.talk()
+        finally:
+            runner.run(bench.close())
+
+
+class _LeaveError(Exception):
+    """The user wants to go."""
+
+
+class Session:
+    """One chat: the dialogue so far, the agent that answers, the last response."""
+
+    def __init__(
+        self, runner: "asyncio.Runner", bench: "Workbench", settings: "Settings", *, language: str | None, json: bool
+    ) -> None:
+        self._runner, self._bench, self._settings = runner, bench, settings
+        self._models = bench.models(settings.model)
+        self._language, self._json = language, json
+        self._turns: list[dict[str, str]] = []
+        self._last: Response | None = None
+        self._agent: Agent
+        self._is_terminal = sys.stdin.isatty()
+        self._commands: dict[str, Callable[[str], None]] = {
+            "/why": self._why,
+            "/trace": self._trace,
+            "/method": self._method,
+            "/graph": self._show_graph,
+            "/reset": self._reset,
+            "/save": self._save,
+            "/help": lambda _: self._say(_HELP),
+            "/quit": self._leave,
+            "/exit": self._leave,
+        }
+
+    def use(self, method: str) -> None:
+        """Answer by this method from now on; raises InputError where it cannot be made."""
+        from dialore.workbench import options_by_method
+
+        options = options_by_method([method], self._settings.options)[method]
+        self._agent = self._bench.agent(method, self._models, options)
+
+    def talk(self) -> None:
+        """Take turns until the input ends."""
+        if self._is_terminal:
+            self._say(f"{self._agent.method.name} by {self._agent.responder.name}. /help lists the commands.")
+        interrupted = False
+        while True:
+            try:
+                line = self._read()
+                interrupted = False
+                if line:
+                    self._take(line)
+            except (EOFError, _LeaveError):
+                return
+            except KeyboardInterrupt:
+                if interrupted or not self._is_terminal:
+                    raise
+                interrupted = True
+                note("stopped; Ctrl-C again or Ctrl-D leaves")
+
+    def _read(self) -> str:
+        if self._is_terminal:
+            with contextlib.suppress(ImportError):
+                import readline  # noqa: F401 - gives input() its line editing
+            return input("\nyou> ").strip()
+        line = sys.stdin.readline()
+        if not line:
+            raise EOFError
+        return line.strip()
+
+    def _take(self, line: str) -> None:
+        try:
+            if line.startswith("/"):
+                name, _, rest = line.partition(" ")
+                if name not in self._commands:
+                    raise UnknownNameError("command", name, self._commands)
+                self._commands[name](rest.strip())
+            else:
+                self._runner.run(self._answer(line))
+        except DialoreError as error:
+            say_error(str(error))
+
+    async def _answer(self, text: str) -> None:
+        from dialore.cli import shown
+        from dialore.dialogue import Dialogue
+        from dialore.response import Response
+
+        turns = [*self._turns, {"speaker": "user", "text": text}]
+        data = {"id": "chat", "turns": turns, **({"language": self._language} if self._language else {})}
+        dialogue = Dialogue.model_validate(data)
+        streamed = ""
+        response: Response | None = None
+        async with contextlib.aclosing(self._agent.stream(dialogue)) as pieces:  # type: ignore[type-var]
+            async for piece in pieces:
+                if isinstance(piece, Response):
+                    response = piece
+                elif not self._json:
+                    typer.echo(piece, nl=False)
+                    streamed += piece
+        if streamed:
+            typer.echo()
+        if response is None or response.status == "failed":
+            raise InputError(f"no response: {response.error if response else 'it was stopped'}", mend="say it again")
+        if self._json:
+            typer.echo(shown.dumps(shown.as_line(response)))
+        elif not streamed:
+            typer.echo(response.text)
+        if response.citations and not self._json:
+            shown.show_cited(console(), response)
+        self._last = response
+        self._turns = [*turns, {"speaker": dialogue.responder, "text": response.text}]
+
+    # --- commands
+
+    def _say(self, text: str) -> None:
+        typer.echo(text, err=self._json)
+
+    def _response(self) -> "Response":
+        if self._last is None:
+            raise InputError("there is no response yet", mend="say something first")
+        return self._last
+
+    def _why(self, _: str) -> None:
+        from dialore.cli import shown
+
+        response = self._response()
+        out = console(stderr=self._json)
+        if response.demands is not None:
+            shown.show_demands(out, response.demands)
+        shown.show_used(out, response)
+
+    def _trace(self, name: str) -> None:
+        from dialore.cli import shown
+
+        response = self._response()
+        if not name:
+            shown.show_trace(console(stderr=self._json), response.trace)
+            return
+        stages = {stage.stage: stage for stage in response.trace}
+        if name not in stages:
+            raise UnknownNameError("stage", name, stages)
+        self._say(_stage_text(stages[name]))
+
+    def _method(self, name: str) -> None:
+        if name:
+            self.use(name)
+        self._say(f"method: {self._agent.method.name} by {self._agent.responder.name}")
+
+    def _show_graph(self, _: str) -> None:
+        from rich.markup import escape
+
+        graph = self._bench.source("graph", needed=True)
+        console(stderr=self._json).print(f"graph: {escape(graph.name)}, {graph.facts_count:,} facts")
+
+    def _reset(self, _: str) -> None:
+        self._turns, self._last = [], None
+        self._say("a new dialogue")
+
+    def _save(self, name: str) -> None:
+        from dialore.cli import shown
+
+        if not name:
+            raise InputError("/save needs a file's name", mend="/save talk.json")
+        if not self._turns:
+            raise InputError("there is nothing to save yet", mend="say something first")
+        path = Path(name).expanduser()
+        write_whole(path, shown.dumps({"id": path.stem, "turns": self._turns}) + "\n")
+        self._say(f"{len(self._turns)} turns written to {path}")
+
+    def _leave(self, _: str) -> None:
+        raise _LeaveError
+
+
+def _stage_text(stage: "StageTrace") -> str:
+    from dialore.cli import shown
+
+    prompt = "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in stage.messages)
+    notes = "\n".join(f"note: {each}" for each in stage.notes)
+    parts = [f"{stage.stage} · {stage.by} · {stage.outcome} · {stage.seconds * 1000:.0f} ms", prompt]
+    parts += [f"[answer]\n{stage.completion}" if stage.completion else f"[output]\n{shown.dumps(stage.output)}", notes]
+    return "\n\n".join(part for part in parts if part)

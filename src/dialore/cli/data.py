@@ -1,12 +1,23 @@
 """`dialore data`: published data sets, looked into, counted, and made into dialogue files."""
 
 # No deferred annotations here: typer reads them.
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dialore.cli.options import Json
+from dialore.cli.options import Json, one_of
+from dialore.cli.output import check_targets, console, escape, note, print_json, table
+from dialore.errors import InputError
+
+if TYPE_CHECKING:
+    from dialore.datasets.base import Answer, WholeDialogue
+    from dialore.dialogue import Dialogue
+    from dialore.text import Language
+
+_SHOWN = ("name", "version", "languages", "has", "paper", "licence", "where", "form")
 
 app = typer.Typer(no_args_is_help=True, help="List data sets, look into their published files, convert them.")
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The data set; see `dialore data list`.")]
@@ -23,9 +34,17 @@ def list_data(json: Json = False) -> None:
     [bold]Example[/bold]
     dialore data list
     """
-    from dialore.cli import data_work
+    from dialore.datasets.registry import data_set, data_set_names
 
-    data_work.list_all(json=json)
+    found = [data_set(name) for name in data_set_names()]
+    if json:
+        print_json([{key: getattr(each, key) for key in _SHOWN} for each in found])
+        return
+    rows = table("!data set", ">v", "!language", "has", "licence", "where to get it")
+    for each in found:
+        held = ", ".join(each.has) or "-"
+        rows.add_row(each.name, str(each.version), ", ".join(each.languages), held, each.licence, each.where)
+    console().print(rows)
 
 
 @app.command("show")
@@ -41,9 +60,15 @@ def show(
     dialore data show kbp dev.json -n 1
     dialore data show wizard-of-internet valid.jsonl --json
     """
-    from dialore.cli import data_work
+    from itertools import islice
 
-    data_work.show(name, file, count=count, json=json)
+    from dialore.datasets.registry import data_set
+
+    for dialogue in islice(data_set(name).read(file), count):
+        if json:
+            print_json(_as_data(dialogue))
+        else:
+            _show_one(dialogue)
 
 
 @app.command("stats")
@@ -57,9 +82,17 @@ def stats(name: _Name, file: _File, json: Json = False) -> None:
     dialore data stats kbp train.json
     dialore data stats kbp kbp.zip:dev.json --json
     """
-    from dialore.cli import data_work
-
-    data_work.stats(name, file, json=json)
+    found = describe_file(name, file)
+    if json:
+        print_json(found)
+        return
+    rows = table("!measure", ">value")
+    for key, value in found.items():
+        shown = value if isinstance(value, dict) else {"": value}
+        for part, number in shown.items():
+            label = " ".join(f"{key} {part}".replace("_", " ").split())
+            rows.add_row(label, _number(number))
+    console().print(rows)
 
 
 @app.command("convert")
@@ -88,6 +121,172 @@ def convert(
     dialore data convert kbp dev.json --cut all --limit 20 --out 20.jsonl
     dialore data convert xdailydialog-zh dev.txt --cut all | dialore respond -
     """
-    from dialore.cli import data_work
+    from dialore.datasets.registry import data_set
+    from dialore.datasets.split import CUTS, stream_histories
 
-    data_work.convert(name, file, out, cut=cut, limit=limit, seed=seed, json=json)
+    reader = data_set(name)
+    histories = stream_histories(lambda: reader.read(file), cut=one_of("cut", cut, CUTS), limit=limit, seed=seed)
+    if out is None:
+        for dialogue in histories:
+            typer.echo(as_line(dialogue))
+        return
+    check_targets(out, source=file)
+    count = _write_lines(out, (as_line(dialogue) for dialogue in histories))
+    if json:
+        print_json({"data_set": name, "dialogues": count, "out": str(out), "cut": cut, "seed": seed})
+    else:
+        note(f"{count} dialogues of {name} written to {out}")
+
+
+def _as_data(dialogue: "WholeDialogue") -> dict[str, Any]:
+    from dialore.datasets.split import answers_of
+
+    gold = {answer.turn: answer for answer in answers_of(dialogue)}
+    turns = []
+    for place, turn in enumerate(dialogue.turns):
+        said: dict[str, Any] = {"speaker": turn.speaker, "text": turn.text}
+        if place in gold:
+            said["gold"] = gold[place].model_dump(mode="json", exclude_none=True, exclude={"turn"})
+        turns.append(said)
+    data = dialogue.model_dump(mode="json", exclude_defaults=True, exclude={"turns", "answers", "pool"})
+    return {**data, "turns": turns, "pool": len(dialogue.pool)}
+
+
+def _show_one(dialogue: "WholeDialogue") -> None:
+    out = console()
+    out.print(f"[bold]{escape(dialogue.id)}[/]  {escape(dialogue.topic or '')}")
+    for sentence in dialogue.persona:
+        out.print(f"[dim]persona:[/] {escape(sentence)}")
+    from dialore.datasets.split import answers_of
+
+    gold = {answer.turn: answer for answer in answers_of(dialogue)}
+    rows = table("!speaker", "turn", "gold knowledge")
+    for place, turn in enumerate(dialogue.turns):
+        rows.add_row(escape(turn.speaker), escape(turn.text), escape(_gold_cell(gold.get(place))))
+    out.print(rows)
+
+
+def _gold_cell(answer: "Answer | None") -> str:
+    from dialore.datasets.base import gold_text
+
+    if answer is None:
+        return ""
+    lines = [f"<{', '.join(answer.sources) or 'no source'}>"] if answer.sources is not None else []
+    lines += [f"? {answer.extra['query']}"] if "query" in answer.extra else []
+    lines += [f"- {gold_text(item)}" for item in answer.knowledge]
+    return "\n".join(lines)
+
+
+def _number(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _write_lines(path: Path, lines: Iterator[str]) -> int:
+    """Write lines as they come to a file that takes its name when it is whole."""
+    import os
+
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    count = 0
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            for count, line in enumerate(lines, start=1):  # noqa: B007 - the last is how many there were
+                file.write(f"{line}\n")
+        temporary.replace(path)
+    except OSError as error:
+        problem = f"cannot write {path}: {error.strerror or error}"
+        raise InputError(problem, mend="check the folder and its permissions") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return count
+
+
+def as_line(dialogue: "Dialogue") -> str:
+    """A dialogue as one line of a dialogue file; what is empty is left out, other keys stand where they stood.
+
+    A gold plan stays even where it is to use no source.
+    """
+    from json import dumps
+
+    data = dialogue.model_dump(mode="json", exclude_defaults=True, exclude={"extra"})
+    if "sources" in dialogue.model_fields_set:
+        data["sources"] = list(dialogue.sources)
+    return dumps({**data, **dialogue.extra}, ensure_ascii=False)
+
+
+def describe_file(name: str, file: Path) -> dict[str, Any]:
+    """A file's measures: counts, means and shares. A mean or share of nothing is None.
+
+    Lengths are in words for English and in characters, without spaces, for Chinese.
+
+    Raises:
+        InputError: the file is not in its published form, or holds no dialogue.
+    """
+    from dialore.datasets.registry import data_set
+
+    sums: Counter[str] = Counter()
+    plans: Counter[str] = Counter()
+    languages: Counter[str] = Counter()
+    for dialogue in data_set(name).read(file):
+        languages[dialogue.language] += 1
+        _add(dialogue, sums, plans)
+    if not sums["dialogues"]:
+        raise InputError(f"{file}: no dialogue in it", mend=f"{name} is {data_set(name).form}")
+    samples, grounded = sums["samples"], sums["with_knowledge"]
+    return {
+        "data_set": name,
+        "version": data_set(name).version,
+        "languages": dict(languages),
+        "dialogues": sums["dialogues"],
+        "samples": samples,
+        "turns": sums["turns"],
+        "turns_per_dialogue": _ratio(sums["turns"], sums["dialogues"]),
+        "samples_per_dialogue": _ratio(samples, sums["dialogues"]),
+        "length_unit": "characters" if languages["zh"] * 2 > sums["dialogues"] else "words",
+        "turn_length": _ratio(sums["length"], sums["turns"]),
+        "reference_length": _ratio(sums["reference_length"], samples),
+        "share_with": {
+            "knowledge": _ratio(grounded, samples),
+            "persona": _ratio(sums["with_persona"], samples),
+            "plan": _ratio(sums["planned"], samples),
+            "query": _ratio(sums["with_query"], samples),
+        },
+        "share_of_plan": {plan: _ratio(count, sums["planned"]) for plan, count in sorted(plans.items())},
+        "knowledge_pieces": _ratio(sums["pieces"], grounded),
+        "knowledge_length": _ratio(sums["knowledge_length"], grounded),
+        "pool_sentences": _ratio(sums["pool"], sums["dialogues"]),
+    }
+
+
+def _add(dialogue: "WholeDialogue", sums: "Counter[str]", plans: "Counter[str]") -> None:
+    """Count a dialogue and its samples."""
+    from dialore.datasets.base import gold_text
+    from dialore.datasets.split import answers_of
+
+    language = dialogue.language
+    sums["dialogues"] += 1
+    sums["turns"] += len(dialogue.turns)
+    sums["length"] += sum(_length(turn.text, language) for turn in dialogue.turns)
+    sums["pool"] += len(dialogue.pool)
+    for answer in answers_of(dialogue):
+        sums["samples"] += 1
+        sums["reference_length"] += _length(dialogue.turns[answer.turn].text, language)
+        sums["with_knowledge"] += bool(answer.knowledge)
+        sums["with_persona"] += bool(dialogue.persona)
+        sums["with_query"] += "query" in answer.extra
+        sums["pieces"] += len(answer.knowledge)
+        sums["knowledge_length"] += sum(_length(gold_text(one), language) for one in answer.knowledge)
+        if answer.sources is not None:
+            sums["planned"] += 1
+            plans["+".join(answer.sources) or "none"] += 1
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _length(text: str, language: "Language") -> int:
+    """The words of an English text as white space divides them; the characters of a Chinese text, without spaces."""
+    pieces = text.split()
+    return len(pieces) if language == "en" else sum(map(len, pieces))

@@ -1,12 +1,36 @@
-"""`dialore demo`: bundled dialogues, answered by every method."""
+"""`dialore demo`: bundled dialogues, answered by every method over small sources of our own."""
 
 # No deferred annotations here: typer reads them.
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from importlib import resources
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dialore.cli.options import Json
+from dialore.cli.output import check_targets, progress, write_whole
+from dialore.errors import InputError
+
+if TYPE_CHECKING:
+    from dialore.agent import Agent
+    from dialore.dialogue import Dialogue
+    from dialore.evaluation.report.page import Conversation
+    from dialore.llm.model import Completion, LanguageModel, OnText, Request
+    from dialore.llm.recording import Replay
+
+METHODS: tuple[str, ...] = ("vanilla", "t-rag", "qp-rag", "dcrag")
+FURTHER: tuple[str, ...] = ("safari", "scg-qp", "edit", "msdp", "draft-ground")
+_OPTIONS: Mapping[str, Mapping[str, object]] = {"msdp": {"response_shots": 10}}
+"""The demo's sample base has fifteen samples a language, fewer than the paper draws."""
+_INSTEAD = "a shelf of our own passages, in the place of the web"
+
+
+_TOKENS_A_SECOND = 6000
+_MADE = "Completions recorded from a capable instruction-tuned model; retrieval is live."
+_PACE = f"model calls are replayed at {_TOKENS_A_SECOND:,} tokens a second; open a stage for its prompt and answer"
 
 
 def demo(
@@ -28,6 +52,212 @@ def demo(
     dialore demo
     dialore demo --html demo.html --open
     """
-    from dialore.cli.demo_work import run
+    import asyncio
+    import webbrowser
 
-    run(html, open_page=open_page, json=json)
+    from dialore.cli import shown
+    from dialore.evaluation.report.page import render_page
+    from dialore.llm.recording import Replay
+
+    check_targets(html)
+    recordings = demo_folder() / "recordings.jsonl"
+    if not recordings.is_file():
+        raise InputError(f"the demo's recordings are missing: {recordings}", mend="install dialore again")
+    conversations = asyncio.run(_answer(Paced(Replay(recordings, match="label"))))
+    responses = [response for conversation in conversations for response in conversation.responses]
+    page = html or _default_page()
+    title = "Dialore: what a reply needs to know"
+    write_whole(page, render_page(conversations, title=title, made=_MADE, pace=_PACE))
+    if json:
+        for response in responses:
+            typer.echo(shown.dumps(shown.as_line(response)))
+    else:
+        shown.show_demo(conversations, _MADE, page)
+    if open_page:
+        webbrowser.open(page.resolve().as_uri())
+    if any(response.status == "failed" for response in responses):
+        raise typer.Exit(1)
+
+
+class Paced:
+    """A replay that takes a little time for each token, so that a trace shows which calls ran at once."""
+
+    def __init__(self, replay: "Replay") -> None:
+        self._replay = replay
+
+    @property
+    def name(self) -> str:
+        """The names of the recorded models."""
+        return self._replay.name
+
+    async def complete(self, request: "Request", on_text: "OnText | None" = None) -> "Completion":
+        """Answer from the recording; raises NotRecordedError as the replay does."""
+        import asyncio
+
+        completion = await self._replay.complete(request, on_text)
+        await asyncio.sleep(completion.usage.completion_tokens / _TOKENS_A_SECOND)
+        return completion
+
+    async def close(self) -> None:
+        """Nothing to release."""
+
+
+def _default_page() -> Path:
+    from dialore.sources.graph.starter import cache_folder
+
+    return cache_folder() / "demo.html"
+
+
+async def _answer(model: "LanguageModel") -> "list[Conversation]":
+    """One response at a time: what runs at once in a trace is then what the method itself asked at once."""
+    from dialore.evaluation.report.page import Conversation, Heading
+
+    conversations: list[Conversation] = []
+    with progress("opening the starter graph") as step:
+        step("opening the starter graph", 0, None)
+        work = [(part, part.dialogues()) for part in PARTS]
+        whole = sum(len(dialogues) for _, dialogues in work)
+        for part, dialogues in work:
+            heading = Heading(part.title, part.about) if len(work) > 1 else None
+            async with open_part(part, model) as agents:
+                await _warm_up(agents, dialogues)
+                for dialogue in dialogues:
+                    step("answering", len(conversations), whole)
+                    responses = [await agent.respond(dialogue) for agent in agents]
+                    conversations.append(Conversation(dialogue, responses, heading))
+                    heading = None
+    return conversations
+
+
+async def _warm_up(agents: "Sequence[Agent]", dialogues: "Sequence[Dialogue]") -> None:
+    """Load each language's words before a trace is timed: they are loaded once, whoever needs them first."""
+    from dialore.methods.registry import method_sources
+    from dialore.sources.base import KnowledgeSource
+
+    by_language = {dialogue.language: dialogue for dialogue in dialogues}
+    for agent in agents:
+        named = (getattr(agent.method, name, None) for name in method_sources(type(agent.method)))
+        sources = [source for source in named if isinstance(source, KnowledgeSource)]
+        for dialogue in by_language.values():
+            if agent.method.name == "t-rag":  # looks up every mention, and asks no model to
+                await agent.ground(dialogue)
+            for source in sources:
+                await source.search(dialogue.last.text, dialogue, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the demo.
+
+    Attributes:
+        name: what it is called.
+        title: its heading.
+        about: what stands below the heading.
+        methods: the methods that answer.
+        folder: where its dialogues and sources lie, below the demo's folder.
+        cite: whether responses cite.
+    """
+
+    name: str
+    title: str
+    about: str
+    methods: tuple[str, ...]
+    folder: str = ""
+    cite: bool = False
+    options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+
+    def dialogues(self) -> "list[Dialogue]":
+        """Its dialogues."""
+        from dialore.dialogue import read_dialogues
+
+        return read_dialogues(demo_folder() / self.folder / "dialogues.jsonl")
+
+
+COMMONSENSE = Part(
+    "commonsense",
+    "Commonsense from a graph",
+    "Six chats in which nobody asks for anything. What could the reply know? Facts come from the starter graph.",
+    METHODS,
+)
+FURTHER_SYSTEMS = Part(
+    "further",
+    "Further systems",
+    "A persona with documents under each sentence, a turn that asks for nothing, and a question: answered over small "
+    "sources of our own. safari plans over the persona, its documents and a library of 60 passages; edit answers its "
+    "questions from the same passages; msdp writes knowledge after 15 samples a language; draft-ground searches "
+    "persona, passages and graph. scg-qp's “web” is here a shelf with those passages: nothing is searched online. "
+    "Small numbers cite.",
+    FURTHER,
+    "further",
+    cite=True,
+    options=_OPTIONS,
+)
+PARTS: tuple[Part, ...] = (COMMONSENSE, FURTHER_SYSTEMS)
+
+
+def demo_folder() -> Path:
+    """Where the demo's dialogues, sources, recordings and page template lie."""
+    return Path(str(resources.files("dialore") / "data" / "demo"))
+
+
+@asynccontextmanager
+async def open_part(
+    part: Part, model: "LanguageModel | None", methods: Sequence[str] | None = None
+) -> "AsyncIterator[list[Agent]]":
+    """An agent for each of a part's methods, over the part's sources, which are closed at the end; the model is not.
+
+    Args:
+        part: the part.
+        model: the model; None for the lexical responder.
+        methods: some of its methods; None: all.
+
+    Raises:
+        InputError: the part's files are damaged.
+    """
+    from dialore.sources.graph import open_graph
+    from dialore.workbench import create_agent
+
+    async with AsyncExitStack() as stack:
+        graph = open_graph(None)
+        stack.callback(graph.close)
+        sources = _further_sources(demo_folder() / part.folder, stack) if part.folder else {}
+        yield [
+            create_agent(
+                method,
+                model=model,
+                # SAFARI would plan over the graph too, where it is given one.
+                graph=None if method == "safari" else graph,
+                sources=sources.get(method, {}),
+                options=part.options.get(method),
+                cite=part.cite,
+            )
+            for method in (part.methods if methods is None else methods)
+        ]
+
+
+def _further_sources(folder: Path, stack: AsyncExitStack) -> dict[str, dict[str, object]]:
+    """The sources of each method, made of the folder's files; none needs an extra."""
+    import tempfile
+
+    from dialore.dialogue import read_dialogues
+    from dialore.retrieval.embedding import load_embedder
+    from dialore.sources.documents.chunking import Chunking
+    from dialore.sources.persona import open_persona
+    from dialore.sources.samples import build_samples, open_samples, samples_of
+    from dialore.sources.shelf import Shelf, open_shelf
+
+    documents = open_shelf([folder / "passages.jsonl"], own_language=True, chunking=Chunking(unit="whole"))
+    instead = [replace(passage, source=_INSTEAD) for passage in documents.passages]
+    web = Shelf(instead, kind="web", name="shelf in the place of the web", own_language=True)
+    persona = open_persona()
+    base = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "samples"
+    build_samples(samples_of(read_dialogues(folder / "samples.jsonl")), base, load_embedder())
+    samples = open_samples(base)
+    stack.callback(samples.close)
+    return {
+        "safari": {"persona": persona, "documents": documents},
+        "scg-qp": {"web": web},
+        "edit": {"documents": documents},
+        "msdp": {"samples": samples},
+        "draft-ground": {"persona": persona, "documents": documents},
+    }

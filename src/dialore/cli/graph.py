@@ -15,15 +15,13 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dialore.knowledge import Fact
-    from dialore.sources.graph.facts.rejects import Rejects
+    from dialore.sources.graph.facts import Rejects
+    from dialore.sources.graph.protocol import FactStore
     from dialore.sources.graph.source import Graph
-    from dialore.sources.graph.store.protocol import FactStore
 
 _CHUNK = 20_000
 _NAMES_COMPARED = 300_000
 """A larger graph's names are not compared one by one for a "did you mean"."""
-_LARGE = 0.1
-"""A journal of more than this share of the graph makes opening it slow."""
 
 app = typer.Typer(no_args_is_help=True, help="Build a commonsense graph, look into it, ask it, change it.")
 _File = Annotated[Path, typer.Argument(metavar="GRAPH", help="The graph's file.")]
@@ -59,8 +57,8 @@ def build(
     dialore respond talk.json --graph my.graph
     """
     from dialore.retrieval.embedding import load_embedder
-    from dialore.sources.graph.facts.rejects import Rejects
-    from dialore.sources.graph.writing.build import build_graph
+    from dialore.sources.graph.facts import Rejects
+    from dialore.sources.graph.writing import build_graph
 
     _check_target(out, files, force=force)
     rejects = Rejects()
@@ -94,7 +92,7 @@ def stats(
 
     import numpy as np
 
-    from dialore.agent import open_graph
+    from dialore.sources.graph import open_graph
 
     name = graph or option
     with closing(open_graph(name)) as opened:
@@ -138,7 +136,7 @@ def show(
     """
     from contextlib import closing
 
-    from dialore.agent import open_graph
+    from dialore.sources.graph import open_graph
     from dialore.text import detect_language
 
     with closing(open_graph(graph)) as opened:
@@ -192,11 +190,11 @@ def retrieve(
     """
     from contextlib import closing
 
-    from dialore.agent import open_graph
-    from dialore.cli.report import show_ranked
+    from dialore.cli.shown import show_ranked
     from dialore.dialogue import Dialogue
     from dialore.response import Demands
     from dialore.retrieval.embedding import load_embedder
+    from dialore.sources.graph import open_graph
     from dialore.sources.graph.source import Graph
     from dialore.text import check_language, detect_language
 
@@ -264,17 +262,15 @@ def update(graph: _File, files: _Files, file_format: _Format = None, json: Json 
 
 @app.command("compact")
 def compact(graph: _File, json: Json = False) -> None:
-    """Build a graph that was changed often anew from its own facts.
+    """Copy a graph that was changed often, without unused pages, in its place.
 
     [bold]Example[/bold]
     dialore graph compact my.graph
     """
-    from dialore.sources.graph.writing.change import rewrite
+    from dialore.sources.graph.changes import compact_graph
 
     before = graph.stat().st_size if graph.is_file() else 0
-    with progress("building it anew") as step:
-        step("building it anew", 0, None)
-        rewrite(graph)
+    compact_graph(graph)
     after = graph.stat().st_size
     if json:
         print_json({"path": str(graph), "bytes_before": before, "bytes": after})
@@ -284,14 +280,14 @@ def compact(graph: _File, json: Json = False) -> None:
 
 @app.command("verify")
 def verify(graph: _File, json: Json = False) -> None:
-    """Check a graph file: each table against the others, changes included.
+    """Check a graph file: each table against the others.
 
     Exit code 1 where something is wrong.
 
     [bold]Example[/bold]
     dialore graph verify my.graph
     """
-    from dialore.sources.graph.writing.verify import verify as check
+    from dialore.sources.graph.verify import verify as check
 
     with progress("checking") as step:
         report = check(graph, step)
@@ -301,10 +297,7 @@ def verify(graph: _File, json: Json = False) -> None:
         for problem in report.problems:
             typer.echo(f"{graph}: {problem}")
         if not report.problems:
-            changes = f", {report.changed:,} sides of concepts changed since it was built" if report.changed else ""
-            typer.echo(f"{graph} is whole: {report.facts:,} facts of {report.concepts:,} concepts{changes}")
-        if report.torn_bytes:
-            note(f"a writer that was ended left {report.torn_bytes:,} bytes at its end; they are not read")
+            typer.echo(f"{graph} is whole: {report.facts:,} facts of {report.concepts:,} concepts")
     if report.problems:
         raise typer.Exit(1)
 
@@ -323,8 +316,8 @@ def export(
     dialore graph export my.graph --out facts.jsonl.gz
     dialore graph export my.graph | cut -f 2 | sort | uniq -c
     """
-    from dialore.sources.graph.store.embedded import GraphStore
-    from dialore.sources.graph.writing.export import EXPORT_FORMATS, export_graph, lines_of
+    from dialore.sources.graph.facts import EXPORT_FORMATS, export_graph, lines_of
+    from dialore.sources.graph.store import GraphStore
 
     ending = "jsonl" if out is not None and out.name.removesuffix(".gz").endswith((".jsonl", ".ndjson")) else "tsv"
     chosen = one_of("format", file_format or ending, EXPORT_FORMATS)
@@ -349,8 +342,8 @@ def _change(
     json: bool,
 ) -> None:
     """Change a graph and say what came of it; raises GraphError as `GraphEditor.commit` and `read_facts` do."""
-    from dialore.sources.graph.facts.rejects import Rejects
-    from dialore.sources.graph.writing.change import GraphEditor, journal_share
+    from dialore.sources.graph.changes import GraphEditor
+    from dialore.sources.graph.facts import Rejects
 
     rejects = Rejects()
     editor = GraphEditor(graph)
@@ -365,9 +358,6 @@ def _change(
         done = {name: getattr(report, name) for name in ("added", "updated", "deleted", "unchanged", "missing")}
         summary = ", ".join(f"{count:,} {name}" for name, count in done.items() if count) or "nothing to change"
         note(f"{summary}: {graph} has {report.facts:,} facts of {report.concepts:,} concepts")
-    share = journal_share(graph)
-    if share > _LARGE:
-        note(f"its changes are {share:.0%} of it: `dialore graph compact {graph}` makes it quick to open again")
 
 
 def _facts(
@@ -378,7 +368,7 @@ def _facts(
     step: Callable[[str, int, int | None], None],
 ) -> "Iterator[Fact]":
     """The facts of several files, with progress; raises GraphError as `read_facts` does."""
-    from dialore.sources.graph.facts.readers import FILE_FORMATS, read_facts
+    from dialore.sources.graph.facts import FILE_FORMATS, read_facts
     from dialore.text import check_language
 
     kept = [check_language(language) for language in languages or ("en", "zh")]
@@ -410,7 +400,7 @@ def _check_target(out: Path, files: Sequence[Path], *, force: bool) -> None:
     if any(path.exists() and out.exists() and out.samefile(path) for path in files):
         raise GraphError(f"{out} is one of the files to be read", mend="name another --out")
     if out.is_file() and not force:
-        from dialore.sources.graph.store.embedded import GraphStore
+        from dialore.sources.graph.store import GraphStore
 
         try:
             GraphStore(out).close()

@@ -1,17 +1,33 @@
 """`dialore judge`: a judge compares a run's systems, or scores several at once."""
 
 # No deferred annotations here: typer reads them.
+from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dialore.cli.options import Json, JudgePrompts, ModelSettings, takes_settings
+from dialore.cli.options import Json, JudgeModel, JudgePrompts, takes_settings
+from dialore.cli.output import console, escape, note, print_json, progress, table
+from dialore.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dialore.evaluation.base import Measure, Metric
+    from dialore.evaluation.judges.comparing import Judged, Preference
+    from dialore.experiments.store import RunStore
+
+# What the papers compare by: DCRAG's Table 2, SCG-QP's Table 2.
+_DEFAULTS: "dict[Judged, tuple[str, ...]]" = {
+    "responses": ("naturalness", "coherence", "engagingness", "informativeness"),
+    "queries": ("relevance", "specificity", "overall"),
+}
 
 
 @takes_settings
 def judge(
-    asked: ModelSettings,
+    asked: JudgeModel,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
     pairwise: Annotated[
         tuple[str, str] | None,
@@ -49,17 +65,183 @@ def judge(
     dialore judge runs/try --pairwise dcrag t-rag -c engagingness
     dialore judge runs/try --together --queries
     """
-    from dialore.cli import judge_work
+    import asyncio
 
-    settings = judge_work.Settings(
-        judge=asked,
-        pair=pairwise,
-        together=together,
-        systems=tuple(system or ()),
-        criteria=tuple(name.strip() for name in (criteria or "").split(",") if name.strip()),
-        judged="queries" if queries else "responses",
-        limit=limit,
-        seed=seed,
-        prompts=prompts,
-    )
-    judge_work.work(run, settings, json=json)
+    from dialore.cli.measuring import required_judge
+    from dialore.evaluation.judges.asking import Asker
+    from dialore.evaluation.judges.comparing import check_criteria
+    from dialore.experiments.comparisons import ComparisonStore
+    from dialore.experiments.judging import compare_systems, score_systems_together, system_names
+    from dialore.experiments.store import RunStore
+    from dialore.prompts.library import PromptLibrary
+
+    if (pairwise is None) == (not together):
+        raise InputError("judge what?", mend="name --pairwise A B or --together, one of them")
+    if system and not together:
+        raise InputError("--system goes with --together", mend="--pairwise names its two systems itself")
+    named = tuple(name.strip() for name in (criteria or "").split(",") if name.strip())
+    judged: Judged = "queries" if queries else "responses"
+
+    async def compare(pair: tuple[int, int]) -> "dict[str, list[Preference]]":
+        asker = Asker(required_judge(asked), PromptLibrary(prompts))
+        try:
+            with progress("comparing") as step:
+                return await compare_systems(
+                    store,
+                    kept,
+                    asker,
+                    pair,
+                    criteria=named or _DEFAULTS[judged],
+                    judged=judged,
+                    at_once=asked.concurrency,
+                    limit=limit,
+                    on_progress=step,
+                )
+        finally:
+            await asker.model.close()
+
+    async def score(systems: list[int]) -> "dict[str, dict[str, list[Measure]]]":
+        asker = Asker(required_judge(asked), PromptLibrary(prompts))
+        try:
+            with progress("scoring") as step:
+                return {
+                    criterion: await score_systems_together(
+                        store,
+                        kept,
+                        asker,
+                        systems,
+                        criterion=criterion,
+                        judged=judged,
+                        seed=seed,
+                        at_once=asked.concurrency,
+                        limit=limit,
+                        on_progress=step,
+                    )
+                    for criterion in named or ("overall",)
+                }
+        finally:
+            await asker.model.close()
+
+    with RunStore.open(run) as store, store.writing(), ComparisonStore(run) as kept:
+        if pairwise is not None:
+            pair = (_number(store, pairwise[0]), _number(store, pairwise[1]))
+            if pair[0] == pair[1]:
+                raise InputError(f"{pairwise[0]} is compared with itself", mend="name two systems")
+            check_criteria(named, judged)
+            rows = _compared(asyncio.run(compare(pair)))
+        else:
+            systems = [_number(store, name) for name in system or []] or list(system_names(store))
+            rows = _scored(asyncio.run(score(systems)))
+    if json:
+        print_json(rows)
+    elif pairwise is not None:
+        _show_compared(rows, pairwise)
+    else:
+        _show_scored(rows)
+
+
+def _number(store: "RunStore", name: str) -> int:
+    """The system of that name: its title, or its title and model."""
+    from dialore.experiments.judging import system_names
+
+    names = system_names(store)
+    found = [number for number, known in names.items() if known == name]
+    found = found or [system.number for system in store.systems() if system.title == name]
+    if len(found) > 1:
+        raise InputError(f"several systems are called {name!r}", mend=f"one of {', '.join(names.values())}")
+    if not found:
+        raise UnknownNameError("system", name, names.values())
+    return found[0]
+
+
+def _compared(found: "dict[str, list[Preference]]") -> list[dict[str, Any]]:
+    import dataclasses
+
+    from dialore.evaluation.judges.comparing import position_bias
+    from dialore.evaluation.statistics import win_rate
+
+    rows = []
+    for criterion, preferences in found.items():
+        rate = win_rate([one.outcome for one in preferences if one.problem is None])
+        bias = position_bias(preferences)
+        rows.append(
+            {
+                "criterion": criterion,
+                **dataclasses.asdict(rate),
+                "low": _or_none(rate.low),
+                "high": _or_none(rate.high),
+                "share": _or_none(rate.share),
+                "position_bias": {**dataclasses.asdict(bias), "lean": _or_none(bias.lean)},
+                "problems": _problems(preferences),
+            }
+        )
+    return rows
+
+
+def _scored(found: "dict[str, dict[str, list[Measure]]]") -> list[dict[str, Any]]:
+    from dialore.evaluation.base import Mean
+    from dialore.evaluation.statistics import bootstrap
+    from dialore.experiments.scoring import table_of
+
+    mean: Metric = Mean()  # type: ignore[assignment]  # what it measures is not asked
+    rows = []
+    for criterion, by_system in found.items():
+        for system, measures in by_system.items():
+            values = table_of(measures)
+            figure = bootstrap(mean, values) if len(values) else None
+            rows.append(
+                {
+                    "criterion": criterion,
+                    "system": system,
+                    "score": figure.value if figure else None,
+                    "low": _or_none(figure.low) if figure else None,
+                    "high": _or_none(figure.high) if figure else None,
+                    "n": len(values),
+                    "problems": _problems(measures),
+                }
+            )
+    return rows
+
+
+def _problems(judged: "Sequence[Preference | Measure]") -> dict[str, int]:
+    """How often each problem kept something from being judged."""
+    return dict(Counter(str(one.problem) for one in judged if one.problem is not None))
+
+
+def _or_none(value: float) -> float | None:
+    import math
+
+    return None if math.isnan(value) else value
+
+
+def _show_compared(rows: list[dict[str, Any]], pair: tuple[str, str]) -> None:
+    first, second = pair
+    shown = table("!criterion", f">{first} wins", ">ties", f">{second} wins", f">{first}, ties half", ">p", ">position")
+    for row in rows:
+        share = "-" if row["share"] is None else f"{row['share']:.1%}"
+        lean = row["position_bias"]["lean"]
+        place = "-" if lean is None else f"{lean:+.1%}"
+        shown.add_row(
+            row["criterion"], str(row["wins"]), str(row["ties"]), str(row["losses"]), share, f"{row['p']:.4f}", place
+        )
+    console().print(shown)
+    note("p: sign test of wins against losses; position: answers that went by the first place, less by the second")
+    _show_problems(rows, "criterion")
+
+
+def _show_scored(rows: list[dict[str, Any]]) -> None:
+    shown = table("!criterion", "!system", ">score (1-10)", ">dialogues")
+    for row in rows:
+        score = "-" if row["score"] is None else f"{row['score']:.2f}"
+        if row["low"] is not None:
+            score += f" [dim]±{(row['high'] - row['low']) / 2:.2f}[/]"
+        shown.add_row(row["criterion"], escape(row["system"]), score, str(row["n"]))
+    console().print(shown)
+    _show_problems(rows, "system")
+
+
+def _show_problems(rows: list[dict[str, Any]], key: str) -> None:
+    for row in rows:
+        if row["problems"]:
+            counts = ", ".join(f"{count} {problem}" for problem, count in row["problems"].items())
+            note(f"{row[key]}: not judged: {counts}")

@@ -5,16 +5,17 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from typing import TYPE_CHECKING
 
-from dialore.cli.wiring import connect_model
+from dialore.cli.options import connecting
 from dialore.errors import InputError
 from dialore.evaluation.registry import Context, load_metric, metric_names
-from dialore.experiments.meta_measures import MODELS
+from dialore.experiments.scoring import NEEDS_MODEL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
 
-    from dialore.cli.options import MeasureSettings, ModelSettings
+    from dialore.cli.options import MeasureSettings
     from dialore.llm.model import LanguageModel
+    from dialore.settings import ModelSettings
 
 
 _OTHERWISE = "nothing is judged"
@@ -29,13 +30,13 @@ def default_metrics(settings: MeasureSettings, *, without: Collection[str] = ())
     """The metrics that need no model beside those that were named, and nothing that is not to be had."""
     given = {"nli"} if settings.nli else set()
     given |= {"language-model"} if settings.language_model else set()
-    lacking = (MODELS - given) | set(without)
+    lacking = (NEEDS_MODEL - given) | set(without)
     return tuple(name for name in metric_names() if not lacking & set(needs_of(name)))
 
 
 def required_judge(settings: ModelSettings) -> LanguageModel:
     """The model that judges; raises InputError where no endpoint is known, or as `connect_model` does."""
-    model = connect_model(settings, otherwise=_OTHERWISE)
+    model = connecting(_OTHERWISE)(settings.cached(), None)
     if model is None:
         raise InputError("a judge is a language model", mend="set --base-url and --model")
     return model
@@ -56,12 +57,12 @@ async def measuring(
     Raises:
         InputError: no judge, or as `connect_model` and `open_graph` do.
     """
-    from dialore.agent import open_graph
+    from dialore.sources.graph import open_graph
 
     async with AsyncExitStack() as opened:
         model = graph = None
         if "judge" in needs:
-            model = required_judge(judge) if must_judge else connect_model(judge, otherwise=_OTHERWISE)
+            model = required_judge(judge) if must_judge else connecting(_OTHERWISE)(judge.cached(), None)
         if model is not None:
             opened.push_async_callback(model.close)
         if "graph" in needs:

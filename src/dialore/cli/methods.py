@@ -10,7 +10,7 @@ from dialore.cli.options import Json
 from dialore.cli.output import console, print_json, table
 
 if TYPE_CHECKING:
-    from dialore.methods.description import MethodDescription
+    from dialore.methods.registry import MethodDescription
 
 
 def methods(
@@ -24,8 +24,7 @@ def methods(
     dialore methods dcrag
     dialore respond talk.json -M dcrag -o limit=10 -o cross_revision=false
     """
-    from dialore.methods.description import describe_method
-    from dialore.methods.registry import method_class, method_names
+    from dialore.methods.registry import describe_method, method_class, method_names
     from dialore.prompts.library import PromptLibrary
 
     prompts = PromptLibrary()

@@ -1,20 +1,34 @@
-"""Options that commands share, each described once, as fields of dataclasses that `takes_settings` spreads out."""
+"""Options that commands share. `takes_settings` makes them of the fields of settings, each described once."""
 
 # No deferred annotations here: typer reads them.
 import functools
+import importlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
+import typer.main
+from typer.core import TyperGroup
 
+from dialore.cli.output import note
 from dialore.errors import UnknownNameError
 
+if TYPE_CHECKING:
+    from dialore.llm.model import LanguageModel
+    from dialore.settings import ModelSettings, Option, Strict
+    from dialore.workbench import Connect
+
+TYPER: dict[str, Any] = {
+    "rich_markup_mode": "rich",
+    "context_settings": {"help_option_names": ["--help", "-h"], "max_content_width": 120},
+    "pretty_exceptions_enable": False,
+}
+"""How every part of the command tree is set up."""
+WITHOUT_MODEL = "no model writes; what is found is shown"
 _Name = TypeVar("_Name", bound=str)
-_MODEL = "Language model"
-_KNOWLEDGE = "Knowledge and method"
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print JSON (one object a line where there are many), nothing else.")
@@ -22,179 +36,14 @@ Json = Annotated[
 JudgePrompts = Annotated[
     Path | None, typer.Option("--prompts", metavar="FOLDER", help="Judges' prompts that override ours.")
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
-    """Which language model is asked, and how."""
-
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="NAME",
-            rich_help_panel=_MODEL,
-            help="Model name, or hf:NAME for one run here. Else DIALORE_MODEL, OPENAI_MODEL.",
-        ),
-    ] = None
-    base_url: Annotated[
-        str | None,
-        typer.Option(
-            "--base-url",
-            "-u",
-            metavar="URL",
-            rich_help_panel=_MODEL,
-            help="OpenAI-compatible endpoint. Else DIALORE_BASE_URL, OPENAI_BASE_URL, an Ollama on this machine.",
-        ),
-    ] = None
-    api: Annotated[
-        str,
-        typer.Option(
-            "--api",
-            metavar="chat|completions",
-            rich_help_panel=_MODEL,
-            help="Speak to it by messages, or, as base models want it, by plain text to be continued.",
-        ),
-    ] = "chat"
-    api_key: Annotated[
-        str | None,
-        typer.Option(
-            "--api-key",
-            metavar="KEY",
-            rich_help_panel=_MODEL,
-            help="Its key. Better in the environment: DIALORE_API_KEY, OPENAI_API_KEY.",
-        ),
-    ] = None
-    stage_model: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--stage-model",
-            metavar="STAGE=NAME",
-            rich_help_panel=_MODEL,
-            help="Another model for one stage, e.g. commonsense-directive=hf:allenai/cosmo-xl.",
-        ),
-    ] = None
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            "--cache",
-            metavar="FILE",
-            rich_help_panel=_MODEL,
-            help="Keep completions here, so that an equal call is paid for once. Default: in the user's cache folder.",
-        ),
-    ] = None
-    no_cache: Annotated[
-        bool, typer.Option("--no-cache", rich_help_panel=_MODEL, help="Ask anew, and keep nothing.")
-    ] = False
-    timeout: Annotated[
-        float,
-        typer.Option("--timeout", metavar="SECONDS", min=0.1, rich_help_panel=_MODEL, help="For one whole answer."),
-    ] = 120.0
-    retries: Annotated[
-        int, typer.Option("--retries", min=0, rich_help_panel=_MODEL, help="How often a failed call is tried again.")
-    ] = 4
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", min=1, rich_help_panel=_MODEL, help="The most calls at once.")
-    ] = 64
-
-
-@dataclass(frozen=True, slots=True)
-class KnowledgeSettings:
-    """What a method works with."""
-
-    graph: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--graph",
-            "-g",
-            metavar="PATH|URL|starter",
-            rich_help_panel=_KNOWLEDGE,
-            help="The commonsense graph; several are asked as one. Default: starter.",
-        ),
-    ] = None
-    ranking: Annotated[
-        str,
-        typer.Option(
-            "--ranking",
-            metavar="NAME",
-            rich_help_panel=_KNOWLEDGE,
-            help="How facts are ranked: default, or paper for DCRAG's plain cosine.",
-        ),
-    ] = "default"
-    documents: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--documents",
-            "-d",
-            metavar="PATH",
-            rich_help_panel=_KNOWLEDGE,
-            help="A document index of `dialore documents build`; several are asked as one.",
-        ),
-    ] = None
-    persona: Annotated[
-        Path | None,
-        typer.Option(
-            "--persona",
-            metavar="FILE",
-            rich_help_panel=_KNOWLEDGE,
-            help="The responder's persona, for dialogues that bring none: text, YAML or JSON.",
-        ),
-    ] = None
-    search: Annotated[
-        str | None,
-        typer.Option(
-            "--search",
-            metavar="ENGINE",
-            rich_help_panel=_KNOWLEDGE,
-            help="Web search: searxng:URL, brave: (key in BRAVE_API_KEY), or corpus:PATH for a document index.",
-        ),
-    ] = None
-    samples: Annotated[
-        Path | None,
-        typer.Option(
-            "--samples",
-            metavar="PATH",
-            rich_help_panel=_KNOWLEDGE,
-            help="A sample database of `dialore samples build`, for msdp.",
-        ),
-    ] = None
-    sources: Annotated[
-        Path | None,
-        typer.Option(
-            "--sources",
-            metavar="FILE",
-            rich_help_panel=_KNOWLEDGE,
-            help="A YAML file that declares sources, what they hold and how they depend on each other, for safari.",
-        ),
-    ] = None
-    cite: Annotated[
-        bool,
-        typer.Option(
-            "--cite",
-            rich_help_panel=_KNOWLEDGE,
-            help="Have the model cite its knowledge by number; the numbers are shown, and kept as spans of the text.",
-        ),
-    ] = False
-    prompts: Annotated[
-        Path | None,
-        typer.Option(
-            "--prompts",
-            metavar="FOLDER",
-            rich_help_panel=_KNOWLEDGE,
-            help="Prompts that override ours; start from `dialore prompts export`.",
-        ),
-    ] = None
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option",
-            "-o",
-            metavar="NAME=VALUE",
-            rich_help_panel=_KNOWLEDGE,
-            help="A hyper-parameter or switch of the method, e.g. -o limit=10; see `dialore methods`.",
-        ),
-    ] = None
+SettingsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--settings",
+        metavar="FILE",
+        help="Settings in TOML or YAML; options and DIALORE_... variables win. Else DIALORE_SETTINGS.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +63,31 @@ class MeasureSettings:
     prompts: JudgePrompts = None
 
 
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Marks a parameter that stands for the options of settings; `takes_settings` makes these.
+
+    Attributes:
+        settings: the settings' class, as `module:name`: it is imported when the command is used, not for a list of
+            commands.
+        made: the parameter gets the settings; else a mapping of what the options say, by dotted name.
+    """
+
+    settings: str
+    made: bool = False
+
+    def load(self) -> "type[Strict]":
+        """The settings' class."""
+        module, _, name = self.settings.partition(":")
+        found: type[Strict] = getattr(importlib.import_module(module), name)
+        return found
+
+
+AgentOptions = Annotated[Mapping[str, object], Spread("dialore.settings:Settings")]
+RunOptions = Annotated[Mapping[str, object], Spread("dialore.experiments.config:RunConfig")]
+JudgeModel = Annotated["ModelSettings", Spread("dialore.settings:ModelSettings", made=True)]
+
+
 def one_of(kind: str, name: str, known: Sequence[_Name]) -> _Name:
     """The known name that was given; raises UnknownNameError, with what a `kind` may be called, where it is none."""
     for each in known:
@@ -223,31 +97,146 @@ def one_of(kind: str, name: str, known: Sequence[_Name]) -> _Name:
 
 
 def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Spread every parameter whose type is a settings dataclass into one option a field."""
-    hints: dict[str, Any] = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    """Spread the parameters of a command that are settings, or dataclasses of options, into one option a field.
+
+    Those of settings are added by `spread_settings`.
+    """
     parameters: list[inspect.Parameter] = []
+    groups: dict[str, Any] = {}
     for parameter in inspect.signature(command).parameters.values():
-        if parameter.name in groups:
-            parameters += _options(groups[parameter.name])
-        else:
+        if is_dataclass(parameter.annotation):
+            groups[parameter.name] = parameter.annotation
+            parameters += _fields(parameter.annotation)
+        elif _spread_of(parameter) is None:
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
 
     @functools.wraps(command)
-    def spread(**values: Any) -> None:  # noqa: ANN401 - whatever the options hold
+    def grouped(**values: Any) -> None:  # noqa: ANN401 - whatever the options hold
         for name, kind in groups.items():
             values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
         command(**values)
 
-    spread.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    spread.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return spread
+    grouped.takes_settings = grouped  # type: ignore[attr-defined] # travels with what typer wraps around it
+    return _with_parameters(grouped, parameters)
 
 
-def _options(kind: Any) -> list[inspect.Parameter]:  # noqa: ANN401 - a dataclass
+class SettingsGroup(TyperGroup):
+    """Commands; one that is used gets the options of its settings, whose import a list of commands need not pay."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - typer's own click has no public names
+        """The command that arguments name, whole."""
+        name, command, rest = super().resolve_command(ctx, args)
+        taking = getattr(getattr(command, "callback", None), "takes_settings", None)
+        if taking is None:
+            return name, command, rest
+        alone = typer.Typer(add_completion=False, **TYPER)
+        alone.command(name)(spread_settings(taking))
+        return name, typer.main.get_command(alone), rest
+
+
+def spread_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """A command of `takes_settings` with the options of its settings, too."""
+    written = inspect.signature(inspect.unwrap(command)).parameters.values()
+    spreads = {parameter.name: spread for parameter in written if (spread := _spread_of(parameter)) is not None}
+    parameters = list(inspect.signature(command, follow_wrapped=False).parameters.values())
+    offered = {name: _offered(spread.load()) for name, spread in spreads.items()}
+    for options in offered.values():
+        parameters += [_parameter(option) for option in options]
+
+    @functools.wraps(command)
+    def spread_out(**values: Any) -> None:  # noqa: ANN401 - whatever the options hold
+        for name, options in offered.items():
+            given = {option.path: values.pop(_parameter_name(option)) for option in options}
+            said = {
+                path: value for path, value in given.items() if not (value is None or value is False or value == [])
+            }
+            values[name] = _made(spreads[name].load(), said) if spreads[name].made else said
+        command(**values)
+
+    return _with_parameters(spread_out, parameters)
+
+
+def _is_unsaid(value: object) -> bool:
+    return value is None or value is False or value == []
+
+
+def _made(settings: "type[Strict]", said: Mapping[str, object]) -> object:
+    from dialore.settings import changed, validated
+
+    return validated(settings, changed({}, said), where="options")
+
+
+def _with_parameters(command: Callable[..., None], parameters: list[inspect.Parameter]) -> Callable[..., None]:
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+def _spread_of(parameter: inspect.Parameter) -> Spread | None:
+    return next((mark for mark in get_args(parameter.annotation)[1:] if isinstance(mark, Spread)), None)
+
+
+def _fields(kind: Any) -> list[inspect.Parameter]:  # noqa: ANN401 - a dataclass
     hints = get_type_hints(kind, include_extras=True)
     defaults = inspect.signature(kind).parameters
     return [
         defaults[field.name].replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[field.name])
         for field in fields(kind)
     ]
+
+
+def _offered(settings: "type[Strict]") -> "list[Option]":
+    """The options of settings; where two have one name, the outer one."""
+    found: list[Option] = []
+    taken: set[str] = set()
+    for option in sorted(settings.flagged(), key=lambda option: option.path.count(".")):
+        if not taken & set(option.flag.names):
+            taken.update(option.flag.names)
+            found.append(option)
+    return found
+
+
+def _parameter_name(option: "Option") -> str:
+    return option.path.replace(".", "__")
+
+
+def _parameter(option: "Option") -> inspect.Parameter:
+    return inspect.Parameter(
+        _parameter_name(option),
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False if option.kind is bool else None,
+        annotation=Annotated[_kind(option), _typer_option(option)],
+    )
+
+
+def _kind(option: "Option") -> Any:  # noqa: ANN401 - a type
+    """The type as the command line reads it: what is not plain is text, which the settings read."""
+    if option.several:
+        return list[str] | None
+    plain = next((kind for kind in (option.kind, *get_args(option.kind)) if kind in {bool, int, float, Path}), str)
+    return plain if plain is bool else plain | None
+
+
+def _typer_option(option: "Option") -> Any:  # noqa: ANN401 - typer's
+    usual = option.default
+    return typer.Option(
+        *option.flag.names,
+        metavar=option.flag.metavar,
+        help=option.help,
+        rich_help_panel=option.flag.panel,
+        min=option.least,
+        show_default=str(usual) if isinstance(usual, int | float | str) and usual not in {False, ""} else False,
+    )
+
+
+def connecting(otherwise: str) -> "Connect":
+    """A `connect_model` that says on standard error what happens where no endpoint is known."""
+    from dialore.workbench import LEXICAL, connect_model
+
+    def connect(settings: "ModelSettings", name: str | None) -> "LanguageModel | None":
+        model = connect_model(settings, name)
+        if model is None and name is None and settings.model != LEXICAL:
+            note(f"no endpoint: {otherwise} (go live: --base-url, --model)")
+        return model
+
+    return connect

@@ -2,12 +2,18 @@
 
 # No deferred annotations here: typer reads them.
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from dialore.cli.options import Json
+from dialore.cli.options import Json, one_of
+from dialore.cli.output import note, print_json, write_whole
+from dialore.errors import InputError
 
+if TYPE_CHECKING:
+    from dialore.evaluation.report.build import Report
+
+_SHOWN = 6
 _FORMS = "Forms; without any, all of them"
 
 
@@ -49,18 +55,75 @@ def report(
     dialore report runs/try --latex -x cdp -x cdf -x distinct-2
     dialore report runs/try --sizes my-model=7 --plots
     """
-    from dialore.cli import report_work
+    from contextlib import ExitStack
 
-    asked = {"html": html, "md": markdown, "tex": latex, "csv": csv}
-    wanted = report_work.Wanted(
-        runs=tuple(runs),
-        out=out,
-        forms=tuple(form for form, is_wanted in asked.items() if is_wanted) or tuple(asked),
-        baseline=baseline,
-        metrics=tuple(metric or ()),
-        title=title,
-        dialogues=dialogues,
-        sizes=tuple(sizes or ()),
-        plots=plots,
-    )
-    report_work.work(wanted, json=json)
+    from dialore.evaluation.report.build import make_report
+    from dialore.evaluation.report.plots import can_draw
+    from dialore.experiments.results import RunResults
+    from dialore.experiments.store import RunStore
+
+    chosen = {"html": html, "md": markdown, "tex": latex, "csv": csv}
+    forms = [form for form, is_wanted in chosen.items() if is_wanted] or list(chosen)
+    given = dict(map(_size, sizes or []))
+    with ExitStack() as stack:
+        stores = [stack.enter_context(RunStore.open(run)) for run in dict.fromkeys(runs)]
+        known = list(dict.fromkeys(name for store in stores for name in store.metrics()))
+        if not known:
+            raise InputError(f"nothing is scored in {runs[0]}", mend=f"first run `dialore score {runs[0]}`")
+        metrics = [one_of("metric among those scored", name, known) for name in metric or []]
+        made = make_report(
+            RunResults(stores, metrics),
+            baseline=baseline,
+            dialogues=dialogues if "html" in forms else 0,  # only the page shows dialogues
+            sizes=given,
+            keep_absent=bool(metrics),
+            title=title,
+        )
+        models = list({survey.system.model for survey in made.surveys})
+        for name in given:
+            one_of("model", name, models)
+        written = _write(made, out or runs[0] / "report", forms, plots=plots)
+    if "html" in forms and not can_draw():
+        note('the report has no plots, only their numbers: pip install "dialore[report]" draws them')
+    if json:
+        print_json({"files": [str(path) for path in written]})
+        return
+    for path in written[:_SHOWN]:
+        typer.echo(path)
+    if len(written) > _SHOWN:
+        note(f"and {len(written) - _SHOWN} more in {written[-1].parent}")
+
+
+def _write(report: "Report", folder: Path, forms: list[str], *, plots: bool) -> list[Path]:
+    """Write the report in the forms that are wanted; the files, in order."""
+    from dialore.evaluation.report.html import render_html
+    from dialore.evaluation.report.latex import render_latex
+    from dialore.evaluation.report.plots import Form
+    from dialore.evaluation.report.texts import render_csv, render_markdown
+
+    render = {"html": render_html, "md": render_markdown, "tex": render_latex, "csv": render_csv}
+    files: dict[str, str | bytes] = {f"report.{form}": render[form](report) for form in forms}
+    if plots:
+        files |= {
+            f"plots/{name}.{form}": figure.render(form) for name, figure in report.files() for form in get_args(Form)
+        }
+    try:
+        (folder / "plots" if plots else folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {folder}: {error.strerror}", mend="name another by --out") from error
+    for name, content in files.items():
+        write_whole(folder / name, content)
+    return [folder / name for name in files]
+
+
+def _size(text: str) -> tuple[str, float]:
+    import math
+
+    name, _, number = text.rpartition("=")
+    try:
+        size = float(number.rstrip("bB"))
+    except ValueError:
+        size = math.nan
+    if not name or not size > 0 or math.isinf(size):
+        raise InputError(f"--sizes {text}: no model and size", mend="say it like --sizes my-model=7")
+    return name, size

@@ -1,26 +1,37 @@
 """`dialore respond` and `dialore ground`: dialogues in, responses or their grounds out."""
 
 # No deferred annotations here: typer reads them.
+import sys
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dialore.cli.options import Json, KnowledgeSettings, ModelSettings, takes_settings
+from dialore.cli.options import WITHOUT_MODEL, AgentOptions, Json, SettingsFile, connecting, takes_settings
+from dialore.cli.output import Lines, check_targets, note, progress, say_error, write_whole
+from dialore.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dialore.agent import Agent
+    from dialore.dialogue import Dialogue
+    from dialore.response import Grounding, Response
+    from dialore.settings import Settings
+
+    Result = Response | Grounding
+    Entry = tuple[str, Dialogue | InputError]
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerSettings:
-    """What is answered, by which methods, and where it goes."""
+class Files:
+    """What is read and what is written."""
 
     file: Annotated[
         str, typer.Argument(metavar="FILE|-", help="A dialogue (JSON) or many (JSONL), .gz too; - for stdin.")
     ]
-    method: Annotated[
-        list[str] | None,
-        typer.Option("--method", "-M", metavar="NAME", help="The method; may be given several times. [default: dcrag]"),
-    ] = None
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write one JSON object a line here instead.")
     ] = None
@@ -28,19 +39,13 @@ class AnswerSettings:
         Path | None,
         typer.Option("--trace", metavar="FILE", help="Write everything here, every stage's prompt and answer."),
     ] = None
-    record: Annotated[
-        Path | None, typer.Option("--record", metavar="FILE", help="Append every model call to this file.")
-    ] = None
-    replay: Annotated[
-        Path | None, typer.Option("--replay", metavar="FILE", help="Answer from this recording, with no model at all.")
-    ] = None
 
 
 @takes_settings
 def respond(
-    asked: AnswerSettings,
-    models: ModelSettings,
-    knowledge: KnowledgeSettings,
+    files: Files,
+    said: AgentOptions,
+    settings: SettingsFile = None,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write a page that shows responses and traces.")
     ] = None,
@@ -62,14 +67,16 @@ def respond(
 
     Exit code: 0 all answered, 1 some failed, 2 nothing could be done.
     """
-    _answer(asked, models, knowledge, ground=False, html=html, json=json)
+    from dialore.settings import read_settings
+
+    _answer(files, read_settings(settings, said), ground=False, html=html, json=json)
 
 
 @takes_settings
 def ground(
-    asked: AnswerSettings,
-    models: ModelSettings,
-    knowledge: KnowledgeSettings,
+    files: Files,
+    said: AgentOptions,
+    settings: SettingsFile = None,
     json: Json = False,
 ) -> None:
     """Find what a response needs to know, and stop there.
@@ -81,20 +88,155 @@ def ground(
     dialore ground talks.jsonl --json | jq '.knowledge[].text'
     dialore ground talk.json --method t-rag --graph conceptnet.graph
     """
-    _answer(asked, models, knowledge, ground=True, json=json)
+    from dialore.settings import read_settings
+
+    _answer(files, read_settings(settings, said), ground=True, json=json)
 
 
-def _answer(
-    asked: AnswerSettings,
-    models: ModelSettings,
-    knowledge: KnowledgeSettings,
-    *,
-    ground: bool,
-    html: Path | None = None,
-    json: bool,
-) -> None:
-    from dialore.cli.answering import Task, answer_file
+class Sink:
+    """Takes results as they come, and writes them in the order of the dialogues.
 
-    methods = tuple(asked.method or ["dcrag"])
-    task = Task(asked.file, methods, models, knowledge, record=asked.record, replay=asked.replay)
-    answer_file(task, ground=ground, out=asked.out, trace=asked.trace, html=html, json=json)
+    Args:
+        out: gets every result as a line.
+        trace: gets every result with its trace as a line.
+        show: words for people, lines for programs, or nothing on standard output.
+    """
+
+    def __init__(self, out: Lines, trace: Lines, show: str) -> None:
+        self._out, self._trace, self._show = out, trace, show
+        self._waiting: dict[int, tuple[Result, Entry]] = {}
+        self.results: list[Result] = []
+
+    def take(self, place: int, result: "Result", entry: "Entry") -> None:
+        """Write a result, and those that waited for it, as soon as all before it are there."""
+        self._waiting[place] = (result, entry)
+        while (after := len(self.results)) in self._waiting:
+            self._write(*self._waiting.pop(after))
+
+    def flush(self) -> None:
+        """Write what is still waiting for others."""
+        for place in sorted(self._waiting):
+            self._write(*self._waiting.pop(place))
+
+    def _write(self, result: "Result", entry: "Entry") -> None:
+        from dialore.cli import shown
+
+        dialogue = None if isinstance(entry[1], InputError) else entry[1]
+        self.results.append(result)
+        line = shown.as_line(result)
+        self._out.write(line)
+        self._trace.write(shown.as_line(result, trace=True))
+        if self._show == "json":
+            typer.echo(shown.dumps(line))
+        elif self._show == "words":
+            shown.show(result, dialogue)
+        if result.status == "failed" and dialogue is not None:
+            note(f"{result.id}, {result.method}: failed: {result.error}")
+
+
+def _answer(files: Files, settings: "Settings", *, ground: bool, html: Path | None = None, json: bool) -> None:
+    import asyncio
+
+    from dialore.cli import shown
+    from dialore.response import Response
+
+    source = None if files.file == "-" else Path(files.file)
+    check_targets(files.out, files.trace, html, settings.model.record, source=source)
+    entries = read_entries(files.file)
+    with ExitStack() as stack:
+        lines = stack.enter_context(Lines(files.out))
+        traces = stack.enter_context(Lines(files.trace))
+        sink = Sink(lines, traces, "json" if json else "words" if files.out is None else "nothing")
+        asyncio.run(_answer_all(settings, entries, sink, ground=ground))
+    if html is not None:
+        _write_page(html, entries, [result for result in sink.results if isinstance(result, Response)])
+    if len(sink.results) > 1 and not json:
+        shown.totals(sink.results, to_stderr=files.out is not None)
+    failed = sum(result.status == "failed" for result in sink.results)
+    if not failed:
+        return
+    if failed < len(sink.results):
+        raise typer.Exit(1)
+    if failed > 1:
+        say_error(f"all {failed} failed")
+    raise typer.Exit(2)
+
+
+async def _answer_all(settings: "Settings", entries: "Sequence[Entry]", sink: Sink, *, ground: bool) -> None:
+    from dialore.parallel import bounded_map
+    from dialore.workbench import open_agents
+
+    settings = settings.model_copy(update={"model": settings.model.cached()})
+    async with open_agents(settings, connecting(WITHOUT_MODEL)) as agents:
+        jobs = [(entry, agent) for entry in entries for agent in agents]
+        with progress("answering") as step:
+
+            async def do(place: int) -> None:
+                entry, agent = jobs[place]
+                sink.take(place, await _result(entry, agent, ground=ground), entry)
+                step("", len(sink.results), len(jobs))
+
+            try:
+                await bounded_map(range(len(jobs)), do, limit=min(settings.model.concurrency, len(jobs)))
+            finally:
+                sink.flush()
+
+
+async def _result(entry: "Entry", agent: "Agent", *, ground: bool) -> "Result":
+    from dialore.response import Grounding, Response
+
+    identifier, dialogue = entry
+    if isinstance(dialogue, InputError):
+        made: dict[str, Any] = {"id": identifier, "method": agent.method.name, "error": str(dialogue)}
+        return (Grounding if ground else Response)(status="failed", by=agent.responder.name, **made)
+    return await (agent.ground(dialogue) if ground else agent.respond(dialogue))
+
+
+def _write_page(path: Path, entries: "Sequence[Entry]", responses: "Sequence[Response]") -> None:
+    from dialore.evaluation.report.page import Conversation, render_page
+
+    conversations = [
+        Conversation(entry, [response for response in responses if response.id == identifier])
+        for identifier, entry in entries
+        if not isinstance(entry, InputError)
+    ]
+    write_whole(path, render_page(conversations, title="Dialore: responses and their grounds"))
+    note(f"page: {path}")
+
+
+def read_entries(file: str) -> "list[Entry]":
+    """The entries of a dialogue file, each with its id; `-` reads standard input.
+
+    A malformed entry is said on standard error; where no entry is any good, the first one's error is raised.
+
+    Raises:
+        InputError: the file cannot be read, or holds no dialogue at all.
+    """
+    from dialore.dialogue import Dialogue, parse_dialogues, read_text
+
+    if file == "-":
+        if sys.stdin.isatty():
+            note("reading a dialogue from the terminal; end it with Ctrl-D")
+        text, name = _standard_input(), "stdin"
+    else:
+        path = Path(file)
+        text, name = read_text(path), path.name
+    stem = name.split(".", maxsplit=1)[0] or "dialogue"
+    entries = [
+        (entry.id if isinstance(entry, Dialogue) else f"{stem}-{number}", entry)
+        for number, entry in enumerate(parse_dialogues(text, name=name), start=1)
+    ]
+    errors = [entry for _, entry in entries if isinstance(entry, InputError)]
+    if errors and len(errors) == len(entries):
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise InputError(errors[0].message + more, mend=errors[0].mend)
+    for error in errors:
+        note(f"left out: {error}")
+    return entries
+
+
+def _standard_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"standard input is not UTF-8: byte {error.start}", mend="send UTF-8") from error

@@ -1,18 +1,35 @@
-"""`dialore run`: methods × dialogues × models × repetitions, kept on disk and gone on with."""
+"""`dialore run`: methods × dialogues × models × repetitions, kept on disk and resumed."""
 
 # No deferred annotations here: typer reads them.
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dialore.cli.options import Json, KnowledgeSettings, ModelSettings, takes_settings
+from dialore.cli.options import WITHOUT_MODEL, Json, RunOptions, connecting, takes_settings
+from dialore.cli.output import note, print_json
+from dialore.errors import InputError
+
+if TYPE_CHECKING:
+    from dialore.experiments.config import RunConfig
+    from dialore.experiments.estimate import Estimate
+    from dialore.experiments.runner import Progress
+
+_MANY_CALLS = 2_000
+"""Calls from which a person at a terminal is asked whether to run."""
+_NEEDED = {"--method": "systems", "--dataset": "dataset.name", "--data": "dataset.path"}
+
+
+class _EnoughError(Exception):
+    """The user wanted the estimate alone, or does not want the run."""
 
 
 @takes_settings
 def run(
-    models: ModelSettings,
-    knowledge: KnowledgeSettings,
+    said: RunOptions,
     config: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="An experiment file (YAML); or say all by options.")
     ] = None,
@@ -22,21 +39,10 @@ def run(
     method: Annotated[
         list[str] | None, typer.Option("--method", "-M", metavar="NAME", help="A method; may be given several times.")
     ] = None,
-    dataset: Annotated[str | None, typer.Option("--dataset", metavar="NAME", help="See `dialore data list`.")] = None,
-    data: Annotated[Path | None, typer.Option("--data", metavar="FILE", help="The data set's file.")] = None,
-    cut: Annotated[
-        str | None, typer.Option("--cut", metavar="last|random|all", help="Where dialogues are cut.")
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of these methods; see `dialore methods`."),
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="How many dialogues, drawn by seed.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Of the draw.")] = None,
-    repetitions: Annotated[int | None, typer.Option("--repetitions", min=1, help="Responses a dialogue.")] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", min=0, help="Stop when so many tokens are paid for.")
-    ] = None,
-    max_cost: Annotated[
-        float | None, typer.Option("--max-cost", min=0, help="Stop when so much is spent, by the models' prices.")
-    ] = None,
-    replay: Annotated[Path | None, typer.Option("--replay", metavar="FILE", help="Answer from this recording.")] = None,
     accept_changed_prompts: Annotated[
         bool,
         typer.Option("--accept-changed-prompts", help="Go on where prompts changed since; the report will say so."),
@@ -46,7 +52,7 @@ def run(
     engine: Annotated[str, typer.Option("--engine", metavar="local|ray", help="Where it runs.")] = "local",
     json: Json = False,
 ) -> None:
-    """Answer a data set by several systems, into a folder that can be gone on with.
+    """Answer a data set by several systems, into a folder from which the run can be resumed.
 
     Every finished response is on disk at once. Run the same command again
     and only what is missing or failed is done; score it with `dialore score`.
@@ -59,29 +65,149 @@ def run(
 
     Exit code: 0 all answered, 1 some failed or a budget is spent, 2 nothing could be done.
     """
-    from dialore.cli import run_work
+    from dataclasses import asdict
 
-    changes = {
-        "dataset.name": dataset,
-        "dataset.path": data,
-        "dataset.cut": cut,
-        "dataset.limit": limit,
-        "dataset.seed": seed,
-        "repetitions": repetitions,
-        "budget.tokens": max_tokens,
-        "budget.cost": max_cost,
-    }
-    task = run_work.Task(
-        config=config,
-        out=out,
-        methods=tuple(method or ()),
-        changes={name: value for name, value in changes.items() if value is not None},
-        models=models,
-        knowledge=knowledge,
-        replay=replay,
-        accept_changed_prompts=accept_changed_prompts,
-        ask=not yes and not json,
-        dry=dry,
-        engine=engine,
+    chosen = _configured(config, said, method or [], option or [])
+    folder = out or Path("runs") / chosen.name
+    expected: list[Estimate] = []
+
+    def on_estimate(estimate: "Estimate") -> None:
+        expected.append(estimate)
+        _say_estimate(estimate)
+        if dry or (not (yes or json) and not _is_wanted(estimate)):
+            raise _EnoughError
+
+    try:
+        with _bar() as show:
+            ended = _run(chosen, folder, engine, accept_changed_prompts, on_estimate, show)
+    except KeyboardInterrupt:
+        note(f"interrupted: what is finished is kept in {folder}; the same command again does the rest")
+        raise
+    except _EnoughError:
+        if json:
+            print_json(asdict(expected[0]))
+        return
+    _say_end(ended, folder, asdict(expected[0]) if expected else None, json=json)
+
+
+def _configured(file: Path | None, said: Mapping[str, object], methods: list[str], options: list[str]) -> "RunConfig":
+    """The run's configuration: its file, then what the options say.
+
+    Raises:
+        InputError: as `read_config` and `make_config`, or no file and too few options.
+    """
+    from dialore.experiments.config import make_config, read_config
+    from dialore.settings import pairs
+    from dialore.workbench import options_by_method
+
+    changes = dict(said)
+    if methods:
+        own = options_by_method(methods, pairs(options, "NAME=VALUE"))
+        changes["systems"] = [{"method": name, "options": given} for name, given in own.items()]
+    elif options:
+        raise InputError("--option goes with --method", mend="an experiment file says the options of its systems")
+    if file is not None:
+        config = read_config(file, changes)
+    else:
+        missing = [needed for needed, name in _NEEDED.items() if name not in changes]
+        if missing:
+            mend = "see `dialore run -h`"
+            raise InputError(f"a run without an experiment file needs {' and '.join(missing)}", mend=mend)
+        config = make_config({"name": f"{'-'.join(methods)}-{changes['dataset.name']}"}, changes)
+    return config.model_copy(update={"models": [model.cached() for model in config.models]})
+
+
+def _run(
+    config: "RunConfig",
+    folder: Path,
+    engine: str,
+    accept_changed_prompts: bool,
+    on_estimate: "Callable[[Estimate], None]",
+    on_progress: "Callable[[Progress], None]",
+) -> "Progress":
+    connect = connecting(WITHOUT_MODEL)
+    if engine == "ray":
+        from dialore.experiments.ray import run_on_ray
+
+        return run_on_ray(
+            config,
+            folder,
+            connect,
+            accept_changed_prompts=accept_changed_prompts,
+            on_estimate=on_estimate,
+            on_progress=on_progress,
+        )
+    if engine == "local":
+        import asyncio
+
+        from dialore.experiments.run import run_experiment
+
+        making = run_experiment(
+            config,
+            folder,
+            connect,
+            accept_changed_prompts=accept_changed_prompts,
+            on_estimate=on_estimate,
+            on_progress=on_progress,
+        )
+        return asyncio.run(making)
+    raise InputError(f"no such engine: {engine}", mend="local or ray")
+
+
+def _say_estimate(estimate: "Estimate") -> None:
+    cost = f", {estimate.cost:.2f} by the price given" if estimate.cost else ""
+    note(
+        f"{estimate.responses:,} responses to make: about {estimate.calls:,} calls, {estimate.prompt_tokens:,} prompt "
+        f"and {estimate.completion_tokens:,} completion tokens{cost} (rehearsed)"
     )
-    run_work.work(task, json=json)
+    if estimate.failed:
+        note(f"a rehearsed response failed: {estimate.failed}")
+
+
+def _is_wanted(estimate: "Estimate") -> bool:
+    return estimate.calls <= _MANY_CALLS or not sys.stdin.isatty() or typer.confirm("Go on?", err=True)
+
+
+@contextmanager
+def _bar() -> "Iterator[Callable[[Progress], None]]":
+    """A progress bar with rate, failures, tokens and time left, where standard error is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _progress: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    words = TextColumn("{task.fields[words]}")
+    with Bar(TextColumn("answering"), BarColumn(), MofNCompleteColumn(), words, console=Console(stderr=True)) as bar:
+        shown = bar.add_task("answering", total=None, words="")
+
+        def show(progress: "Progress") -> None:
+            left = progress.seconds_left
+            ends = f", {int(left // 60)}:{int(left % 60):02d} left" if left is not None else ""
+            words = f"{progress.rate:.1f}/s, {progress.failed} failed, {progress.tokens:,} tokens{ends}"
+            bar.update(shown, total=progress.total, completed=progress.before + progress.done, words=words)
+
+        yield show
+
+
+def _say_end(ended: "Progress", folder: Path, expected: dict[str, object] | None, *, json: bool) -> None:
+    for failure in ended.failures:
+        note(f"failed: {failure}")
+    if ended.failed > len(ended.failures):
+        note(f"and {ended.failed - len(ended.failures)} more failed")
+    if ended.stopped:
+        note(f"stopped: {ended.stopped}")
+    missing = ended.total - ended.before - ended.ok
+    if json:
+        said: dict[str, object] = {"folder": str(folder), "responses": ended.total, "before": ended.before}
+        said |= {"answered": ended.ok, "failed": ended.failed, "missing": missing, "calls": ended.calls}
+        said |= {"tokens": ended.tokens, "stopped": ended.stopped or None, "expected": expected}
+        print_json(said)
+    else:
+        note(
+            f"{ended.ok} answered, {ended.failed} failed, {ended.before} were there: {folder} "
+            f"({ended.calls:,} calls, {ended.tokens:,} tokens); score it with `dialore score {folder}`"
+        )
+    if missing:
+        raise typer.Exit(2 if not (ended.ok or ended.before) else 1)

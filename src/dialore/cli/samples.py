@@ -1,12 +1,21 @@
 """`dialore samples`: build a base of samples to prompt with, and look into it."""
 
 # No deferred annotations here: typer reads them.
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dialore.cli.options import Json
+from dialore.cli.output import console, escape, note, print_json, progress, table
+from dialore.errors import InputError
+
+if TYPE_CHECKING:
+    from dialore.dialogue import Dialogue
+    from dialore.sources.samples import Sample
+
+    Step = Callable[[str, int, int | None], None]
 
 app = typer.Typer(no_args_is_help=True, help="Build a base of samples to prompt with (for msdp), look into it.")
 _Base = Annotated[Path, typer.Argument(metavar="BASE", help="The sample database.")]
@@ -67,25 +76,37 @@ def build(
     dialore samples build dd.samples train.json -D dailydialog --align-graph g
     dialore respond talk.json --method msdp --samples wow.samples
     """
-    from dialore.cli import samples_work
+    from dialore.datasets.split import stream_histories
+    from dialore.retrieval.embedding import load_embedder
+    from dialore.sources.samples.database import build_samples, check_out
 
-    samples_work.build(
-        out,
-        files,
-        samples_work.Plan(
-            dataset=dataset,
-            align_graph=align_graph,
-            facts=facts,
-            perplexity=perplexity,
-            base_url=base_url,
-            embedder=embedder,
+    check_out(out)
+    encoder = load_embedder(embedder)
+    with progress("reading dialogues") as step:
+        histories = stream_histories(lambda: _whole(files, dataset, step), cut="all", limit=limit, seed=seed)
+        samples, graph = _samples(histories, align_graph, facts)
+        if not samples:
+            lacking = (
+                "has a fact of the graph between it and its history" if align_graph else "comes with its knowledge"
+            )
+            raise InputError(f"no reply {lacking}", mend="see `dialore samples build --help`")
+        perplexities = _perplexities(samples, perplexity, base_url, step) if perplexity else None
+        report = build_samples(
+            samples,
+            out,
+            encoder,
             turns=turns,
             overlap_run=overlap_run,
-            limit=limit,
-            seed=seed,
-        ),
-        json=json,
-    )
+            perplexities=perplexities,
+            perplexity_by=perplexity or "",
+            graph=graph,
+            on_step=step,
+        )
+    if json:
+        print_json(report.model_dump())
+        return
+    kinds = f"{report.fit:,} for knowledge generation, {report.grounded:,} with an overlap of 0.6 to 0.9"
+    note(f"{report.samples:,} samples ({kinds}): {report.path} ({report.bytes / 2**20:.1f} MB, {report.seconds:.1f} s)")
 
 
 @app.command("stats")
@@ -95,9 +116,21 @@ def stats(base: _Base, json: Json = False) -> None:
     [bold]Example[/bold]
     dialore samples stats wow.samples
     """
-    from dialore.cli import samples_work
+    from contextlib import closing
 
-    samples_work.stats(base, json=json)
+    from dialore.sources.samples import open_samples
+
+    with closing(open_samples(base)) as opened:
+        languages = {language: group.stop - group.start for language, group in opened.meta.groups.items()}
+        found = {**opened.meta.model_dump(exclude={"groups"}), "languages": languages}
+    if json:
+        print_json(found)
+        return
+    rows = table("!of the database", "")
+    for name, value in found.items():
+        shown = ", ".join(f"{key} {count:,}" for key, count in value.items()) if isinstance(value, dict) else value
+        rows.add_row(name.replace("_", " "), f"{shown:,}" if isinstance(shown, int) else str(shown))
+    console().print(rows)
 
 
 @app.command("find")
@@ -113,6 +146,68 @@ def find(
     [bold]Example[/bold]
     dialore samples find wow.samples "I love pizza" --topic Pizza
     """
-    from dialore.cli import samples_work
+    from contextlib import closing
 
-    samples_work.find(base, text, topic, top, json=json)
+    from dialore.dialogue import Dialogue
+    from dialore.sources.samples import open_samples
+
+    with closing(open_samples(base)) as opened:
+        found = opened.nearest(Dialogue.model_validate({"id": "query", "turns": [text], "topic": topic}), top)
+    if json:
+        fields = ("id", "topic", "last_turn", "knowledge", "response")
+        rows = ({"score": round(score, 4)} | {name: getattr(each, name) for name in fields} for each, score in found)
+        print_json(list(rows))
+        return
+    shown = table(">score", "topic", "last turn", "knowledge", "response")
+    for each, score in found:
+        cells = (each.topic, each.last_turn, each.knowledge, each.response)
+        shown.add_row(f"{score:.3f}", *(escape(cell) for cell in cells))
+    console().print(shown)
+
+
+def _samples(histories: "Iterator[Dialogue]", align_graph: str | None, facts: int) -> "tuple[list[Sample], str]":
+    """The samples of histories, and the name of the graph that they were aligned with."""
+    from contextlib import closing
+
+    from dialore.sources.graph import open_graph
+    from dialore.sources.samples import aligned_samples, samples_of
+
+    if align_graph is None:
+        return list(samples_of(histories)), ""
+    with closing(open_graph(align_graph)) as graph:
+        return list(aligned_samples(histories, graph, facts)), graph.name
+
+
+def _whole(files: Sequence[Path], dataset: str | None, step: "Step") -> "Iterator[Dialogue]":
+    """The whole dialogues of the files; dialogues of our own form where no data set is named."""
+    from dialore.datasets import data_set
+
+    reader = data_set(dataset or "jsonl")
+    for number, dialogue in enumerate((dialogue for file in files for dialogue in reader.read(file)), start=1):
+        if number % 100 == 0:
+            step("reading dialogues", number, None)
+        yield dialogue
+
+
+def _perplexities(samples: "Sequence[Sample]", name: str, base_url: str | None, step: "Step") -> dict[str, float]:
+    """Each sample's perplexity as a prompt of the knowledge generator (MSDP, Appendix A)."""
+    import asyncio
+
+    from dialore.llm.perplexity import Scored, likelihood_model
+    from dialore.prompts.library import PromptLibrary
+
+    # Each sample is the one line of a prompt that ends in its own knowledge.
+    library, pairs = PromptLibrary(), []
+    for sample in samples:
+        prompt = library.get("msdp/knowledge-generation", sample.language).render({"samples": [], "current": sample})
+        pairs.append(Scored("", f"{prompt.continuation} {sample.knowledge}"))
+    model = likelihood_model(name, base_url)
+
+    async def score() -> dict[str, float]:
+        try:
+            scored = await model.score(pairs, lambda done, total: step("scoring prompts", done, total))
+        finally:
+            await model.close()
+        return {sample.id: likelihood.perplexity for sample, likelihood in zip(samples, scored, strict=True)}
+
+    return asyncio.run(score())

@@ -1,18 +1,29 @@
 """`dialore score`: measures of a run's responses, apart from generation."""
 
 # No deferred annotations here: typer reads them.
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dialore.cli.options import Json, MeasureSettings, ModelSettings, takes_settings
+from dialore.cli.options import Json, JudgeModel, MeasureSettings, takes_settings
+from dialore.cli.output import console, note, print_json, progress, table
+
+if TYPE_CHECKING:
+    from dialore.evaluation.base import About, Metric, Score
+    from dialore.evaluation.registry import Context
+    from dialore.experiments.results import RunResults
+    from dialore.experiments.store import RunStore
+
+_ACROSS = 4
+"""Systems that stand side by side in a table."""
 
 
 @takes_settings
 def score(
-    judge: ModelSettings,
-    measuring: MeasureSettings,
+    judge: JudgeModel,
+    measures: MeasureSettings,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
     metric: Annotated[
         list[str] | None,
@@ -34,15 +45,119 @@ def score(
     dialore score runs/try -x meep --model gpt-4o
     dialore score - --list
     """
-    from dialore.cli import score_work
+    import asyncio
+    import dataclasses
+
+    from dialore.cli.measuring import default_metrics, measuring
+    from dialore.experiments.results import RunResults
+    from dialore.experiments.store import RunStore
 
     if listing:
-        score_work.show_list(json=json)
+        _show_list(json=json)
         return
-    settings = score_work.Settings(
-        judge=judge,
-        measuring=measuring,
-        metrics=tuple(metric or ()),
-        again=again,
-    )
-    score_work.work(run, settings, json=json)
+    with RunStore.open(run) as store:
+        named = metric or store.facts().get("config", {}).get("metrics") or ()
+        names = tuple(named) or default_metrics(measures)
+        abouts = _abouts(names)
+
+        async def measure_all() -> None:
+            needs = {need for about in abouts for need in about.needs}
+            async with measuring(measures, judge, needs, must_judge=bool(metric)) as opened:
+                context = dataclasses.replace(
+                    opened,
+                    idf_corpus=lambda: (store.dialogue(position) for position in range(store.size)),
+                    idf_corpus_name="the run's own dialogues",
+                )
+                await _measure(context, store, names, at_once=judge.concurrency, again=again)
+
+        with store.writing():
+            try:
+                asyncio.run(measure_all())
+            except KeyboardInterrupt:
+                note(f"interrupted: what is measured is kept in {run}; the same command again does the rest")
+                raise
+        results = RunResults([store], [about.name for about in abouts])
+        if json:
+            print_json([dataclasses.asdict(system) for system in results.systems()])
+        else:
+            _show(results)
+
+
+async def _measure(context: "Context", store: "RunStore", names: Sequence[str], *, at_once: int, again: bool) -> None:
+    from dialore.evaluation.registry import load_metrics
+    from dialore.experiments.scoring import measure_run
+
+    metrics = load_metrics(names, context)
+    lacking = {
+        name
+        for name, given in (("judge", context.judge), ("nli", context.nli), ("language-model", context.language_model))
+        if not given
+    }
+    kept = [metric.about.name for metric in metrics if lacking & set(metric.about.needs) and _is_kept(store, metric)]
+    for name in kept:
+        note(f"{name}: as it was measured before, by a model that is not named now")
+    with progress("scoring") as step:
+        await measure_run(
+            store,
+            [metric for metric in metrics if metric.about.name not in kept],
+            at_once=at_once,
+            again=again,
+            on_progress=step,
+        )
+
+
+def _is_kept(store: "RunStore", metric: "Metric") -> bool:
+    """Whether the run has measures that another model made; they were paid for, and are not to be dropped for none."""
+    before = store.metrics().get(metric.about.name)
+    return before is not None and before.get("identity", "") != getattr(metric, "identity", "")
+
+
+def _abouts(names: Sequence[str]) -> "list[About]":
+    from dialore.evaluation.registry import Context, load_metric
+
+    return [load_metric(name, Context()).about for name in names]
+
+
+def _show(results: "RunResults") -> None:
+    """The scores on the terminal: metrics down, systems across, what is not available as a dash."""
+    abouts, systems = results.metrics(), results.systems()
+    several = len({system.model for system in systems}) > 1
+    for begin in range(0, len(systems), _ACROSS):
+        some = systems[begin : begin + _ACROSS]
+        heads = (f"{system.name} ({system.model})" if several else system.name for system in some)
+        rows = table("!metric", *(f">{head}" for head in heads))
+        for about in abouts:
+            rows.add_row(about.name, *(_cell(system.scores[about.name]) for system in some))
+        console().print(rows)
+    missing = {
+        f"{about.name}: {system.scores[about.name].reason}"
+        for about in abouts
+        for system in systems
+        if system.scores[about.name].value is None
+    }
+    for reason in sorted(missing):
+        note(f"not available: {reason}")
+
+
+def _cell(score: "Score") -> str:
+    if score.value is None:
+        return "-"
+    if score.low is None or score.high is None:
+        return f"{score.value:.3f}"
+    return f"{score.value:.3f} [dim]±{(score.high - score.low) / 2:.3f}[/]"
+
+
+def _show_list(*, json: bool) -> None:
+    """Every metric: what it measures, where it is from, what it needs."""
+    import dataclasses
+
+    from dialore.evaluation.registry import metric_names
+
+    abouts = _abouts(metric_names())
+    if json:
+        print_json([dataclasses.asdict(about) for about in abouts])
+        return
+    rows = table("!metric", "what it measures", "needs", "paper")
+    for about in abouts:
+        rows.add_row(about.name, about.definition, ", ".join(about.needs) or "-", about.paper)
+    console().print(rows)

@@ -1,36 +1,101 @@
-"""Judging metrics and judges: how far they agree with people, with intervals that resample whole contexts.
+"""Agreement of metrics and judges with people, with intervals that resample whole contexts.
 
-Several responses to one history are not independent, so what is drawn is histories, with all their responses.
+Several responses to one history are not independent, so what is resampled is histories, with all their responses.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dialore.evaluation.meta_resampling import (
-    KINDS,
-    area_under_curve,
-    context_weights,
-    interval,
-    resampled_correlations,
-    resampled_figures,
-    row_by_row,
-    threshold_accuracy,
-)
+from dialore.datasets.base import gold_text
+from dialore.dialogue import Dialogue, describe, read_dialogues
+from dialore.errors import InputError, MissingExtraError
+from dialore.evaluation.base import Additive
 from dialore.evaluation.statistics import RESAMPLES, Interval, correlation
+from dialore.knowledge import Knowledge, Passage
+from dialore.response import Response
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from dialore.evaluation.base import Measure, Metric
-    from dialore.evaluation.judgements import Judgement
 
+    Floats = NDArray[np.float64]
+
+Kind = Literal["spearman", "kendall", "pearson"]
+KINDS: tuple[Kind, ...] = ("spearman", "kendall", "pearson")
 _FEWEST = 3
+_FOLDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A response that people judged.
+
+    Attributes:
+        dialogue: what it answers, with reference and gold knowledge where the set has them.
+        response: the response, of the dialogue's id; its knowledge is what it was to be grounded in.
+        system: who made it; empty where the set does not say.
+        ratings: people's scores by criterion, on the set's own scales; higher is better.
+        labels: people's yes or no by criterion; yes is better.
+    """
+
+    dialogue: Dialogue
+    response: Response
+    system: str = ""
+    ratings: Mapping[str, float] = field(default_factory=dict)
+    labels: Mapping[str, bool] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """Its name in its set."""
+        return self.dialogue.id
+
+
+class _Judged(BaseModel):
+    """The keys of a judged response beside those of a dialogue."""
+
+    model_config = ConfigDict(strict=True)
+
+    response: str = Field(min_length=1)
+    system: str = ""
+    ratings: dict[str, float] = {}
+    labels: dict[str, bool] = {}
+
+
+def read_judgements(path: Path) -> list[Judgement]:
+    """Read a set of judged responses: a dialogue file whose entries have some keys more.
+
+    `response` is the text that was judged, `ratings` and `labels` are people's scores and their yes or no by criterion,
+    and `system` names who made the response. `reference` and `knowledge` are the dialogue's.
+
+    Raises:
+        InputError: the file cannot be read, or an entry is malformed.
+    """
+    found = []
+    for dialogue in read_dialogues(path):
+        try:
+            judged = _Judged.model_validate(dialogue.extra)
+        except ValidationError as error:
+            raise InputError(f"{path.name}, {dialogue.id}: {describe(error)}", mend=_SHAPE) from error
+        pieces = [
+            Knowledge(id=Passage(text).id, kind="passage", text=text, source="documents", used=True)
+            for text in map(gold_text, dialogue.knowledge)
+        ]
+        response = Response(id=dialogue.id, method=judged.system or "unknown", text=judged.response, knowledge=pieces)
+        found.append(Judgement(dialogue, response, judged.system, judged.ratings, judged.labels))
+    return found
+
+
+_SHAPE = 'a judged response is {"turns": [...], "response": "...", "ratings": {"overall": 4}, "labels": {"good": true}}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +107,11 @@ class Agreement:
         criterion: what people judged.
         level: over responses, or over systems' figures.
         n: responses, or systems.
-        correlations: each coefficient with its interval, for ratings and at system level; the sign is turned where
-            lower is better, so that positive is agreement.
-        p: each coefficient's p-value.
-        auc: the probability that a yes has the better value than a no, for yes-or-no labels.
-        accuracy: of the best threshold, found on other contexts (five folds).
+        figures: each coefficient of `KINDS` with its interval, for ratings and at system level; for yes-or-no labels
+            `auc`, the probability that a yes has the better value than a no. The sign is turned where lower is better,
+            so that positive is agreement.
+        p: each figure's p-value.
+        accuracy: of the best threshold, found on other contexts (five folds), for labels.
         majority: the accuracy of always saying the commoner label.
         reason: why there is no figure.
     """
@@ -55,9 +120,8 @@ class Agreement:
     criterion: str
     level: Literal["response", "system"]
     n: int
-    correlations: dict[str, Interval]
-    p: dict[str, float]
-    auc: Interval | None = None
+    figures: dict[str, Interval] = field(default_factory=dict)
+    p: dict[str, float] = field(default_factory=dict)
     accuracy: float | None = None
     majority: float | None = None
     reason: str = ""
@@ -82,23 +146,22 @@ def agreements(
     """
     known = [one for one in judgements if one.id in measures and measures[one.id].problem is None]
     found: list[Agreement] = []
-    criteria = dict.fromkeys(name for one in judgements for name in (*one.ratings, *one.labels))
-    for criterion in criteria:
+    for criterion in dict.fromkeys(name for one in judgements for name in (*one.ratings, *one.labels)):
         some = [one for one in known if criterion in one.ratings or criterion in one.labels]
-        human = np.array([one.ratings.get(criterion, one.labels.get(criterion, 0)) for one in some], dtype=np.float64)
-        is_label = any(criterion in one.labels for one in some)
+        people = np.array([one.ratings.get(criterion, one.labels.get(criterion, 0)) for one in some], np.float64)
         table = _table([measures[one.id].values for one in some])
-        weights = context_weights([one.context for one in some], resamples, seed) if some else np.zeros((0, 0))
+        weights = context_weights([one.dialogue.history for one in some], resamples, seed)
         if metric.about.level == "response":
             values = np.array([metric.combine(row[None, :]) for row in table])
-            found.append(_over_responses(metric, criterion, values, human, some, weights, is_label, seed))
+            signed = values if metric.about.higher_is_better else -values
+            found.append(_over_responses(metric.about.name, criterion, signed, people, some, weights, seed))
         systems = [one.system for one in some]
         if len(set(systems) - {""}) >= _FEWEST:
-            found.append(_over_systems(metric, criterion, table, human, systems, weights))
+            found.append(_over_systems(metric, criterion, table, people, systems, weights))
     return found
 
 
-def _table(rows: Sequence[tuple[float, ...]]) -> NDArray[np.float64]:
+def _table(rows: Sequence[tuple[float, ...]]) -> Floats:
     table = np.full((len(rows), max((len(row) for row in rows), default=0)), np.nan)
     for place, row in enumerate(rows):
         table[place, : len(row)] = row
@@ -106,58 +169,171 @@ def _table(rows: Sequence[tuple[float, ...]]) -> NDArray[np.float64]:
 
 
 def _over_responses(
-    metric: Metric,
+    metric: str,
     criterion: str,
-    values: NDArray[np.float64],
-    human: NDArray[np.float64],
+    values: Floats,
+    people: Floats,
     some: Sequence[Judgement],
-    weights: NDArray[np.float64],
-    is_label: bool,
+    weights: Floats,
     seed: int,
 ) -> Agreement:
-    name, n = metric.about.name, len(some)
-    if n < _FEWEST or np.ptp(values) == 0 or np.ptp(human) == 0:
-        what = "too few responses" if n < _FEWEST else "one of the two does not vary"
-        return Agreement(name, criterion, "response", n, {}, {}, reason=what)
-    signed = values if metric.about.higher_is_better else -values
-    if is_label:
-        truth = human > 0
-        accuracy = threshold_accuracy(signed, truth, [one.context for one in some], seed=seed)
+    n = len(some)
+    if n < _FEWEST or np.ptp(values) == 0 or np.ptp(people) == 0:
+        reason = "too few responses" if n < _FEWEST else "one of the two does not vary"
+        return Agreement(metric, criterion, "response", n, reason=reason)
+    if any(criterion in one.labels for one in some):
+        truth = people > 0
+        accuracy = threshold_accuracy(values, truth, [one.dialogue.history for one in some], seed=seed)
         majority = float(max(truth.mean(), 1 - truth.mean()))
-        area, p = area_under_curve(signed, truth, weights)
-        return Agreement(name, criterion, "response", n, {}, {"auc": p}, area, accuracy, majority)
-    drawn = resampled_correlations(signed, human, weights)
-    correlations: dict[str, Interval] = {}
-    p_values: dict[str, float] = {}
-    for kind in KINDS:
-        test = correlation(signed, human, kind)
-        correlations[kind] = interval(test.statistic, drawn[kind])
-        p_values[kind] = test.p
-    return Agreement(name, criterion, "response", n, correlations, p_values)
+        area, p = area_under_curve(values, truth, weights)
+        return Agreement(metric, criterion, "response", n, {"auc": area}, {"auc": p}, accuracy, majority)
+    resampled = resampled_correlations(values, people, weights)
+    tests = {kind: correlation(values, people, kind) for kind in KINDS}
+    figures = {str(kind): _interval(test.statistic, resampled[kind]) for kind, test in tests.items()}
+    return Agreement(metric, criterion, "response", n, figures, {kind: test.p for kind, test in tests.items()})
 
 
 def _over_systems(
-    metric: Metric,
-    criterion: str,
-    table: NDArray[np.float64],
-    human: NDArray[np.float64],
-    systems: Sequence[str],
-    weights: NDArray[np.float64],
+    metric: Metric, criterion: str, table: Floats, people: Floats, systems: Sequence[str], weights: Floats
 ) -> Agreement:
     names = sorted(set(systems) - {""})
-    which = np.array(systems)
     sign = 1.0 if metric.about.higher_is_better else -1.0
-    rows = [np.flatnonzero(which == name) for name in names]
-    figures = sign * np.array([metric.combine(table[row]) for row in rows])
-    people = np.array([human[row].mean() for row in rows])
-    if np.ptp(figures) == 0 or np.isnan(figures).any() or np.ptp(people) == 0:
-        reason = "systems do not differ"
-        return Agreement(metric.about.name, criterion, "system", len(names), {}, {}, reason=reason)
-    drawn_figures = sign * np.stack([resampled_figures(metric, table[row], weights[:, row]) for row in rows], axis=1)
+    rows = [np.flatnonzero(np.array(systems) == name) for name in names]
+    ours = sign * np.array([metric.combine(table[row]) for row in rows])
+    theirs = np.array([people[row].mean() for row in rows])
+    if np.ptp(ours) == 0 or np.isnan(ours).any() or np.ptp(theirs) == 0:
+        return Agreement(metric.about.name, criterion, "system", len(names), reason="systems do not differ")
+    our_resamples = sign * np.stack([_resampled_figures(metric, table[row], weights[:, row]) for row in rows], axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        drawn_people = np.stack([weights[:, row] @ human[row] / weights[:, row].sum(axis=1) for row in rows], axis=1)
-    drawn = row_by_row(drawn_figures, drawn_people)
-    tests = {kind: correlation(figures, people, kind) for kind in KINDS}
-    correlations: dict[str, Interval] = {kind: interval(tests[kind].statistic, drawn[kind]) for kind in KINDS}
-    p_values: dict[str, float] = {kind: tests[kind].p for kind in KINDS}
-    return Agreement(metric.about.name, criterion, "system", len(names), correlations, p_values)
+        their_resamples = [weights[:, row] @ people[row] / weights[:, row].sum(axis=1) for row in rows]
+    each = np.ones((1, len(rows)))
+    resampled: dict[Kind, list[float]] = {kind: [] for kind in KINDS}
+    for a, b in zip(our_resamples, np.stack(their_resamples, axis=1), strict=True):
+        if not (np.isnan(a).any() or np.isnan(b).any() or np.ptp(a) == 0 or np.ptp(b) == 0):
+            for kind, values in resampled_correlations(a, b, each).items():
+                resampled[kind].append(float(values[0]))
+    tests = {kind: correlation(ours, theirs, kind) for kind in KINDS}
+    figures = {str(kind): _interval(test.statistic, np.array(resampled[kind])) for kind, test in tests.items()}
+    p = {str(kind): test.p for kind, test in tests.items()}
+    return Agreement(metric.about.name, criterion, "system", len(names), figures, p)
+
+
+def _resampled_figures(metric: Metric, values: Floats, weights: Floats) -> Floats:
+    """A metric's figure in each resample; NaN where it has no response."""
+    if isinstance(metric, Additive):
+        summed = np.hstack([values, np.ones((len(values), 1))]) if values.shape[1] == 1 else values
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return metric.of_sums(weights @ summed)
+    rows = np.arange(len(values))
+    return np.array([metric.combine(values[np.repeat(rows, w.astype(int))]) if w.any() else np.nan for w in weights])
+
+
+def _interval(value: float, resampled: Floats) -> Interval:
+    """A figure with the 95% interval of its resamples, those that are NaN left out."""
+    known = resampled[~np.isnan(resampled)]
+    low, high = np.percentile(known, [2.5, 97.5]) if len(known) else (math.nan, math.nan)
+    return Interval(value, float(low), float(high))
+
+
+def context_weights(contexts: Sequence[str], resamples: int, seed: int) -> Floats:
+    """How often each response counts in each resample of contexts, shape (resamples, responses)."""
+    if not contexts:
+        return np.zeros((0, 0))
+    count, of = _numbered(contexts)
+    rng = np.random.default_rng(seed)
+    picked = [np.bincount(rng.integers(count, size=count), minlength=count) for _ in range(resamples)]
+    weights: Floats = np.stack(picked)[:, of].astype(np.float64)
+    return weights
+
+
+def _numbered(contexts: Sequence[str]) -> tuple[int, NDArray[np.int64]]:
+    """How many contexts there are, and the number of each response's."""
+    numbers: dict[str, int] = {}
+    of = [numbers.setdefault(context, len(numbers)) for context in contexts]
+    return len(numbers), np.array(of)
+
+
+def resampled_correlations(first: Floats, second: Floats, weights: Floats) -> dict[Kind, Floats]:
+    """Each coefficient in each resample; NaN where a resample does not vary.
+
+    A resample is given by how often each item counts, so that its ranks and its concordant pairs are matrix products.
+
+    Args:
+        first: values, shape (items,).
+        second: values, shape (items,).
+        weights: shape (resamples, items).
+    """
+    small = weights.astype(np.float32)
+    signs = [np.sign(values[:, None] - values[None, :]).astype(np.float32) for values in (first, second)]
+    # The rank of an item in the resample, ties counted as half, up to a constant.
+    ranks = [(small @ (0.5 * (1 + sign)).T).astype(np.float64) for sign in signs]
+    pairs = [signs[0] * signs[1], np.abs(signs[0]), np.abs(signs[1])]
+    concordant, untied, also = (((small @ pair).astype(np.float64) * weights).sum(axis=1) for pair in pairs)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        kendall = concordant / np.sqrt(untied * also)
+    return {
+        "spearman": _weighted_pearson(ranks[0], ranks[1], weights),
+        "kendall": kendall,
+        "pearson": _weighted_pearson(first[None, :], second[None, :], weights),
+    }
+
+
+def _weighted_pearson(first: Floats, second: Floats, weights: Floats) -> Floats:
+    total = weights.sum(axis=1, keepdims=True)
+    a = first - (weights * first).sum(axis=1, keepdims=True) / total
+    b = second - (weights * second).sum(axis=1, keepdims=True) / total
+    with np.errstate(invalid="ignore", divide="ignore"):
+        spreads = (weights * a * a).sum(axis=1) * (weights * b * b).sum(axis=1)
+        found: Floats = (weights * a * b).sum(axis=1) / np.sqrt(spreads)
+    return found
+
+
+def area_under_curve(values: Floats, truth: NDArray[np.bool_], weights: Floats) -> tuple[Interval, float]:
+    """The area under the ROC curve with its interval, and the p-value of Mann and Whitney's test.
+
+    Args:
+        values: higher for a yes, if the metric is any good.
+        truth: yes or no.
+        weights: shape (resamples, items).
+    """
+    try:
+        from scipy.stats import mannwhitneyu
+    except ImportError:
+        raise MissingExtraError("statistics", "evaluation") from None
+    yes, no = values[truth], values[~truth]
+    test = mannwhitneyu(yes, no)
+    better = 0.5 * (1 + np.sign(yes[:, None] - no[None, :]))
+    of_yes, of_no = weights[:, truth], weights[:, ~truth]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        resampled = ((of_yes @ better) * of_no).sum(axis=1) / (of_yes.sum(axis=1) * of_no.sum(axis=1))
+    return _interval(float(test.statistic) / (len(yes) * len(no)), resampled), float(test.pvalue)
+
+
+def threshold_accuracy(
+    values: Floats, truth: NDArray[np.bool_], contexts: Sequence[str], *, seed: int = 0
+) -> float | None:
+    """Accuracy of saying yes from a threshold on, each fold's threshold being the best on the other folds.
+
+    None where there are too few contexts for folds.
+    """
+    count, of = _numbered(contexts)
+    if count < _FOLDS:
+        return None
+    folds = (np.random.default_rng(seed).permutation(count) % _FOLDS)[of]
+    right = 0
+    for fold in range(_FOLDS):
+        held = folds == fold
+        threshold = _best_threshold(values[~held], truth[~held])
+        right += int(((values[held] >= threshold) == truth[held]).sum())
+    return right / len(values)
+
+
+def _best_threshold(values: Floats, truth: NDArray[np.bool_]) -> float:
+    levels = np.unique(values)
+    # Between neighbouring values, and beyond both ends.
+    thresholds = np.concatenate([[-np.inf], (levels[1:] + levels[:-1]) / 2, [np.inf]])
+    order = np.argsort(values)
+    below = np.searchsorted(values[order], thresholds)
+    no_before = np.concatenate([[0], np.cumsum(~truth[order])])[below]
+    yes_after = truth.sum() - np.concatenate([[0], np.cumsum(truth[order])])[below]
+    return float(thresholds[int(np.argmax(no_before + yes_after))])

@@ -28,7 +28,7 @@ def make(name: str, context: Context) -> Perplexity:
     """The metric of this file; one model of a name is shared by all."""
     chosen = (context.language_model or "").removeprefix(_LOCAL)
     if chosen and chosen not in _models:
-        from dialore.llm.perplexity_local import LocalLikelihood
+        from dialore.llm.perplexity import LocalLikelihood
 
         _models[chosen] = LocalLikelihood(chosen)
     return Perplexity(_models.get(chosen), chosen)

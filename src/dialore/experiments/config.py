@@ -3,45 +3,43 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from dialore.datasets.split import Cut
-from dialore.errors import InputError
-from dialore.llm.wire import Api
+from dialore.settings import Flag, ModelSettings, SourceSettings, Strict, changed, located, read_table, validated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+_MODELS = "models."
 
 
-class DatasetConfig(_Strict):
-    """Which dialogues are answered.
+class DatasetConfig(Strict):
+    """Which dialogues are answered."""
 
-    Attributes:
-        name: a data set (`dialore data list`), or `jsonl` for dialogues in Dialore's own form.
-        path: its file; a relative one is looked for beside the experiment file, then where the command runs.
-        split: the split's name, for tables.
-        cut: where whole dialogues are cut into history and reference; `last` for `jsonl`, whose dialogues bring their
-            references, else `random`.
-        reference: what responses are scored against: `response`, the data set's own, or `knowledge`, its gold
-            knowledge, where the response is to be that (MSDP, Tables 1 and 5); a turn without any has no reference.
-        limit: how many, drawn by seed; None for all.
-        seed: of the draw.
-    """
-
-    name: str
-    path: Path
-    split: str = ""
-    cut: Cut | None = None
-    reference: Literal["response", "knowledge"] = "response"
-    limit: int | None = Field(default=None, ge=1)
-    seed: int = 0
+    name: Annotated[str, Flag(("--dataset",), "NAME")] = Field(
+        description="A data set, see `dialore data list`; `jsonl` for dialogues in Dialore's own form."
+    )
+    path: Annotated[Path, Flag(("--data",), "FILE")] = Field(
+        description="The data set's file; in an experiment file, looked for beside it, then where the command runs."
+    )
+    split: str = Field(default="", description="The split's name, for tables.")
+    cut: Annotated[Cut | None, Flag(("--cut",), "last|random|all")] = Field(
+        default=None,
+        description="Where dialogues are split into history and reference: `last` for jsonl, whose dialogues bring "
+        "their references, else `random`.",
+    )
+    reference: Literal["response", "knowledge"] = Field(
+        default="response",
+        description="What responses are scored against: the data set's own, or its gold knowledge, where the response "
+        "is to be that (MSDP, Tables 1 and 5); a turn without any has no reference.",
+    )
+    limit: Annotated[int | None, Flag(("--limit",))] = Field(
+        default=None, ge=1, description="How many dialogues, sampled by seed."
+    )
+    seed: Annotated[int, Flag(("--seed",))] = Field(default=0, description="Of the sample.")
 
     @property
     def title(self) -> str:
@@ -49,26 +47,7 @@ class DatasetConfig(_Strict):
         return f"{self.name} {self.split}".strip() + (f", {self.limit}" if self.limit else "")
 
 
-class ModelConfig(_Strict):
-    """A language model; what is not said comes from the environment, as everywhere.
-
-    Attributes:
-        model: its name, or `hf:NAME`; `lexical` for the lexical responder; `rehearsal` for answers that fit and mean
-            nothing: enough where a figure depends on retrieval alone, and to try an experiment out.
-        base_url: the endpoint.
-        api: `chat` or `completions`.
-        stages: other models for some stages, by the stage's name.
-        price: money per million prompt tokens and per million completion tokens.
-    """
-
-    model: str | None = None
-    base_url: str | None = None
-    api: Api = "chat"
-    stages: dict[str, str] = Field(default_factory=dict)
-    price: tuple[float, float] | None = None
-
-
-class SystemConfig(_Strict):
+class SystemConfig(Strict):
     """A method with its options.
 
     Attributes:
@@ -93,59 +72,43 @@ class SystemConfig(_Strict):
         return self.name or (f"{self.method} ({said})" if said else self.method)
 
 
-class SourcesConfig(_Strict):
-    """Where knowledge comes from; each as the option of the same name of `dialore respond`."""
-
-    graph: list[str] = Field(default_factory=list)
-    ranking: str = "default"
-    documents: list[Path] = Field(default_factory=list)
-    persona: Path | None = None
-    search: str | None = None
-    samples: Path | None = None
-    declared: Path | None = None
-    prompts: Path | None = None
-
-    @field_validator("graph", mode="before")
-    @classmethod
-    def _one_graph(cls, given: object) -> object:
-        return [given] if isinstance(given, str) else given
-
-
-class BudgetConfig(_Strict):
+class BudgetConfig(Strict):
     """What a run may cost: tokens in all, or money by the models' prices."""
 
-    tokens: int | None = Field(default=None, ge=0)
-    cost: float | None = Field(default=None, ge=0)
+    tokens: Annotated[int | None, Flag(("--max-tokens",))] = Field(
+        default=None, ge=0, description="Stop when so many tokens are paid for."
+    )
+    cost: Annotated[float | None, Flag(("--max-cost",))] = Field(
+        default=None, ge=0, description="Stop when so much is spent, by the models' prices."
+    )
 
 
-class RunConfig(_Strict):
-    """A run: systems × dialogues × models × repetitions.
+class RunConfig(Strict):
+    """A run: systems × dialogues × models × repetitions."""
 
-    Attributes:
-        name: the run's name, for tables.
-        about: what it is for, e.g. which table of which paper it repeats.
-        dataset: the dialogues.
-        systems: the methods with their options.
-        models: the language models; none given means the one of the environment or the command line.
-        repetitions: how often each dialogue is answered by each system.
-        sources: where knowledge comes from.
-        concurrency: the most dialogues under way, and the most calls at once.
-        cite: whether models cite their knowledge by number.
-        budget: when to stop.
-        metrics: what `dialore score` and `dialore report` use where nothing else is said.
-    """
-
-    name: str
-    about: str = ""
-    dataset: DatasetConfig
-    systems: list[SystemConfig] = Field(min_length=1)
-    models: list[ModelConfig] = Field(default_factory=lambda: [ModelConfig()], min_length=1)
-    repetitions: int = Field(default=1, ge=1)
-    sources: SourcesConfig = SourcesConfig()
-    concurrency: int = Field(default=64, ge=1)
-    cite: bool = False
-    budget: BudgetConfig = BudgetConfig()
-    metrics: list[str] = Field(default_factory=list)
+    name: str = Field(description="The run's name, for tables.")
+    about: str = Field(default="", description="What it is for, e.g. which table of which paper it repeats.")
+    dataset: DatasetConfig = Field(description="The dialogues.")
+    systems: list[SystemConfig] = Field(min_length=1, description="The methods with their options.")
+    models: list[ModelSettings] = Field(
+        default_factory=lambda: [ModelSettings()],
+        min_length=1,
+        description="The language models; without any, the one of the environment or the command line.",
+    )
+    repetitions: Annotated[int, Flag(("--repetitions",))] = Field(
+        default=1, ge=1, description="How often each dialogue is answered by each system."
+    )
+    sources: SourceSettings = Field(default=SourceSettings(), description="Where knowledge comes from.")
+    concurrency: Annotated[int, Flag(("--concurrency",))] = Field(
+        default=64, ge=1, description="The most dialogues under way, and the most calls at once."
+    )
+    cite: Annotated[bool, Flag(("--cite",))] = Field(
+        default=False, description="Have models cite their knowledge by number."
+    )
+    budget: BudgetConfig = Field(default=BudgetConfig(), description="When to stop.")
+    metrics: list[str] = Field(
+        default_factory=list, description="What `dialore score` and `dialore report` use where nothing else is said."
+    )
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
@@ -160,69 +123,38 @@ def read_config(path: Path, changes: Mapping[str, object] | None = None) -> RunC
     """A run's configuration from its file; relative paths in it that exist beside the file are meant so.
 
     Args:
-        path: YAML.
-        changes: what the command line says besides, by dotted name (`dataset.limit`); it wins.
+        path: YAML, or TOML.
+        changes: what the command line says, by dotted name (`dataset.limit`); it wins.
 
     Raises:
         InputError: the file is missing or malformed; every field that is wrong is named.
     """
-    try:
-        given = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(given, dict):
-        raise InputError(f"{path} holds no experiment", mend="it wants name, dataset and systems")
-    # What is left empty is as good as not said.
-    said = {name: value for name, value in given.items() if value is not None}
-    return make_config(_beside({"name": path.stem} | said, path.parent), changes, where=str(path))
+    given = {"name": path.stem} | read_table(path, "experiment")
+    if "sources" in given:
+        given["sources"] = located(given["sources"], path.parent)
+    dataset = given.get("dataset")
+    if isinstance(dataset, dict) and (path.parent / str(dataset.get("path", ""))).is_file():
+        given["dataset"] = dataset | {"path": (path.parent / dataset["path"]).resolve()}
+    return make_config(given, changes, where=str(path))
 
 
 def make_config(
     given: dict[str, Any], changes: Mapping[str, object] | None = None, *, where: str = "the run"
 ) -> RunConfig:
-    """A configuration from plain data; raises InputError naming every field that is wrong."""
-    for name, value in (changes or {}).items():
-        *rooms, last = name.split(".")
-        room: Any = given
-        for inner in rooms:
-            # A room that is named and left empty is None in YAML.
-            room[inner] = room.get(inner) or {}
-            room = room[inner]
-            if not isinstance(room, dict):
-                # What is wrong with it is told below.
-                break
-        else:
-            room[last] = value
-    try:
-        return RunConfig.model_validate(given)
-    except ValidationError as error:
-        wrong = [f"{'.'.join(map(str, issue['loc'])) or 'file'}: {issue['msg']}" for issue in error.errors()]
-        raise InputError(f"{where}: {'; '.join(wrong)}") from error
+    """A configuration from plain data; raises InputError naming every field that is wrong.
 
-
-_PATHS = {"path", "persona", "samples", "declared", "prompts", "documents", "graph"}
-
-
-def _beside(given: Any, folder: Path) -> Any:  # noqa: ANN401 - plain data
-    """Paths that exist beside the file, made independent of where the command runs."""
-    if not isinstance(given, dict):
-        return [_beside(item, folder) for item in given] if isinstance(given, list) else given
-    found: dict[str, Any] = {}
-    for name, value in given.items():
-        if name in _PATHS and isinstance(value, str):
-            found[name] = _placed(value, folder)
-        elif name in _PATHS and isinstance(value, list):
-            found[name] = [_placed(item, folder) if isinstance(item, str) else item for item in value]
-        else:
-            found[name] = _beside(value, folder)
-    return found
-
-
-def _placed(text: str, folder: Path) -> str:
-    path = folder / text
-    return str(path.resolve()) if not Path(text).is_absolute() and path.exists() else text
+    Changes of `models.<field>` hold for every model that is given, but those that say which model it is: these make one
+    model, in the place of the given ones.
+    """
+    changes = dict(changes or {})
+    said = {name: changes.pop(name) for name in list(changes) if name.startswith(_MODELS)}
+    made = changed(given, changes)
+    if said:
+        fields = {name.removeprefix(_MODELS): value for name, value in said.items()}
+        of_a_run = {name for name, field in ModelSettings.model_fields.items() if not field.exclude}
+        before = [{}] if fields.keys() & of_a_run else given.get("models") or [{}]
+        made["models"] = [model | fields if isinstance(model, dict) else model for model in before]
+    return validated(RunConfig, made, where=where)
 
 
 def _shown(value: object) -> str:

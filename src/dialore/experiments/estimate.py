@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from dialore.dialogue import Dialogue
-    from dialore.experiments.config import ModelConfig, RunConfig
+    from dialore.experiments.config import RunConfig
     from dialore.experiments.store import Job, RunStore
     from dialore.knowledge import Source
+    from dialore.settings import ModelSettings
 
 _REHEARSED = 4
 
@@ -49,7 +50,7 @@ async def estimate_missing(
     store: RunStore,
     jobs: Iterable[Job],
     numbers: Mapping[int, int],
-    lexical: Sequence[ModelConfig],
+    lexical: Sequence[ModelSettings],
 ) -> Estimate:
     """What the jobs that are not done yet will cost; raises as `estimate_run`.
 
@@ -58,7 +59,7 @@ async def estimate_missing(
         store: what is there of it.
         jobs: all that it wants.
         numbers: each system's number in the store, by its number in the configuration.
-        lexical: the models for which the lexical responder answers, without a call.
+        lexical: the models that are none: the method `lexical` answers, without a call.
     """
     done = store.done()
     missing = Counter(job.system for job in jobs if job not in done)
@@ -68,7 +69,7 @@ async def estimate_missing(
 
 
 async def estimate_run(
-    config: RunConfig, store: RunStore, responses: dict[int, int], lexical: Sequence[ModelConfig]
+    config: RunConfig, store: RunStore, responses: dict[int, int], lexical: Sequence[ModelSettings]
 ) -> Estimate:
     """Rehearse a few dialogues with every system, and multiply.
 
@@ -85,11 +86,11 @@ async def estimate_run(
     calls = sent = written = cost = 0.0
     failed = ""
 
-    def rehearsal(config: ModelConfig, name: str | None) -> Rehearsal | None:
-        return None if config in lexical and name is None else Rehearsal()
+    def rehearsal(settings: ModelSettings, name: str | None) -> Rehearsal | None:
+        return None if settings in lexical and name is None else Rehearsal()
 
     unlimited = config.model_copy(update={"budget": BudgetConfig()})
-    async with open_systems(unlimited, rehearsal, instead={"web": Unsearched()}) as opened:
+    async with open_systems(unlimited, rehearsal, {"web": Unsearched()}) as opened:
         prices = [model.price for model in config.models for _ in config.systems]
         for system in opened.systems:
             answered = [await opened.agents[system.number, 0].respond(dialogue) for dialogue in spaced]

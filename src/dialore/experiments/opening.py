@@ -3,47 +3,35 @@
 from __future__ import annotations
 
 import platform
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from dialore.agent import Agent, open_graphs
 from dialore.datasets import data_set, gold_text, stream_histories
 from dialore.errors import InputError
 from dialore.experiments.store import System
 from dialore.experiments.store_facts import PROMPTS
-from dialore.llm.budget import Budgeted, Purse
-from dialore.llm.connection import connect
-from dialore.llm.rehearsal import Rehearsal
-from dialore.llm.sampled import Sampled
-from dialore.methods.model_responder import CITING, ModelResponder
-from dialore.methods.registry import method_class, method_sources
-from dialore.sources.opening import open_sources
+from dialore.llm.budget import Budget, Budgeted
+from dialore.llm.model import Sampled
+from dialore.methods.registry import method_sources
+from dialore.methods.stages import CITING, ModelResponder
+from dialore.workbench import Workbench, connect_model
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-    from pathlib import Path
 
+    from dialore.agent import Agent
     from dialore.dialogue import Dialogue
-    from dialore.experiments.config import DatasetConfig, ModelConfig, RunConfig, SourcesConfig
+    from dialore.experiments.config import DatasetConfig, RunConfig
     from dialore.experiments.store import RunStore
-    from dialore.llm.model import LanguageModel
     from dialore.methods.base import Method
     from dialore.prompts.library import PromptLibrary
-    from dialore.sources.base import KnowledgeSource
+    from dialore.settings import ModelSettings
+    from dialore.workbench import Connect
 
-LEXICAL = "lexical"
-REHEARSAL = "rehearsal"
 _PARTS = ("dialore", "numpy", "lmdb", "aiohttp", "pydantic", "jinja2", "tantivy", "torch", "transformers")
-
-
-class Connect(Protocol):
-    """Makes a model of its configuration."""
-
-    def __call__(self, config: ModelConfig, name: str | None) -> LanguageModel | None:
-        """The model; `name` is another name than the configuration's, of a stage's model. None: lexical responder."""
-        ...
 
 
 def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
@@ -64,124 +52,58 @@ def _to_knowledge(dialogue: Dialogue) -> Dialogue:
     return dialogue.model_copy(update={"reference": gold or None})
 
 
-def default_connect(concurrency: int, cache: Path | None = None, **settings: Any) -> Connect:  # noqa: ANN401
-    """Connects by flags and environment, as every command does; `lexical` is no model, `rehearsal` no endpoint."""
-
-    def make(config: ModelConfig, name: str | None) -> LanguageModel | None:
-        if config.model == LEXICAL and name is None:
-            return None
-        wanted = name or config.model
-        if REHEARSAL in {config.model, wanted}:
-            return Rehearsal()
-        return connect(wanted, config.base_url, concurrency=concurrency, cache=cache, api=config.api, **settings)
-
-    return make
-
-
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A run's agents: one for each model, system and repetition, on shared sources and one purse.
+    """A run's agents: one for each model, system and repetition, on shared sources and one budget.
 
     Attributes:
         systems: every system, in the run's order.
         agents: by system number and repetition.
-        purse: what all models spend from.
-        lexical: the models that are none: the lexical responder answers for them.
+        budget: what all models spend from.
+        lexical: the models that are none: the method `lexical` answers for them.
     """
 
     systems: list[System]
     agents: dict[tuple[int, int], Agent]
-    purse: Purse
-    lexical: list[ModelConfig]
+    budget: Budget
+    lexical: list[ModelSettings]
 
 
 @asynccontextmanager
 async def open_systems(
-    config: RunConfig, connect_model: Connect, instead: Mapping[str, KnowledgeSource] | None = None
+    config: RunConfig, connect: Connect = connect_model, given: Mapping[str, object] | None = None
 ) -> AsyncIterator[Opened]:
     """The agents of a run. The sources are opened once and shared.
 
     Args:
         config: the run.
-        connect_model: makes models of their configurations.
-        instead: sources that are asked in place of the configured ones of those names, where there are such.
+        connect: makes models of their settings.
+        given: sources that are asked in place of the configured ones of those names, where there are such.
 
     Raises:
         InputError: an unknown method or option, a source that cannot be opened, no model where one is needed.
     """
-    graph, sources = _open_knowledge(config.sources, [method_class(system.method) for system in config.systems])
-    sources |= {name: source for name, source in (instead or {}).items() if name in sources}
-    opened = Opened([], {}, Purse(config.budget.tokens, config.budget.cost), [])
-    async with AsyncExitStack() as closing:  # closes all, also where one cannot be closed
-        for source in (graph, *sources.values()):
-            if source is not None:
-                closing.callback(source.close)
-        for chosen in config.models:
-            model = _budgeted(connect_model(chosen, None), chosen, opened.purse)
-            if model is None:
+    given = {name: source for name, source in (given or {}).items() if config.sources.places(name)}
+    opened = Opened([], {}, Budget(config.budget.tokens, config.budget.cost), [])
+    async with Workbench(config.sources, given, cite=config.cite, connect=connect) as bench:
+        for named in config.models:
+            chosen = named.model_copy(update={"concurrency": config.concurrency})
+            models = bench.models(chosen)
+            if models.main is None:
                 opened.lexical.append(chosen)
-            else:
-                closing.push_async_callback(model.close)
-            stages: dict[str, LanguageModel] = {}
-            for stage, name in chosen.stages.items():
-                stages[stage] = _stage_model(connect_model, chosen, name, opened.purse)
-                closing.push_async_callback(stages[stage].close)
+            elif config.budget.cost is not None and chosen.price is None:
+                raise InputError(
+                    f"a budget of money needs the price of {models.main.name}", mend="give the model a price"
+                )
+            models = models.wrapped(partial(Budgeted, budget=opened.budget, price=chosen.price))
             for system in config.systems:
                 number = len(opened.systems)
                 for repetition in range(config.repetitions):
-                    opened.agents[number, repetition] = Agent.create(
-                        system.method,
-                        model=_sample(model, repetition),
-                        graph=graph if _wants_graph(config, system.method, model) else None,
-                        sources=sources,
-                        stage_models={stage: Sampled(other, repetition) for stage, other in stages.items()},
-                        prompts=config.sources.prompts,
-                        options=system.options,
-                        cite=config.cite,
-                    )
+                    sampled = models.wrapped(partial(Sampled, sample=repetition)) if repetition else models
+                    opened.agents[number, repetition] = bench.agent(system.method, sampled, system.options)
                 name = opened.agents[number, 0].responder.name
                 opened.systems.append(System(number, system.title, system.method, dict(system.options), name))
         yield opened
-
-
-def _wants_graph(config: RunConfig, method: str, model: LanguageModel | None) -> bool:
-    """Whether a method is given the graph: one that can do without (SAFARI plans over it) only where one is named."""
-    return model is None or bool(config.sources.graph) or "graph" in method_class(method).needs
-
-
-def _sample(model: LanguageModel | None, repetition: int) -> LanguageModel | None:
-    return None if model is None else Sampled(model, repetition) if repetition else model
-
-
-def _budgeted(model: LanguageModel | None, config: ModelConfig, purse: Purse) -> LanguageModel | None:
-    if model is None:
-        return None
-    if purse.max_cost is not None and config.price is None:
-        raise InputError(f"a budget of money needs the price of {model.name}", mend="give the model a price")
-    return Budgeted(model, price=config.price, purse=purse)
-
-
-def _open_knowledge(config: SourcesConfig, methods: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
-    taken = {name for method in methods for name in method_sources(method)}
-    # The lexical responder, too, works with a graph, whatever the method takes.
-    graph = open_graphs(config.graph, config.ranking)
-    if not taken - {"graph"}:
-        return graph, {}
-    opened: dict[str, Any] = open_sources(
-        documents=config.documents,
-        persona=config.persona,
-        search=config.search,
-        samples=config.samples,
-        declared=config.declared,
-    )
-    return graph, opened
-
-
-def _stage_model(connect_model: Connect, config: ModelConfig, name: str, purse: Purse) -> LanguageModel:
-    model = _budgeted(connect_model(config, name), config, purse)
-    if model is None:
-        raise InputError(f"no endpoint is known for the model {name!r}", mend="give a base_url, or name hf:NAME")
-    return model
 
 
 def set_up(

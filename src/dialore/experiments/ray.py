@@ -22,15 +22,18 @@ from dialore.experiments.estimate import estimate_missing
 from dialore.experiments.opening import open_systems, set_up
 from dialore.experiments.runner import Progress, jobs_of
 from dialore.experiments.store import Job, RunStore
-from dialore.llm.budget import Purse
+from dialore.llm.budget import Budget
 from dialore.response import Response
+from dialore.settings import SourceSettings, located
+from dialore.workbench import connect_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from dialore.experiments.config import RunConfig
     from dialore.experiments.estimate import Estimate
-    from dialore.experiments.opening import Connect, Opened
+    from dialore.experiments.opening import Opened
+    from dialore.workbench import Connect
 
 _BLOCK = 8
 """The most dialogues of a block: what a driver that is killed may lose of one worker is a few of these."""
@@ -38,15 +41,13 @@ _CPUS = 0.5
 """Of one worker: two workers of a whole one leave none for Ray Data's own tasks on two cores, and it hangs."""
 _OWNERS = ("DIALORE_", "OPENAI_")
 
-_CORPUS = "corpus:"
-
 Row = dict[str, Any]
 
 
 def run_on_ray(
     config: RunConfig,
     folder: Path,
-    connect_model: Connect,
+    connect: Connect = connect_model,
     *,
     workers: int | None = None,
     accept_changed_prompts: bool = False,
@@ -61,7 +62,7 @@ def run_on_ray(
     Args:
         config: what is run; its concurrency is divided among the workers.
         folder: where it is kept, as for `run_experiment`.
-        connect_model: makes models of their configurations, in each worker; it must be picklable.
+        connect: makes models of their settings, in each worker; it must be picklable.
         workers: how many; one for every CPU of the cluster where None.
         accept_changed_prompts: as for `run_experiment`.
         on_estimate: as for `run_experiment`.
@@ -77,7 +78,7 @@ def run_on_ray(
     """
     ray = _ray()
     with RunStore.going_on(folder) as store:
-        preparing = _prepare(config, store, connect_model, on_estimate, accept_changed_prompts=accept_changed_prompts)
+        preparing = _prepare(config, store, connect, on_estimate, accept_changed_prompts=accept_changed_prompts)
         jobs, numbers = asyncio.run(preparing)
         done = store.done()
         missing = [job for job in jobs if job not in done]
@@ -87,20 +88,20 @@ def run_on_ray(
         with _Cluster(ray):
             share = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
             share = min(share, config.concurrency, len(missing))
-            _answer(ray, store, missing, _Plan(config, connect_model, share, numbers), progress, on_progress)
+            _answer(ray, store, missing, _Plan(config, connect, share, numbers), progress, on_progress)
     return progress
 
 
 async def _prepare(
     config: RunConfig,
     store: RunStore,
-    connect_model: Connect,
+    connect: Connect,
     on_estimate: Callable[[Estimate], None] | None,
     *,
     accept_changed_prompts: bool,
 ) -> tuple[list[Job], dict[int, int]]:
     """Set the run up, as on one machine; gives every job that it wants, and the systems' numbers in the store."""
-    async with open_systems(config, connect_model) as opened:
+    async with open_systems(config, connect) as opened:
         with store.together():
             numbers = set_up(store, config, opened, accept_changed_prompts=accept_changed_prompts)
             jobs = jobs_of(store, numbers.values(), config.repetitions)
@@ -112,7 +113,7 @@ async def _prepare(
 class _Plan:
     """What the workers are told, and how much each has under way."""
 
-    def __init__(self, config: RunConfig, connect_model: Connect, workers: int, numbers: Mapping[int, int]) -> None:
+    def __init__(self, config: RunConfig, connect: Connect, workers: int, numbers: Mapping[int, int]) -> None:
         self.workers = workers
         self.given = {kept: given for given, kept in numbers.items()}
         self.at_once = max(1, config.concurrency // workers)
@@ -120,7 +121,7 @@ class _Plan:
         # One block more than are under way, so that no slot waits for the last dialogue of a block.
         self.blocks_at_once = -(-self.at_once // self.block) + 1
         self.config = _anywhere(config)
-        self.connect_model = connect_model
+        self.connect = connect
         self.environment = {name: value for name, value in os.environ.items() if name.startswith(_OWNERS)}
 
 
@@ -149,15 +150,15 @@ def _answer(
             enable_true_multi_threading=True,
         ),
     )
-    purse = Purse(plan.config.budget.tokens, plan.config.budget.cost)
+    budget = Budget(plan.config.budget.tokens, plan.config.budget.cost)
     ended: DialoreError | None = None
     for row in answered.iter_rows():
-        purse.tokens, purse.cost = purse.tokens + row["tokens"], purse.cost + row["cost"]
+        budget.tokens, budget.cost = budget.tokens + row["tokens"], budget.cost + row["cost"]
         if row["content"]:
             job, response = Job(row["position"], row["system"], row["repetition"]), row["content"]
             _keep(store, job, Response.model_validate_json(response), progress, on_progress)
         if ended is None:
-            ended = _fault_of(row) or _spent(purse)
+            ended = _fault_of(row) or _spent(budget)
             if ended is not None:
                 ray.get(gate.shut.remote())
     if isinstance(ended, BudgetError):
@@ -180,9 +181,9 @@ def _row(store: RunStore, job: Job) -> Row:
     return {"position": job.position, "system": job.system, "repetition": job.repetition, "dialogue": dialogue}
 
 
-def _spent(purse: Purse) -> BudgetError | None:
+def _spent(budget: Budget) -> BudgetError | None:
     try:
-        purse.check()
+        budget.check()
     except BudgetError as error:
         return error
     return None
@@ -247,7 +248,7 @@ class _Worker:
         self._free = asyncio.Semaphore(plan.at_once)
         try:
             # Never closed: the models and sources live as long as the actor's process.
-            self._context = open_systems(plan.config, plan.connect_model)
+            self._context = open_systems(plan.config, plan.connect)
             self._opened = await self._context.__aenter__()
         except DialoreError as error:
             self._fault = error
@@ -270,9 +271,9 @@ class _Worker:
         """Tokens and money spent since this was last asked."""
         if self._opened is None:
             return 0, 0.0
-        before, purse = self._counted, self._opened.purse
-        self._counted = (purse.tokens, purse.cost)
-        return purse.tokens - before[0], purse.cost - before[1]
+        before, budget = self._counted, self._opened.budget
+        self._counted = (budget.tokens, budget.cost)
+        return budget.tokens - before[0], budget.cost - before[1]
 
 
 def _answered(
@@ -319,15 +320,5 @@ def _ray() -> Any:  # noqa: ANN401 - the library
 
 def _anywhere(config: RunConfig) -> RunConfig:
     """The configuration with sources by absolute paths: workers start elsewhere."""
-    sources = config.sources
-    changes: dict[str, Any] = {
-        "graph": [str(Path(name).resolve()) if Path(name).exists() else name for name in sources.graph],
-        "documents": [path.resolve() for path in sources.documents],
-        "search": sources.search,
-    }
-    if sources.search is not None and sources.search.startswith(_CORPUS):
-        changes["search"] = _CORPUS + str(Path(sources.search.removeprefix(_CORPUS)).resolve())
-    for name in ("persona", "samples", "declared", "prompts"):
-        path = getattr(sources, name)
-        changes[name] = path.resolve() if path is not None else None
-    return config.model_copy(update={"sources": sources.model_copy(update=changes)})
+    sources = SourceSettings.model_validate(located(config.sources.model_dump(mode="json"), Path.cwd()))
+    return config.model_copy(update={"sources": sources})

@@ -8,6 +8,7 @@ from dialore.experiments.estimate import estimate_missing
 from dialore.experiments.opening import open_systems, set_up
 from dialore.experiments.runner import choose, jobs_of, run_jobs
 from dialore.experiments.store import RunStore
+from dialore.workbench import connect_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,14 +16,14 @@ if TYPE_CHECKING:
 
     from dialore.experiments.config import RunConfig
     from dialore.experiments.estimate import Estimate
-    from dialore.experiments.opening import Connect
     from dialore.experiments.runner import Progress
+    from dialore.workbench import Connect
 
 
 async def run_experiment(
     config: RunConfig,
     folder: Path,
-    connect_model: Connect,
+    connect: Connect = connect_model,
     *,
     accept_changed_prompts: bool = False,
     on_estimate: Callable[[Estimate], None] | None = None,
@@ -33,7 +34,7 @@ async def run_experiment(
     Args:
         config: what is run.
         folder: where it is kept; made if need be. One that holds the same run is gone on with.
-        connect_model: makes models of their configurations.
+        connect: makes models of their settings.
         accept_changed_prompts: go on with a run whose prompts changed since, and keep that for its report.
         on_estimate: told what the run is expected to cost before it starts; what it raises stops the run there, and
             leaves one that was there as it was.
@@ -48,7 +49,7 @@ async def run_experiment(
         ModelError: an endpoint that refuses.
     """
     with RunStore.going_on(folder) as store:
-        async with open_systems(config, connect_model) as opened:
+        async with open_systems(config, connect) as opened:
             # Who wants the estimate alone leaves the run as it was.
             with store.together():
                 numbers = set_up(store, config, opened, accept_changed_prompts=accept_changed_prompts)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import logging
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from dialore.errors import InputError
-from dialore.llm.keys import cache_key
-from dialore.llm.model import Completion
+from dialore.llm.model import Completion, Wrapper
 
 if TYPE_CHECKING:
     from dialore.llm.model import LanguageModel, OnText, Request
@@ -27,35 +28,30 @@ _BUSY_SECONDS = 10.0
 _MEND = "delete it or name another file"
 
 
-class Cached:
+class Cached(Wrapper):
     """A model whose completions are kept on disk.
 
-    The key is the model's name, the messages, sampling, schema and sample index; the label is not in it. Equal
-    requests under way share one call. A hit has `usage.calls` 1 and `usage.cached` 1 with the recorded tokens, takes
-    no time, and is passed to `on_text` in one piece. Several processes may share the file, and what is finished
-    survives the death of a process at any point. A completion that cannot be stored is still returned.
+    The key is where the model is and its name, the messages, sampling, schema and sample index; the label is not in
+    it. Equal requests under way share one call. A hit has `usage.calls` 1 and `usage.cached` 1 with the recorded
+    tokens, takes no time, and is passed to `on_text` in one piece. Several processes may share the file, and what is
+    finished survives the death of a process at any point. A completion that cannot be stored is still returned.
 
     Args:
         model: the model underneath.
         path: the SQLite file; made when first used.
-        form: how the model is spoken to, where that is not by chat; a part of the key, for the same prompt continued
-            as plain text has another answer.
+        address: where the model is and by which API it is asked: two servers may give one name to different models,
+            and a prompt that is continued as plain text has another answer than a chat.
     """
 
-    def __init__(self, model: LanguageModel, path: str | Path, *, form: str = "") -> None:
-        self._model = model
-        self._form = form
+    def __init__(self, model: LanguageModel, path: str | Path, *, address: str = "") -> None:
+        super().__init__(model)
+        self._address = address
         self._path = Path(path)
         self._database: sqlite3.Connection | None = None
         # One thread does all the reading and writing: a write that waits for another process stops nobody else.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dialore-cache")
         self._under_way: dict[bytes, asyncio.Future[Completion]] = {}
         self._has_warned = False
-
-    @property
-    def name(self) -> str:
-        """The name of the model underneath."""
-        return self._model.name
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
         """Answer a request from the cache, else from the model.
@@ -64,7 +60,7 @@ class Cached:
             InputError: the file is not a cache, or is damaged.
             ModelError: as the model underneath.
         """
-        key = cache_key(f"{self._model.name}\n{self._form}" if self._form else self._model.name, request)
+        key = cache_key([self._address, self.name], request)
         while (shared := self._under_way.get(key)) is not None:
             try:
                 completion = await asyncio.shield(shared)
@@ -146,6 +142,23 @@ class Cached:
         self._has_warned = True
 
 
+def cache_key(model: list[str], request: Request) -> bytes:
+    """A hash (sha256, 32 bytes) of the model and of all of the request that can change the answer."""
+    schema, steering = request.output_schema, request.steering
+    parts: list[Any] = [
+        *model,
+        [[message.role, message.content] for message in request.messages],
+        list(request.sampling.model_dump().items()),
+        [schema.name, schema.definition] if schema else None,
+        request.sample,
+        request.continuation,
+        request.continuation_stop,
+        list(steering.model_dump().items()) if steering is not None else None,
+    ]
+    text = json.dumps(parts, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
 def _hit(completion: Completion, on_text: OnText | None) -> Completion:
     if on_text is not None:
         on_text(completion.text)
@@ -154,78 +167,55 @@ def _hit(completion: Completion, on_text: OnText | None) -> Completion:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return _prepare(
-            sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False), path
-        )
-    except (OSError, sqlite3.OperationalError) as error:
-        read_only = _open_read_only(path)
-        if read_only is None:
-            raise InputError(f"cannot open the cache {path}: {error}", mend="name a file that can be written") from None
-        return read_only
-    except sqlite3.DatabaseError:
-        raise _damaged(path) from None
+    """Open a cache file, or make it; one that can only be read is read.
+
+    Raises:
+        InputError: it is not a cache, is damaged, or cannot be made.
+    """
+    give_up = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return _connect(path)
+        except (OSError, sqlite3.OperationalError) as error:
+            # SQLite does not wait by itself where several processes make one file at once.
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                mend = "name a file that can be written"
+                raise InputError(f"cannot open the cache {path}: {error}", mend=mend) from None
+            time.sleep(0.01)
+        except sqlite3.DatabaseError:
+            raise _damaged(path) from None
 
 
-def _prepare(database: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+def _connect(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
-        _check(database, path)
-        _use_log(database)
+        if not _holds_cache(database, path):
+            database.execute("PRAGMA journal_mode = WAL")
+            database.executescript(
+                f"BEGIN IMMEDIATE; PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION};"
+                "CREATE TABLE IF NOT EXISTS completions (key BLOB PRIMARY KEY, completion TEXT, model TEXT, made REAL);"
+                "COMMIT"
+            )
         database.execute("PRAGMA synchronous = NORMAL")
-        database.execute("BEGIN IMMEDIATE")
-        database.execute(f"PRAGMA application_id = {_APPLICATION}")
-        database.execute(f"PRAGMA user_version = {_VERSION}")
-        database.execute(
-            "CREATE TABLE IF NOT EXISTS completions (key BLOB PRIMARY KEY, completion TEXT, model TEXT, made REAL)"
-        )
-        database.execute("COMMIT")
     except BaseException:
         database.close()
         raise
     return database
 
 
-def _check(database: sqlite3.Connection, path: Path) -> None:
-    # In one transaction, so that a cache which another process is just making is seen before or after, not between.
-    database.execute("BEGIN")
-    try:
-        application = database.execute("PRAGMA application_id").fetchone()[0]
-        version = database.execute("PRAGMA user_version").fetchone()[0]
-        tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    finally:
-        database.execute("ROLLBACK")
+def _holds_cache(database: sqlite3.Connection, path: Path) -> bool:
+    """Whether a database is a cache, and not just made; raises InputError where it is something else."""
+    # In one statement, so that a cache which another process is just making is seen before or after, not between.
+    application, version, tables = database.execute(
+        "SELECT (SELECT * FROM pragma_application_id), (SELECT * FROM pragma_user_version), "
+        "(SELECT count(*) FROM sqlite_master)"
+    ).fetchone()
     if tables and application != _APPLICATION:
         raise InputError(f"{path} is a database of something else, not a cache", mend="name another file")
     if tables and version != _VERSION:
         raise InputError(f"the cache {path} is of version {version}; this program reads {_VERSION}", mend=_MEND)
-
-
-def _use_log(database: sqlite3.Connection) -> None:
-    """Switch to write-ahead logging, which SQLite does not wait for when several processes want it at once."""
-    give_up = time.monotonic() + _BUSY_SECONDS
-    while True:
-        try:
-            database.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > give_up:
-                raise
-            time.sleep(0.01)
-        else:
-            return
-
-
-def _open_read_only(path: Path) -> sqlite3.Connection | None:
-    """A file that can be read though not written, or None."""
-    try:
-        database = sqlite3.connect(
-            f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
-        )
-        _check(database, path)
-        database.execute("SELECT count(*) FROM completions")
-    except sqlite3.Error:
-        return None
-    return database
+    return bool(tables)
 
 
 def _damaged(path: Path) -> InputError:

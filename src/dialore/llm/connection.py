@@ -1,36 +1,32 @@
-"""From flags and environment to a language model: the one place that knows where models come from."""
+"""From arguments and environment to a language model: the one place that knows where models come from."""
 
 from __future__ import annotations
 
-import http.client
-import json
 import logging
 import os
-import urllib.error
-import urllib.request
+import socket
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 from urllib.parse import urlsplit
 
 from dialore.errors import InputError, ModelError, UnknownNameError
-from dialore.llm.answer import model_names
-from dialore.llm.faults import clean_key, endpoint_url, join_url, shown_url, status_error
-from dialore.llm.wire import Api
+from dialore.llm.http import HttpClient, run_blocking, shown_url
+from dialore.llm.model import Api
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from dialore.llm.endpoint import JsonMode
     from dialore.llm.model import LanguageModel
-    from dialore.llm.wire import JsonMode
 
 log = logging.getLogger(__name__)
 
 OLLAMA = "http://127.0.0.1:11434/v1"
 OPENAI = "https://api.openai.com/v1"
-_LOCAL = "hf:"
+LOCAL = "hf:"
+"""What the name of a model run here begins with."""
 _PROBE_SECONDS = 0.2
-_LIST_SECONDS = 10.0
-_LIST_BYTES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -88,12 +84,12 @@ def connect(
     if api not in get_args(Api):
         raise UnknownNameError("API", api, get_args(Api))
     found = find(model, base_url, api_key)
-    if found.model is not None and found.model.startswith(_LOCAL):
-        from dialore.llm.seq2seq import LocalByConfig
+    if found.model is not None and found.model.startswith(LOCAL):
+        from dialore.llm.local import LocalModel
 
-        return _with_cache(LocalByConfig(found.model.removeprefix(_LOCAL), api=api), cache, api)
+        return _with_cache(LocalModel(found.model.removeprefix(LOCAL), api=api), cache, f"{LOCAL} {api}")
     if found.base_url is None:
-        names = list_models(ollama, None, seconds=_PROBE_SECONDS)
+        names = ollama_models(ollama)
         if not names:
             if found.model is None:
                 return None
@@ -102,7 +98,7 @@ def connect(
             )
         found = Found(_pick_local(found.model, names), ollama, None)
         log.info("using Ollama's %s at %s", found.model, ollama)
-    address = endpoint_url(found.base_url or "")
+    address = found.base_url or ""
     name = found.model or _only_model(address, found.api_key)
 
     from dialore.llm.endpoint import Endpoint
@@ -118,7 +114,7 @@ def connect(
         concurrency=concurrency,
         api=api,
     )
-    return _with_cache(endpoint, cache, api)
+    return _with_cache(endpoint, cache, f"{endpoint.http.where} {api}")
 
 
 def find(model: str | None, base_url: str | None, api_key: str | None) -> Found:
@@ -135,43 +131,39 @@ def find(model: str | None, base_url: str | None, api_key: str | None) -> Found:
     return Found(model or _environment("DIALORE_MODEL") or _environment("OPENAI_MODEL"), url, key)
 
 
-def list_models(base_url: str, api_key: str | None, *, seconds: float = _LIST_SECONDS) -> list[str]:
+def _environment(name: str) -> str | None:
+    return os.environ.get(name, "").strip() or None
+
+
+def _list_models(base_url: str, api_key: str | None) -> list[str]:
     """The names of the models that an endpoint offers; empty if nothing answers there.
 
     Raises:
         ModelError: something answers, but not with a list.
     """
-    url = join_url(base_url, "/models")
-    key = clean_key(api_key)
-    headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-    asked = urllib.request.Request(url, headers=headers)  # noqa: S310 - endpoint_url allows http and https only
+    from dialore.llm.endpoint import list_models
+
+    async def ask() -> list[str]:
+        async with HttpClient(base_url, api_key).once() as http:
+            return await list_models(http)
+
     try:
-        with _opener(url).open(asked, timeout=seconds) as response:
-            return model_names(json.loads(response.read(_LIST_BYTES)))
-    except urllib.error.HTTPError as error:
-        raise status_error(error.code, dict(error.headers), error.read(10_000), url=url, key=key) from None
-    except (OSError, http.client.HTTPException):
+        return run_blocking(ask())
+    except ModelError as error:
+        if error.status is None and not error.configuration:
+            return []
+        raise
+
+
+def ollama_models(ollama: str) -> list[str]:
+    """The models of an Ollama; empty where nobody listens, which is asked for by a mere connection."""
+    parts = urlsplit(ollama)
+    try:
+        with closing(socket.create_connection((parts.hostname or "", parts.port or 80), timeout=_PROBE_SECONDS)):
+            pass
+    except OSError:
         return []
-    except (ValueError, RecursionError):
-        raise ModelError(
-            f"{shown_url(url)} is no list of models", mend="check the base URL", configuration=True
-        ) from None
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Redirects are not followed: a key must not travel to another host."""
-
-    def redirect_request(self, *_: object) -> None:
-        """Refuse."""
-
-
-def _opener(url: str) -> urllib.request.OpenerDirector:
-    here = urlsplit(url).hostname in {"127.0.0.1", "localhost", "::1"}
-    return urllib.request.build_opener(_NoRedirect(), *([urllib.request.ProxyHandler({})] if here else []))
-
-
-def _environment(name: str) -> str | None:
-    return os.environ.get(name, "").strip() or None
+    return _list_models(ollama, None)
 
 
 def _pick_local(wanted: str | None, names: list[str]) -> str:
@@ -184,7 +176,7 @@ def _pick_local(wanted: str | None, names: list[str]) -> str:
 
 
 def _only_model(base_url: str, api_key: str | None) -> str:
-    names = list_models(base_url, api_key)
+    names = _list_models(base_url, api_key)
     if len(names) == 1:
         return names[0]
     shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
@@ -192,11 +184,11 @@ def _only_model(base_url: str, api_key: str | None) -> str:
     raise InputError(f"{shown_url(base_url)} does not say which model to use", mend=mend)
 
 
-def _with_cache(model: LanguageModel, path: str | Path | None, api: Api) -> LanguageModel:
+def _with_cache(model: LanguageModel, path: str | Path | None, address: str) -> LanguageModel:
     if path is None:
         return model
     from dialore.llm.cache import Cached
 
-    cached = Cached(model, path, form="" if api == "chat" else api)
+    cached = Cached(model, path, address=address)
     cached.open()
     return cached

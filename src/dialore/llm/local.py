@@ -1,25 +1,91 @@
-"""A Hugging Face causal language model run in this process (the `local` extra)."""
+"""Hugging Face language models run in this process (the `local` extra): causal, or sequence-to-sequence."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dialore.llm.batching import BatchedModel
-from dialore.llm.chat_template import ChatTemplates
-from dialore.llm.generation import continued_stops, is_continued, prompt_text, room_for
+from dialore.errors import DialoreError, InputError, MissingExtraError, ModelError
+from dialore.llm.local_text import ChatTemplates, TextStream, find_stop, room_for
+from dialore.llm.model import Completion, Usage, strip_thoughts
 
 if TYPE_CHECKING:
-    from dialore.llm.model import Request
-    from dialore.llm.wire import Api
+    from collections.abc import Callable
+
+    from dialore.llm.model import Api, OnText, Request
+
+_STOP_WINDOW = 32
+"""Tokens at the end of the text in which a stop string is looked for after each step."""
+Loaded = tuple[Any, Any]
+"""Tokenizer and model; transformers ships no types."""
 
 
-class LocalModel(BatchedModel):
-    """A causal language model of Hugging Face transformers, loaded when first called.
+def load(name: str, device: str = "auto", dtype: str = "auto", *, is_causal: bool = False) -> Loaded:
+    """The tokenizer and the model of a name, of the kind that its configuration says.
 
-    Prompts go through the tokenizer's chat template, rearranged where it takes no system message or wants roles to
-    alternate (see `dialore.llm.chat_template`); where it has none, the request's continuation is continued, or a plain
-    transcript. How requests wait and are batched: `BatchedModel`. A request's steering is followed (see
-    `dialore.llm.steering`), one such request at a time.
+    Args:
+        name: a model of the hub, or a folder.
+        device: `auto` for a GPU if there is one, else `cpu`, `cuda`, `cuda:1`, `mps`.
+        dtype: `auto` for the model's own, else `float32`, `bfloat16`, `float16`.
+        is_causal: take it for a causal model whatever its configuration says.
+
+    Raises:
+        MissingExtraError: torch or transformers is not installed.
+        InputError: there is no such model, device or type.
+    """
+    try:
+        import torch
+        import transformers
+    except ImportError:
+        raise MissingExtraError("a local model", "local") from None
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        kind: Any = transformers.AutoModelForCausalLM
+        if not is_causal and transformers.AutoConfig.from_pretrained(name).is_encoder_decoder:
+            kind = transformers.AutoModelForSeq2SeqLM
+        model = kind.from_pretrained(name, dtype="auto" if dtype == "auto" else getattr(torch, dtype)).to(device).eval()
+        side = "right" if model.config.is_encoder_decoder else "left"
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name, padding_side=side)
+    except (OSError, ValueError, AttributeError, RuntimeError, ImportError) as error:
+        raise InputError(
+            f"cannot load the model {name}: {_first_line(error)}", mend="check its name, device and dtype"
+        ) from error
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
+    return tokenizer, model
+
+
+@dataclass(eq=False)
+class _Job:
+    """A request waiting for its turn."""
+
+    request: Request
+    on_text: OnText | None
+    done: asyncio.Future[Completion]
+    given_up: threading.Event = field(default_factory=threading.Event)
+
+    def goes_with(self, other: _Job) -> bool:
+        """Whether two requests may share a batch: a seed or a stream wants the model for itself."""
+        mine, theirs = self.request, other.request
+        alone = self.on_text or other.on_text or mine.sampling.seed is not None or mine.steering or theirs.steering
+        return not alone and (mine.sampling, mine.continuation_stop) == (theirs.sampling, theirs.continuation_stop)
+
+
+class LocalModel:
+    """A language model of Hugging Face transformers, loaded when first called.
+
+    One generation runs at a time, in a thread; requests with the same sampling settings that wait meanwhile are
+    batched. Token counts are exact. Output schemas are not enforced.
+
+    A causal model's prompts go through the tokenizer's chat template, rearranged where it takes no system message or
+    wants roles to alternate (see `ChatTemplates`); where it has none, the request's continuation is continued, or a
+    plain transcript. A request's steering is followed (see `dialore.llm.steering`), one such request at a time. A
+    sequence-to-sequence model's encoder always reads plain text; its decoder samples as the request says, never by
+    beams.
 
     Args:
         name_or_path: a model of the hub, or a folder.
@@ -29,43 +95,209 @@ class LocalModel(BatchedModel):
         api: `completions` continues plain text even where there is a chat template.
     """
 
-    _loader = "AutoModelForCausalLM"
-    _padding = "left"
-
     def __init__(
         self, name_or_path: str, *, device: str = "auto", dtype: str = "auto", batch: int = 8, api: Api = "chat"
     ) -> None:
-        super().__init__(name_or_path, device=device, dtype=dtype, batch=batch)
-        self._api = api
+        self.name = name_or_path
+        self._device, self._dtype, self._batch, self._api = device, dtype, max(1, batch), api
         self._templates = ChatTemplates()
+        self._waiting: list[_Job] = []
+        self._worker: asyncio.Task[None] | None = None
+        self._loaded: Loaded | None = None
 
-    def _load(self) -> tuple[Any, Any]:
-        tokenizer, model = super()._load()
-        if self._api == "completions":
-            tokenizer.chat_template = None
-        return tokenizer, model
+    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+        """Answer a request.
 
-    def _encode(self, tokenizer: Any, requests: list[Request]) -> tuple[Any, tuple[str, ...]]:  # noqa: ANN401
+        Raises:
+            MissingExtraError: torch or transformers is not installed.
+            InputError: there is no such model.
+            ModelError: the prompt is too long, or the generation failed.
+        """
+        job = _Job(request, on_text, asyncio.get_running_loop().create_future())
+        self._waiting.append(job)
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._work())
+        try:
+            return await job.done
+        except asyncio.CancelledError:
+            job.given_up.set()
+            raise
+
+    async def close(self) -> None:
+        """Let the model's memory go."""
+        self._loaded = None
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting:
+            first = self._waiting[0]
+            jobs = [first, *(job for job in self._waiting[1:] if job.goes_with(first))][: self._batch]
+            self._waiting = [job for job in self._waiting if job not in jobs]
+            jobs = [job for job in jobs if not job.done.done()]
+            if not jobs:
+                continue
+            outcomes: list[Completion | Exception]
+            try:
+                outcomes = [*await asyncio.to_thread(self._generate, jobs, loop)]
+            except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait
+                outcomes = [error] * len(jobs)
+            for job, outcome in zip(jobs, outcomes, strict=True):
+                if job.done.done():
+                    continue
+                if isinstance(outcome, Exception):
+                    job.done.set_exception(outcome)
+                else:
+                    job.done.set_result(outcome)
+
+    def _load(self) -> Loaded:
+        if self._loaded is None:
+            self._loaded = load(self.name, self._device, self._dtype)
+            if self._api == "completions":
+                self._loaded[0].chat_template = None
+        return self._loaded
+
+    def _generate(self, jobs: list[_Job], loop: asyncio.AbstractEventLoop) -> list[Completion | ModelError]:
+        """Generate a batch; runs in a thread."""
+        tokenizer, _ = self._load()
+        import torch
+
+        started = time.perf_counter()
+        first, on_text = jobs[0].request, jobs[0].on_text
+        seed = first.sampling.seed
+        try:
+            inputs, stop = self._encode([job.request for job in jobs])
+            given, room = self._bounds(inputs["input_ids"].shape[1], first.sampling.max_tokens)
+            stream = TextStream(tokenizer, loop, on_text, stop) if on_text is not None else None
+            with torch.random.fork_rng(enabled=seed is not None), torch.inference_mode():
+                if seed is not None:
+                    torch.manual_seed(seed)
+                output = self._continue(inputs, first, room, stream, _stopper(tokenizer, jobs, given, stop))
+        except DialoreError:
+            raise
+        except Exception as error:
+            # A tokenizer's template or a model's own code may raise anything.
+            raise ModelError(
+                f"{self.name} failed to generate: {_first_line(error)}", mend="shorten the prompt or lower the batch"
+            ) from error
+        if stream is not None:
+            # Queued behind the last piece: by then on_text has seen everything.
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()
+            if stream.error is not None:
+                raise stream.error
+        seconds = time.perf_counter() - started
+        lengths = inputs["attention_mask"].sum(dim=1).tolist()
+        return [
+            self._completion(row[given:].tolist(), length, stop, seconds)
+            for row, length in zip(output, lengths, strict=True)
+        ]
+
+    def _encode(self, requests: list[Request]) -> tuple[Any, tuple[str, ...]]:
+        """The requests' prompts as a padded batch of tokens, and the stop strings of all of them."""
+        tokenizer, model = self._load()
         first = requests[0]
-        continued = is_continued(tokenizer, first)
-        stop = continued_stops(first) if continued and first.continuation is not None else first.sampling.stop
-        prompts = [prompt_text(tokenizer, request, self._templates) for request in requests]
-        return tokenizer(prompts, return_tensors="pt", padding=True, add_special_tokens=continued), stop
+        # Steering was published for text that is continued.
+        is_steered = first.steering is not None and first.continuation is not None
+        is_plain = model.config.is_encoder_decoder or not tokenizer.chat_template or is_steered
+        stop = first.plain_stop if is_plain and first.continuation is not None else first.sampling.stop
+        prompts = [
+            request.plain_text if is_plain else self._templates.render(tokenizer, request.messages)
+            for request in requests
+        ]
+        inputs = tokenizer(prompts, return_tensors="pt", padding=True, add_special_tokens=is_plain)
+        return inputs.to(model.device), stop
 
-    def _bounds(self, config: Any, width: int, wanted: int) -> tuple[int, int]:  # noqa: ANN401
-        return width, room_for(getattr(config, "max_position_embeddings", None), width, wanted)
+    def _bounds(self, width: int, wanted: int) -> tuple[int, int]:
+        """How many tokens stand before the answer in what the model gives back, and how many the answer may have."""
+        config = self._load()[1].config
+        most = getattr(config, "max_position_embeddings", None)
+        if not config.is_encoder_decoder:
+            return width, room_for(most, width, wanted)
+        # Encoder and decoder each have this many places; models of relative positions (T5) name no number.
+        if not isinstance(most, int):
+            return 1, wanted
+        if width > most:
+            raise ModelError(f"the prompt has {width} tokens, {self.name} reads {most}", mend="shorten the prompt")
+        return 1, min(wanted, most - 1)
 
-    def _continue(self, loaded: tuple[Any, Any], inputs: Any, request: Request, **settings: Any) -> Any:  # noqa: ANN401
-        if request.steering is None:
-            return super()._continue(loaded, inputs, request, **settings)
-        from dialore.llm.steering import generate_steered
+    def _continue(
+        self, inputs: Any, request: Request, most: int, stream: TextStream | None, is_done: Callable[..., Any]
+    ) -> Any:
+        """Have the model write: a batch of rows of tokens."""
+        tokenizer, model = self._load()
+        if request.steering is not None:
+            if model.config.is_encoder_decoder:
+                raise ModelError(
+                    f"{self.name} is a sequence-to-sequence model, whose decoding cannot be steered",
+                    mend="name a causal model: --model hf:NAME",
+                    configuration=True,
+                )
+            from dialore.llm.steering import generate_steered
 
-        return generate_steered(
-            loaded,
-            inputs["input_ids"],
-            request.steering,
-            request.sampling,
-            settings["max_new_tokens"],
-            settings["streamer"],
-            settings["stopping_criteria"][0],
+            return generate_steered(
+                (tokenizer, model), inputs["input_ids"], request.steering, request.sampling, most, stream, is_done
+            )
+        sampling = request.sampling
+        drawing: dict[str, Any] = {"do_sample": False}
+        if sampling.temperature:
+            drawing = {
+                "do_sample": True,
+                "temperature": sampling.temperature,
+                "top_p": sampling.top_p or 1.0,
+                "top_k": 0,
+            }
+        return model.generate(
+            input_ids=inputs["input_ids"],
+            attention_mask=inputs["attention_mask"],
+            pad_token_id=tokenizer.pad_token_id,
+            max_new_tokens=most,
+            streamer=stream,
+            stopping_criteria=[is_done],
+            num_beams=1,
+            **drawing,
         )
+
+    def _completion(
+        self, tokens: list[int], prompt_tokens: int, stop: tuple[str, ...], seconds: float
+    ) -> Completion | ModelError:
+        """The completion in one row of a batch; rows that end early are filled up with padding."""
+        tokenizer, model = self._load()
+        ends = model.generation_config.eos_token_id
+        ends = set(ends) if isinstance(ends, list) else {ends}
+        end = next((place for place, token in enumerate(tokens) if token in ends), None)
+        spent = len(tokens) if end is None else end + 1
+        text = tokenizer.decode(tokens[:end], skip_special_tokens=True)
+        stopped = find_stop(text, stop)
+        if stopped is not None:
+            text = text[:stopped]
+            spent = next(
+                (place for place in range(len(tokens), 0, -1) if tokens[place - 1] != tokenizer.pad_token_id), 0
+            )
+        answer = strip_thoughts(text)
+        if not answer.strip():
+            return ModelError(f"{self.name} answered with an empty text", mend="try again", retryable=True)
+        return Completion(
+            text=answer,
+            model=self.name,
+            usage=Usage(calls=1, prompt_tokens=prompt_tokens, completion_tokens=spent),
+            seconds=seconds,
+            finish_reason="length" if end is None and stopped is None else "stop",
+        )
+
+
+def _stopper(tokenizer: Any, jobs: list[_Job], given: int, stop: tuple[str, ...]) -> Callable[..., Any]:
+    """Says after each step which rows are done: a stop string was written, or nobody waits any more."""
+    import torch
+
+    def done(tokens: Any, _scores: Any, **_: Any) -> Any:
+        flags = [job.given_up.is_set() for job in jobs]
+        if stop:
+            tails = tokenizer.batch_decode(tokens[:, max(given, tokens.shape[1] - _STOP_WINDOW) :])
+            flags = [flag or find_stop(tail, stop) is not None for flag, tail in zip(flags, tails, strict=True)]
+        return torch.tensor(flags, dtype=torch.bool, device=tokens.device)
+
+    return done
+
+
+def _first_line(error: Exception) -> str:
+    """The first line of an error, its type where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]

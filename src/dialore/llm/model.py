@@ -10,6 +10,9 @@ from typing import Any, Literal, Protocol, Self, runtime_checkable
 from pydantic import BaseModel, ConfigDict, Field
 
 Role = Literal["system", "user", "assistant"]
+Api = Literal["chat", "completions"]
+"""How a model is asked: by messages, or by plain text to be continued."""
+_SPEAKERS: dict[Role, str] = {"system": "System", "user": "User", "assistant": "Assistant"}
 OnText = Callable[[str], None]
 """Called with each new piece of text while a completion streams in."""
 
@@ -97,6 +100,8 @@ class Request(BaseModel):
             the next line of a pattern that is continued is no longer the answer.
         steering: words that decoding is steered towards; a model that cannot do that refuses.
         label: an opaque name of the caller's, written into recordings; it does not change the answer.
+        prompt: the prompt file that the messages were made with, its version and hash, such as
+            `dcrag/query-production.en v1 1a2b3c4d5e6f`; written into recordings like the label.
         sample: which of several samples of the same prompt this is; part of the cache key.
     """
 
@@ -109,7 +114,22 @@ class Request(BaseModel):
     continuation_stop: tuple[str, ...] = ()
     steering: Steering | None = None
     label: str = ""
+    prompt: str = ""
     sample: int = 0
+
+    @property
+    def plain_text(self) -> str:
+        """The prompt as text to be continued: its own continuation, else a transcript of its messages."""
+        if self.continuation is not None:
+            return self.continuation
+        lines = [f"{_SPEAKERS[message.role]}: {message.content}" for message in self.messages]
+        return "\n".join([*lines, f"{_SPEAKERS['assistant']}:"])
+
+    @property
+    def plain_stop(self) -> tuple[str, ...]:
+        """Where text to be continued ends; a transcript also where the other side would speak."""
+        further = (f"\n{_SPEAKERS['user']}:",) if self.continuation is None else self.continuation_stop
+        return tuple(dict.fromkeys((*self.sampling.stop, *further)))
 
 
 class Usage(BaseModel):
@@ -142,6 +162,8 @@ class Completion(BaseModel):
         seconds: wall-clock time, waiting for a free slot excluded.
         finish_reason: the server's word for why the text ends, e.g. `stop` or `length`.
         differs: the prompt was not the recorded one (only when replaying by label).
+        recorded_with: the version of the prompt file that a replayed answer was recorded with, where the file has
+            changed since: `version 3`.
     """
 
     text: str
@@ -151,6 +173,7 @@ class Completion(BaseModel):
     finish_reason: str = "stop"
     estimated: bool = False
     differs: bool = False
+    recorded_with: str = ""
 
 
 @runtime_checkable
@@ -183,7 +206,106 @@ class LanguageModel(Protocol):
         ...
 
 
+class Wrapper:
+    """A model around another: it has its name, and closes it."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        """The name of the model underneath."""
+        return self._model.name
+
+    async def close(self) -> None:
+        """Close the model underneath."""
+        await self._model.close()
+
+
+class Sampled(Wrapper):
+    """A model whose requests carry a sample index: a repetition of a run asks a cache for other answers than the first.
+
+    Args:
+        model: the model underneath.
+        sample: the index; 0 is what a request has anyway.
+    """
+
+    def __init__(self, model: LanguageModel, sample: int) -> None:
+        super().__init__(model)
+        self._sample = sample
+
+    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+        """Answer a request as that sample; raises as the model underneath."""
+        return await self._model.complete(request.model_copy(update={"sample": self._sample}), on_text)
+
+
 def estimate_tokens(text: str) -> int:
     """A rough token count for servers that report none: a token a CJK character, else one per four characters."""
     wide = sum(1 for character in text if "⺀" <= character <= "鿿" or "가" <= character <= "힯")
     return max(1, wide + (len(text) - wide) // 4)
+
+
+def mend_surrogates(text: str) -> str:
+    """The text with replacement characters for halves of characters (lone surrogates).
+
+    JSON may carry them by escapes, but no file could take them afterwards. Two that belong together become one.
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+_OPEN, _CLOSE = "<think>", "</think>"
+
+
+class ThinkFilter:
+    """Strips the thoughts of a reasoning model, `<think>...</think>`, from the front of a text that comes in pieces.
+
+    Feed it every piece in order; what it returns, joined, is the answer. Text that merely mentions the tags later on
+    is left alone.
+    """
+
+    def __init__(self) -> None:
+        self._state: Literal["start", "thinking", "gap", "answer"] = "start"
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """Take the next piece and return the part of the answer that is certain by now."""
+        if self._state == "answer":
+            return piece
+        self._held += piece
+        if self._state == "start":
+            head = self._held.lstrip()
+            if _OPEN.startswith(head):
+                return ""
+            self._state = "thinking" if head.startswith(_OPEN) else "answer"
+        if self._state == "thinking":
+            _, closed, rest = self._held.partition(_CLOSE)
+            # The tail may hold the first letters of the closing tag; the rest can go, thoughts may be long.
+            self._held = rest if closed else self._held[-len(_OPEN + _CLOSE) :]
+            self._state = "gap" if closed else "thinking"
+        if self._state == "gap":
+            self._held = self._held.lstrip()
+            self._state = "answer" if self._held else "gap"
+        return self._release() if self._state == "answer" else ""
+
+    def finish(self) -> str:
+        """What was held back and turned out to be answer; thoughts that never ended are dropped."""
+        return self._release() if self._state == "start" else ""
+
+    def _release(self) -> str:
+        held, self._held = self._held, ""
+        return held
+
+
+def strip_thoughts(text: str) -> str:
+    """The answer without its thoughts.
+
+    A chat template may already have written the opening tag into the prompt, so that a text can begin with thoughts
+    and hold the closing tag alone: that counts too.
+    """
+    opened = text.lstrip().startswith(_OPEN)
+    before, closed, after = text.partition(_CLOSE)
+    if not closed:
+        return "" if opened else text
+    return after.lstrip() if opened or _OPEN not in before else text

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import hashlib
+import json
 import os
 import re
 from pathlib import Path
@@ -12,15 +14,15 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dialore.errors import InputError, NotRecordedError
-from dialore.llm.keys import prompt_key
-from dialore.llm.model import Completion, Message, Sampling, Usage, estimate_tokens
+from dialore.llm.model import Completion, Message, Sampling, Usage, Wrapper, estimate_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from dialore.llm.model import LanguageModel, OnText, Request
 
 _PIECES = re.compile(r"[\u2e80-\u9fff\uff00-\uffef]|[^\s\u2e80-\u9fff\uff00-\uffef]+\s*|\s+")
+_VERSION = re.compile(r" v(\d+) ")
 _MEND = "record it anew against an endpoint"
 
 
@@ -31,6 +33,7 @@ class Recorded(BaseModel):
         label: the request's label.
         model: the model that answered.
         made_by: who made the line: a model's name, or a word such as `hand` for answers written by people.
+        made_with: the prompt file that the messages were made with, its version and hash; empty where nobody said.
         messages: the prompt.
         sampling: the sampling settings.
         output_schema: the name of the output schema (`schema` in the file).
@@ -46,6 +49,7 @@ class Recorded(BaseModel):
     label: str = ""
     model: str = ""
     made_by: str = ""
+    made_with: str = ""
     messages: tuple[Message, ...]
     sampling: Sampling = Sampling()
     output_schema: str | None = Field(default=None, alias="schema")
@@ -58,42 +62,47 @@ class Recorded(BaseModel):
     @classmethod
     def of(cls, request: Request, completion: Completion, made_by: str) -> Recorded:
         """The line for a call."""
+        schema = request.output_schema.name if request.output_schema else None
         return cls(
             label=request.label,
             model=completion.model,
             made_by=made_by,
+            made_with=request.prompt,
             messages=request.messages,
             sampling=request.sampling,
-            schema=request.output_schema.name if request.output_schema else None,
+            schema=schema,
             sample=request.sample,
             text=completion.text,
             finish_reason=completion.finish_reason,
             usage=completion.usage,
-            prompt=prompt_key(request),
+            prompt=prompt_key(request.messages, schema),
         )
 
     def line(self) -> str:
         """The line as it stands in the file, its end included."""
         return self.model_dump_json(by_alias=True) + "\n"
 
-    def completion(self, *, differs: bool) -> Completion:
-        """The completion that the line holds."""
-        usage = self.usage or Usage(
-            calls=1,
-            prompt_tokens=sum(estimate_tokens(message.content) for message in self.messages),
-            completion_tokens=estimate_tokens(self.text),
-        )
-        return Completion(
-            text=self.text,
-            model=self.model,
-            usage=usage,
-            finish_reason=self.finish_reason,
-            estimated=self.usage is None,
-            differs=differs,
-        )
+    def version_before(self, prompt: str) -> str:
+        """The version of the prompt file that the line was recorded with, where it is another than this one's.
+
+        Args:
+            prompt: the reference of the prompt file as it is now; files that were used together are joined by ` + `.
+        """
+        if not prompt or not self.made_with or prompt == self.made_with:
+            return ""
+        now = prompt.split(" + ")
+        changed = [_VERSION.search(reference) for reference in self.made_with.split(" + ") if reference not in now]
+        return next((f"version {match[1]}" for match in changed if match), "another version")
 
 
-class Recorder:
+def prompt_key(messages: Sequence[Message], schema: str | None) -> str:
+    """A hash of the messages and the name of the output schema (sha256, hexadecimal)."""
+    parts = [[[message.role, message.content] for message in messages], schema]
+    text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Recorder(Wrapper):
     """A model whose finished calls are appended to a recording, each line written at once and in one piece.
 
     Args:
@@ -103,15 +112,10 @@ class Recorder:
     """
 
     def __init__(self, model: LanguageModel, path: str | Path, made_by: str = "") -> None:
-        self._model = model
+        super().__init__(model)
         self._path = Path(path)
         self._made_by = made_by
         self._file: int | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of the model underneath."""
-        return self._model.name
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
         """Answer a request and record it.
@@ -160,12 +164,14 @@ class Recorder:
 class Replay:
     """A recording played back as a language model; it never answers what it does not hold.
 
-    Of several lines for one request the last counts, so that recording anew is appending.
+    A request is matched by its messages and the name of its schema. Where the prompt file has changed since the
+    recording, the call of the same label answers for it, and the completion says which version that was recorded with
+    (`recorded_with`). Of several lines for one request the last counts, so that recording anew is appending.
 
     Args:
         recording: a JSONL file, or its lines.
-        match: `prompt` wants the recorded messages and schema name exactly; `label` goes by the request's label, and
-            marks a completion with `differs` when the prompt is no longer the recorded one.
+        match: `label` answers by the request's label also where the prompt differs for another reason, such as other
+            knowledge found; the completion is then marked (`differs`).
         made_by: take only lines made by this; all if empty.
 
     Raises:
@@ -179,7 +185,8 @@ class Replay:
             raise InputError(f"a replay matches by prompt or label, not by {match!r}")
         self._by_label = match == "label"
         self.lines = [line for line in _read(recording) if made_by in {"", line.made_by}]
-        self._found = {(line.label if self._by_label else line.prompt, line.sample): line for line in self.lines}
+        self._exact = {(line.prompt, line.sample): line for line in self.lines}
+        self._labelled = {(line.label, line.sample): line for line in self.lines if line.label}
 
     @property
     def name(self) -> str:
@@ -192,15 +199,36 @@ class Replay:
         Raises:
             NotRecordedError: the recording does not hold it.
         """
-        prompt = prompt_key(request)
-        line = self._found.get((request.label if self._by_label else prompt, request.sample))
-        if line is None or (self._by_label and not request.label):
+        schema = request.output_schema.name if request.output_schema else None
+        prompt = prompt_key(request.messages, schema)
+        labelled = self._labelled.get((request.label, request.sample))
+        # Of a prompt that several calls share, each has its own answer.
+        exact = self._exact.get((prompt, request.sample))
+        line = labelled if labelled is not None and (labelled.prompt == prompt or exact is None) else exact
+        if line is None:
+            raise self._missing(request)
+        differs = line.prompt != prompt
+        version = line.version_before(request.prompt) if differs else ""
+        if differs and not version and not self._by_label:
             raise self._missing(request)
         if on_text is not None:
             for piece in _PIECES.findall(line.text):
                 on_text(piece)
                 await asyncio.sleep(0)
-        return line.completion(differs=line.prompt != prompt)
+        usage = line.usage or Usage(
+            calls=1,
+            prompt_tokens=sum(estimate_tokens(message.content) for message in line.messages),
+            completion_tokens=estimate_tokens(line.text),
+        )
+        return Completion(
+            text=line.text,
+            model=line.model,
+            usage=usage,
+            finish_reason=line.finish_reason,
+            estimated=line.usage is None,
+            differs=differs,
+            recorded_with=version,
+        )
 
     async def close(self) -> None:
         """Nothing to release."""
@@ -242,12 +270,5 @@ def _parse(line: str, where: str, number: int) -> Recorded:
         raise InputError(
             f"{where}, line {number}: not a recorded call: {what}", mend="mend or delete that line"
         ) from None
-    return recorded if recorded.prompt else recorded.model_copy(update={"prompt": _prompt_of(recorded)})
-
-
-def _prompt_of(recorded: Recorded) -> str:
-    from dialore.llm.model import OutputSchema, Request
-
-    name = recorded.output_schema
-    schema = OutputSchema(name=name, definition={}) if name is not None else None
-    return prompt_key(Request(messages=recorded.messages, output_schema=schema))
+    recorded.prompt = recorded.prompt or prompt_key(recorded.messages, recorded.output_schema)
+    return recorded

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dialore.llm.generation import TextStream
+    from dialore.llm.local_text import TextStream
     from dialore.llm.model import Sampling, Steering
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ Past = list[tuple[Any, Any]]
 """Keys and values of each layer: (1, heads, positions, width) each."""
 
 
-def bag_tokens(tokenizer: Any, words: Sequence[str]) -> list[int]:  # noqa: ANN401 - transformers ships no types
+def bag_tokens(tokenizer: Any, words: Sequence[str]) -> list[int]:
     """The tokens of a bag: of each word, as it stands after a space and at a line's start, where that is one token."""
     found: dict[int, None] = {}
     for word in words:
@@ -36,13 +36,13 @@ def bag_tokens(tokenizer: Any, words: Sequence[str]) -> list[int]:  # noqa: ANN4
 
 def generate_steered(
     loaded: tuple[Any, Any],
-    prompt: Any,  # noqa: ANN401
+    prompt: Any,
     steering: Steering,
     sampling: Sampling,
     most: int,
     stream: TextStream | None,
     is_done: Callable[..., Any],
-) -> Any:  # noqa: ANN401
+) -> Any:
     """Continue a prompt, each token steered.
 
     Args:
@@ -93,7 +93,7 @@ class Decoder:
         bag: the tokens to steer towards; none leaves the text as it is.
     """
 
-    def __init__(self, model: Any, prompt: Any, steering: Steering, bag: Sequence[int]) -> None:  # noqa: ANN401
+    def __init__(self, model: Any, prompt: Any, steering: Steering, bag: Sequence[int]) -> None:
         import torch
         from transformers import DynamicCache
 
@@ -105,7 +105,7 @@ class Decoder:
                 model(prompt[:, :-1], past_key_values=self._plain, use_cache=True)
         self._past = _layers(self._plain)
 
-    def step(self, last: Any) -> Any:  # noqa: ANN401
+    def step(self, last: Any) -> Any:
         """The probabilities (vocabulary,) of the token after `last` (1, 1)."""
         import torch
 
@@ -127,7 +127,7 @@ class Decoder:
         return fused / fused.sum()
 
 
-def _perturb(model: Any, last: Any, past: Past, plain: Any, steering: Steering, bag: Any) -> Past:  # noqa: ANN401
+def _perturb(model: Any, last: Any, past: Past, plain: Any, steering: Steering, bag: Any) -> Past:
     """The past after its gradient steps (Section 3.2 and Equation 3)."""
     import torch
 
@@ -151,7 +151,7 @@ def _perturb(model: Any, last: Any, past: Past, plain: Any, steering: Steering, 
     return _paired([part + moved for part, moved in zip(flat, change, strict=True)])
 
 
-def _window(part: Any, window: int) -> Any:  # noqa: ANN401
+def _window(part: Any, window: int) -> Any:
     """(1, 1, positions, 1): one where a position may be moved."""
     import torch
 
@@ -162,7 +162,7 @@ def _window(part: Any, window: int) -> Any:  # noqa: ANN401
     return mask.view(1, 1, -1, 1)
 
 
-def _choose(probabilities: Any, steering: Steering, sampling: Sampling) -> Any:  # noqa: ANN401
+def _choose(probabilities: Any, steering: Steering, sampling: Sampling) -> Any:
     """The next token (1,)."""
     import torch
 
@@ -180,11 +180,11 @@ def _choose(probabilities: Any, steering: Steering, sampling: Sampling) -> Any: 
     return torch.multinomial(left, 1)
 
 
-def _layers(cache: Any) -> Past:  # noqa: ANN401
+def _layers(cache: Any) -> Past:
     return [(layer.keys.detach(), layer.values.detach()) for layer in cache.layers]
 
 
-def _cache(past: Past) -> Any:  # noqa: ANN401
+def _cache(past: Past) -> Any:
     from transformers import DynamicCache
 
     cache = DynamicCache()

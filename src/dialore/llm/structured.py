@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import enum
+import functools
 import json
+import re
+import types
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Generic, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, RootModel, ValidationError
+from pydantic_core import from_json
 
 from dialore.errors import DialoreError
-from dialore.llm.fitting import fit, is_about
-from dialore.llm.model import Message, OutputSchema
-from dialore.llm.salvage import candidates, whole_json
+from dialore.llm.model import Message, OutputSchema, mend_surrogates
+from dialore.text import SENTENCE_ENDS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dialore.llm.model import Completion, LanguageModel, OnText, Request
 
 T = TypeVar("T", bound=BaseModel)
@@ -44,7 +49,7 @@ class Structured(Generic[T]):
     error: str = ""
 
 
-@lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=256)
 def output_schema(model_type: type[BaseModel]) -> OutputSchema:
     """The JSON schema of a pydantic model, to be sent with a request."""
     return OutputSchema(name=model_type.__name__, definition=model_type.model_json_schema())
@@ -110,39 +115,27 @@ async def complete_structured(
 
 def _parse(text: str, model_type: type[T]) -> tuple[T, bool]:
     """The value, and whether the text was valid as it stood."""
-    reason = ""
+    text = mend_surrogates(text)
     try:
-        value = whole_json(text)
+        value = from_json(text)
     except ValueError:
         value = None
     if isinstance(value, dict) and value and value.keys() <= model_type.model_fields.keys():
         # What nearly every answer is: nothing to fit.
         with suppress(ValidationError):
             return model_type.model_validate(value), True
-    if isinstance(value, (dict, list)):
-        fitted = fit(value, model_type)
-        if is_about(fitted, model_type):
+    reason = "there is no JSON in the answer" if text.strip() else "the answer is empty"
+    is_first = True
+    for candidate in candidates(text):
+        fitted = fit(candidate, model_type)
+        if _is_about(fitted, model_type):
             try:
                 return model_type.model_validate(fitted), fitted == value
             except ValidationError as error:
-                reason = _reason(error)
-    for candidate in candidates(text):
-        fitted = fit(candidate, model_type)
-        if not is_about(fitted, model_type):
-            continue
-        try:
-            return model_type.model_validate(fitted), False
-        except ValidationError as error:
-            reason = reason or _reason(error)
-    raise UnparsedError(reason or _nothing(text, model_type))
-
-
-def _nothing(text: str, model_type: type[BaseModel]) -> str:
-    if not text.strip():
-        return "the answer is empty"
-    if not any(True for _ in candidates(text)):
-        return "there is no JSON in the answer"
-    return f"the JSON in the answer has none of the keys {', '.join(model_type.model_fields)}"
+                reason, is_first = _reason(error) if is_first else reason, False
+        elif is_first:
+            reason = f"the JSON in the answer has none of the keys {', '.join(model_type.model_fields)}"
+    raise UnparsedError(reason)
 
 
 def _reason(error: ValidationError) -> str:
@@ -155,19 +148,278 @@ def _reason(error: ValidationError) -> str:
 
 def _repair_request(request: Request, answer: Completion, error: str) -> Request:
     definition = request.output_schema.definition if request.output_schema else {}
-    cut = " It was cut off at the limit of tokens: be brief." if answer.finish_reason == "length" else ""
-    told = (
-        f"Your answer could not be used: {error}.{cut} Answer again with nothing but one JSON value that follows this "
-        f"JSON schema, keeping the language of the content:\n{json.dumps(definition, ensure_ascii=False)}"
+    short = " It was cut off at the limit of tokens: be brief." if answer.finish_reason == "length" else ""
+    wanted = (
+        f"Your answer could not be used: {error}.{short} Answer again with nothing but one JSON value that follows "
+        f"this JSON schema, keeping the language of the content:\n{json.dumps(definition, ensure_ascii=False)}"
     )
     turn = (
         Message(role="assistant", content=answer.text[:_SHOWN_ANSWER]),
-        Message(role="user", content=told),
+        Message(role="user", content=wanted),
     )
     label = f"{request.label}/repair" if request.label else ""
     continuation = request.continuation
     if continuation is not None:
         # Whoever continues plain text gets the same as lines of it.
-        continuation = f"{continuation}{turn[0].content}\n\n{told}\n"
+        continuation = f"{continuation}{turn[0].content}\n\n{wanted}\n"
     changes = {"messages": (*request.messages, *turn), "continuation": continuation, "label": label}
     return request.model_copy(update=changes)
+
+
+# --- JSON in what a model wrote
+
+_FENCE = re.compile(r"```[ \t]*[\w+-]*[ \t]*\r?\n?(.*?)(?:```|\Z)", re.DOTALL)
+_OUTSIDE = str.maketrans("：，；｛｝［］【】＂", ':,;{}[][]"')
+_CLOSERS = {'"': '"', "'": "'", "“": "”", "”": "”", "‘": "’", "’": "’", "「": "」", "『": "』"}
+_ENDS = {
+    opener: re.compile(rf'\\.|[{closer}"]' if closer not in "\"'" else rf"\\.|{closer}", re.DOTALL)
+    for opener, closer in _CLOSERS.items()
+}
+_AFTER_STRING = re.compile(r"\s*(?:[,:\]}：，｝］】]|\Z)")
+_BRACE_OR_QUOTE = re.compile('[{｛}｝"“]')
+_HALVES = re.compile(r"\\u[dD][89a-fA-F]")
+_LONGEST = 200_000
+_REPAIRED = 40_000
+"""Characters of an answer that are repaired at most, at some microseconds each: no answer is to hold up a run."""
+
+
+def candidates(text: str) -> Iterator[object]:
+    """Objects and lists that the text may mean, the likeliest first.
+
+    A fenced block comes before bare brackets and the last before the first, for models think aloud before they answer.
+    Prose yields nothing: only what stands in brackets is repaired, never a bare word. A list counts only where it
+    fills the text or a fence, for brackets in prose are mostly citations. Half a character, which an escape that is
+    split spells, is a replacement character in what is found.
+    """
+    text = mend_surrogates(text).strip().lstrip("\ufeff")[:_LONGEST]
+    seen: set[str] = set()
+    left = _REPAIRED
+    for piece in _pieces(text):
+        if piece in seen:
+            continue
+        seen.add(piece)
+        value = _decode(piece)
+        if value is None and len(piece) <= left:
+            left -= len(piece)
+            value = _repair(_ascii_punctuation(piece))
+        if value is not None:
+            yield value
+
+
+def _pieces(text: str) -> Iterator[str]:
+    fenced = reversed([match.group(1).strip() for match in _FENCE.finditer(text)])
+    yield from (whole for whole in (text, *fenced) if whole[:1] in set('{[｛［【"“'))
+    yield from reversed(list(_objects(text)))
+
+
+def _decode(piece: str, depth: int = 0) -> object:
+    """The object or list that a piece of text is as it stands, or None."""
+    try:
+        value = from_json(piece)
+    except ValueError:
+        return None
+    if isinstance(value, str) and depth == 0 and value.lstrip()[:1] in {"{", "["}:
+        inner = value.strip()  # JSON within a JSON string
+        return _decode(inner, depth + 1) or (_repair(inner) if len(inner) <= _REPAIRED else None)
+    return value if isinstance(value, (dict, list)) else None
+
+
+def _repair(piece: str) -> object:
+    if (value := _decode(piece)) is not None:
+        return value
+    if piece[:1] not in {"{", "["} or (piece[0] == "{" and ":" not in piece):
+        return None
+    import json_repair
+
+    try:
+        value = json_repair.loads(piece)
+        if _HALVES.search(piece):
+            value = json.loads(mend_surrogates(json.dumps(value, ensure_ascii=False)))
+    except (ValueError, RecursionError, IndexError):
+        return None
+    return value if value and isinstance(value, (dict, list)) else None
+
+
+def _objects(text: str) -> Iterator[str]:
+    """Outermost `{...}` spans; one that never closes reaches to the end."""
+    place, start, depth = 0, 0, 0
+    while (match := _BRACE_OR_QUOTE.search(text, place)) is not None:
+        sign, place = match[0], match.end()
+        if sign in "{｛":
+            start = start if depth else match.start()
+            depth += 1
+        elif depth and sign in '"“':
+            place = _end_of_string(text, match.start())
+        elif depth:
+            depth -= 1
+            if not depth:
+                yield text[start:place]
+    if depth:
+        yield text[start:]
+
+
+def _end_of_string(text: str, start: int) -> int:
+    """The place after the string that opens at `start`."""
+    closer = _CLOSERS[text[start]]
+    place = start + 1
+    while (match := _ENDS[text[start]].search(text, place)) is not None:
+        place = match.end()
+        # One that was opened full-width may be closed straight; only a straight double quote needs nothing after it.
+        if match[0] == closer == '"' or (match[0][0] != "\\" and _AFTER_STRING.match(text, place)):
+            return place
+    return len(text)
+
+
+def _ascii_punctuation(text: str) -> str:
+    """The text with full-width quotes, colons, commas and brackets made ASCII outside strings."""
+    out: list[str] = []
+    place = 0
+    last = "{"
+    while place < len(text):
+        character = text[place]
+        # A single quote after anything else is an apostrophe.
+        if character in _CLOSERS and (character != "'" or last in "{[,:("):
+            end = _end_of_string(text, place)
+            out.append(_straight_string(text[place:end]))
+            place = end
+        else:
+            out.append(character.translate(_OUTSIDE))
+            place += 1
+        if not character.isspace():
+            last = out[-1][-1]
+    return "".join(out)
+
+
+def _straight_string(quoted: str) -> str:
+    if quoted[0] == '"':
+        return quoted
+    if quoted[0] == "'":
+        quoted = quoted.replace("\\'", "'")
+    closed = len(quoted) > 1 and quoted[-1] in {_CLOSERS[quoted[0]], '"'}
+    inner = quoted[1:-1] if closed else quoted[1:]
+    return '"' + re.sub(r'(?<!\\)"', r"\\\"", inner) + ('"' if closed else "")
+
+
+# --- bringing a decoded value nearer to the wanted shape
+
+_LISTS = (list, tuple, set, frozenset)
+_STRONG = re.compile(r"\s*[;；、\n]\s*")
+_WEAK = re.compile(r"\s*[,，]\s*")
+_BULLET = re.compile(r"^(?:[-*•]\s+|\(?\d{1,2}[.)、]\s*)")
+_SHORT_WORDS = 4
+
+
+def fit(value: object, kind: object) -> object:
+    """The value in the shape that a type wants, as far as that can be told without guessing.
+
+    Keys are matched whatever their case, spaces and underscores; a scalar where a list is wanted becomes a list, and
+    text such as `a; b, c` a list of texts; numbers become text where text is wanted; the words of a Literal or an Enum
+    are matched whatever their case; null where a field has a default and takes none means the default.
+    """
+    while get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    origin, arguments = get_origin(kind), get_args(kind)
+    if words := _words(kind):
+        return _fit_word(value, words)
+    if origin in {Union, types.UnionType}:
+        others = [arm for arm in arguments if arm is not type(None)]
+        return fit(value, others[0]) if value is not None and len(others) == 1 else value
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return _fit_model(value, kind)
+    if (origin or kind) in _LISTS:
+        return _fit_list(value, arguments[0] if arguments else object)
+    if origin is dict and isinstance(value, dict):
+        return {name: fit(item, arguments[1]) for name, item in value.items()}
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return str(value) if kind is str and is_number else value
+
+
+def _words(kind: object) -> tuple[object, ...]:
+    if get_origin(kind) is Literal:
+        return get_args(kind)
+    return tuple(member.value for member in list[enum.Enum](kind)) if isinstance(kind, enum.EnumMeta) else ()
+
+
+def _is_about(value: object, kind: type[BaseModel]) -> bool:
+    """Whether a decoded value can be meant for a model: an object with at least one of its keys, or an empty one."""
+    if issubclass(kind, RootModel):
+        return True
+    if not isinstance(value, dict):
+        return False
+    return not value or not kind.model_fields or any(name in _names(kind).values() for name in value)
+
+
+def _fit_model(value: object, kind: type[BaseModel]) -> object:
+    if issubclass(kind, RootModel):
+        return fit(value, kind.model_fields["root"].annotation)
+    names = _names(kind)
+    fields = {known.alias or name: known for name, known in kind.model_fields.items()}
+    if isinstance(value, list):
+        lists = [key for key, known in fields.items() if (get_origin(known.annotation) or known.annotation) in _LISTS]
+        if len(fields) == len(lists) == 1:
+            return {lists[0]: fit(value, fields[lists[0]].annotation)}
+        return fit(value[0], kind) if len(value) == 1 and isinstance(value[0], dict) else value
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        ((name, inner),) = value.items()
+        if isinstance(inner, dict) and _plain(name) not in names and any(_plain(key) in names for key in inner):
+            return _fit_model(inner, kind)  # wrapped in one key more
+    fitted: dict[object, object] = {}
+    for name, item in value.items():
+        key = str(name) if name in fields else names.get(_plain(name), str(name))
+        known = fields.get(key)
+        if known is None or (key != name and (key in value or key in fitted)):
+            fitted.setdefault(name, item)
+        elif item is not None or known.is_required() or type(None) in get_args(known.annotation):
+            fitted[key] = fit(item, known.annotation)
+    return fitted
+
+
+@functools.lru_cache(maxsize=256)
+def _names(kind: type[BaseModel]) -> dict[str, str]:
+    """Plain form of each field's name and alias, to the key that validation wants."""
+    names: dict[str, str] = {}
+    for name, known in kind.model_fields.items():
+        key = known.alias or name
+        names[_plain(name)] = names[_plain(key)] = key
+    return names
+
+
+@functools.lru_cache(maxsize=4096)
+def _folded(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name).casefold()
+
+
+def _plain(name: object) -> str:
+    return _folded(str(name))
+
+
+def _fit_word(value: object, words: tuple[object, ...]) -> object:
+    if not isinstance(value, str) or value in words:
+        return value
+    alike = [word for word in words if isinstance(word, str) and _plain(word) == _plain(value)]
+    return alike[0] if len(alike) == 1 else value
+
+
+def _fit_list(value: object, kind: object) -> object:
+    if value is None:
+        return []
+    if isinstance(value, list):
+        return [fit(item, kind) for item in value]
+    if isinstance(value, str) and kind is str:
+        return _split(value)
+    if isinstance(value, (str, int, float, dict)):
+        return [fit(value, kind)]
+    return value
+
+
+def _split(text: str) -> list[str]:
+    """The items of a list written as text. Commas part short items only: a sentence may hold commas of its own."""
+    items: list[str] = []
+    for part in _STRONG.split(text.strip()):
+        pieces = _WEAK.split(part)
+        sentence = part.endswith(tuple(SENTENCE_ENDS))
+        short = all(len(piece.split()) <= _SHORT_WORDS for piece in pieces)
+        items += pieces if short and not sentence else [part]
+    return [item for item in (_BULLET.sub("", item).strip() for item in items) if item]

@@ -1,9 +1,10 @@
-"""What a method is: a dialogue in, a draft of the response out, by stages."""
+"""The protocols of a method and of the graph that methods search, and checks of methods' options."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+
+from dialore.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -11,33 +12,16 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
     from dialore.methods.stages import Stages
-    from dialore.response import Demands
-    from dialore.sources.graph.linking.linker import Link
+    from dialore.response import Demands, Grounding, Response
+    from dialore.sources.graph.linking import Link
     from dialore.sources.graph.source import Retrieval
-
-
-@dataclass(slots=True)
-class Grounds:
-    """What a method found before it writes: demands and knowledge, the best first."""
-
-    knowledge: list[Knowledge] = field(default_factory=list)
-    demands: Demands | None = None
-    plan: list[str] | None = None
-
-
-@dataclass(slots=True)
-class Draft:
-    """What a method made of a dialogue; the agent makes a Response of it."""
-
-    text: str
-    grounds: Grounds = field(default_factory=Grounds)
 
 
 @runtime_checkable
 class Method(Protocol):
     """One published system or baseline.
 
-    Class attributes say what it is for `dialore methods`: its name, paper, summary, the sources it needs, and how many
+    Class attributes describe it for `dialore methods`: its name, paper, summary, the sources it needs, and how many
     model calls it makes. Dataclass fields are its hyper-parameters and switches, and its sources by their names. A
     method that can do with or without a source names it in a further class attribute `takes: tuple[str, ...]`, and
     gives the field the default None. The prompts of its stages, in order, stand in `stages: tuple[str, ...]`; without
@@ -50,17 +34,17 @@ class Method(Protocol):
     needs: ClassVar[tuple[str, ...]]
     calls: ClassVar[str]
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
-        """Find what the response needs to know, and stop there."""
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+        """Find the knowledge for the response, and stop there: `Grounding(knowledge=..., demands=...)`."""
         ...
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Draft:
-        """Answer the dialogue's last turn."""
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+        """Answer the dialogue's last turn: `grounding.response(text)`."""
         ...
 
 
 class GraphSource(Protocol):
-    """What methods ask of the commonsense graph."""
+    """The commonsense graph as methods use it."""
 
     @property
     def name(self) -> str:
@@ -82,3 +66,15 @@ class GraphSource(Protocol):
     def link(self, phrases: Sequence[str], dialogue: Dialogue) -> list[Link]:
         """Concepts that phrases name."""
         ...
+
+
+def check_word(option: str, value: str, known: Sequence[str]) -> None:
+    """Raise UnknownNameError where an option's value is none of those that are known."""
+    if value not in known:
+        raise UnknownNameError(f"value of {option}", value, known)
+
+
+def check_least(option: str, value: int, least: int) -> None:
+    """Raise InputError where an option's value is too small."""
+    if value < least:
+        raise InputError(f"{option} must be at least {least}, not {value}")

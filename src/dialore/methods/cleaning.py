@@ -1,4 +1,4 @@
-"""A response without what models put around it: a speaker's label, quotation marks, a code fence. Whole or streamed."""
+"""Cleaned text: a response without its label, quotation marks or fence, whole or streamed; others' text as data."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dialore.knowledge import Knowledge
     from dialore.llm.model import OnText
 
 _QUOTES = {'"': '"', "“": "”", "「": "」"}
@@ -133,3 +134,26 @@ def _any(words: Iterable[str]) -> str:
 
 def _beginnings(words: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(word[:length] for word in words for length in range(len(word) + 1)))
+
+
+def as_data(text: str, *marks: str) -> str:
+    """Somebody else's text as it stands in a prompt: on one line, unable to close the tags that mark it as data.
+
+    Args:
+        text: the text.
+        marks: names of the tags that a prompt puts around it: `knowledge` for `<knowledge>` and `</knowledge>`.
+    """
+    pattern = _tags(marks)
+    while marks and pattern.search(text):  # what is taken out may leave a tag that stood around it
+        text = pattern.sub(" ", text)
+    return " ".join(text.split())
+
+
+@functools.lru_cache(maxsize=32)
+def _tags(marks: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(rf"<\s*/?\s*(?:{'|'.join(map(re.escape, marks))})\b[^>]*>", re.IGNORECASE)
+
+
+def on_one_line(piece: Knowledge) -> Knowledge:
+    """A piece whose text can be no further line of a prompt."""
+    return piece.model_copy(update={"text": as_data(piece.text)})

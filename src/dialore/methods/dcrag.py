@@ -6,13 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dialore.errors import InputError
-from dialore.methods.base import Draft, Grounds
-from dialore.methods.checking import check_least
-from dialore.methods.mending import pick
-from dialore.methods.outputs import Revision, SelectedFacts, ThoughtRevision, ThoughtTopics, Topics
-from dialore.methods.rag import mended, produce_queries
+from dialore.methods.base import check_least
+from dialore.methods.demands import (
+    Revision,
+    SelectedFacts,
+    ThoughtRevision,
+    ThoughtTopics,
+    Topics,
+    mended,
+    pick,
+    produce_queries,
+)
 from dialore.parallel import gather
-from dialore.response import Demands
+from dialore.response import Demands, Grounding
 from dialore.sources.graph.source import Retrieval
 
 if TYPE_CHECKING:
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
     from dialore.methods.base import GraphSource
     from dialore.methods.stages import Stages
+    from dialore.response import Response
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,24 +87,24 @@ class Dcrag:
         if self.fact_selection and not self.fact_retrieval:
             raise InputError("dcrag cannot select facts without retrieval", mend="set fact_selection=false too")
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Knowledge Demands Identification and Demands-Guided Knowledge Retrieval (Sections 3.2 and 3.3)."""
         queries, topics = await gather(self.produce_queries(dialogue, stage), self.plan_topics(dialogue, stage))
         demands = await self.revise(dialogue, joined(queries, topics), stage)
         retrieval = self.retrieve(dialogue, demands, stage)
         facts = await self.select(retrieval, stage)
-        return Grounds(knowledge=facts, demands=demands)
+        return Grounding(knowledge=facts, demands=demands)
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Draft:
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Ground, then Response Generation from history, facts and demands (Section 3.4, Equation 8)."""
-        grounds = await self.ground(dialogue, stage)
+        grounding = await self.ground(dialogue, stage)
         text = await stage.write(
             "dcrag/response-generation",
-            facts=grounds.knowledge,
-            demands=(grounds.demands or Demands()).model_dump(),
+            facts=grounding.knowledge,
+            demands=(grounding.demands or Demands()).model_dump(),
             thoughts=self.thoughts,
         )
-        return Draft(text, grounds)
+        return grounding.response(text)
 
     async def produce_queries(self, dialogue: Dialogue, stage: Stages) -> Demands:
         """Query Production (Section 3.2.1, Equations 1 and 2)."""
@@ -131,18 +138,16 @@ class Dcrag:
         """Fact Retrieval: foreseen and unforeseen facts, each ranked and cut (Section 3.3)."""
         if not self.fact_retrieval:
             return Retrieval()
-
-        def work() -> tuple[Retrieval, dict[str, object], list[str]]:
+        with stage.step("fact-retrieval") as step:
             found = self.graph.retrieve(demands, dialogue, self.top)
-            output: dict[str, object] = {
+            step.output = {
                 "graph": self.graph.name,
                 "links": [f"{link.phrase} -> {link.name} ({link.how}, {link.score})" for link in found.links],
                 "foreseen": {"found": found.foreseen_found, "kept": len(found.foreseen)},
                 "unforeseen": {"found": found.unforeseen_found, "kept": len(found.unforeseen)},
             }
-            return found, output, [f"no concept for {entity!r}" for entity in found.unlinked]
-
-        return stage.did("fact-retrieval", work)
+            step.notes = [f"no concept for {entity!r}" for entity in found.unlinked]
+        return found
 
     async def select(self, retrieval: Retrieval, stage: Stages) -> list[Knowledge]:
         """Fact Selection: foreseen facts first, then unforeseen ones until there are enough (Equation 7)."""
@@ -166,10 +171,7 @@ class Dcrag:
         chosen = await stage.ask(
             "dcrag/fact-selection", SelectedFacts, ranked, suffix=which, facts=facts, limit=self.limit
         )
-        picked, notes = pick(facts, chosen.selected)
-        if notes:
-            stage.did(f"selection-mending-{which}", lambda: (picked, {"kept": len(picked)}, notes))
-        return picked[: self.limit]
+        return pick(f"selection-mending-{which}", facts, chosen.selected, stage)[: self.limit]
 
 
 def joined(queries: Demands, topics: Demands) -> Demands:

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import BaseModel
 
 from dialore.errors import InputError, StageError, is_fatal
-from dialore.methods.base import Draft, Grounds
-from dialore.methods.checking import check_least
+from dialore.methods.base import check_least
+from dialore.methods.cleaning import on_one_line
 from dialore.methods.dcrag import Dcrag, joined
-from dialore.methods.marks import on_one_line
-from dialore.methods.mending import pick
-from dialore.methods.outputs import SelectedFacts
+from dialore.methods.demands import SelectedFacts, pick
 from dialore.parallel import gather
-from dialore.response import Demands
+from dialore.response import Demands, Grounding
 from dialore.text import normalise
 
 if TYPE_CHECKING:
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
     from dialore.methods.base import GraphSource
     from dialore.methods.stages import Stages
+    from dialore.response import Response
     from dialore.sources.base import KnowledgeSource
 
 
@@ -102,7 +101,7 @@ class DraftGround:
     def _dcrag(self) -> Dcrag:
         return Dcrag(self.graph, top=self.top, limit=self.limit, thoughts=self.thoughts)
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Demands as DCRAG finds them, and knowledge for them from every source."""
         dcrag = self._dcrag
         queries, topics = await gather(dcrag.produce_queries(dialogue, stage), dcrag.plan_topics(dialogue, stage))
@@ -110,9 +109,9 @@ class DraftGround:
         facts, pieces = await gather(
             self._select_facts(dialogue, demands, stage), self._select_passages(dialogue, demands, stage)
         )
-        return Grounds(knowledge=[*pieces, *facts], demands=demands)
+        return Grounding(knowledge=[*pieces, *facts], demands=demands)
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Draft:
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Draft and ground at once, then edit."""
         started = stage.seconds
         drafting = asyncio.create_task(stage.text("vanilla/response-generation", suffix="draft"))
@@ -124,9 +123,11 @@ class DraftGround:
             if done:
                 result = self._grounded(grounding, draft, stage)
             else:
-                result = Draft(draft)
-                note = f"the edit was not there {stage.seconds - started:.1f} s after the start: the draft is sent"
-                stage.did("patience", lambda: (None, {"kept": "draft"}, [note]))
+                result = Grounding().response(draft)
+                with stage.step("patience") as step:
+                    waited = stage.seconds - started
+                    step.output = {"kept": "draft"}
+                    step.notes = [f"the edit was not there {waited:.1f} s after the start: the draft is sent"]
         finally:
             drafting.cancel()
             grounding.cancel()
@@ -135,7 +136,7 @@ class DraftGround:
         return result
 
     @staticmethod
-    def _grounded(grounding: asyncio.Task[Draft], draft: str, stage: Stages) -> Draft:
+    def _grounded(grounding: asyncio.Task[Response], draft: str, stage: Stages) -> Response:
         """The edit, or the draft where the grounding failed after it was written: a response all the same.
 
         But not where it would fail so for every dialogue (see `is_fatal`).
@@ -145,13 +146,14 @@ class DraftGround:
         except StageError as error:
             if is_fatal(error.cause):
                 raise
-            note = f"grounding failed, the draft is sent: {error}"
-            return stage.did("choice", lambda: (Draft(draft), {"kept": "draft"}, [note]))
+            with stage.step("choice") as step:
+                step.output, step.notes = {"kept": "draft"}, [f"grounding failed, the draft is sent: {error}"]
+            return Grounding().response(draft)
 
-    async def _ground_and_edit(self, dialogue: Dialogue, drafting: asyncio.Task[str], stage: Stages) -> Draft:
+    async def _ground_and_edit(self, dialogue: Dialogue, drafting: asyncio.Task[str], stage: Stages) -> Response:
         grounds, draft = await gather(self.ground(dialogue, stage), asyncio.shield(drafting))
         if not draft.strip():
-            return Draft(draft, grounds)
+            return grounds.response(draft)
         edited = await stage.text(
             "draft-ground/grounding-edit",
             cites=grounds.knowledge,
@@ -159,29 +161,37 @@ class DraftGround:
             knowledge=[on_one_line(piece) for piece in grounds.knowledge],
             extended=(grounds.demands or Demands()).extended,
         )
-        chosen = await self._choose(draft, edited, stage)
-        return Draft(chosen, grounds)
+        return grounds.response(await self._choose(draft, edited, stage))
 
     async def _choose(self, draft: str, edited: str, stage: Stages) -> str:
         """The edit or the draft, and why, in the trace."""
-
-        def settle(kept: Literal["draft", "edit"], why: str) -> str:
-            text = draft if kept == "draft" else edited
-            return stage.did("choice", lambda: (text, {"kept": kept, "draft": draft, "edit": edited}, [why]))
-
+        votes: dict[str, str] = {}
+        kept, why = edited, "the edit changes the draft"
         if not edited.strip() or normalise(edited) == normalise(draft):
-            return settle("draft", "the edit keeps the draft word for word")
-        if not self.preference:
-            return settle("edit", "the edit changes the draft")
+            kept, why = draft, "the edit keeps the draft word for word"
+        elif self.preference:
+            votes = await self._preferred(draft, edited, stage)
+            why = "the edit is preferred, and the other order does not object"
+            if list(votes.values()).count("edit") <= list(votes.values()).count("draft"):
+                kept, why = draft, "the edit is not preferred in both orders"
+        with stage.step("choice") as step:
+            step.output = {"kept": "draft" if kept is draft else "edit", "draft": draft, "edit": edited}
+            if votes:
+                step.output["votes"] = votes
+            step.notes = [why]
+        return kept
+
+    async def _preferred(self, draft: str, edited: str, stage: Stages) -> dict[str, str]:
+        """What is preferred in each order: the draft, the edit, or neither of them."""
         nothing = Preference(better="same")
         first, second = await gather(
             stage.ask("draft-ground/preference", Preference, nothing, suffix="draft-first", a=draft, b=edited),
             stage.ask("draft-ground/preference", Preference, nothing, suffix="edit-first", a=edited, b=draft),
         )
-        votes = [{"A": -1, "B": 1, "same": 0}[first.better], {"A": 1, "B": -1, "same": 0}[second.better]]
-        if sum(votes) > 0:
-            return settle("edit", "the edit is preferred, and the other order does not object")
-        return settle("draft", "the edit is not preferred in both orders")
+        return {
+            "draft first": {"A": "draft", "B": "edit", "same": "no difference"}[first.better],
+            "edit first": {"A": "edit", "B": "draft", "same": "no difference"}[second.better],
+        }
 
     async def _select_facts(self, dialogue: Dialogue, demands: Demands, stage: Stages) -> list[Knowledge]:
         if not self.facts:
@@ -203,7 +213,4 @@ class DraftGround:
         chosen = await stage.ask(
             "draft-ground/passage-selection", SelectedFacts, ranked, pieces=shown, limit=self.limit
         )
-        picked, notes = pick(pieces, chosen.selected)
-        if notes:
-            stage.did("passage-mending", lambda: (picked, {"kept": len(picked)}, notes))
-        return picked[: self.limit]
+        return pick("passage-mending", pieces, chosen.selected, stage)[: self.limit]

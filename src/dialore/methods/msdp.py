@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dialore.knowledge import Knowledge, Passage, PassageDetail
-from dialore.methods.base import Draft, Grounds
-from dialore.methods.checking import check_least, check_word
+from dialore.knowledge import Fact, Knowledge, Passage, PassageDetail
+from dialore.methods.base import check_least, check_word
 from dialore.methods.msdp_samples import KnowledgeShots, ResponseShots, current, prompted
+from dialore.response import Grounding
+from dialore.sources.graph.relations import verbalise
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.methods.msdp_samples import SampleSource
     from dialore.methods.stages import Stages
+    from dialore.response import Response
     from dialore.sources.samples.sample import Sample
+    from dialore.text import Language
 
 FORMATS = (1, 2, 3)
 LEADS = ("System replies:", "系统回复：", "System:", "系统：", "=>", "⇒")
 """What stands before a response in the prompts, and chat models repeat."""
+_TRIPLE = re.compile(r"[(（]\s*([^,，()（）]+?)\s*[,，]\s*([^,，()（）]+?)\s*[,，]\s*([^()（）]+?)\s*[)）]")
+_MOST = 5
+"""Facts taken of one answer; samples have three at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +67,16 @@ class MsdpKg:
         """Check the options; raises InputError."""
         _knowledge_shots(self)
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Generate knowledge."""
-        return Grounds(knowledge=await generate_knowledge(self.samples, _knowledge_shots(self), dialogue, stage))
+        return Grounding(knowledge=await generate_knowledge(self.samples, _knowledge_shots(self), dialogue, stage))
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Draft:
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Generate knowledge, which is the answer too."""
-        grounds = await self.ground(dialogue, stage)
-        text = " ".join(piece.text for piece in grounds.knowledge)
+        grounding = await self.ground(dialogue, stage)
+        text = " ".join(piece.text for piece in grounding.knowledge)
         stage.send(text)
-        return Draft(text, grounds)
+        return grounding.response(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +129,16 @@ class Msdp:
         _knowledge_shots(self)
         _response_shots(self)
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Knowledge generation (Section 2.1)."""
-        return Grounds(knowledge=await generate_knowledge(self.samples, _knowledge_shots(self), dialogue, stage))
+        return Grounding(knowledge=await generate_knowledge(self.samples, _knowledge_shots(self), dialogue, stage))
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Draft:
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Ground, then response generation (Section 2.2)."""
         samples = _response_shots(self).select(self.samples, dialogue, stage)
-        grounds = await self.ground(dialogue, stage)
-        known = " ".join(piece.text for piece in grounds.knowledge)
-        return Draft(await _write(self, "msdp/response-generation", samples, dialogue, stage, known), grounds)
+        grounding = await self.ground(dialogue, stage)
+        known = " ".join(piece.text for piece in grounding.knowledge)
+        return grounding.response(await _write(self, "msdp/response-generation", samples, dialogue, stage, known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,14 +179,70 @@ class Ssdp:
         """Check the options; raises InputError."""
         _response_shots(self)
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Nothing is looked up."""
-        return Grounds()
+        return Grounding()
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Draft:
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Write the response."""
         samples = _response_shots(self).select(self.samples, dialogue, stage)
-        return Draft(await _write(self, "ssdp/response-generation", samples, dialogue, stage))
+        return Grounding().response(await _write(self, "ssdp/response-generation", samples, dialogue, stage))
+
+
+@dataclass(frozen=True, slots=True)
+class MsdpDcrag:
+    """MSDP as DCRAG runs it for its Table 1: commonsense facts, then the response, after the same ten similar samples.
+
+    The base is built of histories and responses whose facts were found by hard matching: `dialore samples build OUT
+    FILE --align-graph GRAPH`. Both prompts are MSDP's; such dialogues have no topics, so the first is
+    `( last turn ) => facts`.
+
+    Where the paper is silent: a sample has up to three facts, and the nearest stands last.
+
+    Attributes:
+        samples: the sample base.
+        shots: samples of both generators (Appendix A.1.1: 10).
+        turns: last turns of each history that the dialogue generator is shown; 0 for all.
+    """
+
+    name: ClassVar[str] = "msdp-dcrag"
+    paper: ClassVar[str] = "DCRAG (EMNLP 2024), Appendix A.1.1, after MSDP"
+    summary: ClassVar[str] = "the model writes commonsense facts, then the response, each after similar samples"
+    needs: ClassVar[tuple[str, ...]] = ("samples",)
+    calls: ClassVar[str] = "2 (2 in a row)"
+    stages: ClassVar[tuple[str, ...]] = ("msdp-dcrag/knowledge-generation", "msdp-dcrag/response-generation")
+
+    samples: SampleSource
+    shots: int = 10
+    turns: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the options; raises InputError."""
+        check_least("turns", self.turns, 0)
+        self._shots()
+
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+        """Sample selection and knowledge generation."""
+        return (await self._ground(dialogue, stage))[0]
+
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+        """Ground, then response generation after the same samples."""
+        grounding, samples = await self._ground(dialogue, stage)
+        known = "; ".join(piece.triple for piece in grounding.knowledge)
+        now = current(dialogue, topic=False, knowledge=known)
+        text = await stage.write("msdp-dcrag/response-generation", leads=LEADS, **prompted(samples, now, self.turns))
+        return grounding.response(text)
+
+    async def _ground(self, dialogue: Dialogue, stage: Stages) -> tuple[Grounding, list[Sample]]:
+        samples = await asyncio.to_thread(self._shots().select, self.samples, dialogue, stage)
+        now = current(dialogue, topic=False)
+        line = await stage.read(
+            "msdp-dcrag/knowledge-generation", read_line, "", summary="Knowledge written: {}", **prompted(samples, now)
+        )
+        return Grounding(knowledge=read_facts(line, dialogue.language)), samples
+
+    def _shots(self) -> KnowledgeShots:
+        return KnowledgeShots("query", self.shots, 0, topic=False, fit=False)
 
 
 async def generate_knowledge(
@@ -189,7 +252,9 @@ async def generate_knowledge(
     # Off the loop: other dialogues' calls go on while a large base is searched.
     selected = await asyncio.to_thread(shots.select, samples, dialogue, stage)
     now = current(dialogue, topic=shots.topic)
-    text = await stage.read("msdp/knowledge-generation", read_line, "", **prompted(selected, now))
+    text = await stage.read(
+        "msdp/knowledge-generation", read_line, "", summary="Knowledge written: {}", **prompted(selected, now)
+    )
     return [generated(text, now.topic)] if text else []
 
 
@@ -205,6 +270,18 @@ def generated(text: str, topic: str) -> Knowledge:
     """Knowledge that the model wrote."""
     passage = Passage(text=text, title=topic, source="model")
     return Knowledge(id=passage.id, kind="passage", text=text, source="model", detail=PassageDetail(title=topic))
+
+
+def read_facts(line: str, language: Language) -> list[Knowledge]:
+    """The facts in a line that a model wrote, `(head, relation, tail); ...`; a line without any is a passage."""
+    found: dict[str, Knowledge] = {}
+    for head, relation, tail in _TRIPLE.findall(line):
+        fact = Fact(head, relation, tail, provenance="model")
+        made = Knowledge.of_fact(fact, verbalise(fact, language), 0.0)
+        found.setdefault(made.id, made.model_copy(update={"source": "model"}))
+    if found:
+        return list(found.values())[:_MOST]
+    return [generated(line, "")] if line else []
 
 
 def _knowledge_shots(method: MsdpKg | Msdp) -> KnowledgeShots:

@@ -1,4 +1,4 @@
-"""Which samples MSDP prompts with, and how they and the dialogue stand in its prompts (Sections 2.1 and 2.2)."""
+"""Selection of the samples that MSDP prompts with, and their form in its prompts (Sections 2.1 and 2.2)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dialore.errors import InputError
-from dialore.methods.checking import check_least, check_word
+from dialore.methods.base import check_least, check_word
 from dialore.sources.samples.sample import Sample, sided, topic_of
 
 if TYPE_CHECKING:
@@ -14,17 +14,18 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
     from dialore.methods.stages import Stages
+    from dialore.response import StageTrace
 
 SELECTIONS = ("query", "perplexity", "random")
 RESPONSE_SELECTIONS = ("overlap", "random")
 
 
 class SampleSource(Protocol):
-    """What methods ask of a sample base; see `dialore.sources.samples.base.SampleBase`."""
+    """What methods ask of a database of samples; see `dialore.sources.samples.SampleDatabase`."""
 
     @property
     def name(self) -> str:
-        """The base's name."""
+        """The database's name."""
         ...
 
     def nearest(
@@ -37,13 +38,13 @@ class SampleSource(Protocol):
         """The samples of the lowest perplexity."""
         ...
 
-    def drawn(
+    def sampled(
         self, dialogue: Dialogue, count: int, seed: int = 0, overlap: tuple[float, float] | None = None
     ) -> list[Sample]:
         """Samples with a response, at random."""
         ...
 
-    def drawn_for_knowledge(self, dialogue: Dialogue, count: int, seed: int = 0, *, fit: bool = True) -> list[Sample]:
+    def sampled_for_knowledge(self, dialogue: Dialogue, count: int, seed: int = 0, *, fit: bool = True) -> list[Sample]:
         """Samples for knowledge generation, at random."""
         ...
 
@@ -55,7 +56,7 @@ class KnowledgeShots:
     Attributes:
         selection: `query`, `perplexity` or `random`.
         shots: how many.
-        seed: of the random draw.
+        seed: by which random ones are sampled.
         topic: whether topics are told.
         fit: only samples whose knowledge shows well what is wanted.
     """
@@ -73,19 +74,21 @@ class KnowledgeShots:
 
     def select(self, samples: SampleSource, dialogue: Dialogue, stage: Stages) -> list[Sample]:
         """The samples in the order of the prompt: the nearest stands last, beside the dialogue."""
-
-        def work() -> tuple[list[Sample], dict[str, object], list[str]]:
-            scores: list[float] = []
+        scores: list[float] = []
+        with stage.step("knowledge-samples") as step:
             if self.selection == "query":
                 nearest = samples.nearest(dialogue, self.shots, topic=self.topic, fit=self.fit)
                 found, scores = [sample for sample, _ in nearest][::-1], [score for _, score in nearest][::-1]
             elif self.selection == "perplexity":
                 found = samples.clearest(dialogue, self.shots, fit=self.fit)
             else:
-                found = samples.drawn_for_knowledge(dialogue, self.shots, self.seed, fit=self.fit)
-            return found, _traced(samples, found, scores), _notes(found, self.shots, dialogue)
-
-        return stage.did("knowledge-samples", work)
+                found = samples.sampled_for_knowledge(dialogue, self.shots, self.seed, fit=self.fit)
+            _record(step, samples, found, self.shots, dialogue)
+            step.summary = f"Samples: {len(found)}"
+            if scores:
+                step.output["scores"] = [round(score, 4) for score in scores]
+                step.summary += f", the nearest {found[-1].id} ({scores[-1]:.2f})"
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ class ResponseShots:
     Attributes:
         selection: `overlap`, or `random` for any.
         shots: how many.
-        seed: of the draw.
+        seed: by which they are sampled.
         least: the least overlap of a response with its knowledge.
         most: the most.
     """
@@ -114,14 +117,12 @@ class ResponseShots:
             raise InputError(f"an overlap from {self.least} to {self.most} is none", mend="0 <= least <= most <= 1")
 
     def select(self, samples: SampleSource, dialogue: Dialogue, stage: Stages) -> list[Sample]:
-        """The samples, in the order of the draw."""
-
-        def work() -> tuple[list[Sample], dict[str, object], list[str]]:
+        """The samples, in the order in which they were sampled."""
+        with stage.step("response-samples") as step:
             bounds = (self.least, self.most) if self.selection == "overlap" else None
-            found = samples.drawn(dialogue, self.shots, self.seed, bounds)
-            return found, _traced(samples, found, []), _notes(found, self.shots, dialogue)
-
-        return stage.did("response-samples", work)
+            found = samples.sampled(dialogue, self.shots, self.seed, bounds)
+            _record(step, samples, found, self.shots, dialogue)
+        return found
 
 
 def current(dialogue: Dialogue, *, topic: bool, knowledge: str = "") -> Sample:
@@ -144,12 +145,7 @@ def prompted(samples: Sequence[Sample], now: Sample, turns: int = 0) -> dict[str
     return {"samples": shown, "current": replace(now, turns=now.turns[-turns:])}
 
 
-def _traced(samples: SampleSource, found: Sequence[Sample], scores: Sequence[float]) -> dict[str, object]:
-    output: dict[str, object] = {"samples": samples.name, "found": [sample.id for sample in found]}
-    return output | ({"scores": [round(score, 4) for score in scores]} if scores else {})
-
-
-def _notes(found: Sequence[Sample], wanted: int, dialogue: Dialogue) -> list[str]:
-    if len(found) >= wanted:
-        return []
-    return [f"only {len(found)} of {wanted} samples are there for {dialogue.language}"]
+def _record(step: StageTrace, samples: SampleSource, found: Sequence[Sample], wanted: int, dialogue: Dialogue) -> None:
+    step.output = {"samples": samples.name, "found": [sample.id for sample in found]}
+    if len(found) < wanted:
+        step.notes = [f"only {len(found)} of {wanted} samples are there for {dialogue.language}"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dialore.methods.base import Draft, Grounds
-from dialore.methods.checking import check_least
+from dialore.methods.base import check_least
+from dialore.response import Grounding
 from dialore.sources.samples.sample import topic_of
 from dialore.text import is_chinese, light_words, stop_words, words
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
     from dialore.methods.base import GraphSource
     from dialore.methods.stages import Stages
+    from dialore.response import Response
     from dialore.text import Language
 
 _LONGEST_CHINESE = 4
@@ -71,11 +72,11 @@ class Pplm:
         for option in ("facts", "words", "turns"):
             check_least(option, getattr(self, option), 0)
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """The facts that the bag is taken from."""
-        return Grounds(knowledge=self._bag(dialogue, stage)[1])
+        return Grounding(knowledge=self._bag(dialogue, stage)[1])
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Draft:
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Fill the bag, then write, steered by it."""
         bag, facts = self._bag(dialogue, stage)
         settings = ("iterations", "step_size", "gamma", "kl_scale", "gm_scale", "window", "top_k")
@@ -85,10 +86,10 @@ class Pplm:
             separator=self.separator,
             steering={"words": bag, **{name: getattr(self, name) for name in settings}},
         )
-        return Draft(text, Grounds(knowledge=facts))
+        return Grounding(knowledge=facts).response(text)
 
     def _bag(self, dialogue: Dialogue, stage: Stages) -> tuple[list[str], list[Knowledge]]:
-        def work() -> tuple[tuple[list[str], list[Knowledge]], dict[str, object], list[str]]:
+        with stage.step("bag-of-words") as step:
             topic = topic_of(dialogue)
             links = self.graph.link([topic], dialogue) if topic else []
             links = links or self.graph.mentions(dialogue)
@@ -96,11 +97,10 @@ class Pplm:
             ends = (end for given in facts for end in (given.fact.head, given.fact.tail))
             phrases = (*(link.name for link in links), *ends)
             bag = one_word_names(phrases, dialogue.language)[: self.words]
-            output: dict[str, object] = {"graph": self.graph.name, "facts": found, "bag": bag}
-            notes = [] if bag else ["the graph has no word for this dialogue: the text is not steered"]
-            return (bag, facts), output, notes
-
-        return stage.did("bag-of-words", work)
+            step.output = {"graph": self.graph.name, "facts": found, "bag": bag}
+            if not bag:
+                step.notes = ["the graph has no word for this dialogue: the text is not steered"]
+        return bag, facts
 
 
 def one_word_names(names: Iterable[str], language: Language) -> list[str]:

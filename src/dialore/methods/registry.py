@@ -1,42 +1,49 @@
-"""Methods by name: ours, and those that other packages add by the entry-point group `dialore.methods`."""
+"""Methods by name, made and described: ours, and those that other packages add by the group `dialore.methods`."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
+import re
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from dialore.errors import InputError, UnknownNameError
+from dialore.prompts.library import PromptLibrary
+from dialore.sources.registry import option_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dialore.methods.base import Method
+    from dialore.text import Language
 
 _OWN = {
-    "cosmo": "dialore.methods.cosmo:Cosmo",
+    "cosmo": "dialore.methods.baselines:Cosmo",
     "dcrag": "dialore.methods.dcrag:Dcrag",
     "draft-ground": "dialore.methods.draft_ground:DraftGround",
     "edit": "dialore.methods.edit:Edit",
+    "lexical": "dialore.methods.lexical:Lexical",
     "msdp": "dialore.methods.msdp:Msdp",
-    "msdp-dcrag": "dialore.methods.msdp_dcrag:MsdpDcrag",
+    "msdp-dcrag": "dialore.methods.msdp:MsdpDcrag",
     "msdp-kg": "dialore.methods.msdp:MsdpKg",
     "pplm": "dialore.methods.pplm:Pplm",
-    "qp-rag": "dialore.methods.rag:QpRag",
+    "qp-rag": "dialore.methods.baselines:QpRag",
     "safari": "dialore.methods.safari:Safari",
     "scg-qp": "dialore.methods.scg_qp:ScgQp",
-    "scg-qp-graph": "dialore.methods.scg_qp_graph:ScgQpGraph",
-    "search-query": "dialore.methods.search_query:SearchQuery",
+    "scg-qp-graph": "dialore.methods.scg_qp_variants:ScgQpGraph",
+    "search-query": "dialore.methods.scg_qp_variants:SearchQuery",
     "ssdp": "dialore.methods.msdp:Ssdp",
-    "t-rag": "dialore.methods.rag:TRag",
-    "vanilla": "dialore.methods.vanilla:Vanilla",
+    "t-rag": "dialore.methods.baselines:TRag",
+    "vanilla": "dialore.methods.baselines:Vanilla",
 }
 GROUP = "dialore.methods"
-_FLAGS = {"web": "search"}
-"""Options of the command that are not called as their source."""
+
+_ATTRIBUTES = "Attributes:\n"
 
 
 def method_names() -> list[str]:
@@ -87,9 +94,7 @@ def create_method(name: str, sources: Mapping[str, object], options: Mapping[str
     cls = method_class(name)
     missing = [need for need in cls.needs if sources.get(need) is None]
     if missing:
-        raise InputError(
-            f"method {name} needs a {missing[0]}", mend=f"give one with --{_FLAGS.get(missing[0], missing[0])}"
-        )
+        raise InputError(f"method {name} needs a {missing[0]}", mend=f"give one with {option_of(missing[0])}")
     known = method_options(cls)
     values: dict[str, Any] = {}
     for option, value in (options or {}).items():
@@ -108,3 +113,114 @@ def _read(method: str, field: dataclasses.Field[Any], value: object) -> object:
         raise InputError(
             f"option {field.name} of {method}: {value!r} is not a {kind}", mend=f"default: {field.default}"
         ) from error
+
+
+# --- descriptions, for the command and the docs
+
+
+@dataclass(frozen=True, slots=True)
+class OptionDescription:
+    """A hyper-parameter or switch: its name, its default, and what it does."""
+
+    name: str
+    default: Any
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageDescription:
+    """A stage that asks a language model.
+
+    Attributes:
+        name: the stage, as `--stage-model` takes it: `query-production`.
+        prompt: its prompt, as `dialore prompts show` takes it: `dcrag/query-production`.
+        languages: those that there is a prompt file for.
+        version: the version of the English file, else of the first.
+        output: what is asked for: the name of a shape, or `text`.
+    """
+
+    name: str
+    prompt: str
+    languages: tuple[Language, ...]
+    version: int
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class MethodDescription:
+    """A method in words.
+
+    Attributes:
+        name: its name.
+        paper: where it is from.
+        summary: what it does, in a line.
+        about: what it does and where it differs from its paper, in paragraphs.
+        needs: sources that it must have.
+        takes: sources that it can do without.
+        calls: how many model calls it makes, and how many in a row.
+        options: its hyper-parameters and switches.
+        stages: its stages that ask a language model, in order.
+    """
+
+    name: str
+    paper: str
+    summary: str
+    about: str
+    needs: tuple[str, ...]
+    takes: tuple[str, ...]
+    calls: str
+    options: tuple[OptionDescription, ...]
+    stages: tuple[StageDescription, ...]
+
+
+def describe_method(cls: type[Method], prompts: PromptLibrary | None = None) -> MethodDescription:
+    """A method in words.
+
+    Args:
+        cls: its class.
+        prompts: where its prompts are looked up; None for the package's own.
+
+    Raises:
+        UnknownNameError: it names a prompt that there is none of.
+    """
+    about, _, attributes = (inspect.getdoc(cls) or "").partition(_ATTRIBUTES)
+    helps = _helps(attributes)
+    options = [
+        OptionDescription(field.name, _default(field), helps.get(field.name, ""))
+        for field in method_options(cls).values()
+    ]
+    return MethodDescription(
+        name=cls.name,
+        paper=cls.paper,
+        summary=cls.summary,
+        about="\n\n".join(" ".join(paragraph.split()) for paragraph in about.strip().split("\n\n")),
+        needs=tuple(cls.needs),
+        takes=tuple(getattr(cls, "takes", ())),
+        calls=cls.calls,
+        options=tuple(options),
+        stages=_stages(cls, prompts or PromptLibrary()),
+    )
+
+
+def _stages(cls: type[Method], prompts: PromptLibrary) -> tuple[StageDescription, ...]:
+    """The stages that the class names, else those of its folder of prompts."""
+    everything = [(prompt.name, prompt.language) for prompt in prompts]
+    named: tuple[str, ...] | None = getattr(cls, "stages", None)
+    if named is None:
+        named = tuple(dict.fromkeys(name for name, _ in everything if name.startswith(f"{cls.name}/")))
+    found = []
+    for name in named:
+        languages = tuple(language for other, language in everything if other == name)
+        front = prompts.get(name, languages[0] if languages else "en").front
+        found.append(StageDescription(name.rpartition("/")[2], name, languages, front.version, front.output))
+    return tuple(found)
+
+
+def _default(field: dataclasses.Field[Any]) -> object:
+    return None if field.default is dataclasses.MISSING else field.default
+
+
+def _helps(attributes: str) -> dict[str, str]:
+    """The lines of a docstring's Attributes by name."""
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", attributes, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}

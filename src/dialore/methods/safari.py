@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dialore.errors import InputError, UnknownNameError
 from dialore.knowledge import Knowledge, stable_id
-from dialore.methods import marks
-from dialore.methods.base import Draft, Grounds
-from dialore.methods.safari_planning import Mended, Plan, gold_knowledge, gold_plan, mend_plan, read_plan
+from dialore.methods.cleaning import as_data
+from dialore.methods.safari_planning import Plan, gold_knowledge, gold_plan, mend_plan, read_plan
 from dialore.parallel import gather
 from dialore.prompts.history import render_history
+from dialore.response import Grounding
 from dialore.sources.declared import DeclaredSources, default_sources
 from dialore.sources.dialogue_ranking import joined
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
     from dialore.methods.stages import Stages
+    from dialore.response import Response
     from dialore.sources.base import KnowledgeSource
     from dialore.sources.declared import DeclaredSource
     from dialore.sources.graph_knowledge import GraphLike
@@ -118,60 +119,57 @@ class Safari:
             declared = default_sources(opened, retriever=self.retriever)
         return declared if self.use_documents else declared.without("documents")
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Planning and Retrieval (Section 4.2, Equations 1 and 2)."""
         return (await self._ground(dialogue, stage))[0]
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Draft:
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Ground, then Assembling: the response from context, sources and what they gave (Equation 3, Table 3)."""
-        grounds, names = await self._ground(dialogue, stage)
+        grounding, names = await self._ground(dialogue, stage)
         text = await stage.write(
             "safari/response-generation",
-            knowledge=[piece.model_copy(update={"text": as_data(piece)}) for piece in grounds.knowledge],
+            knowledge=[piece.model_copy(update={"text": titled_line(piece)}) for piece in grounding.knowledge],
             names=names,
             about_you=[entry.name.upper() for entry in self.declared.entries if entry.kind == "persona"],
             demonstrations=self._shown(dialogue.language),
         )
-        return Draft(text, grounds)
+        return grounding.response(text)
 
-    async def _ground(self, dialogue: Dialogue, stage: Stages) -> tuple[Grounds, dict[str, str]]:
+    async def _ground(self, dialogue: Dialogue, stage: Stages) -> tuple[Grounding, dict[str, str]]:
         """Plan and knowledge, each piece once, and the name of each piece's source by its id."""
         plan = await self.plan(dialogue, stage)
         found = await self.retrieve(dialogue, plan, stage)
         pieces = {piece.id: piece for name in reversed(plan) for piece in found[name]}
         names = {piece.id: name.upper() for name in reversed(plan) for piece in found[name]}
         order = dict.fromkeys(piece.id for name in plan for piece in found[name])
-        return Grounds(knowledge=[pieces[one] for one in order], plan=plan), names
+        return Grounding(knowledge=[pieces[one] for one in order], plan=plan), names
 
     async def plan(self, dialogue: Dialogue, stage: Stages) -> list[str]:
         """Planning (Equation 1, Tables 2 and 12). Where nothing can be read, the plan is NULL."""
-        if self.planning == "gold":
-            gold = stage.did("planning", lambda: _planned(gold_plan(self._labels(dialogue), self.declared)))
-            return self._mended(gold, stage)
         if self.planning != "model":
-            names = self._always(self.planning)
-            return stage.did("planning", lambda: _planned(names))
+            with stage.step("planning") as step:
+                gold = self.planning == "gold"
+                names = gold_plan(self._labels(dialogue), self.declared) if gold else self._always(self.planning)
+                step.output = {"sources": names}
+            return self._mended(names, stage) if gold else names
         made = await stage.ask(
             "safari/planning",
             Plan,
             Plan(sources=[]),
+            salvage=lambda text: read_plan(text, self.declared),
             sources=[self._described(entry, dialogue) for entry in self.declared.entries],
             dependency=self.dependency and any(entry.depends_on for entry in self.declared.entries),
             demonstrations=self._shown(dialogue.language),
         )
-        traced = next(traced for traced in reversed(stage.trace) if traced.stage == "planning")
-        if traced.outcome == "unparsed" and (read := read_plan(traced.completion, self.declared)) is not None:
-            traced.notes[-1:] = ["the answer is no JSON, but it names sources and nothing else: read as a plan"]
-            traced.output = read.model_dump()
-            made = read
         return self._mended(made.sources, stage)
 
     def _mended(self, names: Sequence[str], stage: Stages) -> list[str]:
         """A plan that can be followed, as a stage of its own where there was something to mend."""
-        mended = mend_plan(names, self.declared, dependency=self.dependency, drop=self.broken == "null")
-        if mended.notes:
-            stage.did("plan-mending", lambda: _shown_mended(mended))
-        return mended.plan
+        plan, notes = mend_plan(names, self.declared, dependency=self.dependency, drop=self.broken == "null")
+        if notes:
+            with stage.step("plan-mending") as step:
+                step.output, step.notes, step.summary = {"sources": plan}, notes, f"Plan mended: {'; '.join(notes)}"
+        return plan
 
     async def retrieve(self, dialogue: Dialogue, plan: Sequence[str], stage: Stages) -> dict[str, list[Knowledge]]:
         """Retrieval in plan order (Equation 2): a source waits for those that it depends on, and for no other."""
@@ -188,11 +186,16 @@ class Safari:
         preceding = [piece for found in await asyncio.gather(*before) for piece in found]
         name = f"retrieval-{entry.name}"
         if self.retrieval == "gold":
-            return stage.did(name, lambda: _found(entry.name, gold_knowledge(self._labels(dialogue), entry)))
+            with stage.step(name) as step:
+                gold = gold_knowledge(self._labels(dialogue), entry)
+                step.output = {"source": entry.name, "found": [piece.id for piece in gold]}
+            return gold
         filters = entry.join == "filter" and self.dependency and bool(entry.depends_on)
         if filters and not preceding:
-            note = f"{' and '.join(entry.depends_on)} gave nothing to look under"
-            return stage.did(name, lambda: ([], {"source": entry.name, "found": []}, [note]))
+            with stage.step(name) as step:
+                step.output = {"source": entry.name, "found": []}
+                step.notes = [f"{' and '.join(entry.depends_on)} gave nothing to look under"]
+            return []
         query = self._query(dialogue)
         if entry.join == "query" and preceding:
             query = " ".join([query, *(joined(piece.text) for piece in preceding)])
@@ -209,7 +212,7 @@ class Safari:
             "safari/model-knowledge",
             suffix=entry.name,
             query=query,
-            knowledge=[as_data(piece) for piece in preceding],
+            knowledge=[titled_line(piece) for piece in preceding],
         )
         text = " ".join(text.split())
         if text.strip(" .。\"'").casefold() in {"", "none", "null", "无"}:
@@ -224,7 +227,7 @@ class Safari:
         entries = self.declared.entries
         if which == "persona":
             entries = tuple(entry for entry in entries if entry.kind == "persona")[:1]
-        return mend_plan([entry.name for entry in entries], self.declared, dependency=self.dependency).plan
+        return mend_plan([entry.name for entry in entries], self.declared, dependency=self.dependency)[0]
 
     def _labels(self, dialogue: Dialogue) -> Dialogue:
         """The dialogue as gold labels are read from it: without those of documents where they are left out."""
@@ -256,19 +259,7 @@ class Safari:
         ]
 
 
-def as_data(piece: Knowledge) -> str:
-    """A piece of knowledge on one line, that cannot close the marks which a prompt puts around it."""
+def titled_line(piece: Knowledge) -> str:
+    """A piece of knowledge on one line, with its title, that cannot close the marks which a prompt puts around it."""
     title = piece.passage.title
-    return joined(marks.as_data(f"({title}) {piece.text}" if title else piece.text, "knowledge"))
-
-
-def _planned(names: list[str]) -> tuple[list[str], dict[str, object], list[str]]:
-    return names, {"sources": names}, []
-
-
-def _shown_mended(mended: Mended) -> tuple[list[str], dict[str, object], list[str]]:
-    return mended.plan, {"sources": mended.plan}, mended.notes
-
-
-def _found(name: str, pieces: list[Knowledge]) -> tuple[list[Knowledge], dict[str, object], list[str]]:
-    return pieces, {"source": name, "found": [piece.id for piece in pieces]}, []
+    return joined(as_data(f"({title}) {piece.text}" if title else piece.text, "knowledge"))

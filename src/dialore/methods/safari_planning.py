@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field
@@ -55,17 +54,9 @@ def read_plan(text: str, declared: DeclaredSources) -> Plan | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Mended:
-    """A plan that can be followed, and what was changed, one sentence each."""
-
-    plan: list[str]
-    notes: list[str]
-
-
 def mend_plan(
     names: Sequence[str], declared: DeclaredSources, *, dependency: bool = True, drop: bool = False
-) -> Mended:
+) -> tuple[list[str], list[str]]:
     """A plan of declared sources, each once, each after those that it depends on.
 
     Args:
@@ -74,6 +65,9 @@ def mend_plan(
         dependency: off: dependencies are not looked at ("- Dependency").
         drop: a source whose dependencies are not planned is left out, so that DOCUMENTS alone counts as NULL (footnote
             14 of the paper); else those that it needs are put before it.
+
+    Returns:
+        A plan that can be followed, and what was changed, one sentence each.
     """
     notes: list[str] = []
     known: dict[str, None] = {}
@@ -86,7 +80,7 @@ def mend_plan(
         else:
             known[entry.name] = None
     if not dependency:
-        return Mended(list(known), notes)
+        return list(known), notes
     plan: dict[str, None] = {}
     for name in known:
         needed = declared.needed_by(name)
@@ -99,7 +93,7 @@ def mend_plan(
         elif late := [before for before in needed if before not in plan]:
             notes.append(f"source {name!r} depends on {_listed(late)}: asked after it")
         plan |= dict.fromkeys((*needed, name))
-    return Mended(list(plan), notes)
+    return list(plan), notes
 
 
 def _listed(names: Sequence[str]) -> str:

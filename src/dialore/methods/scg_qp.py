@@ -2,19 +2,66 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+import asyncio
+import functools
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, BeforeValidator
 
 from dialore.errors import InputError
-from dialore.methods.base import Draft, Grounds
-from dialore.methods.scg_qp_queries import QueryMaker, Wanted
-from dialore.methods.scg_qp_search import as_data, search_web
+from dialore.llm.structured import candidates
+from dialore.methods.cleaning import as_data
+from dialore.parallel import gather
+from dialore.prompts.history import plain_line, plain_turns
+from dialore.response import Demands, Grounding
+from dialore.retrieval.reranking import load_reranker
+from dialore.text import content_words, is_chinese
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
     from dialore.methods.stages import Stages
+    from dialore.response import Response
+    from dialore.retrieval.reranking import Reranker
     from dialore.sources.base import KnowledgeSource
+
+Kind = Literal["information", "opinion", "passive", "none"]
+
+_TOPIC_WORDS, _TOPIC_CHARACTERS = 12, 30
+"""A topic's most words (English) or characters (Chinese); what is longer is a sentence about the dialogue."""
+_QUERY_WORDS, _QUERY_CHARACTERS = 40, 80
+_EDGES = " \t.,;:!?。，、；：！？*`"
+_BULLET = re.compile(r"\A(?:[-*•>]|\d{1,2}[.)、])\s+")
+_LABEL = re.compile(
+    r"\A(?:(?:the\s+)?(?:current\s+|search\s+|web\s+)?(?:topic|subject|query)(?:\s+is)?|search(?:\s+for)?|"
+    r"(?:当前)?(?:话题|主题)|搜索词?|查询|检索词?)\s*[:：]\s*",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(r"\"([^\"]*)\"|“([^”]*)”|「([^」]*)」|'([^']*)'")
+_NO_TOPIC = re.compile(
+    r"(?:there\s+is\s+|there's\s+)?(?:none|nothing|null|n/?a|unknown|"
+    r"no(?:\s+(?:current|clear|specific|particular))?\s+(?:topic|subject))(?:\s+at\s+(?:the|this)\s+moment)?|"
+    r"(?:暂时?|当前|现在)?(?:无|没有|不明|未知)(?:明确|具体)?的?(?:话题|主题)?",
+    re.IGNORECASE,
+)
+# "__no_search__", "__do-not-search__" and "no_passages_used" are how trained search deciders put it.
+_NO_SEARCH = re.compile(
+    r"_*(?:no|not|none|n/?a|do[-_ ]not)(?:[-_ ](?:search|query|passages?)(?:[-_ ](?:used|needed))?)?_*|"
+    r"无|没有|(?:不用|无需|不需要)搜索",
+    re.IGNORECASE,
+)
+# SCG-QP's "instruction mismatch" (Section 3.4): a question to the other person, which no engine can answer.
+_TO_THE_OTHER = re.compile(
+    r"(?:(?:and|so|but|well|how|what|which|where|when|why|who)\b[\w\s,']{0,40}?\s)?"
+    r"(?:do|did|have|are|were|would|will|can|could|had)\s+you\b|"
+    r"你们?(?:有没有|是不是|喜欢|觉得|最近|平时|会不会|想不想|[去看吃玩听]过)",
+    re.IGNORECASE,
+)
+_MARKS = ("passage", "passages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,38 +116,290 @@ class ScgQp:
                 "scg-qp searches for at least one passage", mend="candidates=30, passages=1, or query=false"
             )
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounds:
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Make the query, search, rerank."""
         return (await self._ground(dialogue, stage))[0]
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Draft:
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Ground, then write from history and best passage."""
-        grounds, wanted = await self._ground(dialogue, stage)
+        grounding, wanted = await self._ground(dialogue, stage)
         text = await stage.write(
             "scg-qp/response-generation",
-            passages=as_data(grounds.knowledge),
+            passages=shown(grounding.knowledge),
             searched=bool(wanted.query),
             new_topic=wanted.topic.absent,
             proposal=wanted.directive if wanted.topic.absent else "",
         )
-        return Draft(text, grounds)
+        return grounding.response(text)
 
-    async def _ground(self, dialogue: Dialogue, stage: Stages) -> tuple[Grounds, Wanted]:
+    async def _ground(self, dialogue: Dialogue, stage: Stages) -> tuple[Grounding, GuidedQuery]:
         if not self.query:
-            return Grounds(), Wanted()
+            return Grounding(), GuidedQuery()
         maker = QueryMaker(decision=self.decision, topic_tracking=self.topic_tracking, directive=self.directive)
         wanted = await maker.make(dialogue, stage)
-        found = await self.search(wanted.query, dialogue, stage)
-        return Grounds(knowledge=found, demands=wanted.demands), wanted
+        search = Search(self.web, self.candidates, self.passages, self.reranker)
+        found = await search.passages_for(wanted.query, stage)
+        return Grounding(knowledge=found, demands=wanted.demands), wanted
 
-    async def search(self, query: str, dialogue: Dialogue, stage: Stages) -> list[Knowledge]:
-        """Internet search and reranking (Section 3.1)."""
-        return await search_web(
-            self.web,
-            query,
-            dialogue,
-            stage,
-            candidates=self.candidates,
-            passages=self.passages,
-            reranker=self.reranker,
+
+# --- outputs
+
+
+def _kind(value: Any) -> Any:  # noqa: ANN401 - what a model wrote
+    """The kind in "Information", "information request" and "no search needed"."""
+    if not isinstance(value, str):
+        return value
+    word = value.strip().lower()
+    if word.startswith("no") or word in {"无", "不搜索", "不需要"}:
+        return "none"
+    known = {"info": "information", "opinion": "opinion", "passive": "passive", "信息": "information"}
+    known |= {"看法": "opinion", "意见": "opinion", "被动": "passive"}
+    return next((kind for start, kind in known.items() if word.startswith(start)), word)
+
+
+class SearchDecision(BaseModel):
+    """What kind of turn is to be answered; of a request for information, the request made self-contained."""
+
+    kind: Annotated[Kind, BeforeValidator(_kind)]
+    query: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What the dialogue is about now.
+
+    Attributes:
+        name: the topic; empty where there is none or it is not known.
+        absent: the tracker says that there is none, so that one may be proposed.
+    """
+
+    name: str = ""
+    absent: bool = False
+
+
+def read_topic(text: str) -> Topic | None:
+    """The topic that a tracker wrote, or that there is none; None where what it wrote is no topic."""
+    line = _first_line(text)
+    if _NO_TOPIC.fullmatch(line):
+        return Topic(absent=True)
+    too_long = len(line) > _TOPIC_CHARACTERS if is_chinese(line) else len(line.split()) > _TOPIC_WORDS
+    return None if too_long or not any(letter.isalnum() for letter in line) else Topic(line)
+
+
+def read_query(text: str) -> str | None:
+    """The search query that a generator wrote; None where it is none: empty, a passage, or a question to the other."""
+    line = _from_json(text) or _first_line(text)
+    too_long = len(line) > _QUERY_CHARACTERS if is_chinese(line) else len(line.split()) > _QUERY_WORDS
+    if too_long or not any(letter.isalnum() for letter in line):
+        return None
+    return None if _NO_SEARCH.fullmatch(line) or _TO_THE_OTHER.match(line) else line
+
+
+def says_no_search(text: str) -> bool:
+    """Whether a query generator wrote that nothing is to be searched, as BlenderBot's decision module does."""
+    return bool(_NO_SEARCH.fullmatch(_first_line(text)))
+
+
+def plain_query(text: str) -> str:
+    """A query made of a text's content words, for where nobody could make a better one; empty where it has none."""
+    language: Literal["en", "zh"] = "zh" if is_chinese(text) else "en"
+    return " ".join(list(dict.fromkeys(content_words(text, language)))[:10])
+
+
+def _from_json(text: str) -> str:
+    for value in candidates(text):
+        if isinstance(value, dict):
+            said = next((item for key, item in value.items() if "query" in str(key) and isinstance(item, str)), "")
+            if said:
+                return _bare(said)
+    return ""
+
+
+def _first_line(text: str) -> str:
+    """The first line that says something, without its label."""
+    lines = (_bare(line) for line in text.splitlines())
+    return next((line for line in lines if line), "")
+
+
+def _bare(line: str) -> str:
+    bare = _LABEL.sub("", _BULLET.sub("", line.strip()).strip("*`")).strip(_EDGES)
+    quoted = _QUOTED.fullmatch(bare)
+    inside = next((group for group in quoted.groups() if group is not None), "") if quoted else bare
+    return " ".join(inside.strip(_EDGES).split())
+
+
+# --- queries
+
+
+@dataclass(frozen=True, slots=True)
+class GuidedQuery:
+    """The query to be searched for, and what led to it.
+
+    Attributes:
+        query: the search query; empty where nothing is searched.
+        kind: what kind of turn is to be answered.
+        topic: the current topic.
+        directive: the commonsense response that guides the query; empty where there is none.
+    """
+
+    query: str = ""
+    kind: Kind = "passive"
+    topic: Topic = field(default_factory=Topic)
+    directive: str = ""
+
+    @property
+    def demands(self) -> Demands:
+        """As demands: a request is an explicit query, what commonsense suggests an implicit one."""
+        queries = [self.query] if self.query else []
+        asked = self.kind == "information"
+        return Demands(
+            explicit=queries if asked else [],
+            implicit=[] if asked else queries,
+            maintained=[self.topic.name] if self.topic.name else [],
+            thoughts={"implicit": self.directive} if self.directive else {},
         )
+
+
+@dataclass(frozen=True, slots=True)
+class QueryMaker:
+    """Makes the search query of a dialogue.
+
+    Attributes:
+        decision: decide first what kind of turn is to be answered (beyond the paper; off: every turn is passive).
+        topic_tracking: off: Table 2, "W/O Topic Tracker".
+        directive: off: Table 1, "Flan T5 w/o Cosmo".
+    """
+
+    decision: bool = True
+    topic_tracking: bool = True
+    directive: bool = True
+
+    async def make(self, dialogue: Dialogue, stage: Stages) -> GuidedQuery:
+        """Decide and track at once; then, where the turn asks for no particular thing, direct and generate."""
+        decided, topic = await gather(self.decide(stage), self.track(stage))
+        if decided.kind != "passive":
+            topic = Topic(topic.name)  # who asks for something has a topic, named or not: none is to be proposed
+        if decided.kind == "none":
+            return GuidedQuery(kind="none", topic=topic)
+        if decided.kind == "information" and (request := read_query(decided.query)):
+            return GuidedQuery(request, "information", topic)
+        directive = await self.direct(dialogue, decided.kind, topic, stage)
+        query = await self.generate(dialogue, decided.kind, topic, directive, stage)
+        return GuidedQuery(query, decided.kind, topic, directive)
+
+    async def decide(self, stage: Stages) -> SearchDecision:
+        """Search Decision (Limitations). Where nothing parses, the turn is passive: the paper's own case."""
+        passive = SearchDecision(kind="passive")
+        if not self.decision:
+            return passive
+        return await stage.ask("scg-qp/search-decision", SearchDecision, passive, summary="Turn: {0.kind}")
+
+    async def track(self, stage: Stages) -> Topic:
+        """Fine-Grained Topic Tracking (Section 2.1). Where nothing can be read, the topic is left open."""
+        if not self.topic_tracking:
+            return Topic()
+        return await stage.read("scg-qp/topic-tracking", read_topic, Topic(), summary="Topic: {}")
+
+    async def direct(self, dialogue: Dialogue, kind: Kind, topic: Topic, stage: Stages) -> str:
+        """Commonsense-Based Directive (Section 2.2); where there is no current topic, it proposes one.
+
+        A request for information says itself what to look for: it needs none.
+        """
+        if not self.directive or kind == "information":
+            return ""
+        text = await stage.text(
+            "scg-qp/commonsense-directive",
+            summary="Directive: {}",
+            topic=topic.name,
+            new_topic=topic.absent,
+            kind=kind,
+            turns=plain_turns(dialogue),
+            persona=[plain_line(line) for line in dialogue.persona],
+            interests=_interests(dialogue),
+        )
+        return " ".join(text.split())
+
+    async def generate(self, dialogue: Dialogue, kind: Kind, topic: Topic, directive: str, stage: Stages) -> str:
+        """Instruction-Driven Query Generation (Section 2.3). Where nothing can be read, the topic is searched for."""
+        spare = topic.name or plain_query(directive if topic.absent else dialogue.last.text)
+        return await stage.read(
+            "scg-qp/query-generation",
+            read_query,
+            spare,
+            summary="Query: {}",
+            topic=topic.name,
+            directive=directive,
+            kind=kind,
+        )
+
+
+def _interests(dialogue: Dialogue) -> list[str]:
+    """What data sets tell of the one who is answered, and a service of its user: `extra["user_persona"]`."""
+    told = dialogue.extra.get("user_persona")
+    return [plain_line(line) for line in told if isinstance(line, str)] if isinstance(told, list | tuple) else []
+
+
+# --- search
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Internet search and reranking (Section 3.1).
+
+    Attributes:
+        web: the source; a failing one is traced and gives nothing.
+        candidates: passages asked of the source.
+        passages: passages kept.
+        reranker: a reranker's spec (see `load_reranker`).
+    """
+
+    web: KnowledgeSource
+    candidates: int
+    passages: int
+    reranker: str
+
+    async def passages_for(self, query: str, stage: Stages) -> list[Knowledge]:
+        """The passages that answer a query best, the best first; none where nothing is searched or found."""
+        if not query:
+            return []
+        found = await stage.search("web-search", self.web, query, self.candidates, summary="Searched: {}")
+        return await asyncio.to_thread(self._rerank, query, found, stage) if found else []
+
+    def _rerank(self, query: str, found: list[Knowledge], stage: Stages) -> list[Knowledge]:
+        with stage.step("reranking") as step:
+            order = _load(self.reranker).rerank(query, [titled(piece) for piece in found], self.passages)
+            kept = [found[place].model_copy(update={"score": round(score, 4)}) for place, score in order]
+            chosen = [{"id": piece.id, "score": piece.score, "from": page_of(piece)} for piece in kept]
+            step.output = {"reranker": self.reranker, "candidates": len(found), "kept": chosen}
+        return kept
+
+
+@functools.lru_cache(maxsize=4)
+def _load(spec: str) -> Reranker:
+    return load_reranker(spec)
+
+
+def titled(piece: Knowledge) -> str:
+    """A passage with its page's title, as rerankers read it."""
+    title = piece.passage.title
+    return f"{title}\n{piece.text}" if title else piece.text
+
+
+def page_of(piece: Knowledge) -> str:
+    """The name of the page that a passage comes from: its title, else its site; empty where neither is known."""
+    title = " ".join(piece.passage.title.split())
+    site = re.sub(r"\A\w+://(?:www\.)?|[/?#].*\Z", "", piece.passage.url)
+    return f"{title} ({site})" if title and site else title or site
+
+
+def shown(passages: Sequence[Knowledge]) -> list[Knowledge]:
+    """Passages as they stand in a prompt: on a line, unable to close the marks around them, with their page's name."""
+    return [
+        piece.model_copy(
+            update={
+                "text": as_data(piece.text, *_MARKS),
+                "detail": piece.passage.model_copy(update={"page": as_data(page_of(piece), *_MARKS)}),
+            }
+        )
+        for piece in passages
+    ]

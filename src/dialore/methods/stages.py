@@ -4,29 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
 from dialore.errors import DialoreError, StageError, is_fatal
-from dialore.llm.model import Usage
+from dialore.llm.model import Request, Usage
+from dialore.llm.structured import complete_structured
 from dialore.methods.citations import MarkReader, knowledge_in, read_citations
+from dialore.methods.cleaning import CleanStream, clean_response
+from dialore.prompts.history import friend_labels, on_one_line, render_history
 from dialore.response import StageTrace
 from dialore.sources.base import Findings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
-    from dialore.llm.model import OnText
+    from dialore.llm.model import Completion, LanguageModel, OnText
+    from dialore.llm.structured import Outcome as ParseOutcome
+    from dialore.prompts.library import PromptLibrary
     from dialore.response import Citation, Outcome
     from dialore.sources.base import KnowledgeSource
 
 T = TypeVar("T", bound=BaseModel)
 Result = TypeVar("Result")
+
+CITING = "shared/citing"
+"""The prompt that says how to cite by number: a response prompt gets it as `citing` where `cite` is on."""
 _STOPPED = "stopped before it was done"
+_OUTCOMES: dict[ParseOutcome, Outcome] = {
+    "parsed": "ok",
+    "repaired_locally": "ok",
+    "repaired_by_model": "repaired",
+    "unparsed": "unparsed",
+}
 
 
 class Text(BaseModel):
@@ -37,20 +52,18 @@ class Text(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class StageCall(Generic[T]):
-    """What a method asks of a responder.
+    """A stage as a responder is asked to do it.
 
     Attributes:
         prompt: `<method>/<stage>` of the prompt file that says what is wanted.
-        stage: the stage's name.
         dialogue: the dialogue being answered.
         output: the shape of the answer; Text for plain text.
-        variables: what the prompt is about, beside the dialogue.
+        variables: the prompt's variables, beside the dialogue.
         label: names the call in recordings: dialogue, method and stage.
         leads: words before plain text that a model may repeat of its prompt; they are taken off.
     """
 
     prompt: str
-    stage: str
     dialogue: Dialogue
     output: type[T]
     variables: dict[str, object]
@@ -58,35 +71,24 @@ class StageCall(Generic[T]):
     leads: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class StageAnswer(Generic[T]):
-    """What a responder answers: the value, or None where the answer could not be parsed; and the trace of it.
-
-    `by` is who answered, where it was not the responder that was asked.
-    """
-
-    value: T | None
-    outcome: Outcome = "ok"
-    prompt: str = ""
-    messages: list[dict[str, str]] = field(default_factory=list)
-    completion: str = ""
-    usage: Usage = field(default_factory=Usage)
-    notes: list[str] = field(default_factory=list)
-    differs: bool = False
-    error: str = ""
-    by: str = ""
-
-
 class Responder(Protocol):
-    """Whoever does the stages: a language model, or the lexical responder."""
+    """Whoever does the stages: a language model, or several."""
 
     @property
     def name(self) -> str:
         """Its name in traces."""
         ...
 
-    async def answer(self, call: StageCall[T], on_text: OnText | None = None) -> StageAnswer[T]:
-        """Do one stage; `on_text` gets the text as it comes.
+    async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:
+        """Do one stage and record prompt, completion, outcome and cost in `step`.
+
+        Args:
+            call: the stage.
+            step: its trace.
+            on_text: gets plain text as it comes.
+
+        Returns:
+            The answer; None where it could not be parsed.
 
         Raises:
             ModelError: the language model failed.
@@ -94,8 +96,108 @@ class Responder(Protocol):
         ...
 
 
+class ModelResponder:
+    """Does a method's stages by a language model: renders a prompt file, parses the completion.
+
+    Args:
+        model: the language model.
+        prompts: the prompt files.
+    """
+
+    def __init__(self, model: LanguageModel, prompts: PromptLibrary) -> None:
+        self.model = model
+        self.prompts = prompts
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.model.name
+
+    async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:
+        """Render the stage's prompt, call the model, parse the completion.
+
+        Raises:
+            InputError: the prompt is missing or malformed.
+            ModelError: the model failed.
+        """
+        request = self._request(call, step)
+        if issubclass(call.output, Text):
+            labels = friend_labels(call.dialogue.language)
+            stream = CleanStream(on_text, labels, call.leads) if on_text is not None else None
+            completion = await self.model.complete(request, None if stream is None else stream.feed)
+            if stream is not None:
+                stream.close()
+            _record(step, [completion])
+            return call.output(text=clean_response(completion.text, labels, call.leads))
+        structured = await complete_structured(self.model, request, call.output)
+        step.outcome, step.error = _OUTCOMES[structured.outcome], structured.error
+        if structured.outcome == "repaired_locally":
+            step.notes.append("the answer's JSON was repaired")
+        _record(step, structured.completions)
+        return structured.value
+
+    def _request(self, call: StageCall[T], step: StageTrace) -> Request:
+        dialogue = call.dialogue
+        known: dict[str, object] = {"history": render_history(dialogue)}
+        known |= {"last_turn": on_one_line(dialogue.last.text), "cite": False, **call.variables}
+        citing = self.prompts.get(CITING, dialogue.language).render({}) if known["cite"] else None
+        if citing is not None:
+            known["citing"] = citing.messages[0].content
+        prompt = self.prompts.get(call.prompt, dialogue.language).render(known)
+        step.prompt = prompt.reference if citing is None else f"{prompt.reference} + {citing.reference}"
+        step.messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
+        return Request(
+            messages=prompt.messages,
+            sampling=prompt.sampling,
+            continuation=prompt.continuation,
+            continuation_stop=prompt.stop,
+            steering=prompt.steering,
+            label=call.label,
+            prompt=step.prompt,
+        )
+
+
+def _record(step: StageTrace, completions: Sequence[Completion]) -> None:
+    last = completions[-1]
+    step.completion = last.text
+    step.usage = sum((completion.usage for completion in completions), Usage())
+    step.differs = any(completion.differs for completion in completions)
+    if versions := dict.fromkeys(completion.recorded_with for completion in completions if completion.recorded_with):
+        step.notes.append(f"recorded with {' and '.join(versions)} of the prompt")
+    if last.finish_reason == "length":
+        step.notes.append("the answer was cut off at the token limit")
+
+
+class RoutedResponder:
+    """Sends each stage to the responder that is named for it, every other stage to the main one.
+
+    Args:
+        main: does every stage that no other is named for; it writes the response, and has its name.
+        stages: responders by the stage's name without a suffix, e.g. `commonsense-directive`, or by
+            `<method>/<stage>`, which wins.
+    """
+
+    def __init__(self, main: Responder, stages: Mapping[str, Responder]) -> None:
+        self.main = main
+        self.stages = dict(stages)
+
+    @property
+    def name(self) -> str:
+        """The name of the main responder."""
+        return self.main.name
+
+    async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:
+        """Have the stage done by the responder named for it; raises as that one does."""
+        responder = self.stages.get(call.prompt) or self.stages.get(call.prompt.rpartition("/")[2]) or self.main
+        step.by = responder.name
+        return await responder.answer(call, step, on_text)
+
+
 class Stages:
     """One response in the making: its stages and their trace. Made anew for each dialogue.
+
+    Methods that ask a responder take, beside the prompt's variables, `suffix`, which tells several calls of one stage
+    apart (`foreseen`, `unforeseen`), and `summary`, the stage's line for readers, in which `{}` stands for its value.
 
     Args:
         responder: does the stages.
@@ -133,28 +235,116 @@ class Stages:
         """Calls and tokens of all stages so far."""
         return sum((stage.usage for stage in self.trace), Usage())
 
-    async def ask(self, prompt: str, output: type[T], fallback: T, *, suffix: str = "", **variables: object) -> T:
+    @contextmanager
+    def step(self, name: str, by: str = "dialore") -> Iterator[StageTrace]:
+        """Trace a stage: `with stage.step("reranking") as step: ...; step.output = {...}`.
+
+        Raises:
+            StageError: a DialoreError was raised inside; the trace has it.
+        """
+        traced = StageTrace(stage=name, by=by, started=self.seconds)
+        self.trace.append(traced)
+        try:
+            yield traced
+        except DialoreError as error:
+            traced.outcome, traced.error = "failed", str(error)
+            raise StageError(name, self.dialogue.id, error) from error
+        except asyncio.CancelledError:
+            traced.outcome, traced.error = "failed", _STOPPED
+            raise
+        finally:
+            traced.seconds = self.seconds - traced.started
+
+    async def ask(
+        self,
+        prompt: str,
+        output: type[T],
+        fallback: T,
+        *,
+        salvage: Callable[[str], T | None] | None = None,
+        suffix: str = "",
+        summary: str = "",
+        **variables: object,
+    ) -> T:
         """Have a stage done with structured output.
 
         Args:
             prompt: `<method>/<stage>`.
             output: the shape wanted.
             fallback: what is used where the answer cannot be parsed, after one repair turn.
-            suffix: tells two calls of one stage apart: `foreseen`, `unforeseen`.
+            salvage: reads such an answer in a form of its own; None where it cannot either.
+            suffix: see `Stages`.
+            summary: likewise.
             variables: the prompt's variables, beside the dialogue.
 
         Raises:
             StageError: the responder failed.
         """
-        traced = self._new_trace(prompt, suffix)
-        answer = await self._answer(
-            traced, StageCall(prompt, traced.stage, self.dialogue, output, variables, self._label(traced))
-        )
-        if answer.value is None:
-            traced.notes.append("the answer could not be parsed; the fallback is used")
-        value = fallback if answer.value is None else answer.value
-        traced.output = value.model_dump(mode="json")
+        value, step = await self._answer(prompt, suffix, output, variables)
+        if value is None and salvage is not None and (value := salvage(step.completion)) is not None:
+            step.notes.append("the answer is no JSON, but plain text that can be read: it is used")
+        if value is None:
+            step.notes.append("the answer could not be parsed; the fallback is used")
+            value = fallback
+        step.output = value.model_dump(mode="json")
+        step.summary = summary.format(value)
         return value
+
+    async def read(
+        self,
+        prompt: str,
+        reader: Callable[[str], Result | None],
+        fallback: Result,
+        *,
+        suffix: str = "",
+        summary: str = "",
+        **variables: object,
+    ) -> Result:
+        """Have a stage done whose plain text is then read: what sequence-to-sequence models write is no JSON.
+
+        Args:
+            prompt: `<method>/<stage>`.
+            reader: makes a value of the text, None where it cannot; such a stage counts as unparsed.
+            fallback: what is used then.
+            suffix: see `Stages`.
+            summary: likewise.
+            variables: the prompt's variables, beside the dialogue.
+
+        Raises:
+            StageError: the responder failed.
+        """
+        text, step = await self._text(prompt, suffix, variables, summary=summary)
+        value = reader(text)
+        if value is not None:
+            return value
+        step.outcome, step.error = "unparsed", "the answer could not be read"
+        step.notes.append("the answer could not be read; the fallback is used")
+        return fallback
+
+    async def text(
+        self,
+        prompt: str,
+        *,
+        suffix: str = "",
+        summary: str = "",
+        cites: Sequence[Knowledge] | None = None,
+        **variables: object,
+    ) -> str:
+        """Have a stage done whose output is plain text but not the response: a draft, a passage of knowledge.
+
+        Args:
+            prompt: `<method>/<stage>`.
+            suffix: see `Stages`.
+            summary: likewise.
+            cites: for a text that may become the response, what its prompt numbers where responses cite.
+            variables: the prompt's variables, beside the dialogue.
+
+        Raises:
+            StageError: the responder failed.
+        """
+        if cites is not None:
+            return await self._write(prompt, suffix, cites, variables, None)
+        return (await self._text(prompt, suffix, variables, summary=summary))[0]
 
     async def write(
         self, prompt: str, *, cites: Sequence[Knowledge] | None = None, leads: tuple[str, ...] = (), **variables: object
@@ -174,24 +364,6 @@ class Stages:
         given = knowledge_in(variables) if cites is None else cites
         return await self._write(prompt, "", given, variables, self._on_text, leads)
 
-    async def text(
-        self, prompt: str, *, suffix: str = "", cites: Sequence[Knowledge] | None = None, **variables: object
-    ) -> str:
-        """Have a stage done whose output is plain text but not the response: a draft, a passage of knowledge.
-
-        Args:
-            prompt: `<method>/<stage>`.
-            suffix: tells several calls of one stage apart.
-            cites: for a text that may become the response, what its prompt numbers where responses cite.
-            variables: the prompt's variables, beside the dialogue.
-
-        Raises:
-            StageError: the responder failed.
-        """
-        if cites is not None:
-            return await self._write(prompt, suffix, cites, variables, None)
-        return (await self._text(prompt, suffix, variables, None))[0]
-
     async def _write(
         self,
         prompt: str,
@@ -203,7 +375,6 @@ class Stages:
     ) -> str:
         if not self.cite:
             return (await self._text(prompt, suffix, variables, on_text, leads))[0]
-        variables = {**variables, "cite": bool(knowledge)}
         reader = MarkReader(len(knowledge))
 
         def pass_on(piece: str) -> None:
@@ -211,11 +382,11 @@ class Stages:
                 on_text(piece)
 
         streamed = None if on_text is None else lambda piece: pass_on(reader.feed(piece))
-        text, traced = await self._text(prompt, suffix, variables, streamed, leads)
+        text, step = await self._text(prompt, suffix, {**variables, "cite": bool(knowledge)}, streamed, leads)
         pass_on(reader.close())
         cited = read_citations(text, knowledge)
-        traced.output = {"text": cited.text, "citations": [each.model_dump() for each in cited.citations]}
-        traced.notes += cited.notes
+        step.output = {"text": cited.text, "citations": [each.model_dump() for each in cited.citations]}
+        step.notes += cited.notes
         self._citations[cited.text] = cited.citations
         return cited.text
 
@@ -223,138 +394,82 @@ class Stages:
         """What a text that was written here cites; nothing for one that has been changed since."""
         return self._citations.get(text, [])
 
-    async def read(
-        self,
-        prompt: str,
-        reader: Callable[[str], Result | None],
-        fallback: Result,
-        *,
-        suffix: str = "",
-        **variables: object,
-    ) -> Result:
-        """Have a stage done whose plain text is then read: what sequence-to-sequence models write is no JSON.
-
-        Args:
-            prompt: `<method>/<stage>`.
-            reader: makes a value of the text, None where it cannot; such a stage counts as unparsed.
-            fallback: what is used then.
-            suffix: tells several calls of one stage apart.
-            variables: the prompt's variables, beside the dialogue.
-
-        Raises:
-            StageError: the responder failed.
-        """
-        text, traced = await self._text(prompt, suffix, variables, None)
-        value = reader(text)
-        if value is not None:
-            return value
-        traced.outcome, traced.error = "unparsed", "the answer could not be read"
-        traced.notes.append("the answer could not be read; the fallback is used")
-        return fallback
-
-    async def _text(
-        self,
-        prompt: str,
-        suffix: str,
-        variables: dict[str, object],
-        on_text: OnText | None,
-        leads: tuple[str, ...] = (),
-    ) -> tuple[str, StageTrace]:
-        traced = self._new_trace(prompt, suffix)
-        call = StageCall(prompt, traced.stage, self.dialogue, Text, variables, self._label(traced), leads)
-        answer = await self._answer(traced, call, on_text)
-        text = answer.value.text if answer.value is not None else ""
-        traced.output = {"text": text}
-        return text, traced
-
     @property
     def is_streaming(self) -> bool:
         """Whether somebody reads the response while it is written."""
         return self._on_text is not None
 
     def send(self, text: str) -> None:
-        """Give the reader a response that was written by `text` and is now settled."""
+        """Give the reader a response that was not written by `write` and is now settled."""
         if self._on_text is not None:
             self._on_text(text)
 
     async def search(
-        self, stage: str, source: KnowledgeSource, query: str, top: int, within: Sequence[Knowledge] = ()
+        self,
+        name: str,
+        source: KnowledgeSource,
+        query: str,
+        top: int,
+        within: Sequence[Knowledge] = (),
+        summary: str = "",
     ) -> list[Knowledge]:
         """Ask a source of knowledge, and trace it. A source that cannot be asked gives nothing: the response goes on.
 
-        The trace has the query as it was sent.
+        The trace has the query as it was sent, and what the source notes of it.
 
         Args:
-            stage: the stage's name.
+            name: the stage's name.
             source: the source.
             query: what is looked for.
             top: how many pieces at most.
             within: see `KnowledgeSource.search`.
+            summary: see `Stages`; its value is the query as it was sent.
 
         Raises:
             StageError: it would fail so for every dialogue (see `is_fatal`).
         """
-        traced = StageTrace(stage=stage, started=self.seconds)
-        self.trace.append(traced)
         found = Findings()
-        try:
-            found = Findings.of(await source.search(query, self.dialogue, top, within))
-            query = query if found.query is None else found.query
-            traced.notes += found.notes
-        except DialoreError as error:
-            traced.outcome, traced.error = "failed", str(error)
-            if is_fatal(error):
-                raise StageError(stage, self.dialogue.id, error) from error
-            traced.notes.append(f"{source.name} could not be asked: the response goes on without it")
-            query = query if error.query is None else error.query
-        except asyncio.CancelledError:
-            traced.outcome, traced.error = "failed", _STOPPED
-            raise
-        finally:
-            traced.seconds = self.seconds - traced.started
-        traced.output = {"source": source.name, "query": query, "found": [piece.id for piece in found]}
+        with self.step(name) as step:
+            try:
+                found = Findings.of(await source.search(query, self.dialogue, top, within))
+                query = query if found.query is None else found.query
+                step.notes += found.notes
+            except DialoreError as error:
+                if is_fatal(error):
+                    raise
+                step.outcome, step.error = "failed", str(error)
+                step.notes.append(f"{source.name} could not be asked: the response goes on without it")
+                query = query if error.query is None else error.query
+            step.output = {"source": source.name, "query": query, "found": [piece.id for piece in found]}
+            step.summary = summary.format(query)
         return found
 
-    def did(self, stage: str, work: Callable[[], tuple[Result, dict[str, object], list[str]]]) -> Result:
-        """Do a stage that needs no responder, and trace it.
+    async def _text(
+        self,
+        prompt: str,
+        suffix: str,
+        variables: dict[str, object],
+        on_text: OnText | None = None,
+        leads: tuple[str, ...] = (),
+        summary: str = "",
+    ) -> tuple[str, StageTrace]:
+        answer, step = await self._answer(prompt, suffix, Text, variables, on_text, leads)
+        text = answer.text if answer is not None else ""
+        step.output = {"text": text}
+        step.summary = summary.format(" ".join(text.split())) if text.strip() else ""
+        return text, step
 
-        Args:
-            stage: the stage's name.
-            work: does it; gives its result, its output for the trace, and notes.
-        """
-        traced = StageTrace(stage=stage, started=self.seconds)
-        self.trace.append(traced)
-        try:
-            result, output, notes = work()
-        except DialoreError as error:
-            traced.outcome, traced.error = "failed", str(error)
-            raise StageError(stage, self.dialogue.id, error) from error
-        finally:
-            traced.seconds = self.seconds - traced.started
-        traced.output, traced.notes = dict(output), notes
-        return result
-
-    def _new_trace(self, prompt: str, suffix: str) -> StageTrace:
+    async def _answer(
+        self,
+        prompt: str,
+        suffix: str,
+        output: type[T],
+        variables: dict[str, object],
+        on_text: OnText | None = None,
+        leads: tuple[str, ...] = (),
+    ) -> tuple[T | None, StageTrace]:
         name = prompt.rsplit("/", 1)[-1]
-        traced = StageTrace(stage=f"{name}-{suffix}" if suffix else name, by=self.responder.name, started=self.seconds)
-        self.trace.append(traced)
-        return traced
-
-    def _label(self, traced: StageTrace) -> str:
-        return f"{self.dialogue.id}/{self.method}/{traced.stage}"
-
-    async def _answer(self, traced: StageTrace, call: StageCall[T], on_text: OnText | None = None) -> StageAnswer[T]:
-        try:
-            answer = await self.responder.answer(call, on_text)
-        except DialoreError as error:
-            traced.outcome, traced.error = "failed", str(error)
-            raise StageError(traced.stage, self.dialogue.id, error) from error
-        except asyncio.CancelledError:
-            traced.outcome, traced.error = "failed", _STOPPED
-            raise
-        finally:
-            traced.seconds = self.seconds - traced.started
-        traced.by = answer.by or traced.by
-        for name in ("outcome", "prompt", "messages", "completion", "usage", "notes", "differs", "error"):
-            setattr(traced, name, getattr(answer, name))
-        return answer
+        with self.step(f"{name}-{suffix}" if suffix else name, self.responder.name) as step:
+            label = f"{self.dialogue.id}/{self.method}/{step.stage}"
+            call = StageCall(prompt, self.dialogue, output, variables, label, leads)
+            return await self.responder.answer(call, step, on_text), step

@@ -1,8 +1,9 @@
-"""How a dialogue history stands in a prompt."""
+"""Rendering of dialogue histories for prompts."""
 
 from __future__ import annotations
 
 import functools
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
 
 # DCRAG calls the two sides "Me" and "Friend" (Tables 12 to 18); the response is Friend's.
 _SIDES: dict[Language, tuple[str, str, str]] = {"en": ("Me", "Friend", ": "), "zh": ("我", "朋友", "：")}
+
+# Signs that part turns in the input of models without chat, such as Cosmo.
+_SIGN = re.compile(r"<\s*(?:sep|turn)\s*>", re.IGNORECASE)
 
 
 def render_history(dialogue: Dialogue) -> str:
@@ -28,6 +32,16 @@ def render_history(dialogue: Dialogue) -> str:
 def on_one_line(text: str) -> str:
     """A turn with its line breaks as spaces; remembered, for every stage's prompt holds every turn."""
     return " ".join(text.split())
+
+
+def plain_turns(dialogue: Dialogue) -> list[str]:
+    """The turns' texts, a line each, oldest first, without the signs that part turns in Cosmo's input."""
+    return [plain_line(text) for text in dialogue.texts]
+
+
+def plain_line(text: str) -> str:
+    """A text on one line, without such signs."""
+    return " ".join(_SIGN.sub(" ", text).split())
 
 
 def friend_labels(language: Language) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from dialore.errors import InputError, ModelError
-from dialore.llm.faults import clean_key, endpoint_url, join_url, shown_url, status_error
+from dialore.llm.http import clean_key, endpoint_url, join_url, shown_url, status_error
 from dialore.retrieval.fingerprint import digest
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge, Source
-    from dialore.sources.graph.linking.linker import Link
+    from dialore.sources.graph.linking import Link
     from dialore.text import Language
 
 

@@ -17,7 +17,7 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, UnknownNameError
 from dialore.knowledge import Knowledge, stable_id
-from dialore.methods.lexical.responder import LexicalResponder
+from dialore.methods.lexical import NoModel
 from dialore.methods.stages import Stages
 from dialore.retrieval import Bm25, Cutter, HashingEmbedder, StaticEmbedder
 from dialore.sources.base import Findings, KnowledgeSource, RankedSource
@@ -308,7 +308,7 @@ def several(tmp_path):
 async def test_of_several_the_failing_one_is_traced_and_the_others_answer(several, tmp_path):
     (tmp_path / "health" / "index.json").write_text("{", "utf-8")
     alone = await DocumentIndex(tmp_path / "travel").search("sore throat museums", ASK, 9)
-    stages = Stages(LexicalResponder(None, EMBEDDER), "draft-ground", ASK)
+    stages = Stages(NoModel(), "draft-ground", ASK)
     for source in (several, several.by("bm25")):
         found = await stages.search("documents-search", source, "sore throat museums", 9)
         assert {piece.text for piece in found} <= {piece.text for piece in alone}
@@ -326,7 +326,7 @@ async def test_several_fail_only_where_all_fail(several, tmp_path):
         (tmp_path / name / "index.json").write_text("{", "utf-8")
     with pytest.raises(SourceError, match=r"health.*damaged.*; .*travel.*damaged"):
         await several.search("throat", ASK, 3)
-    stages = Stages(LexicalResponder(None, EMBEDDER), "draft-ground", ASK)
+    stages = Stages(NoModel(), "draft-ground", ASK)
     assert await stages.search("documents-search", several, "throat", 3) == []
     assert stages.trace[0].outcome == "failed"
 

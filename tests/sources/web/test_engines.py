@@ -92,20 +92,20 @@ async def test_what_is_asked_for(site, dialogue):
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        (page(b"<!DOCTYPE html><html>Welcome</html>"), "a web page that is not JSON"),
-        (page(b"oops", "application/json"), "not JSON"),
+        (page(b"<!DOCTYPE html><html>Welcome</html>"), "a web page instead of JSON"),
+        (page(b"oops", "application/json"), "broken JSON"),
         (page(b"[1, 2]", "application/json"), "without a list of results"),
         (page(b'{"results": {"a": 1}, "web": 3}', "application/json"), "without a list of results"),
         (page(b"null", "application/json"), "without a list of results"),
-        (page(b"[" * 100_000, "application/json"), "not JSON"),
+        (page(b"[" * 100_000, "application/json"), "broken JSON"),
         (page(b"", code=500), "answered 500"),
         (page(b"", code=403), "answered 403"),
         (page(b"", code=404), "answered 404"),
         (page(b"", code=429), "answered 429"),
         (redirect("http://127.0.0.1:1/"), "answered 302"),
-        (silence(), "within 2 s"),
+        (silence(), "in 2 s"),
         (endless("application/json"), "more than 4,000,000 bytes"),
-        (lambda handler: handler.wfile.write(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"), "cannot reach"),
+        (lambda handler: handler.wfile.write(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"), "does not speak HTTP"),
     ],
 )
 async def test_trouble_is_a_source_error_with_a_mend(site, engine, dialogue, reply, reason):
@@ -138,7 +138,7 @@ async def test_a_long_wait_is_not_waited_out(site, engine, dialogue):
 
 
 async def test_an_engine_that_is_not_there(dialogue):
-    with pytest.raises(SourceError, match="cannot reach"):
+    with pytest.raises(SourceError, match="nothing listens at"):
         await SearxngEngine("http://127.0.0.1:9").search("penguins", dialogue, 3)
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from dialore.sources.web import PageError, read_page
 from dialore.sources.web.fetching import Fetched
-from dialore.sources.web.passages import passages
-from dialore.sources.web.reading import decode
+from dialore.sources.web.reading import decode, passages
 from tests.sources.web.page_server import article
 
 SENTENCE = "Penguins are flightless birds that live almost only in the southern hemisphere, where they hunt fish."

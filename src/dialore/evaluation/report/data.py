@@ -39,7 +39,7 @@ class SystemScores:
         name: its name in tables: `dcrag`, `dcrag (cross_revision=false)`.
         method: the method's name.
         options: what was set beside the defaults; a system with options of another one's method is its ablation.
-        model: the model's name, or `lexical responder`.
+        model: the model's name, or `no model`.
         dataset: the data set's name, with split and limit.
         run: the run's name.
         scores: by metric, over all its responses.

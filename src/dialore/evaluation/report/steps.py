@@ -1,34 +1,25 @@
-"""How a response came about, in a reader's words: the plan, the queries, the questions, the draft; from its trace."""
+"""The steps of a response for readers: plan, the stages' own summaries, open questions, draft and edit."""
 
 from __future__ import annotations
 
 import difflib
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from dialore.text import HAN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from dialore.response import Response, StageTrace
 
 Pieces = list[tuple[str, bool]]
 """A text in pieces, each with whether the other version lacks it."""
-_TOKEN = re.compile(rf"[{HAN}]|[^\W{HAN}]+(?:['’][^\W㐀-鿿]+)*|\s+|.", re.DOTALL)
-_KINDS = {
-    "information": "asks for information",
-    "opinion": "asks for an opinion",
-    "passive": "asks for nothing",
-    "none": "needs no search",
-}
-_WHOSE = {"draft-first": {"A": "draft", "B": "edit"}, "edit-first": {"A": "edit", "B": "draft"}}
+_TOKEN = re.compile(rf"[{HAN}]|[^\W{HAN}]+(?:['’][^\W{HAN}]+)*|\s+|.", re.DOTALL)
+_SHORT = 160
 _BY = {"model": "the model's", "documents": "the base's"}
-_STAGES = {"model": "model-answer", "documents": "base-answer"}
-_NOBODY = "nobody had an answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,32 +70,30 @@ class Versions:
 
 @dataclass(slots=True)
 class Steps:
-    """What a trace tells, each part where the method has it.
+    """The steps of a response, each where its method has it.
 
     Attributes:
         plan: the sources in order; empty for NULL, None where nothing is planned.
-        told: other steps in a row, each with its name.
+        told: the summaries of its stages in order, each as name and words.
         questions: open questions with their answers.
         versions: draft and edit.
-        brief: the names among `told` that belong to the few words.
     """
 
     plan: list[str] | None = None
     told: list[tuple[str, str]] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
     versions: Versions | None = None
-    brief: frozenset[str] = frozenset()
 
     @property
     def short(self) -> list[tuple[str, str]]:
         """The same in a few words: name and words of each."""
-        lines: list[tuple[str, str]] = []
+        lines = [(name, shorten(words, _SHORT, placeholder=" …")) for name, words in self.told]
         if self.plan is not None:
-            lines.append(("Plan", " → ".join(self.plan) or "NULL: no source is needed"))
-        lines += [(name, words) for name, words in self.told if name in self.brief]
+            lines.insert(0, ("Plan", " → ".join(self.plan) or "NULL: no source is needed"))
         if self.questions:
             chosen = [answer.by for question in self.questions for answer in question.answers if answer.chosen]
-            lines.append(("Asks", f"{len(self.questions)} open questions; answers taken: {_counted(chosen)}"))
+            taken = ", ".join(f"{chosen.count(by)} {by}" for by in dict.fromkeys(chosen)) or "none"
+            lines.append(("Asks", f"{len(self.questions)} open questions; answers taken: {taken}"))
         if self.versions is not None:
             lines.append(("Kept", f"the {self.versions.kept} ({self.versions.why})"))
         return lines
@@ -112,66 +101,27 @@ class Steps:
 
 def steps_of(response: Response) -> Steps:
     """The steps of a response, as far as its trace has such."""
-    trace = {stage.stage: stage for stage in response.trace}
-    # Generated knowledge that the response draws on is shown with what it draws on.
-    drawn = any(item.used and item.source == "model" for item in response.knowledge)
+    told = [stage.summary.partition(": ") for stage in response.trace if stage.summary]
+    asked: list[dict[str, Any]] = next(
+        (stage.output["answers"] for stage in response.trace if "answers" in stage.output), []
+    )
+    choice = next((stage for stage in response.trace if {"draft", "edit"} <= stage.output.keys()), None)
     return Steps(
         plan=None if response.plan is None else [name.upper() for name in response.plan],
-        told=[pair for pair in _told(trace) if pair[1]],
-        questions=_questions(trace),
-        versions=_versions(trace),
-        brief=frozenset({"Directive", "Query"} | (set() if drawn else {"Knowledge written"})),
+        told=[(name, words) for name, _, words in told],
+        questions=[
+            Question(row["question"], [Answer(_BY[by], text, by == row["by"]) for by, text in row["from"].items()])
+            for row in asked
+            if "from" in row  # runs of before this was kept have none
+        ],
+        versions=None if choice is None else _versions(choice),
     )
 
 
-def _told(trace: Mapping[str, StageTrace]) -> Iterable[tuple[str, str]]:
-    if mending := trace.get("plan-mending"):
-        yield "Plan mended", "; ".join(mending.notes)
-    if decision := trace.get("search-decision"):
-        kind = str(decision.output.get("kind", ""))
-        yield "The turn", _KINDS.get(kind, kind)
-    yield "Topic", _text(trace.get("topic-tracking"))
-    yield "Directive", _text(trace.get("commonsense-directive"))
-    if search := trace.get("web-search"):
-        yield "Query", str(search.output.get("query", ""))
-        yield "Searched in", str(search.output.get("source", ""))
-    else:
-        yield "Query", _text(trace.get("query-generation"))
-    if linking := trace.get("query-linking"):
-        yield "Concepts", "; ".join(map(str, linking.output.get("links") or []))
-    if samples := trace.get("knowledge-samples"):
-        found, scores = samples.output.get("found") or [], samples.output.get("scores") or []
-        nearest = f", the nearest {found[-1]} ({scores[-1]:.2f})" if scores else ""
-        yield "Samples", f"{len(found)}{nearest}"
-        yield "Knowledge written", _text(trace.get("knowledge-generation"))
-
-
-def _questions(trace: Mapping[str, StageTrace]) -> list[Question]:
-    integrated = trace.get("answer-integration")
-    rows = integrated.output.get("answers") if integrated is not None else None
-    return [_question(number, row, trace) for number, row in enumerate(rows or [], start=1)]
-
-
-def _question(number: int, row: Mapping[str, str], trace: Mapping[str, StageTrace]) -> Question:
-    # Two answers were chosen from; of one alone, the other said that it has none.
-    some = list(_STAGES) if f"answer-choice-{number}" in trace else [row.get("by", "")]
-    there = [] if row.get("why") == _NOBODY else [by for by in some if by in _STAGES]
-    texts = {by: _text(trace.get(f"{_STAGES[by]}-{number}")) for by in there}
-    answers = [Answer(_BY[by], text, by == row.get("by")) for by, text in texts.items() if text]
-    return Question(row.get("question", ""), answers)
-
-
-def _versions(trace: Mapping[str, StageTrace]) -> Versions | None:
-    choice = trace.get("choice")
-    if choice is None or "draft" not in choice.output:
-        return None
+def _versions(choice: StageTrace) -> Versions:
     draft, edit = str(choice.output["draft"]), str(choice.output["edit"])
     before, after = changes(draft, edit)
-    votes = [
-        f"{order.replace('-', ' ')}: {whose.get(str(asked.output.get('better')), 'no difference')}"
-        for order, whose in _WHOSE.items()
-        if (asked := trace.get(f"preference-{order}")) is not None
-    ]
+    votes = [f"{order}: {preferred}" for order, preferred in choice.output.get("votes", {}).items()]
     same = draft.split() == edit.split()
     return Versions(before, [] if same else after, str(choice.output["kept"]), "; ".join(choice.notes), votes)
 
@@ -190,14 +140,3 @@ def changes(before: str, after: str) -> tuple[Pieces, Pieces]:
 def _marked(pieces: Pieces, tag: str) -> Markup:
     marked = Markup(f"<{tag}>{{}}</{tag}>")  # noqa: S704 - a tag of our own
     return Markup("").join(marked.format(text) if is_changed else text for text, is_changed in pieces)
-
-
-def _text(stage: StageTrace | None) -> str:
-    """What a stage wrote."""
-    if stage is None or stage.outcome == "failed":
-        return ""
-    return " ".join(str(stage.output.get("text", "")).split())
-
-
-def _counted(words: list[str]) -> str:
-    return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words)) or "none"

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from dialore._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from dialore.sources.graph.facts.readers import read_facts
-    from dialore.sources.graph.linking.linker import Link, Linker
-    from dialore.sources.graph.servers.stores import load_store, open_store
-    from dialore.sources.graph.source import Graph, Retrieval
+    from dialore.sources.graph.changes import ChangeReport, GraphEditor
+    from dialore.sources.graph.facts import export_graph, read_facts
+    from dialore.sources.graph.linking import Link, Linker
+    from dialore.sources.graph.postgres import load_store
+    from dialore.sources.graph.protocol import FactStore
+    from dialore.sources.graph.several import open_graph, open_graphs
+    from dialore.sources.graph.source import Graph, Retrieval, open_store
     from dialore.sources.graph.starter import starter_graph
-    from dialore.sources.graph.store.embedded import GraphStore
-    from dialore.sources.graph.store.protocol import FactStore
-    from dialore.sources.graph.writing.build import BuildReport, build_graph
-    from dialore.sources.graph.writing.change import ChangeReport, GraphEditor
-    from dialore.sources.graph.writing.export import export_graph
+    from dialore.sources.graph.store import GraphStore
+    from dialore.sources.graph.writing import BuildReport, build_graph
 
 __all__ = [
     "BuildReport",
@@ -31,6 +31,8 @@ __all__ = [
     "build_graph",
     "export_graph",
     "load_store",
+    "open_graph",
+    "open_graphs",
     "open_store",
     "read_facts",
     "starter_graph",
@@ -39,15 +41,15 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "dialore.sources.graph.writing.build": ["BuildReport", "build_graph"],
-        "dialore.sources.graph.writing.change": ["ChangeReport", "GraphEditor"],
-        "dialore.sources.graph.writing.export": ["export_graph"],
-        "dialore.sources.graph.linking.linker": ["Link", "Linker"],
-        "dialore.sources.graph.store.protocol": ["FactStore"],
-        "dialore.sources.graph.facts.readers": ["read_facts"],
-        "dialore.sources.graph.source": ["Graph", "Retrieval"],
+        "dialore.sources.graph.writing": ["BuildReport", "build_graph"],
+        "dialore.sources.graph.changes": ["ChangeReport", "GraphEditor"],
+        "dialore.sources.graph.linking": ["Link", "Linker"],
+        "dialore.sources.graph.facts": ["export_graph", "read_facts"],
+        "dialore.sources.graph.postgres": ["load_store"],
+        "dialore.sources.graph.source": ["Graph", "Retrieval", "open_store"],
+        "dialore.sources.graph.several": ["open_graph", "open_graphs"],
         "dialore.sources.graph.starter": ["starter_graph"],
-        "dialore.sources.graph.store.embedded": ["GraphStore"],
-        "dialore.sources.graph.servers.stores": ["load_store", "open_store"],
+        "dialore.sources.graph.protocol": ["FactStore"],
+        "dialore.sources.graph.store": ["GraphStore"],
     },
 )

@@ -10,13 +10,14 @@ from dialore.text import normalise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Fact, Knowledge
     from dialore.response import Demands
     from dialore.retrieval.embedding import Embedder
-    from dialore.sources.graph.linking.linker import Link
-    from dialore.sources.graph.ranking.settings import Ranking
+    from dialore.sources.graph.linking import Link
+    from dialore.sources.graph.ranking import Ranking
     from dialore.sources.graph.source import Graph
     from dialore.text import Language
 
@@ -157,3 +158,34 @@ def _once(links: Iterable[Link]) -> list[Link]:
         if name not in best or link.score > best[name].score:
             best[name] = link
     return list(best.values())
+
+
+def open_graph(graph: Graph | Path | str | None, ranking: Ranking | str = "default") -> Graph:
+    """A graph: as given, from its path or a server's URL, or the starter graph.
+
+    Args:
+        graph: the graph, what opens it, or None or "starter" for the starter graph.
+        ranking: how its facts are ranked; a graph that is given keeps its own.
+
+    Raises:
+        GraphError: as `open_store`.
+        UnknownNameError: no ranking is called that.
+    """
+    from dialore.sources.graph.source import Graph
+    from dialore.sources.graph.starter import NAME, starter_graph
+
+    if isinstance(graph, Graph):
+        return graph
+    return Graph.open(starter_graph() if graph is None or str(graph) == NAME else graph, ranking=ranking)
+
+
+def open_graphs(graphs: Sequence[str], ranking: Ranking | str = "default") -> Graph | Graphs:
+    """One graph or several as one; the starter graph where none is named. Raises as `open_graph` and Graphs do."""
+    opened: list[Graph] = []
+    try:
+        opened.extend(open_graph(graph, ranking) for graph in graphs or ["starter"])
+        return opened[0] if len(opened) == 1 else Graphs(opened)
+    except BaseException:
+        for graph in opened:
+            graph.close()
+        raise

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from dialore.errors import UnknownNameError
 from dialore.knowledge import Fact, Knowledge
-from dialore.sources.graph.facts.relations import verbalise
-from dialore.sources.graph.linking.linker import Link, best_links
-from dialore.sources.graph.ranking.question import Question
-from dialore.sources.graph.ranking.settings import Ranking
-from dialore.sources.graph.servers.stores import open_store
-from dialore.sources.graph.view import View, Views
+from dialore.sources.graph.linking import Link, Linker, best_links
+from dialore.sources.graph.ranking import Question, Ranker, Ranking
+from dialore.sources.graph.relations import verbalise
+from dialore.sources.graph.store import GraphStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
     from typing import Literal
 
     from numpy.typing import NDArray
@@ -25,15 +25,53 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.response import Demands
     from dialore.retrieval.embedding import Embedder
-    from dialore.sources.graph.linking.linker import Linker
-    from dialore.sources.graph.store.edges import Edges
-    from dialore.sources.graph.store.protocol import FactStore
+    from dialore.sources.graph.protocol import FactStore
+    from dialore.sources.graph.store import Edges
     from dialore.text import Language
 
     SetName = Literal["", "foreseen", "unforeseen"]
 
-_BUSIEST = 2_000
-"""A neighbour with more facts than these is no second hop: it would bring in everything."""
+_URL = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
+
+
+def open_store(spec: str | Path) -> FactStore:
+    """Open a graph for reading.
+
+    Args:
+        spec: a graph file's path, or `postgresql://user:password@host:port/database#graph`.
+
+    Raises:
+        GraphError: there is no such graph, or its server cannot be reached.
+        UnknownNameError: a URL of no known kind.
+        MissingExtraError: the server's driver is not installed.
+    """
+    # A Path would have lost one of a URL's slashes.
+    match = _URL.match(spec) if isinstance(spec, str) else None
+    if match is None:
+        return GraphStore(Path(spec))
+    if match[1].lower() not in ("postgresql", "postgres"):
+        raise UnknownNameError("kind of graph server", match[1], ("postgresql",))
+    from dialore.sources.graph.postgres import PostgresStore
+
+    return PostgresStore(str(spec))
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """One state of a graph, with what links phrases to its concepts and ranks its facts."""
+
+    store: FactStore
+    linker: Linker
+    ranker: Ranker
+
+    def concepts(self, links: Iterable[Link]) -> list[int]:
+        """The concepts of links, which may have been made in another state: where the graph was built anew by name."""
+        found = (self._concept(link) for link in links)
+        return [concept for concept in found if concept is not None]
+
+    def _concept(self, link: Link) -> int | None:
+        here = link.concept < self.store.meta.concepts and self.store.concept(link.concept) == link.name
+        return link.concept if here else self.store.find(link.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +117,10 @@ class Graph:
         ranking: Ranking | str = "default",
         reranker: Embedder | None = None,
     ) -> None:
-        self.store = store
         self.embedder = embedder
         self.ranking = Ranking.named(ranking) if isinstance(ranking, str) else ranking
-        self._views = Views(store, embedder, self.ranking, reranker)
+        self._reranker = reranker
+        self._last = self._view(store)
 
     @classmethod
     def open(
@@ -98,6 +136,11 @@ class Graph:
         return cls(open_store(path), embedder or load_embedder(), ranking, reranker)
 
     @property
+    def store(self) -> FactStore:
+        """The facts, as they were when a question was last asked."""
+        return self._last.store
+
+    @property
     def name(self) -> str:
         """The graph's name."""
         return self.store.meta.name
@@ -105,12 +148,21 @@ class Graph:
     @property
     def linker(self) -> Linker:
         """What links phrases to concepts of the graph as it is now."""
-        return self._views.newest().linker
+        return self._newest().linker
 
     def close(self) -> None:
         """Close the store."""
-        self._views.close()
         self.store.close()
+
+    def _view(self, store: FactStore) -> _View:
+        return _View(store, Linker(store, self.embedder), Ranker(store, self.embedder, self.ranking, self._reranker))
+
+    def _newest(self) -> _View:
+        """The view of the graph's newest state: the last one where nothing has changed, which takes microseconds."""
+        view = self._last
+        if isinstance(view.store, GraphStore) and (store := view.store.newest()) is not view.store:
+            view = self._last = self._view(store)
+        return view
 
     # --- retrieval
 
@@ -125,7 +177,7 @@ class Graph:
             dialogue: whose history facts are ranked by.
             top: facts to keep of each set.
         """
-        view, language = self._views.newest(), dialogue.language
+        view, language = self._newest(), dialogue.language
         phrases = tuple(dict.fromkeys((*demands.queries, *demands.topics)))
         links = {phrase: view.linker.link(phrase, language) for phrase in phrases}
         query_links = best_links(links[phrase] for phrase in demands.queries)
@@ -143,8 +195,6 @@ class Graph:
 
         first = _known(view.ranker.best(scored, lambda _: between, top, whole=True), language, "foreseen")
         second = _known(view.ranker.best(scored, unforeseen, top), language, "unforeseen")
-        if self.ranking.hops:
-            second = self._with_neighbours(view, second, {*queries, *topics}, question, language, top)
         return Retrieval(
             foreseen=first,
             unforeseen=second,
@@ -160,7 +210,7 @@ class Graph:
         Returns:
             The best facts, and how many there were before the cut.
         """
-        view, language = self._views.newest(), dialogue.language
+        view, language = self._newest(), dialogue.language
         question = Question.of(dialogue, (link.phrase for link in links), self.ranking)
         scored = view.ranker.ask(view.concepts(links), question, language, top)
         best = view.ranker.best(scored, lambda edges: np.arange(len(edges)), top)
@@ -181,40 +231,22 @@ class Graph:
 
     def degree(self, link: Link) -> int:
         """How many facts a linked concept has."""
-        view = self._views.newest()
+        view = self._newest()
         return sum(view.store.degree(concept) for concept in view.concepts([link]))
 
     @property
     def facts_count(self) -> int:
         """How many facts there are."""
-        return self._views.newest().store.meta.facts
+        return self._newest().store.meta.facts
 
     def facts_of(self, name: str) -> list[Fact]:
         """Every fact of one concept, the heaviest first; empty where the graph does not have it."""
-        store = self._views.newest().store
+        store = self._newest().store
         concept = store.find(name)
         if concept is None:
             return []
         edges = store.edges_of([concept])
         return sorted((store.fact(edges, row) for row in range(len(edges))), key=lambda fact: -fact.weight)
-
-    # --- helpers
-
-    def _with_neighbours(
-        self, view: View, best: list[Knowledge], asked: set[int], question: Question, language: Language, top: int
-    ) -> list[Knowledge]:
-        """The best facts with those of the neighbours that they lead to, as many as `ranking.hops`, by one score."""
-        ends = (view.store.find(end) for item in best for end in (item.fact.head, item.fact.tail))
-        found = dict.fromkeys(end for end in ends if end is not None and end not in asked)
-        neighbours = [concept for concept in found if view.store.degree(concept) <= _BUSIEST][: self.ranking.hops]
-        demanded = np.array(sorted(asked), np.uint32)
-
-        def others(edges: Edges) -> NDArray[np.intp]:
-            return np.flatnonzero(~(np.isin(edges.head, demanded) | np.isin(edges.tail, demanded)))
-
-        scored = view.ranker.ask(neighbours, question, language, top)
-        more = _known(view.ranker.best(scored, others, top), language, "unforeseen")
-        return sorted((*best, *more), key=lambda item: -item.score)[:top]
 
 
 def _known(best: Iterable[tuple[Fact, float]], language: Language, set_name: SetName) -> list[Knowledge]:

@@ -9,9 +9,9 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialore.sources.graph.facts.readers import read_facts
-from dialore.sources.graph.store.layout import FORMAT
-from dialore.sources.graph.writing.build import build_graph
+from dialore.sources.graph.facts import read_facts
+from dialore.sources.graph.store import FORMAT
+from dialore.sources.graph.writing import build_graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""One sample: what a dialogue was about, what was said, what was known, and what was answered (MSDP, Section 2)."""
+"""One sample to prompt with, where samples come from, and which of them are good (MSDP, Sections 2 and 4.2)."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic_core import from_json
+from dialore.response import Demands
+from dialore.text import is_mentioned, normalise, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from dialore.dialogue import Dialogue, Utterance
+    from dialore.knowledge import Knowledge
+    from dialore.sources.graph.source import Graph
     from dialore.text import Language
 
 Side = Literal["user", "system"]
-UNUSED = frozenset({"no_passages_used", "no passages used"})
+FACTS = 3
+"""Facts of an aligned sample at most, the best-ranked ones."""
+_UNUSED = frozenset({"no_passages_used", "no passages used"})
 """What Wizard of Wikipedia and its readers write where a turn used no knowledge."""
+_LONGEST = 20
+"""Words of fit knowledge at most."""
+_POINTING: dict[Language, tuple[str, ...]] = {"en": ("it", "this"), "zh": ("它", "这", "该", "此")}
+_BRACKETS = frozenset("()（）")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +58,7 @@ class Sample:
 
     @property
     def dialogue(self) -> str:
-        """The id of the dialogue that the history was cut from."""
+        """The id of the dialogue that the history was taken from."""
         return whole_id(self.id)
 
     @property
@@ -66,10 +75,9 @@ class Sample:
     @classmethod
     def of_line(cls, line: bytes) -> Sample:
         """The sample that `line` wrote; raises ValueError for anything else."""
-        identifier, language, topic, turns, knowledge, response = from_json(line)
-        return cls(
-            identifier, language, topic, tuple(SampleTurn(side, text) for side, text in turns), knowledge, response
-        )
+        identifier, language, topic, turns, knowledge, response = json.loads(line)
+        sides = tuple(SampleTurn(side, text) for side, text in turns)
+        return cls(identifier, language, topic, sides, knowledge, response)
 
     @classmethod
     def of_dialogue(cls, dialogue: Dialogue, knowledge: str | None = None) -> Sample | None:
@@ -84,16 +92,11 @@ class Sample:
         """
         known = " ".join(_text(piece) for piece in dialogue.knowledge) if knowledge is None else knowledge
         known = one_line(known)
-        if not known or known in UNUSED:
+        if not known or known in _UNUSED:
             return None
-        return cls(
-            dialogue.id,
-            dialogue.language,
-            topic_of(dialogue),
-            sided(dialogue.turns, dialogue.responder),
-            known,
-            one_line(dialogue.reference or ""),
-        )
+        turns = sided(dialogue.turns, dialogue.responder)
+        response = one_line(dialogue.reference or "")
+        return cls(dialogue.id, dialogue.language, topic_of(dialogue), turns, known, response)
 
 
 def samples_of(dialogues: Iterable[Dialogue]) -> Iterator[Sample]:
@@ -102,6 +105,86 @@ def samples_of(dialogues: Iterable[Dialogue]) -> Iterator[Sample]:
         sample = Sample.of_dialogue(dialogue)
         if sample is not None:
             yield sample
+
+
+def aligned_samples(dialogues: Iterable[Dialogue], graph: Graph, top: int = FACTS) -> Iterator[Sample]:
+    """Samples whose knowledge is the facts matched in a graph (DCRAG, Appendix A.1.1); those without are left out."""
+    for dialogue in dialogues:
+        facts = matched_facts(dialogue, graph, top)
+        sample = Sample.of_dialogue(dialogue, facts_line(facts)) if facts else None
+        if sample is not None:
+            yield sample
+
+
+def matched_facts(dialogue: Dialogue, graph: Graph, top: int = FACTS) -> list[Knowledge]:
+    """The facts that a dialogue's reference draws from its history, by hard matching (Zhou et al., ACL 2022).
+
+    One end of a fact is said in the history, the other in the reference and not before.
+
+    Args:
+        dialogue: a history with its reference.
+        graph: the commonsense graph, which ranks the facts by history and reference.
+        top: facts at most.
+    """
+    if not dialogue.reference:
+        return []
+    before = [link.name for link in graph.mentions_in(dialogue.texts, dialogue.language)]
+    said = [link.name for link in graph.mentions_in([dialogue.reference], dialogue.language)]
+    new = [name for name in said if name not in set(before)]
+    if not before or not new:
+        return []
+    whole = dialogue.followed_by(dialogue.responder, dialogue.reference)
+    return graph.retrieve(Demands(explicit=before, extended=new), whole, top).foreseen[:top]
+
+
+def facts_line(facts: Sequence[Knowledge]) -> str:
+    """Facts as one line: `(head, relation, tail); (head, relation, tail)`."""
+    return "; ".join(fact.triple for fact in facts)
+
+
+def overlap(knowledge: str, response: str, language: Language, run: int = 1) -> float:
+    """The share of a response's words that stand in its knowledge, from 0 to 1 (MSDP, Sections 2.2 and 4.2).
+
+    Words are lower-cased and without punctuation. Chinese is taken by characters, so that two ways to tokenise the
+    same phrase cannot hide it.
+
+    Args:
+        knowledge: the gold knowledge.
+        response: the response.
+        language: of both.
+        run: words count only in a row of at least so many that all stand in the knowledge. 1 is the paper's formula;
+            its authors' released code counts rows of 10.
+    """
+    tokens = _tokens(response, language)
+    known = frozenset(_tokens(knowledge, language))
+    shared = row = 0
+    for token in [*tokens, None]:
+        if token in known:
+            row += 1
+            continue
+        shared += row if row >= run else 0
+        row = 0
+    return shared / len(tokens) if tokens else 0.0
+
+
+def _tokens(text: str, language: Language) -> list[str]:
+    if language == "en":
+        return words(text, language)
+    return [character for character in normalise(text) if character.isalnum()]
+
+
+def is_fit(sample: Sample) -> bool:
+    """Whether a sample's knowledge shows well what is to be generated: a short sentence about its topic.
+
+    It names its topic, has no brackets and at most 20 words, and does not open by pointing back ("It ...", 它...). The
+    paper does not say so; its authors' released code selects by this where a topic is not in the database.
+    """
+    text = normalise(sample.knowledge)
+    pointing = _POINTING[sample.language]
+    opens = text.startswith(pointing) if sample.language == "zh" else text.partition(" ")[0] in pointing
+    if opens or _BRACKETS & set(sample.knowledge) or len(words(text, sample.language)) > _LONGEST:
+        return False
+    return not sample.topic or is_mentioned(sample.topic, [sample.knowledge], sample.language)
 
 
 def topic_of(dialogue: Dialogue) -> str:
@@ -119,12 +202,12 @@ def sided(turns: Sequence[Utterance], responder: str) -> tuple[SampleTurn, ...]:
 
 
 def context_text(topic: str, texts: Sequence[str], turns: int) -> str:
-    """What is encoded of a sample or a query: its topic, then the last turns of its history (Section 2.1)."""
+    """The text by which samples and dialogues are compared: the topic, then the last turns (Section 2.1)."""
     return " ".join([topic, *texts[-turns:]] if topic else texts[-turns:])
 
 
 def whole_id(identifier: str) -> str:
-    """The id of the whole dialogue that a history of this id was cut from."""
+    """The id of the whole dialogue that a history of this id was taken from."""
     return identifier.rpartition("@")[0] or identifier
 
 

@@ -10,11 +10,10 @@ if TYPE_CHECKING:
     from dialore.sources.web.addresses import AddressRules
     from dialore.sources.web.engines import BraveEngine, CorpusEngine, SearchEngine, SearchResult, SearxngEngine
     from dialore.sources.web.fetching import Fetched, PageError, PageFetcher
-    from dialore.sources.web.opening import open_web
     from dialore.sources.web.reading import Page, read_page
     from dialore.sources.web.redaction import redact
     from dialore.sources.web.safety import is_safe, without_commands
-    from dialore.sources.web.source import WebSource
+    from dialore.sources.web.source import WebSource, open_web
 
 __all__ = [
     "AddressRules",
@@ -47,10 +46,9 @@ __getattr__ = lazy_names(
             "SearxngEngine",
         ],
         "dialore.sources.web.fetching": ["Fetched", "PageError", "PageFetcher"],
-        "dialore.sources.web.opening": ["open_web"],
         "dialore.sources.web.reading": ["Page", "read_page"],
         "dialore.sources.web.redaction": ["redact"],
         "dialore.sources.web.safety": ["is_safe", "without_commands"],
-        "dialore.sources.web.source": ["WebSource"],
+        "dialore.sources.web.source": ["WebSource", "open_web"],
     },
 )

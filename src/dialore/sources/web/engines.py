@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from dialore.errors import InputError, SourceError
-from dialore.llm.faults import clean_key, endpoint_url, join_url, shown_url
-from dialore.sources.web.asking import JsonAsker
+from dialore.errors import InputError, ModelError, SourceError
+from dialore.llm.http import HttpClient, clean_key, endpoint_url
+from dialore.sources.web.fetching import USER_AGENT
 from dialore.sources.web.reading import without_controls
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dialore.sources.base import KnowledgeSource
 
 BRAVE = "https://api.search.brave.com/res/v1"
+_MAX_BYTES = 4_000_000
 _TAG = re.compile(r"<[^>]{0,200}>")
 _SNIPPET = 2000
 """Characters of a snippet that are read; engines give some hundreds."""
@@ -65,7 +67,50 @@ class SearchEngine(Protocol):
         ...
 
 
-class SearxngEngine:
+class _HttpEngine:
+    """What the engines on the net share: one question, asked again once where a busy server says when.
+
+    Args:
+        http: the server.
+        path: where it is asked.
+        wait: the most seconds of a `Retry-After` that are waited out.
+        mends: what to do about a status, where it is not what the table of faults says.
+    """
+
+    def __init__(self, http: HttpClient, path: str, wait: float, mends: Mapping[int, str]) -> None:
+        self._http, self._path, self._wait, self._mends = http, path, wait, mends
+
+    async def _ask(self, query: Mapping[str, str]) -> Any:  # noqa: ANN401 - decoded JSON has any type
+        for may_wait in (True, False):
+            try:
+                # Searches are seconds apart: a session of its own each, in whatever event loop it is asked.
+                async with self._http.once() as http:
+                    return await http.json(self._path, query=query)
+            except ModelError as error:
+                if not may_wait or error.retry_after is None or error.retry_after > self._wait:
+                    status = error.status or 0
+                    known = error.mend if error.retryable or 300 <= status < 400 else "is it a search engine's address?"
+                    raise SourceError(error.message, mend=self._mends.get(status, known)) from error
+                await asyncio.sleep(error.retry_after)
+        raise AssertionError
+
+    def _results(self, found: object, *, snippet: str) -> list[SearchResult]:
+        """The results in a list; what is no result among them is passed over.
+
+        Raises:
+            SourceError: it is no list.
+        """
+        if not isinstance(found, list):
+            message = f"{self._http.where} answered JSON without a list of results"
+            raise SourceError(message, mend="is it the search engine that was named?")
+        made = [_result(entry, snippet) for entry in found if isinstance(entry, dict)]
+        return [result for result in made if result is not None]
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class SearxngEngine(_HttpEngine):
     """A SearXNG instance (docs.searxng.org, Search API); its settings must allow the format `json`.
 
     Args:
@@ -80,31 +125,27 @@ class SearxngEngine:
     name = "searxng"
 
     def __init__(self, url: str, *, timeout: float = 10.0, wait: float = 10.0) -> None:
-        self._url = join_url(endpoint_url(url).removesuffix("/search"), "/search")
-        mends = {403: "allow `json` under search.formats in SearXNG's settings.yml"}
-        self._asker = JsonAsker(timeout=timeout, wait=wait, mends=mends)
+        address = endpoint_url(url).removesuffix("/search")
+        http = HttpClient(address, headers={"User-Agent": USER_AGENT}, timeout=timeout, max_bytes=_MAX_BYTES)
+        super().__init__(http, "/search", wait, {403: "allow `json` under search.formats in SearXNG's settings.yml"})
 
     async def search(self, query: str, dialogue: Dialogue, count: int) -> list[SearchResult]:
         """See `SearchEngine`."""
         language = "zh-CN" if dialogue.language == "zh" else "en"
-        data = await self._asker.get(self._url, {"q": query, "format": "json", "language": language, "safesearch": "1"})
-        results = _results(data, ("results",), self._url, snippet="content")
-        silent = data.get("unresponsive_engines") if isinstance(data, dict) else None
+        data = await self._ask({"q": query, "format": "json", "language": language, "safesearch": "1"})
+        answer = data if isinstance(data, dict) else {}
+        results = self._results(answer.get("results"), snippet="content")
+        silent = answer.get("unresponsive_engines")
         if not results and isinstance(silent, list) and silent:
-            names = ", ".join(
-                str(entry[0] if isinstance(entry, list) and entry else entry)[:40] for entry in silent[:5]
-            )
+            names = [str(entry[0] if isinstance(entry, list) and entry else entry)[:40] for entry in silent[:5]]
             raise SourceError(
-                f"none of the engines behind {shown_url(self._url)} answered: {names}",
+                f"none of the engines behind {self._http.where} answered: {', '.join(names)}",
                 mend="try again later, or enable other engines there",
             )
         return results[:count]
 
-    def close(self) -> None:
-        """Nothing is held open."""
 
-
-class BraveEngine:
+class BraveEngine(_HttpEngine):
     """Brave's web search (api-dashboard.search.brave.com, Web Search API).
 
     Args:
@@ -125,22 +166,20 @@ class BraveEngine:
         key = clean_key(api_key or os.environ.get("BRAVE_API_KEY"))
         if not key:
             raise InputError("Brave's search needs a key", mend="set BRAVE_API_KEY")
-        self._url = join_url(endpoint_url(url), "/web/search")
-        mends = dict.fromkeys((401, 403, 422), "check BRAVE_API_KEY")
-        self._asker = JsonAsker(timeout=timeout, wait=wait, mends=mends, headers={"X-Subscription-Token": key}, key=key)
+        headers = {"User-Agent": USER_AGENT, "X-Subscription-Token": key}
+        http = HttpClient(url, key, headers=headers, timeout=timeout, max_bytes=_MAX_BYTES)
+        super().__init__(http, "/web/search", wait, dict.fromkeys((401, 403, 422), "check BRAVE_API_KEY"))
 
     async def search(self, query: str, dialogue: Dialogue, count: int) -> list[SearchResult]:
         """See `SearchEngine`; at most 400 characters and 50 words of the query are asked, and 20 results given."""
         asked = " ".join(query.split()[:50])[:400]
         language = "zh-hans" if dialogue.language == "zh" else "en"
-        query_string = {"q": asked, "count": str(max(1, min(count, 20))), "search_lang": language}
-        data = await self._asker.get(self._url, {**query_string, "safesearch": "strict", "text_decorations": "false"})
+        settings = {"count": str(max(1, min(count, 20))), "search_lang": language, "safesearch": "strict"}
+        data = await self._ask({"q": asked, **settings, "text_decorations": "false"})
         if isinstance(data, dict) and "web" not in data and "type" in data:
             return []
-        return _results(data, ("web", "results"), self._url, snippet="description")[:count]
-
-    def close(self) -> None:
-        """Nothing is held open."""
+        web = data.get("web") if isinstance(data, dict) else None
+        return self._results(web.get("results") if isinstance(web, dict) else None, snippet="description")[:count]
 
 
 class CorpusEngine:
@@ -174,21 +213,6 @@ class CorpusEngine:
     def close(self) -> None:
         """Close the index."""
         self._documents.close()
-
-
-def _results(data: object, path: tuple[str, ...], url: str, *, snippet: str) -> list[SearchResult]:
-    """The results under a path of keys; what is no result among them is passed over.
-
-    Raises:
-        SourceError: there is no list there.
-    """
-    found = data
-    for key in path:
-        found = found.get(key) if isinstance(found, dict) else None
-    if not isinstance(found, list):
-        message = f"{shown_url(url)} answered JSON without a list of results"
-        raise SourceError(message, mend="is it the search engine that was named?")
-    return [result for entry in found if isinstance(entry, dict) and (result := _result(entry, snippet)) is not None]
 
 
 def _result(entry: Mapping[str, Any], snippet: str) -> SearchResult | None:

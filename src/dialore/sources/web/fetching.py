@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import zlib
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,9 +12,8 @@ from urllib.parse import urljoin
 
 from dialore import __version__
 from dialore.errors import DialoreError
+from dialore.llm.http import AdaptiveLimiter
 from dialore.sources.web.addresses import AddressRules, RefusedAddressError
-from dialore.sources.web.inflating import BombError, Inflater
-from dialore.sources.web.turns import PerLoop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 USER_AGENT = f"dialore/{__version__} (knowledge-grounded dialogue; fetches pages that a search has found)"
 _KINDS = frozenset({"text/html", "application/xhtml+xml", "text/plain"})
+_GZIP = 31
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
@@ -77,7 +78,7 @@ class PageFetcher:
         self._max_bytes = max_bytes
         self._timeout, self._read_timeout = timeout, read_timeout
         self._redirects = redirects
-        self._turns = PerLoop(concurrency)
+        self._limiter = AdaptiveLimiter(concurrency)
 
     async def fetch(self, url: str) -> Fetched:
         """Fetch a page.
@@ -87,7 +88,7 @@ class PageFetcher:
         """
         import aiohttp
 
-        async with self._turns:
+        async with self._limiter.slot():
             try:
                 async with asyncio.timeout(self._timeout), self._session() as session:
                     return await self._follow(session, url)
@@ -95,8 +96,6 @@ class PageFetcher:
                 raise PageError(f"refused: {error}") from error
             except TimeoutError as error:
                 raise PageError(f"not whole within {self._timeout:g} s") from error
-            except BombError as error:
-                raise PageError(str(error)) from error
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 refused = _refusal(error)
                 reason = f"refused: {refused}" if refused else f"cannot be reached ({type(error).__name__})"
@@ -125,7 +124,7 @@ class PageFetcher:
             raise PageError(f"not a page of text but {kind[:80]}")
         if response.content_length is not None and response.content_length > self._max_bytes:
             raise self._too_big()
-        inflater = Inflater(response.headers.get("Content-Encoding", ""), self._max_bytes)
+        inflater = _Inflater(response.headers.get("Content-Encoding", ""), self._max_bytes)
         wire, pieces = 0, []
         async for chunk in response.content.iter_any():
             wire += len(chunk)
@@ -151,11 +150,50 @@ class PageFetcher:
             headers={
                 "User-Agent": USER_AGENT,
                 "Accept": "text/html,application/xhtml+xml,text/plain;q=0.8",
-                "Accept-Encoding": "gzip, deflate",
+                "Accept-Encoding": "gzip",
             },
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._read_timeout, sock_read=self._read_timeout),
         ) as session:
             yield session
+
+
+class _Inflater:
+    """Decompresses what comes in, and stops at a limit, so that a small answer cannot fill the memory.
+
+    Args:
+        encoding: the header `Content-Encoding`.
+        limit: the most bytes that may come out.
+
+    Raises:
+        PageError: an encoding that was not asked for.
+    """
+
+    def __init__(self, encoding: str, limit: int) -> None:
+        name = encoding.strip().lower()
+        if name not in {"", "identity", "gzip", "x-gzip"}:
+            raise PageError(f"compressed as {name[:40]}, which was not asked for")
+        self._stream = zlib.decompressobj(_GZIP) if "gzip" in name else None
+        self._limit, self._left = limit, limit
+
+    def feed(self, data: bytes) -> bytes:
+        """What the next piece of data holds; raises PageError where it is damaged or too much comes out."""
+        pieces: list[bytes] = []
+        while data:
+            if self._stream is None:
+                piece, data = data, b""
+            else:
+                if self._stream.eof:  # another member follows
+                    self._stream = zlib.decompressobj(_GZIP)
+                try:
+                    piece = self._stream.decompress(data, self._left + 1)
+                except zlib.error as error:
+                    raise PageError("its compressed data is damaged") from error
+                data = self._stream.unused_data
+            pieces.append(piece)
+            self._left -= len(piece)
+            if self._left < 0:
+                raise PageError(f"more than {self._limit:,} bytes once decompressed")
+        return b"".join(pieces)
 
 
 def _refusal(error: BaseException | None) -> RefusedAddressError | None:

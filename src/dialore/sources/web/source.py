@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import logging
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialore.errors import DialoreError
+from dialore.errors import DialoreError, InputError, MissingExtraError, UnknownNameError
 from dialore.knowledge import Knowledge, Passage, PassageDetail
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import Findings
+from dialore.sources.web.engines import BraveEngine, CorpusEngine, SearxngEngine
 from dialore.sources.web.fetching import PageError, PageFetcher
-from dialore.sources.web.passages import passages
-from dialore.sources.web.reading import read_page, without_controls
+from dialore.sources.web.reading import passages, read_page, without_controls
 from dialore.sources.web.redaction import redact as default_redact
 from dialore.sources.web.safety import is_safe as default_is_safe
 from dialore.sources.web.safety import without_commands
@@ -197,3 +199,46 @@ class WebSource:
             score=score,
             detail=detail,
         )
+
+
+ENGINES = ("searxng", "brave", "corpus")
+"""What a spec may begin with."""
+
+
+def open_web(
+    spec: str, *, pages: int = 3, reranker: str | Reranker = "fused", fetcher: PageFetcher | None = None
+) -> WebSource:
+    """A web source from its spec.
+
+    Args:
+        spec: `searxng:URL` (a SearXNG instance), `brave:` (Brave's search, key in `BRAVE_API_KEY`), or `corpus:PATH`
+            (a document index in place of the web).
+        pages: how many results are read.
+        reranker: what ranks passages; see `load_reranker`.
+        fetcher: what fetches pages; None: a `PageFetcher` with its defaults.
+
+    Raises:
+        UnknownNameError: no engine, or no reranker, is called that.
+        InputError: the spec lacks its address, the key is missing, or the index is.
+        MissingExtraError: pages cannot be read without trafilatura (extra `documents`).
+    """
+    return WebSource(_engine(spec), fetcher=fetcher, pages=pages, reranker=reranker)
+
+
+def _engine(spec: str) -> SearchEngine:
+    kind, _, argument = spec.partition(":")
+    if kind not in ENGINES:
+        raise UnknownNameError("search engine", kind, ENGINES)
+    if kind == "corpus":
+        if not argument:
+            raise InputError("the search engine 'corpus' needs a document index", mend="write corpus:PATH")
+        return CorpusEngine.open(Path(argument))
+    if importlib.util.find_spec("trafilatura") is None:
+        raise MissingExtraError("reading web pages", "documents")
+    if kind == "brave":
+        if argument:
+            raise InputError(f"the search engine 'brave' takes no argument, got {argument!r}", mend="write brave:")
+        return BraveEngine()
+    if not argument:
+        raise InputError("the search engine 'searxng' needs an address", mend="write searxng:http://localhost:8888")
+    return SearxngEngine(argument)

@@ -1,0 +1,214 @@
+"""Convert published human judgements of responses to the one form that `dialore meta` reads.
+
+`python scripts/convert_judgements.py FROM TO` writes `TO/SET.jsonl` for each published file that lies in FROM, gzipped
+or not: USR on Topical-Chat (Mehri and Eskenazi, ACL 2020; topicalchat_usr.json), BEGIN (Dziri et al., TACL 2022;
+begin_dev_wow.tsv, begin_dev_topicalchat.tsv), the DailyDialog part of xDial-Eval (Zhang et al., 2023; judgements of
+Zhao et al., ACL 2020, and of Gupta et al., SIGDIAL 2019; xdial_dailydialog_zhao.csv, xdial_dailydialog_gupta.csv, in
+English and Chinese), and factual correctness of grounded responses (Santhanam et al., 2021; alexa_factual_expert.csv).
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dialore.datasets.files import open_text
+from dialore.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+Line = dict[str, Any]
+_PUBLISHED = "is it the published file?"
+_TURN = re.compile(r"^([AB]): ?(.*)$", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a file, with where it stands."""
+
+    place: str
+    fields: Mapping[str, Any]
+
+    def text(self, name: str) -> str:
+        """A field's text; raises InputError where it is missing or blank."""
+        value = self.fields.get(name)
+        if not isinstance(value, str) or not value.strip():
+            raise InputError(f"{self.place}: field {name}: no text", mend=_PUBLISHED)
+        return value.strip()
+
+    def number(self, name: str, low: float, high: float) -> float | None:
+        """A field's number; None where it lies off the scale, as slips of annotators do."""
+        value = self.fields.get(name)
+        try:
+            number = float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            raise InputError(f"{self.place}: field {name}: {value!r} is no number", mend=_PUBLISHED) from None
+        # Means of few raters are printed with few digits.
+        return number if low - 1e-3 <= number <= high + 1e-3 and not math.isnan(number) else None
+
+    def choice(self, name: str, known: Mapping[str, bool | None]) -> bool | None:
+        """What a field's text stands for; raises InputError where it is none of those known."""
+        value = self.text(name)
+        if value not in known:
+            raise InputError(f"{self.place}: field {name}: {value!r} is none of {', '.join(known)}", mend=_PUBLISHED)
+        return known[value]
+
+
+def rows(path: Path, *, tabs: bool = False) -> Iterator[Row]:
+    """The rows of a CSV file, or of one whose columns are divided by tabs."""
+    with open_text(path) as file:
+        quoting = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {"strict": True}
+        reader = csv.DictReader(file, **quoting)  # type: ignore[arg-type]
+        try:
+            for fields in reader:
+                yield Row(f"{path.name}, line {reader.line_num}", fields)
+        except csv.Error as error:
+            raise InputError(f"{path.name}, line {reader.line_num}: {error}") from error
+
+
+USR = {
+    "overall": (1, 5),
+    "understandable": (0, 1),
+    "natural": (1, 3),
+    "maintains_context": (1, 3),
+    "engaging": (1, 3),
+    "uses_knowledge": (0, 1),
+}
+_TRUTH = "Original Ground Truth"
+
+
+def usr(path: Path) -> Iterator[Line]:
+    """A JSON list; the original response is the reference of the others to the same history."""
+    with open_text(path) as file:
+        try:
+            entries = json.load(file)
+        except ValueError as error:
+            raise InputError(f"{path.name}: not valid JSON: {error}") from error
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise InputError(f"{path.name}: expected a list of objects", mend=_PUBLISHED)
+    truths = {entry.get("dialog_history"): entry.get("response") for entry in entries if entry.get("model") == _TRUTH}
+    for number, entry in enumerate(entries, start=1):
+        row = Row(f"{path.name}, entry {number}", entry)
+        history, system, fact = row.text("dialog_history"), row.text("model"), row.text("fact")
+        truth = truths.get(entry["dialog_history"]) if system != _TRUTH else None
+        yield {
+            "turns": [turn.strip() for turn in history.split("\n") if turn.strip()],
+            "response": row.text("response"),
+            "system": system,
+            "knowledge": [] if fact.startswith("_nofact") else [fact],
+            "reference": truth.strip() if truth else None,
+            "ratings": {name: row.number(name, low, high) for name, (low, high) in USR.items()},
+        }
+
+
+# Two of the responses are labelled generic: they say nothing that could be attributed, or not.
+BEGIN = {"Fully attributable": True, "Not fully attributable": False, "Generic": None}
+
+
+def begin(path: Path) -> Iterator[Line]:
+    """One history, response, knowledge and label a line."""
+    for row in rows(path, tabs=True):
+        label = row.choice("begin_label", BEGIN)
+        yield {
+            "turns": [row.text("message")],
+            "response": row.text("response"),
+            "system": row.text("model_name"),
+            "knowledge": [row.text("knowledge")],
+            "labels": {"attributable": label},
+        }
+
+
+def xdial(path: Path, column: str) -> Iterator[Line]:
+    """The same responses in ten languages, with one rating each; systems are not named."""
+    for row in rows(path):
+        turns = [turn.strip() for turn in row.text(f"{column}_ctx").split("\n") if turn.strip()]
+        rating = row.number("ratings", 1, 5)
+        yield {"turns": turns, "response": row.text(f"{column}_res"), "ratings": {"overall": rating}}
+
+
+HALLUCINATION = {"yes": False, "Yes": False, "no": True, "No": True}
+
+
+def alexa(path: Path) -> Iterator[Line]:
+    """Histories of speakers A and B, with knowledge; a share of correct facts and a label."""
+    for row in rows(path):
+        turns = []
+        for said in row.text("context").split("<br>"):
+            found = _TURN.match(said.strip())
+            if found is not None and found[2].strip():
+                turns.append({"speaker": found[1], "text": found[2]})
+        if not turns:
+            raise InputError(f"{row.place}: field context: no turn", mend=_PUBLISHED)
+        yield {
+            "turns": turns,
+            "response": row.text("response"),
+            "knowledge": [row.text("knowledge")],
+            "labels": {"not_hallucinated": row.choice("Hallucination", HALLUCINATION)},
+            "ratings": {"factual_correctness": row.number("Avg Factual Correctness", 0, 1)},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedSet:
+    """A published set: its file, its dialogues' language, and what reads it."""
+
+    file: str
+    language: str
+    read: Callable[[Path], Iterator[Line]]
+
+
+SETS: dict[str, PublishedSet] = {
+    "topicalchat_usr": PublishedSet("topicalchat_usr.json", "en", usr),
+    "begin_dev_wow": PublishedSet("begin_dev_wow.tsv", "en", begin),
+    "begin_dev_topicalchat": PublishedSet("begin_dev_topicalchat.tsv", "en", begin),
+    "alexa_factual_expert": PublishedSet("alexa_factual_expert.csv", "en", alexa),
+}
+for source in ("zhao", "gupta"):
+    stem = f"xdial_dailydialog_{source}"
+    SETS[f"{stem}_en"] = PublishedSet(f"{stem}.csv", "en", lambda path: xdial(path, "english"))
+    SETS[f"{stem}_zh"] = PublishedSet(f"{stem}.csv", "zh", lambda path: xdial(path, "chinese"))
+
+
+def find(name: str, folder: Path) -> Path | None:
+    """The published file of a set, where there is one."""
+    names = (f"{SETS[name].file}{end}" for end in (".gz", ""))
+    return next((path for each in names if (path := folder / each).is_file()), None)
+
+
+def convert(name: str, path: Path, out: Path) -> int:
+    """Write a published file as JSONL; the number of judgements.
+
+    Raises:
+        InputError: the file is malformed; names line and field.
+    """
+    lines = []
+    for number, line in enumerate(SETS[name].read(path), start=1):
+        whole = {"id": f"{name}-{number}", "language": SETS[name].language, **line}
+        for kind in ("ratings", "labels"):
+            whole[kind] = {key: value for key, value in whole.get(kind, {}).items() if value is not None}
+        lines.append(json.dumps({key: value for key, value in whole.items() if value}, ensure_ascii=False) + "\n")
+    if not lines:
+        raise InputError(f"{path}: no judgement in it", mend=_PUBLISHED)
+    out.write_text("".join(lines), encoding="utf-8")
+    return len(lines)
+
+
+def main() -> None:
+    """Convert what lies in a folder."""
+    published, out = map(Path, sys.argv[1:3])
+    out.mkdir(parents=True, exist_ok=True)
+    for name in SETS:
+        path = find(name, published)
+        if path is not None:
+            print(f"{out / name}.jsonl: {convert(name, path, out / f'{name}.jsonl')} judgements")
+
+
+if __name__ == "__main__":
+    main()

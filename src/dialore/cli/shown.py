@@ -1,0 +1,250 @@
+"""Results in words for people, and as lines for programs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+
+from dialore.cli.output import console, table
+from dialore.evaluation.report.cited import cited_numbers, cited_parts, raised
+from dialore.evaluation.report.page import cost, figures_of, origin_of, summary, total
+from dialore.evaluation.report.steps import steps_of
+from dialore.llm.model import Usage
+from dialore.response import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from dialore.dialogue import Dialogue
+    from dialore.evaluation.report.page import Conversation
+    from dialore.knowledge import Knowledge
+    from dialore.response import Demands, Grounding, StageTrace
+
+    Result = Response | Grounding
+
+_COLUMN = 33
+"""Characters that a column of a method wants, where they stand side by side."""
+_LIVE = """\
+[bold]Go live[/] with any OpenAI-compatible endpoint:
+  export DIALORE_BASE_URL=https://api.openai.com/v1 DIALORE_MODEL=... DIALORE_API_KEY=...
+or start Ollama, which is found by itself. Then:
+  dialore chat                                        talk; /why shows the grounds
+  dialore respond talk.json --html trace.html         {"turns": ["...", "..."]}"""
+_KINDS = (
+    ("explicit", "queries said"),
+    ("implicit", "queries inferred"),
+    ("maintained", "topics kept"),
+    ("extended", "topics to bring up"),
+)
+
+
+def as_line(result: Result, *, trace: bool = False) -> dict[str, Any]:
+    """A result as its JSON object; empty fields, and the trace unless wanted, are left out."""
+    data = result.model_dump(mode="json", exclude_none=True, exclude=None if trace else {"trace"})
+    for name in ("citations", "plan"):
+        if not data.get(name, True):
+            del data[name]
+    return data
+
+
+def dumps(data: object) -> str:
+    """JSON on one line."""
+    return json.dumps(data, ensure_ascii=False)
+
+
+def show(result: Result, dialogue: Dialogue | None) -> None:
+    """One result in words: what was answered, what it drew on, one line of figures."""
+    out = console()
+    out.print(
+        Rule(f"[bold]{escape(result.id)}[/] · [cyan]{escape(result.method)}[/] · {escape(result.by)}", align="left")
+    )
+    if dialogue is not None:
+        out.print(f"[dim]{escape(dialogue.last.speaker)}:[/] {escape(dialogue.last.text)}")
+    if result.status == "failed":
+        out.print(f"[bold red]failed[/] {escape(result.error or '')}\n")
+        return
+    if isinstance(result, Response):
+        out.print(f"[bold green]{escape(dialogue.responder if dialogue else 'response')}:[/] {_numbered(result)}")
+        show_used(out, result)
+    else:
+        if result.demands is not None:
+            show_demands(out, result.demands)
+        show_ranked(out, result.knowledge)
+    out.print(f"[dim]{_summary(result)}[/]\n")
+
+
+def show_used(out: Console, response: Response) -> None:
+    """What a response drew on, of what it was given; what it cites first, by number."""
+    knowledge, numbers = response.knowledge, cited_numbers(response)
+    used = sorted((item for item in knowledge if item.used), key=lambda item: numbers.get(item.id, len(numbers) + 1))
+    if not knowledge:
+        out.print("[dim]no knowledge was looked up[/]")
+    elif not used:
+        out.print(f"[dim]drew on none of the {len(knowledge)} pieces of knowledge that it was given[/]")
+    else:
+        out.print(f"[dim]drew on {len(used)} of {len(knowledge)} pieces of knowledge:[/]")
+        for item in used:
+            number = f"{raised([numbers[item.id]])} " if item.id in numbers else ""
+            out.print(Padding(f"{number}{_label(item)}{escape(item.text)}", (0, 0, 0, 2)))
+
+
+def show_cited(out: Console, response: Response) -> None:
+    """What each number stands for, where the text itself was shown without: its spans and its knowledge."""
+    texts = {item.id: item.text for item in response.knowledge}
+    for name, number in cited_numbers(response).items():
+        said = [response.text[each.start : each.end] for each in response.citations if each.knowledge == name]
+        out.print(f"[dim]{raised([number])} {escape(' … '.join(dict.fromkeys(said)))}: {escape(texts[name])}[/]")
+
+
+def _numbered(response: Response) -> str:
+    return "".join(f"{escape(text)}[cyan]{raised(numbers)}[/]" for text, numbers in cited_parts(response))
+
+
+def show_demands(out: Console, demands: Demands) -> None:
+    """The four lists of demands."""
+    for kind, words in _KINDS:
+        out.print(f"[dim]{words:>19}:[/] {escape(', '.join(getattr(demands, kind)) or '-')}")
+
+
+def show_ranked(out: Console, knowledge: Sequence[Knowledge]) -> None:
+    """Knowledge as a ranked table."""
+    if not knowledge:
+        out.print("[dim]no knowledge was found[/]")
+        return
+    rows = table(">#", "knowledge", ">score", "set", "source")
+    for place, item in enumerate(knowledge, start=1):
+        rows.add_row(str(place), escape(item.text), f"{item.score:.3f}", item.set, escape(item.origin))
+    out.print(rows)
+
+
+def _label(item: Knowledge) -> str:
+    colour = {"foreseen": "green", "unforeseen": "yellow"}.get(item.set)
+    return f"[{colour}]{item.set}[/] " if colour else ""
+
+
+def show_trace(out: Console, trace: Iterable[StageTrace]) -> None:
+    """Every stage as a row: when it began, how long it took, what it cost, what was noted."""
+    rows = table("!stage", "by", ">began", ">took", ">tokens", "outcome and notes")
+    for stage in trace:
+        tokens = stage.usage.prompt_tokens + stage.usage.completion_tokens
+        said = [stage.outcome, *stage.notes, *([stage.error] if stage.error else [])]
+        times = (f"{stage.started * 1000:.0f} ms", f"{stage.seconds * 1000:.0f} ms")
+        rows.add_row(stage.stage, escape(stage.by), *times, f"{tokens:,}" if tokens else "", escape("; ".join(said)))
+    out.print(rows)
+
+
+def totals(results: Iterable[Result], *, to_stderr: bool = False) -> None:
+    """A table of all results, a row a method."""
+    by_method: dict[str, list[Result]] = {}
+    for result in results:
+        by_method.setdefault(result.method, []).append(result)
+    rows = table("method", ">ok", ">failed", "cost", "parsing and retrieval", title="in all")
+    for method, group in by_method.items():
+        failed = sum(result.status == "failed" for result in group)
+        usage = sum((result.usage for result in group), Usage())
+        words = total([figures_of(result.trace) for result in group]).words()
+        spent = cost(usage, sum(result.seconds for result in group))
+        rows.add_row(method, str(len(group) - failed), str(failed), spent, ", ".join(words))
+    console(stderr=to_stderr).print(rows)
+
+
+def _summary(result: Result) -> str:
+    return summary(result.usage, result.seconds, result.trace)
+
+
+# --- the demo
+
+
+def show_demo(conversations: Sequence[Conversation], made: str, page: Path) -> None:
+    """Print conversations, how the responses came about, where the page is, and how to go live."""
+    out = console()
+    for conversation in conversations:
+        dialogue = conversation.dialogue
+        if conversation.heading is not None:
+            out.print(Rule(f"[bold]{escape(conversation.heading.title)}[/]", characters="═"))
+            out.print(f"[dim]{escape(conversation.heading.text)}[/]\n")
+        out.print(Rule(f"[bold]{escape(dialogue.topic or dialogue.id)}[/]", align="left"))
+        out.print(_turns(dialogue))
+        wide = out.width >= _COLUMN * len(conversation.responses)
+        (_side_by_side if wide else _stacked)(out, conversation.responses)
+    if any(stage.differs for each in conversations for response in each.responses for stage in response.trace):
+        out.print("[yellow]≈[/] a prompt differs from the recorded one: retrieval or a prompt has changed since")
+    out.print(f"[dim]{made}[/]")
+    out.print(f"Every stage, prompt and piece of knowledge: [bold]{escape(str(page))}[/]\n", soft_wrap=True)
+    out.print(_LIVE, soft_wrap=True)
+
+
+def _turns(dialogue: Dialogue) -> Table:
+    rows = Table.grid(padding=(0, 1))
+    rows.add_column(justify="right")
+    rows.add_column(overflow="fold")
+    for turn in dialogue.turns:
+        colour = "cyan" if turn.speaker == dialogue.last.speaker else "green"
+        rows.add_row(f"[{colour}]{escape(turn.speaker)}:[/]", escape(turn.text))
+    for sentence in dialogue.persona:
+        rows.add_row("", f"[dim]({escape(dialogue.responder)}: {escape(sentence)})[/]")
+    return rows
+
+
+def _name(response: Response) -> str:
+    differs = any(stage.differs for stage in response.trace)
+    return response.method + (" [yellow]≈[/]" if differs else "")
+
+
+def _text(response: Response) -> str:
+    if response.status == "failed":
+        return f"[red]{escape(response.error or 'failed')}[/]"
+    return "".join(escape(text) + raised(numbers) for text, numbers in cited_parts(response))
+
+
+def _drew(response: Response) -> str:
+    used = [item for item in response.knowledge if item.used]
+    if not response.knowledge:
+        return "[dim]nothing was looked up[/]"
+    if not used:
+        facts = "facts" if all(item.kind == "fact" for item in response.knowledge) else "pieces"
+        return f"[dim]none of {len(response.knowledge)} {facts}[/]"
+    numbers = cited_numbers(response)
+    used.sort(key=lambda item: numbers.get(item.id, len(numbers) + 1))
+    return "\n".join(f"{_mark(item, numbers)} {escape(item.text)}{_origin(item)}" for item in used)
+
+
+def _mark(item: Knowledge, numbers: dict[str, int]) -> str:
+    return raised([numbers[item.id]]) if item.id in numbers else "•"
+
+
+def _origin(item: Knowledge) -> str:
+    words = item.set if item.kind == "fact" else origin_of(item)
+    return f" [dim]({escape(words)})[/]" if words else ""
+
+
+def _way(response: Response) -> str:
+    """How it came about, for methods that plan, direct, ask or draft; empty for others."""
+    return "\n".join(f"[dim]{name}:[/] {escape(words)}" for name, words in steps_of(response).short)
+
+
+def _side_by_side(out: Console, responses: Sequence[Response]) -> None:
+    rows = table(*(_name(response) for response in responses), shares=[1] * len(responses))
+    rows.add_row(*map(_text, responses), end_section=True)
+    ways = [_way(response) for response in responses]
+    if any(ways):
+        rows.add_row(*ways, end_section=True)
+    rows.add_row(*map(_drew, responses))
+    rows.add_row(*(f"[dim]{escape(_summary(response))}[/]" for response in responses))
+    out.print(rows)
+
+
+def _stacked(out: Console, responses: Sequence[Response]) -> None:
+    rows = table("!method", "response", "draws on", shares=[1, 3, 2])
+    for response in responses:
+        below = "".join(f"\n{part}" for part in (_way(response), f"[dim]{escape(_summary(response))}[/]") if part)
+        rows.add_row(_name(response), _text(response) + below, _drew(response), end_section=True)
+    out.print(rows)

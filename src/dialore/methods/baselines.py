@@ -1,0 +1,133 @@
+"""Baselines: vanilla, T-RAG and QP-RAG of DCRAG's Table 1, and Cosmo (Kim et al., EMNLP 2023)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from dialore.methods.base import check_least
+from dialore.methods.demands import link, produce_queries, retrieve_facts
+from dialore.prompts.history import plain_turns
+from dialore.response import Grounding
+
+if TYPE_CHECKING:
+    from dialore.dialogue import Dialogue
+    from dialore.methods.base import GraphSource
+    from dialore.methods.stages import Stages
+    from dialore.response import Response
+
+
+@dataclass(frozen=True, slots=True)
+class Vanilla:
+    """No knowledge: one call that writes the response."""
+
+    name: ClassVar[str] = "vanilla"
+    paper: ClassVar[str] = "DCRAG (EMNLP 2024), Table 12"
+    summary: ClassVar[str] = "the model answers from the dialogue history alone"
+    needs: ClassVar[tuple[str, ...]] = ()
+    calls: ClassVar[str] = "1"
+    stages: ClassVar[tuple[str, ...]] = ("vanilla/response-generation",)
+
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+        """Nothing is looked up."""
+        return Grounding()
+
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+        """Write the response."""
+        return Grounding().response(await stage.write("vanilla/response-generation"))
+
+
+@dataclass(frozen=True, slots=True)
+class TRag:
+    """Traditional RAG: the concepts that the history mentions are the queries (DCRAG, Section 4.1.2).
+
+    Attributes:
+        graph: the commonsense graph.
+        top: how many facts the response is given.
+    """
+
+    name: ClassVar[str] = "t-rag"
+    paper: ClassVar[str] = "DCRAG (EMNLP 2024), Section 4.1.2 and Table 13"
+    summary: ClassVar[str] = "facts of every concept that the history mentions"
+    needs: ClassVar[tuple[str, ...]] = ("graph",)
+    calls: ClassVar[str] = "1"
+    stages: ClassVar[tuple[str, ...]] = ("t-rag/response-generation",)
+
+    graph: GraphSource
+    top: int = 20
+
+    def __post_init__(self) -> None:
+        """Check the option; raises InputError."""
+        check_least("top", self.top, 1)
+
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+        """Look up every concept that the history mentions."""
+        links = link("concept-mentions", lambda: self.graph.mentions(dialogue), stage, summary=False)
+        return Grounding(knowledge=retrieve_facts(self.graph, links, dialogue, stage, self.top))
+
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+        """Ground, then write."""
+        grounding = await self.ground(dialogue, stage)
+        return grounding.response(await stage.write("t-rag/response-generation", facts=grounding.knowledge))
+
+
+@dataclass(frozen=True, slots=True)
+class QpRag:
+    """Query production, then as T-RAG (DCRAG, Section 4.1.2 and Appendix A.1.1).
+
+    Attributes:
+        graph: the commonsense graph.
+        top: how many facts the response is given.
+        thoughts: whether queries are produced thought-then-generate, as in DCRAG's own prompt.
+    """
+
+    name: ClassVar[str] = "qp-rag"
+    paper: ClassVar[str] = "DCRAG (EMNLP 2024), Section 4.1.2, Tables 13 and 14"
+    summary: ClassVar[str] = "facts of the queries that the model makes"
+    needs: ClassVar[tuple[str, ...]] = ("graph",)
+    calls: ClassVar[str] = "2"
+    stages: ClassVar[tuple[str, ...]] = ("dcrag/query-production", "t-rag/response-generation")
+
+    graph: GraphSource
+    top: int = 20
+    thoughts: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the option; raises InputError."""
+        check_least("top", self.top, 1)
+
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+        """Ask for queries and look them up."""
+        demands = await produce_queries(dialogue, stage, thoughts=self.thoughts)
+        links = link("query-linking", lambda: self.graph.link(demands.queries, dialogue), stage)
+        return Grounding(knowledge=retrieve_facts(self.graph, links, dialogue, stage, self.top), demands=demands)
+
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+        """Ground, then write."""
+        grounding = await self.ground(dialogue, stage)
+        return grounding.response(await stage.write("t-rag/response-generation", facts=grounding.knowledge))
+
+
+@dataclass(frozen=True, slots=True)
+class Cosmo:
+    """A situation and an instruction for a role, then the turns (DCRAG, Appendix A.1.1).
+
+    Cosmo itself (`--model hf:allenai/cosmo-xl`, 3B, English) reads `situation <sep> instruction <sep> turn <turn>
+    turn`; any chat model is told the same in messages.
+    """
+
+    name: ClassVar[str] = "cosmo"
+    paper: ClassVar[str] = "SODA (EMNLP 2023), as used in DCRAG (EMNLP 2024), Appendix A.1.1"
+    summary: ClassVar[str] = "a dialogue model with social commonsense answers from situation, role and history"
+    needs: ClassVar[tuple[str, ...]] = ()
+    calls: ClassVar[str] = "1"
+    stages: ClassVar[tuple[str, ...]] = ("cosmo/response-generation",)
+
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+        """Nothing is looked up."""
+        return Grounding()
+
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+        """Write the response."""
+        text = await stage.write("cosmo/response-generation", turns=plain_turns(dialogue))
+        return Grounding().response(text)

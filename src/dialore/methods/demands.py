@@ -1,0 +1,205 @@
+"""Stages that several methods share: query production and the mending of demands, links and facts of the graph."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, Field
+
+from dialore.response import Demands
+from dialore.text import is_mentioned, normalise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dialore.dialogue import Dialogue
+    from dialore.knowledge import Knowledge
+    from dialore.methods.base import GraphSource
+    from dialore.methods.stages import Stages
+    from dialore.sources.graph.linking import Link
+
+_MOST = 12
+"""Entities taken of one list; a model that lists more has stopped choosing."""
+
+
+# --- outputs; in thought-then-generate, thoughts stand before what they lead to
+
+
+def _entities(value: Any) -> Any:  # noqa: ANN401 - what a model wrote
+    if not isinstance(value, list):
+        return value
+    cleaned = (" ".join(str(item).split()).strip(" .,;，。；\"'“”") for item in value if item is not None)
+    return list(dict.fromkeys(item for item in cleaned if item))[:_MOST]
+
+
+Entities = Annotated[list[str], BeforeValidator(_entities)]
+
+
+class DemandsOutput(BaseModel):
+    """Entities of some kinds, each kind with its thoughts where they are asked for."""
+
+    def demands(self) -> Demands:
+        """The same as demands."""
+        kinds = [name for name in type(self).model_fields if not name.endswith("_thoughts")]
+        thoughts = {kind: getattr(self, f"{kind}_thoughts") for kind in kinds if hasattr(self, f"{kind}_thoughts")}
+        return Demands(**{kind: getattr(self, kind) for kind in kinds}, thoughts=thoughts)
+
+
+class Queries(DemandsOutput):
+    """Query Production without thoughts."""
+
+    explicit: Entities
+    implicit: Entities
+
+
+class ThoughtQueries(DemandsOutput):
+    """Query Production, thought-then-generate (DCRAG, Equations 1 and 2)."""
+
+    explicit_thoughts: str
+    explicit: Entities
+    implicit_thoughts: str
+    implicit: Entities
+
+
+class Topics(DemandsOutput):
+    """Topic Planning without thoughts."""
+
+    maintained: Entities
+    extended: Entities
+
+
+class ThoughtTopics(DemandsOutput):
+    """Topic Planning, thought-then-generate (DCRAG, Equations 3 and 4)."""
+
+    maintained_thoughts: str
+    maintained: Entities
+    extended_thoughts: str
+    extended: Entities
+
+
+class Revision(DemandsOutput):
+    """Cross Revision without thoughts."""
+
+    explicit: Entities
+    implicit: Entities
+    maintained: Entities
+    extended: Entities
+
+
+class ThoughtRevision(DemandsOutput):
+    """Cross Revision, thought-then-generate (DCRAG, Equations 5 and 6)."""
+
+    explicit_thoughts: str
+    explicit: Entities
+    implicit_thoughts: str
+    implicit: Entities
+    maintained_thoughts: str
+    maintained: Entities
+    extended_thoughts: str
+    extended: Entities
+
+
+def _numbers(value: Any) -> Any:  # noqa: ANN401 - what a model wrote
+    """Numbers of facts, also from "3", "[3]" and "[3]-(head, relation, tail)", the form of DCRAG's Table 17."""
+    if not isinstance(value, list):
+        return value
+    found: list[Any] = []
+    for item in value:
+        match = re.match(r"\s*[\[(#]?(\d+)", item) if isinstance(item, str) else None
+        found.append(int(match[1]) if match else item)
+    return found
+
+
+class SelectedFacts(BaseModel):
+    """Fact Selection: the numbers of the facts picked, the most useful first."""
+
+    selected: Annotated[list[int], BeforeValidator(_numbers)] = Field(description="numbers of the picked facts")
+
+
+# --- stages
+
+
+async def produce_queries(dialogue: Dialogue, stage: Stages, *, thoughts: bool) -> Demands:
+    """Query Production (DCRAG, Section 3.2.1), mended. Where nothing parses, there are no queries."""
+    shape: type[Queries | ThoughtQueries] = ThoughtQueries if thoughts else Queries
+    nothing = shape.model_construct(explicit=[], implicit=[], explicit_thoughts="", implicit_thoughts="")
+    produced = await stage.ask("dcrag/query-production", shape, nothing, thoughts=thoughts)
+    return mended(produced.demands(), dialogue, stage, "query-mending")
+
+
+def mended(demands: Demands, dialogue: Dialogue, stage: Stages, name: str) -> Demands:
+    """Demands mended, as a stage of its own where there was something to mend."""
+    right, notes = mend_demands(demands, dialogue)
+    if notes:
+        with stage.step(name) as step:
+            step.output, step.notes = right.model_dump(exclude={"thoughts"}), notes
+    return right
+
+
+def link(name: str, work: Callable[[], list[Link]], stage: Stages, *, summary: bool = True) -> list[Link]:
+    """Links to the graph's concepts, as a stage of that name."""
+    with stage.step(name) as step:
+        links = work()
+        shown = [f"{link.phrase} -> {link.name} ({link.how})" for link in links]
+        step.output = {"links": shown}
+        step.summary = f"Concepts: {'; '.join(shown)}" if shown and summary else ""
+    return links
+
+
+def retrieve_facts(
+    graph: GraphSource, links: Sequence[Link], dialogue: Dialogue, stage: Stages, top: int
+) -> list[Knowledge]:
+    """The best facts of the linked concepts, as a stage."""
+    with stage.step("fact-retrieval") as step:
+        facts, found = graph.retrieve_queries(links, dialogue, top)
+        step.output = {"graph": graph.name, "concepts": len(links), "found": found, "kept": len(facts)}
+    return facts
+
+
+# --- mending of errors that can be told without a model (DCRAG, Appendix D, Tables 7 to 9)
+
+
+def mend_demands(demands: Demands, dialogue: Dialogue) -> tuple[Demands, list[str]]:
+    """Put each entity where the kinds' definitions put it.
+
+    An explicit query or maintained topic that the history does not mention becomes implicit or extended; an extended
+    topic that it mentions becomes maintained. An implicit query that it mentions becomes explicit, likewise.
+
+    Returns:
+        The mended demands and a note for each entity that was moved.
+    """
+    lists: dict[str, list[str]] = {"explicit": [], "implicit": [], "maintained": [], "extended": []}
+    notes: list[str] = []
+    texts = dialogue.texts
+    for inside, outside in (("explicit", "implicit"), ("maintained", "extended")):
+        for kind in (inside, outside):
+            for entity in getattr(demands, kind):
+                right = inside if is_mentioned(entity, texts, dialogue.language) else outside
+                if right != kind:
+                    where = "is in the history" if right == inside else "is not in the history"
+                    notes.append(f"{kind} {entity!r} {where}: moved to {right}")
+                lists[right].append(entity)
+    return Demands(**{kind: _distinct(found) for kind, found in lists.items()}, thoughts=demands.thoughts), notes
+
+
+def _distinct(entities: Sequence[str]) -> list[str]:
+    """Each entity once, whatever its case."""
+    return list({normalise(entity): entity for entity in reversed(entities)}.values())[::-1]
+
+
+def pick(name: str, pieces: Sequence[Knowledge], numbers: Sequence[int], stage: Stages) -> list[Knowledge]:
+    """The pieces with these numbers, counted from 1; what had to be dropped is noted in a stage of that name."""
+    picked: list[Knowledge] = []
+    notes: list[str] = []
+    for number in dict.fromkeys(numbers):
+        if 1 <= number <= len(pieces):
+            picked.append(pieces[number - 1])
+        else:
+            notes.append(f"fact {number} was never offered: dropped")
+    if len(set(numbers)) < len(numbers):
+        notes.append("facts were named more than once: repeats dropped")
+    if notes:
+        with stage.step(name) as step:
+            step.output, step.notes = {"kept": len(picked)}, notes
+    return picked

@@ -1,0 +1,147 @@
+"""Lexical: knowledge for the concepts that the dialogue mentions, quoted as it was found; no language model."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from pydantic import BaseModel
+
+from dialore.errors import InputError
+from dialore.methods.base import check_least
+from dialore.methods.cleaning import on_one_line
+from dialore.methods.demands import link, retrieve_facts
+from dialore.parallel import gather
+from dialore.response import Citation, Demands, Grounding
+from dialore.retrieval.reranking import DenseReranker
+from dialore.text import content_words, is_mentioned, light_words, split_sentences
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dialore.dialogue import Dialogue
+    from dialore.knowledge import Knowledge
+    from dialore.llm.model import OnText
+    from dialore.methods.base import GraphSource
+    from dialore.methods.stages import StageCall, Stages
+    from dialore.response import Response, StageTrace
+    from dialore.sources.base import KnowledgeSource
+    from dialore.sources.graph.linking import Link
+
+T = TypeVar("T", bound=BaseModel)
+HOW_TO_ADD_A_MODEL = "set DIALORE_BASE_URL and DIALORE_MODEL, or --base-url and --model"
+_FOUND = {"en": "From what was found: ", "zh": "找到的知识："}
+_NOTHING = {"en": "Nothing was found for this dialogue.", "zh": "没有找到与这段对话有关的知识。"}
+
+
+@dataclass(frozen=True, slots=True)
+class Lexical:
+    """The response quotes the best-fitting piece of knowledge, and says so: a fact as a sentence, or one of a passage.
+
+    It shows what other methods would have to go by, and stands in for them where no language model is set. Its demands
+    are concepts: those that the latest turns mention are the queries, those of the last turn the topics. Facts of them
+    and pieces of every other source are ranked by the cosine of their embeddings with the last two turns. The response
+    quotes and cites the best that says something new.
+
+    Attributes:
+        graph: the commonsense graph.
+        documents: documents.
+        persona: persona sentences.
+        web: web search.
+        top: pieces asked of each source.
+        turns: the latest turns whose concepts are looked up.
+    """
+
+    name: ClassVar[str] = "lexical"
+    paper: ClassVar[str] = "our own, an extractive baseline"
+    summary: ClassVar[str] = "no model: knowledge of the concepts mentioned, its best piece quoted as the response"
+    needs: ClassVar[tuple[str, ...]] = ()
+    takes: ClassVar[tuple[str, ...]] = ("graph", "documents", "persona", "web")
+    calls: ClassVar[str] = "0"
+    stages: ClassVar[tuple[str, ...]] = ()
+
+    graph: GraphSource | None = None
+    documents: KnowledgeSource | None = None
+    persona: KnowledgeSource | None = None
+    web: KnowledgeSource | None = None
+    top: int = 20
+    turns: int = 3
+
+    def __post_init__(self) -> None:
+        """Check the numbers; raises InputError."""
+        check_least("top", self.top, 1)
+        check_least("turns", self.turns, 1)
+
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+        """Look up what is mentioned, search every other source, rank all of it together."""
+        demands, facts = self._look_up(dialogue, stage)
+        further = [source for source in (self.persona, self.documents, self.web) if source is not None]
+        query = dialogue.last.text
+        found = await gather(*(stage.search(f"{source.name}-search", source, query, self.top) for source in further))
+        pieces = [*facts, *(piece for each in found for piece in each)]
+        return Grounding(knowledge=_ranked(pieces, dialogue, stage), demands=demands)
+
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+        """Ground, then quote the first piece that says something new."""
+        grounding = await self.ground(dialogue, stage)
+        new = next((piece for piece in grounding.knowledge if not _is_said(piece, dialogue)), None)
+        text, cited = _NOTHING[dialogue.language], []
+        if new is not None:
+            lead, quoted = _FOUND[dialogue.language], _quoted(new, dialogue)
+            text, cited = lead + quoted, [Citation(start=len(lead), end=len(lead + quoted), knowledge=new.id)]
+        stage.send(text)
+        return grounding.response(text, cited)
+
+    def _look_up(self, dialogue: Dialogue, stage: Stages) -> tuple[Demands, list[Knowledge]]:
+        if self.graph is None:
+            return Demands(), []
+        latest = dialogue.model_copy(update={"turns": dialogue.turns[-self.turns :]})
+        links = link("concept-mentions", lambda: self._mentions(latest), stage)
+        last = [each for each in links if is_mentioned(each.phrase, [dialogue.last.text], dialogue.language)]
+        demands = Demands(explicit=[each.name for each in links], maintained=[each.name for each in last])
+        return demands, retrieve_facts(self.graph, links, dialogue, stage, self.top)
+
+    def _mentions(self, dialogue: Dialogue) -> list[Link]:
+        """The concepts mentioned, without those that nearly every dialogue mentions."""
+        light = light_words(dialogue.language)
+        found = self.graph.mentions(dialogue) if self.graph is not None else []
+        return [each for each in found if not light.issuperset(content_words(each.name, dialogue.language))]
+
+
+def _ranked(pieces: Sequence[Knowledge], dialogue: Dialogue, stage: Stages) -> list[Knowledge]:
+    """The pieces, the nearest to the last two turns first; their scores are these cosines."""
+    with stage.step("ranking") as step:
+        order = _reranker().rerank(" ".join(dialogue.texts[-2:]), [piece.text for piece in pieces], len(pieces))
+        ranked = [pieces[place].model_copy(update={"score": round(score, 4)}) for place, score in order]
+        step.output = {"ranked": [{"id": piece.id, "score": piece.score} for piece in ranked]}
+    return ranked
+
+
+@functools.lru_cache(maxsize=1)
+def _reranker() -> DenseReranker:
+    return DenseReranker()
+
+
+def _is_said(piece: Knowledge, dialogue: Dialogue) -> bool:
+    """Whether the dialogue says all of it already."""
+    parts = [piece.fact.head, piece.fact.tail] if piece.kind == "fact" else [piece.text]
+    return all(is_mentioned(part, dialogue.texts, dialogue.language) for part in parts)
+
+
+def _quoted(piece: Knowledge, dialogue: Dialogue) -> str:
+    """The piece, of a passage the sentence that is nearest to the last turn."""
+    sentences = split_sentences(piece.text) if piece.kind == "passage" else []
+    if len(sentences) < 2:
+        return on_one_line(piece).text
+    return " ".join(sentences[_reranker().rerank(dialogue.last.text, sentences, 1)[0][0]].split())
+
+
+class NoModel:
+    """The responder of agents without a language model: it refuses every stage, and says how to add a model."""
+
+    name = "no model"
+
+    async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:
+        """Refuse; raises InputError."""
+        raise InputError(f"{call.prompt} needs a language model", mend=HOW_TO_ADD_A_MODEL)

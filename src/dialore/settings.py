@@ -1,0 +1,342 @@
+"""Settings of agents: their models, sources, method and options, from arguments, the environment or a file.
+
+A field that bears a `Flag` is an option of every command that takes the settings: a new option is one field here and
+the place that reads it.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from dialore.errors import InputError, UnknownNameError
+from dialore.llm.model import Api
+from dialore.sources.registry import KINDS, kind_of_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_MODEL = "Language model"
+_KNOWLEDGE = "Knowledge and method"
+_FILE = "DIALORE_SETTINGS"
+
+S = TypeVar("S", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Marks a field of settings as an option of commands; the field's description is its help.
+
+    Attributes:
+        names: the option's names.
+        metavar: what a value looks like.
+        panel: the heading under which the option stands.
+        environment: whether `DIALORE_<NAME>` sets it, too.
+    """
+
+    names: tuple[str, ...]
+    metavar: str | None = None
+    panel: str | None = None
+    environment: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A field of settings as commands offer it: `path` is its dotted name from the outermost settings."""
+
+    path: str
+    kind: Any
+    flag: Flag
+    help: str
+    default: Any = None
+    least: float | None = None
+
+    @property
+    def several(self) -> bool:
+        """Whether it may be given several times."""
+        return get_origin(self.kind) in {list, dict}
+
+
+class Strict(BaseModel):
+    """Settings that know no other fields and do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def flagged(cls, path: str = "") -> Iterator[Option]:
+        """Every field that is an option, those of settings within these too."""
+        for name, inner in cls.model_fields.items():
+            flag = next((mark for mark in inner.metadata if isinstance(mark, Flag)), None)
+            within = _settings_in(inner.annotation)
+            if flag is not None:
+                least = next((bound.ge for bound in inner.metadata if hasattr(bound, "ge")), None)
+                yield Option(path + name, inner.annotation, flag, inner.description or "", inner.default, least)
+            elif within is not None:
+                yield from within.flagged(f"{path}{name}.")
+
+
+def _settings_in(kind: Any) -> type[Strict] | None:  # noqa: ANN401 - a type
+    return next((k for k in (kind, *get_args(kind)) if isinstance(k, type) and issubclass(k, Strict)), None)
+
+
+def pairs(texts: Iterable[str], form: str = "NAME=VALUE") -> dict[str, str]:
+    """A mapping from texts of the form NAME=VALUE, as the command line gives them; raises InputError for others."""
+    split = {str(text): str(text).partition("=") for text in texts}
+    for text, (name, equals, value) in split.items():
+        if not (name and equals and value):
+            raise InputError(f"{text!r} is not {form}", mend=f"write {form}")
+    return {name: value for name, _, value in split.values()}
+
+
+def _mapped(form: str) -> BeforeValidator:
+    """Reads a mapping also from texts NAME=VALUE."""
+
+    def read(given: object) -> object:
+        if not isinstance(given, list | tuple):
+            return given
+        try:
+            return pairs(given, form)
+        except InputError as error:
+            raise ValueError(error.message) from error
+
+    return BeforeValidator(read)
+
+
+def _listed(given: object) -> object:
+    return [given] if isinstance(given, str | Path) else given
+
+
+class ModelSettings(Strict):
+    """A language model and how it is asked; what is not said comes from the environment (`dialore.llm.connect`)."""
+
+    model: Annotated[str | None, Flag(("--model", "-m"), "NAME", _MODEL)] = Field(
+        default=None,
+        description="Model name, or hf:NAME for one run here. Else DIALORE_MODEL, OPENAI_MODEL. "
+        "lexical: no model. rehearsal: answers that fit and mean nothing.",
+    )
+    base_url: Annotated[str | None, Flag(("--base-url", "-u"), "URL", _MODEL)] = Field(
+        default=None,
+        description="OpenAI-compatible endpoint. Else DIALORE_BASE_URL, OPENAI_BASE_URL, an Ollama on this machine.",
+    )
+    api: Annotated[Api, Flag(("--api",), "chat|completions", _MODEL)] = Field(
+        default="chat",
+        description="Speak to it by messages, or, as base models want, by plain text to be continued.",
+    )
+    stages: Annotated[dict[str, str], Flag(("--stage-model",), "STAGE=NAME", _MODEL), _mapped("STAGE=NAME")] = Field(
+        default_factory=dict,
+        description="Another model for one stage, e.g. commonsense-directive=hf:allenai/cosmo-xl.",
+    )
+    price: tuple[float, float] | None = Field(
+        default=None, description="Money per million prompt tokens and per million completion tokens."
+    )
+    # What follows is no part of what a run is: it is not kept with it.
+    api_key: Annotated[str | None, Flag(("--api-key",), "KEY", _MODEL)] = Field(
+        default=None,
+        description="Its key. Better in the environment: DIALORE_API_KEY, OPENAI_API_KEY.",
+        exclude=True,
+        repr=False,
+    )
+    cache: Annotated[Path | None, Flag(("--cache",), "FILE", _MODEL, environment=False)] = Field(
+        default=None,
+        description="Keep completions here, so that an equal call is paid for once. "
+        "Default: in the user's cache folder.",
+        exclude=True,
+    )
+    no_cache: Annotated[bool, Flag(("--no-cache",), None, _MODEL, environment=False)] = Field(
+        default=False, description="Ask anew, and keep nothing.", exclude=True
+    )
+    timeout: Annotated[float, Flag(("--timeout",), "SECONDS", _MODEL)] = Field(
+        default=120.0, ge=0.1, description="For one whole answer.", exclude=True
+    )
+    retries: Annotated[int, Flag(("--retries",), None, _MODEL)] = Field(
+        default=4, ge=0, description="How often a failed call is tried again.", exclude=True
+    )
+    concurrency: Annotated[int, Flag(("--concurrency",), None, _MODEL)] = Field(
+        default=64, ge=1, description="The most calls at once.", exclude=True
+    )
+    record: Annotated[Path | None, Flag(("--record",), "FILE", _MODEL, environment=False)] = Field(
+        default=None, description="Append every model call to this file.", exclude=True
+    )
+    replay: Annotated[Path | None, Flag(("--replay",), "FILE", _MODEL, environment=False)] = Field(
+        default=None, description="Answer from this recording, with no model at all.", exclude=True
+    )
+
+    @model_validator(mode="after")
+    def _fit(self) -> Self:
+        if self.no_cache and self.cache is not None:
+            raise ValueError("--cache and --no-cache do not go together: take one of them")
+        if self.record is not None and self.replay is not None:
+            raise ValueError("--record and --replay do not go together: take one of them")
+        return self
+
+    def cached(self) -> Self:
+        """The same, with completions kept in the user's cache folder where nothing else is said."""
+        if self.no_cache or self.cache is not None:
+            return self
+        from dialore.sources.graph.starter import cache_folder
+
+        return self.model_copy(update={"cache": cache_folder() / "completions.sqlite"})
+
+
+class SourceSettings(Strict):
+    """Where knowledge comes from: places by the keys of `dialore.sources.registry`, and how graphs are ranked."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    __pydantic_extra__: dict[str, Annotated[list[str], BeforeValidator(_listed)]] = Field(init=False)
+
+    ranking: Annotated[str, Flag(("--ranking",), "NAME", _KNOWLEDGE)] = Field(
+        default="default", description="How facts are ranked: default, or paper for DCRAG's plain cosine."
+    )
+    prompts: Annotated[Path | None, Flag(("--prompts",), "FOLDER", _KNOWLEDGE)] = Field(
+        default=None, description="Prompts that override ours; start from `dialore prompts export`."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        said = {name: value for name, value in given.items() if value is not None}
+        for name in said.keys() - cls.model_fields.keys():
+            try:
+                kind_of_key(name)
+            except UnknownNameError as error:
+                raise ValueError(str(error)) from error
+        return {
+            name: [str(place) for place in value] if isinstance(value, list | tuple) else value
+            for name, value in said.items()
+        }
+
+    @classmethod
+    def flagged(cls, path: str = "") -> Iterator[Option]:
+        """A place of every kind of source, and its own fields."""
+        for kind in KINDS.values():
+            flag = Flag((kind.flag, *([kind.short] if kind.short else [])), kind.metavar, _KNOWLEDGE)
+            yield Option(path + kind.key, list[str] if kind.several else str, flag, kind.help)
+        yield from super().flagged(path)
+
+    def places(self, name: str) -> list[str]:
+        """What is named of a kind of source, by the name that methods have for it."""
+        return (self.model_extra or {}).get(KINDS[name].key) or []
+
+
+class Settings(Strict):
+    """What an agent is made of."""
+
+    method: Annotated[
+        list[str], Flag(("--method", "-M"), "NAME", _KNOWLEDGE), BeforeValidator(_listed), Field(min_length=1)
+    ] = Field(default=["dcrag"], description="The method; may be given several times. Default: dcrag.")
+    options: Annotated[dict[str, Any], Flag(("--option", "-o"), "NAME=VALUE", _KNOWLEDGE), _mapped("NAME=VALUE")] = (
+        Field(
+            default_factory=dict,
+            description="A hyper-parameter or switch of the method, e.g. -o limit=10; see `dialore methods`.",
+        )
+    )
+    cite: Annotated[bool, Flag(("--cite",), None, _KNOWLEDGE)] = Field(
+        default=False,
+        description="Have the model cite its knowledge by number: the numbers are shown, and kept as spans.",
+    )
+    model: ModelSettings = ModelSettings()
+    sources: SourceSettings = SourceSettings()
+
+
+def read_settings(file: Path | None = None, said: Mapping[str, object] | None = None) -> Settings:
+    """Settings: what the arguments say, else the environment (`DIALORE_...`), else a file, else the defaults.
+
+    Args:
+        file: TOML (`dialore.toml`) or YAML (`agent.yaml`), whose paths are looked for beside it first; None: that of
+            `DIALORE_SETTINGS`, if it is set. It is never looked for by itself: it may name where a key is sent.
+        said: what arguments say, by dotted name (`model.base_url`).
+
+    Raises:
+        InputError: a file that is missing or malformed; every field that is wrong is named.
+    """
+    if file is None and os.environ.get(_FILE):
+        file = Path(os.environ[_FILE])
+    given: dict[str, Any] = {}
+    if file is not None:
+        given = read_table(file)
+        if "sources" in given:
+            given["sources"] = located(given["sources"], file.parent)
+    if isinstance(given.get("model"), str):
+        given["model"] = {"model": given["model"]}
+    given = changed(changed(given, _environment()), said or {})
+    return validated(Settings, given, where="settings" if file is None else str(file))
+
+
+def _environment() -> dict[str, object]:
+    found: dict[str, object] = {}
+    for option in Settings.flagged():
+        text = os.environ.get("DIALORE_" + option.flag.names[0].lstrip("-").replace("-", "_").upper(), "").strip()
+        if text and option.flag.environment:
+            found[option.path] = [part.strip() for part in text.split(",")] if option.several else text
+    return found
+
+
+def read_table(file: Path, what: str = "settings") -> dict[str, Any]:
+    """The settings that a file holds, TOML or YAML; what is left empty is as good as not said.
+
+    Raises:
+        InputError: it cannot be read, or holds something else.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+        given = tomllib.loads(text) if file.suffix == ".toml" else yaml.safe_load(text)
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        form = "TOML" if file.suffix == ".toml" else "YAML"
+        raise InputError(f"{file} is not {form}: {' '.join(str(error).split())}") from error
+    if not isinstance(given, dict):
+        raise InputError(f"{file} holds no {what}", mend="it is to hold names and values")
+    return {str(name): value for name, value in given.items() if value is not None}
+
+
+def located(sources: Any, folder: Path) -> Any:  # noqa: ANN401 - plain data
+    """Sources as a file names them, with paths that exist in a folder as absolute ones."""
+    if not isinstance(sources, dict):
+        return sources
+    found = dict(sources)
+    for kind in KINDS.values():
+        if isinstance(places := found.get(kind.key), str | list):
+            found[kind.key] = [
+                kind.located(str(place), folder) for place in ([places] if isinstance(places, str) else places)
+            ]
+    if isinstance(prompts := found.get("prompts"), str):
+        found["prompts"] = str((folder / prompts).resolve()) if (folder / prompts).exists() else prompts
+    return found
+
+
+def changed(given: Mapping[str, Any], changes: Mapping[str, object]) -> dict[str, Any]:
+    """Plain settings with changes by dotted name (`model.base_url`); settings that are left empty are made."""
+    made = dict(given)
+    for name, value in changes.items():
+        *outer, last = name.split(".")
+        inner: Any = made
+        for part in outer:
+            inner[part] = dict(inner[part]) if isinstance(inner.get(part), dict) else inner.get(part) or {}
+            inner = inner[part]
+            if not isinstance(inner, dict):  # what is wrong with it is said when it is validated
+                break
+        else:
+            inner[last] = value
+    return made
+
+
+def validated(settings: type[S], given: Mapping[str, Any], *, where: str) -> S:
+    """Settings from plain data; raises InputError naming every field that is wrong."""
+    try:
+        return settings.model_validate(given)
+    except ValidationError as error:
+        wrong = []
+        for issue in error.errors(include_url=False):
+            place = ".".join(map(str, issue["loc"]))
+            said = issue["msg"].removeprefix("Value error, ")
+            wrong.append(f"{place}: {said}" if place else said)
+        raise InputError(f"{where}: {'; '.join(wrong)}") from error

@@ -1,0 +1,397 @@
+"""English phrases to concepts: by form, by lemmas, by stems, by the other spelling, by the longest concepts inside."""
+
+from __future__ import annotations
+
+import functools
+import re
+from importlib import resources
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from dialore.sources.graph.store import stem_key
+from dialore.text import lemma, light_words, stop_words, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dialore.sources.graph.protocol import FactStore
+
+How = Literal["exact", "lemma", "variant", "contained", "nearest"]
+
+LONGEST = 6
+"""Content words of the longest concept that is looked for inside a phrase."""
+
+
+class Match(NamedTuple):
+    """A concept found in a phrase.
+
+    Attributes:
+        start: the first content word, or Chinese character, that it covers.
+        end: the one after the last.
+        concept: its id.
+        how: how the words that it covers name it.
+        phrase: those words.
+        whole: whether it leaves out no word that matters, function words included.
+    """
+
+    start: int
+    end: int
+    concept: int
+    how: How
+    phrase: str
+    whole: bool
+
+
+class Reading(NamedTuple):
+    """The matches of a phrase, in its order, and how many content words or characters it has."""
+
+    matches: tuple[Match, ...]
+    size: int
+
+    @property
+    def covered(self) -> int:
+        """How many of its content words or characters the matches cover."""
+        return sum(match.end - match.start for match in self.matches)
+
+
+# --- British and American spelling
+
+_OUR = re.compile(r"(?<=[a-z]{3})our(?=$|s$|ed$|ing$|ful$|ite$|able$)")
+_ISE = re.compile(r"(?<=[a-z]{2})is(?=e$|es$|ed$|ing$|er$|ation$)")
+_IZE = re.compile(r"(?<=[a-z]{2})iz(?=e$|es$|ed$|ing$|er$|ation$)")
+_OR = re.compile(r"(?<=[a-z]{3})or(?=$|s$|ed$|ing$|ful$|ite$|able$)")
+
+
+@functools.lru_cache(maxsize=1)
+def _pairs() -> dict[str, str]:
+    """British and American lemmas, each to the other."""
+    file = resources.files("dialore") / "data" / "spelling.en.txt"
+    lines = (line.split() for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
+    pairs = [(line[0], line[1]) for line in lines if line]
+    return {**dict(pairs), **{american: british for british, american in pairs}}
+
+
+@functools.lru_cache(maxsize=65536)
+def respelt(word: str) -> str | None:
+    """A lower-case English word as it is spelt across the Atlantic; None where no rule or pair knows it.
+
+    Rules make words that nobody writes ("actour"), so the result is only to be looked up.
+    """
+    known = _pairs().get(word)
+    if known is not None or not word.isascii():
+        return known
+    for pattern, other in ((_OUR, "or"), (_ISE, "iz"), (_IZE, "is"), (_OR, "our")):
+        changed = pattern.sub(other, word)
+        if changed != word:
+            return changed
+    return None
+
+
+# --- function words
+
+LIGHT = frozenset(("a", "an", "the", "to", "of", "my", "your", "his", "her", "our", "their", "its", "s"))
+"""Words that make no difference wherever they stand."""
+PARTICLES = frozenset((
+    "up", "down", "off", "out", "over", "away", "back",
+))  # fmt: skip
+"""Words that belong to the verb before them."""
+_FREE = frozenset((
+    "be", "i", "me", "you", "he", "him", "she", "they", "them", "it", "we", "us", "one", "that", "this",
+    "these", "those", "some", "any", "each", "every", "all", "both", "will", "would", "can", "could", "may",
+    "might", "shall", "should", "so", "very", "just", "really", "also", "too", "there", "who", "which", "when",
+))  # fmt: skip
+"""Words that a concept may have and its phrase not: "lonely" is "be lonely"."""
+_PREPOSITIONS = frozenset((
+    "at", "in", "on", "for", "from", "with", "by", "into", "about", "during",
+))  # fmt: skip
+"""The same before the first content word: "the old days" are "in old day"."""
+_VERBS = frozenset((
+    "get", "have", "do", "go", "make", "take", "be",
+))  # fmt: skip
+"""The same before two content words or more: "job interview" is "have job interview"."""
+_WEIGHTY = frozenset((
+    "get", "have", "do", "go", "make", "take", "put", "give", "keep", "let", "come", "say", "tell", "think",
+    "know", "want", "mean", "see", "look", "seem", "up", "down", "off", "out", "over", "on", "away", "back",
+    "not", "no", "never", "without", "before", "after", "than", "against", "between", "under", "above",
+    "nothing", "none",
+))  # fmt: skip
+"""Function words that change what is meant."""
+_BARRIERS = frozenset((
+    "and", "or", "but", "nor", "without", "before", "after", "from", "against", "than", "between", "not", "no",
+    "about", "during",
+))  # fmt: skip
+"""Words of the phrase that part what stands on their two sides."""
+
+Segments = tuple[tuple[str, ...], ...]
+
+
+class Word(NamedTuple):
+    """A word of a phrase: as it is said, its lemma, and whether it is a content word."""
+
+    form: str
+    lemma: str
+    content: bool
+
+
+class Shape(NamedTuple):
+    """A phrase as its content lemmas and the function lemmas around and between them."""
+
+    content: tuple[str, ...]
+    segments: Segments
+
+
+class Fit(NamedTuple):
+    """How a concept's function words fit a phrase's.
+
+    Attributes:
+        matched: words that matter and are in both.
+        extra: what the concept's own words cost.
+        missing: the phrase's words that matter and are not the concept's.
+    """
+
+    matched: int
+    extra: int
+    missing: int
+
+
+@functools.lru_cache(maxsize=65536)
+def read(text: str) -> tuple[Word, ...]:
+    """The words of an English text."""
+    stop = stop_words("en")
+    return tuple(Word(word, lemma(word, "en"), len(word) > 1 and word not in stop) for word in words(text, "en"))
+
+
+def segments(found: Sequence[Word]) -> Segments:
+    """Lemmas of the function words before, between and after the content words, without the light ones."""
+    parts: list[list[str]] = [[]]
+    for word in found:
+        if word.content:
+            parts.append([])
+        elif word.form not in LIGHT:
+            parts[-1].append(word.lemma)
+    return tuple(map(tuple, parts))
+
+
+@functools.lru_cache(maxsize=65536)
+def shape(text: str) -> Shape:
+    """The shape of a concept's name."""
+    found = read(text)
+    return Shape(tuple(word.lemma for word in found if word.content), segments(found))
+
+
+@functools.lru_cache(maxsize=1 << 17)
+def fit(concept: Segments, phrase: Segments) -> Fit | None:
+    """How the function words of a concept fit those of a phrase with the same content words; None: another thing."""
+    matched = extra = missing = 0
+    last = len(phrase) - 1
+    for place, (own, said) in enumerate(zip(concept, phrase, strict=True)):
+        if not own and not said:
+            continue
+        both, more, left = _compare(own, said)
+        costs = [_cost(word, place, last) for word in more]
+        if None in costs or (0 < place < last and not _BARRIERS.isdisjoint(left)):
+            return None
+        matched += sum(_weighty(word, place) for word in both)
+        extra += sum(cost or 0 for cost in costs)
+        missing += sum(_weighty(word, place) for word in left)
+    return Fit(matched, extra, missing)
+
+
+def _weighty(word: str, place: int) -> bool:
+    """Whether a function word changes what is meant; single letters do ("t-shirt"), prepositions after the verb do."""
+    return (word in _WEIGHTY and not (place == 0 and word in _PREPOSITIONS)) or len(word) == 1
+
+
+def _compare(own: Sequence[str], said: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+    """Words in both, in order; the concept's others; the phrase's others."""
+    both, more, left, at = [], [], list(said), 0
+    for word in own:
+        if word in said[at:]:
+            at = said.index(word, at) + 1
+            both.append(word)
+            left.remove(word)
+        else:
+            more.append(word)
+    return both, more, left
+
+
+def _cost(word: str, place: int, last: int) -> int | None:
+    """What a function word of the concept costs that the phrase does not have; None: it makes another thing of it."""
+    if word in _FREE:
+        return 1
+    if place == 0 and word in _PREPOSITIONS:
+        return 1
+    if place == 0 and word in _VERBS and last > 1:
+        return 2
+    return None
+
+
+# --- the reader
+
+_ROOM = 30
+"""Characters of function words beyond which no concept is looked at: hubs of a large graph have thousands of names."""
+_REMEMBERED = 50_000
+_Chosen = tuple[int, "How", bool]
+"""A concept, how it was found, and whether no word that matters is left out."""
+
+
+class _Candidate(NamedTuple):
+    """A concept with its content lemmas and the function words around them."""
+
+    content: tuple[str, ...]
+    segments: Segments
+    concept: int
+
+
+class EnglishReader:
+    """Reads English phrases as a graph's concepts.
+
+    Args:
+        store: the graph.
+    """
+
+    def __init__(self, store: FactStore) -> None:
+        self._store = store
+        self._known: dict[tuple[str, ...], tuple[_Candidate, ...]] = {}
+        self._fitted: dict[tuple[tuple[str, ...], Segments], _Chosen | None] = {}
+
+    def whole(self, form: str) -> tuple[int, How] | None:
+        """The concept that a normalised phrase is letter by letter, hyphens aside; of function words, by lemmas too."""
+        # Lemmas are the slow part of reading, and most phrases are concepts as they stand.
+        names = dict.fromkeys((form, " ".join(words(form, "en"))))
+        same = [concept for name in names if name and (concept := self._store.find(name)) is not None]
+        if same:
+            return (same[0] if len(same) == 1 else max(same, key=self._store.degree)), "exact"
+        found = read(form)
+        if any(word.content for word in found):
+            return None
+        lemmas = " ".join(word.lemma for word in found if word.form not in LIGHT)
+        concept = self._store.find(lemmas) if lemmas else None
+        return None if concept is None else (concept, "lemma")
+
+    def read(self, form: str) -> Reading:
+        """The longest concepts inside a normalised text, without overlap; none is part of a longer one."""
+        found = read(form)
+        places = [place for place, word in enumerate(found) if word.content]
+        taken = [False] * len(places)
+        matches: list[Match] = []
+        for size in range(min(LONGEST, len(places)), 0, -1):
+            for start in range(len(places) - size + 1):
+                end = start + size
+                if any(taken[start:end]):
+                    continue
+                match = self._match(found, places, start, end)
+                if match is not None:
+                    matches.append(match)
+                    taken[start:end] = [True] * size
+        return Reading(tuple(sorted(matches)), len(places))
+
+    def weighty(self, reading: Reading) -> Reading:
+        """The reading without single words that say little beside the others: "ideas" of "healthy breakfast ideas"."""
+        light = light_words("en")
+        kept = [
+            match
+            for match in reading.matches
+            if match.end - match.start > 1
+            or not any(word.form in light or word.lemma in light for word in read(match.phrase))
+        ]
+        return Reading(tuple(kept), reading.size) if kept else reading
+
+    # --- one span
+
+    def _match(self, found: Sequence[Word], places: Sequence[int], start: int, end: int) -> Match | None:
+        """The concept whose content words are those from start to end, by those and the function words about them."""
+        content = tuple(found[place].form for place in places[start:end])
+        chosen = None
+        for spelt in _spellings(content):
+            candidates = self._candidates(spelt)
+            if candidates:
+                chosen = self._fitting(candidates, spelt, segments(_window(found, places, start, end)))
+                if chosen is not None:
+                    break
+        if len(content) == 2:
+            between = [word.form for word in found[places[start] + 1 : places[end - 1]]]
+            chosen = self._of_two(content, between, chosen)
+        if chosen is None:
+            return None
+        concept, how, complete = chosen
+        return Match(start, end, concept, how, " ".join(content), complete)
+
+    def _of_two(self, content: tuple[str, ...], between: Sequence[str], chosen: _Chosen | None) -> _Chosen | None:
+        """Two words as one ("note book"), and "places to visit" as "visit place"."""
+        first, second = content
+        if not between and min(len(first), len(second)) > 2 and self._store.find(f"{first} {second}") is None:
+            concept = self._store.find(first + second)
+            if concept is not None:
+                return concept, "variant", True
+        if chosen is None and between == ["to"]:
+            turned = (second, first)
+            return self._fitting(self._candidates(turned), turned, ((), (), ()))
+        return chosen
+
+    def _fitting(self, candidates: Sequence[_Candidate], content: tuple[str, ...], said: Segments) -> _Chosen | None:
+        key = (content, said)
+        if key not in self._fitted:
+            if len(self._fitted) >= _REMEMBERED:
+                self._fitted.clear()
+            best = _best(candidates, content, said)
+            # Between equals the one with most facts, then the one that came first.
+            self._fitted[key] = max(best, key=lambda own: (self._store.degree(own[0]), -own[0]), default=None)
+        return self._fitted[key]
+
+    def _candidates(self, content: tuple[str, ...]) -> tuple[_Candidate, ...]:
+        """The concepts with these content stems."""
+        found = self._known.get(content)
+        if found is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            longest = sum(map(len, content)) + _ROOM
+            named = (
+                (self._store.concept(number), number) for number in self._store.with_stems(stem_key(content, "en"))
+            )
+            shapes = ((shape(name), number) for name, number in named if len(name) <= longest)
+            found = self._known[content] = tuple(
+                _Candidate(*own, number) for own, number in shapes if len(own.content) == len(content)
+            )
+        return found
+
+
+def _window(found: Sequence[Word], places: Sequence[int], start: int, end: int) -> Sequence[Word]:
+    """The words from start to end with the function words about them, less the particles of the word before."""
+    first = 0
+    if start:
+        first = places[start - 1] + 1
+        while first < places[start] and found[first].form in PARTICLES:
+            first += 1
+    return found[first : places[end] if end < len(places) else len(found)]
+
+
+def _best(candidates: Sequence[_Candidate], content: tuple[str, ...], said: Segments) -> list[tuple[int, How, bool]]:
+    """Of concepts with the same content stems: those whose function words fit best and, of them, with same lemmas."""
+    lemmas = tuple(read(form)[0].lemma for form in content)
+    ranked: list[tuple[tuple[int, bool], int, int]] = []
+    for own in candidates:
+        fitting = fit(own.segments, said)
+        if fitting is not None:
+            cost = fitting.extra - 4 * fitting.matched
+            ranked.append(((cost, own.content != lemmas), own.concept, fitting.missing))
+    least = min((rank for rank, _, _ in ranked), default=None)
+    return [
+        (concept, "variant" if rank[1] else "lemma", not missing) for rank, concept, missing in ranked if rank == least
+    ]
+
+
+def _spellings(content: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The words as they are, then with every word spelt the other way that can be, then one at a time."""
+    yield content
+    others = [_respelt(word) for word in content]
+    changed = [place for place, other in enumerate(others) if other]
+    if changed:
+        yield tuple(other or word for word, other in zip(content, others, strict=True))
+    if len(changed) > 1:
+        for place in changed:
+            yield (*content[:place], others[place] or "", *content[place + 1 :])
+
+
+@functools.lru_cache(maxsize=65536)
+def _respelt(word: str) -> str | None:
+    return respelt(word) or respelt(read(word)[0].lemma)

@@ -1,0 +1,444 @@
+"""Facts from files and back: TSV in either column order, JSONL, and ConceptNet's assertions dump."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import itertools
+import json
+import math
+import re
+import zlib
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+from dialore.errors import GraphError, InputError
+from dialore.knowledge import Fact
+from dialore.sources.graph.relations import RELATIONS, canonical
+from dialore.sources.graph.writing import replacing, writing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from dialore.sources.graph.protocol import FactStore
+    from dialore.text import Language
+
+# --- lines that do not parse
+
+_SHOWN = 10
+_MOST = 0.01
+"""More than this share of a file's lines, and it is not the file that it is taken for."""
+_SOON = 10_000
+"""After so many lines the share is told before the end."""
+
+
+class Rejects:
+    """Bad lines of the files of one build.
+
+    Args:
+        strict: whether the first one is an error already.
+
+    Attributes:
+        count: how many.
+        first: the first ten, as sentences with file and line number.
+    """
+
+    def __init__(self, *, strict: bool = False) -> None:
+        self.count = 0
+        self.first: list[str] = []
+        self._strict = strict
+        self._of_file = 0
+        self._error: GraphError | None = None
+
+    def bad(self, path: Path, number: int, reason: str, mend: str = "") -> None:
+        """Count a line; raises GraphError where one is too many, or too many were bad by now."""
+        sentence = f"{path}, line {number}: {reason}"
+        self.count += 1
+        self._of_file += 1
+        if len(self.first) < _SHOWN:
+            self.first.append(sentence)
+        if self._error is None:
+            self._error = GraphError(sentence, mend=mend)
+        if self._strict:
+            raise self._error
+        if number >= _SOON:
+            self._check(number)
+
+    def end_of(self, lines: int) -> None:
+        """Judge a file by its number of lines; raises GraphError where too many were bad."""
+        self._check(lines)
+        self._of_file, self._error = 0, None
+
+    def _check(self, lines: int) -> None:
+        if self._error is not None and self._of_file > _MOST * lines:
+            first = str(self._error)
+            if self._of_file == 1:
+                raise self._error
+            raise GraphError(f"{self._of_file:,} of {lines:,} lines do not parse, first {first}")
+
+
+# --- files
+
+FileFormat = Literal["tsv", "jsonl", "conceptnet"]
+FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
+_TOLD = 20_000
+"""Lines between two reports of progress."""
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[tuple[io.BufferedReader, IO[bytes], io.TextIOWrapper]]:
+    """A file, its bytes and its text, unpacked where it is gzipped; what cannot be read becomes a GraphError."""
+    try:
+        with path.open("rb") as raw:
+            binary: IO[bytes] = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw  # type: ignore[assignment]
+            with io.TextIOWrapper(binary, encoding="utf-8-sig", newline="") as text:
+                yield raw, binary, text
+    except FileNotFoundError as error:
+        raise GraphError(f"no such file: {path}", mend="check the path") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise GraphError(f"{path} is cut short or not gzip: {error}", mend="fetch or copy it again") from error
+    except UnicodeDecodeError as error:
+        raise GraphError(f"{path} is not UTF-8: {error.reason}", mend="convert it to UTF-8") from error
+    except OSError as error:
+        raise GraphError(f"cannot read {path}: {error}") from error
+
+
+def _lines(text: io.TextIOWrapper, told: Callable[[int], None]) -> Iterator[tuple[int, str]]:
+    """Numbered lines of UTF-8, blank ones left out."""
+    for number, line in enumerate(text, start=1):
+        if number % _TOLD == 0:
+            told(number)
+        stripped = line.rstrip("\r\n")
+        if stripped:
+            yield number, stripped
+
+
+def guess_format(path: Path) -> FileFormat:
+    """The format of a file by its name and first line; raises GraphError where neither tells."""
+    name = path.name.removesuffix(".gz")
+    if name.endswith((".jsonl", ".ndjson")):
+        return "jsonl"
+    with _open(path) as (_, _, text):
+        first = next(_lines(text, lambda _number: None), (0, ""))[1]
+    if not first:
+        raise GraphError(f"{path} is empty", mend="head TAB relation TAB tail, one a line")
+    if first.startswith("/a/["):
+        return "conceptnet"
+    if first.startswith("{"):
+        return "jsonl"
+    if first.count("\t") >= 2 or (name.endswith(".csv") and first.count(",") >= 2):
+        return "tsv"
+    raise GraphError(f"cannot tell the format of {path}", mend=f"say --format {' | '.join(FILE_FORMATS)}")
+
+
+def read_facts(
+    path: Path,
+    *,
+    file_format: FileFormat | None = None,
+    languages: Sequence[Language] = ("en", "zh"),
+    progress: Callable[[int], None] | None = None,
+    rejects: Rejects | None = None,
+) -> Iterator[Fact]:
+    """The facts of a file, one by one.
+
+    Args:
+        path: the file; `.gz` is unpacked on the way.
+        file_format: its format; guessed where None.
+        languages: which concepts to keep of a ConceptNet dump: both ends must be in one of them.
+        progress: called now and then with the bytes read so far.
+        rejects: counts malformed lines and leaves them out; None makes the first one an error.
+
+    Raises:
+        GraphError: the file cannot be read, or a line, or more than 1% of them, are malformed; the line is named.
+    """
+    chosen = file_format or guess_format(path)
+    rejects = rejects or Rejects(strict=True)
+    with _open(path) as (raw, binary, text):
+
+        def told(_number: int) -> None:
+            if progress is not None:
+                progress(raw.tell())
+
+        if chosen == "conceptnet":
+            yield from parse_conceptnet(binary, path, languages, rejects, told)
+        elif chosen == "jsonl":
+            yield from parse_jsonl(_lines(text, told), path, rejects)
+        else:
+            yield from parse_tsv(_lines(text, told), path, rejects)
+
+
+def check_format(name: str | None) -> FileFormat | None:
+    """The file format of that name, None for None; raises InputError for any other."""
+    for known in FILE_FORMATS:
+        if name == known:
+            return known
+    if name is None:
+        return None
+    raise InputError(f"unknown graph format: {name!r}", mend=f"known: {', '.join(FILE_FORMATS)}")
+
+
+# --- lines
+
+_SAMPLE = 200
+_TOLD = 20_000
+_TSV_SHAPE = "head TAB relation TAB tail"
+_JSONL_SHAPE = '{"head": "sushi", "relation": "MadeOf", "tail": "rice", "weight": 1.0}'
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half of an escaped pair: no text, and nothing can write it
+
+
+class _BadLine(Exception):  # noqa: N818 - it never leaves this file
+    """Why a line is no fact."""
+
+
+def _fact(head: str, name: str, tail: str, weight: float, provenance: str) -> Fact | None:
+    """A cleaned fact, or None where an end or the relation is blank."""
+    clean_head, clean_tail, clean_name = _concept(head), _concept(tail), canonical(name)
+    if not (clean_head and clean_tail and clean_name):
+        return None
+    return Fact(clean_head, clean_name, clean_tail, weight, provenance)
+
+
+def _concept(text: str) -> str:
+    """A concept's text: underscores to spaces, white space folded, case kept (names are names)."""
+    return " ".join(text.replace("_", " ").split())
+
+
+def _weight(value: object) -> float:
+    try:
+        weight = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        weight = math.nan
+    if not math.isfinite(weight):
+        raise _BadLine(f"weight {value!r} is not a number")
+    return weight
+
+
+# --- TSV
+
+
+class _Columns(NamedTuple):
+    """Which cells hold what; -1 for none."""
+
+    head: int
+    relation: int
+    tail: int
+    weight: int = -1
+    provenance: int = -1
+
+
+def parse_tsv(lines: Iterator[tuple[int, str]], path: Path, rejects: Rejects) -> Iterator[Fact]:
+    """`head relation tail [weight]`, or the relation first, or as a header says; commas where the file is a CSV.
+
+    Raises:
+        GraphError: it is not clear which columns hold what; or as `rejects` does.
+    """
+    comma = path.name.removesuffix(".gz").endswith(".csv")
+    cut: Callable[[str], list[str]] = (
+        (lambda line: next(csv.reader([line]))) if comma else (lambda line: line.split("\t"))
+    )
+    sample = list(itertools.islice(lines, _SAMPLE))
+    columns, header = _columns(_cut_sample(sample, cut, path), path)
+    number = 0
+    for number, line in itertools.chain(sample[header:], lines):
+        try:
+            fact = _row(cut(line), columns, path.name)
+        except (_BadLine, csv.Error) as reason:
+            rejects.bad(path, number, str(reason), _TSV_SHAPE)
+        else:
+            if fact is not None:
+                yield fact
+    rejects.end_of(number)
+
+
+def _row(cells: list[str], columns: _Columns, file: str) -> Fact | None:
+    if len(cells) <= max(columns[:3]):
+        raise _BadLine(f"{len(cells)} columns, expected 3 or 4")
+    weight = _weight(cells[columns.weight]) if 0 <= columns.weight < len(cells) else 1.0
+    provenance = cells[columns.provenance] if 0 <= columns.provenance < len(cells) else file
+    return _fact(cells[columns.head], cells[columns.relation], cells[columns.tail], weight, provenance)
+
+
+def _cut_sample(
+    sample: Iterable[tuple[int, str]], cut: Callable[[str], list[str]], path: Path
+) -> list[tuple[int, list[str]]]:
+    rows = []
+    for number, line in sample:
+        try:
+            rows.append((number, cut(line)))
+        except csv.Error as error:
+            raise GraphError(f"{path}, line {number}: {error}", mend="is it a CSV file?") from error
+    return rows
+
+
+_HEADERS = frozenset({"rel", "relation", "predicate"})
+_OWN_HEADER = ("head", "relation", "tail")
+
+
+def _columns(rows: list[tuple[int, list[str]]], path: Path) -> tuple[_Columns, int]:
+    """Which columns hold what, and how many lines of header there are.
+
+    The relation's is the one that a header says, else the one with known relation names; where no column has enough, it
+    is the second, or the first where that one has far fewer different values.
+    """
+    if not rows:
+        raise GraphError(f"{path} holds no facts", mend=f"{_TSV_SHAPE}, one a line")
+    first = [cell.strip().lower() for cell in rows[0][1]]
+    if all(name in first for name in _OWN_HEADER):
+        places = {name: first.index(name) for name in _Columns._fields if name in first}
+        return _Columns(**places), 1
+    width = sorted(len(cells) for _, cells in rows)[len(rows) // 2]
+    usual = [cells for _, cells in rows if len(cells) >= width]
+    if width < 3:
+        number, cells = next((number, cells) for number, cells in rows if len(cells) < 3)
+        raise GraphError(f"{path}, line {number}: {len(cells)} columns, expected 3", mend=_TSV_SHAPE)
+    hits = [sum(canonical(cells[place]) in RELATIONS for cells in usual) for place in range(width)]
+    if max(hits) * 2 >= len(usual):
+        place = hits.index(max(hits))
+    else:
+        one, two = (len({cells[column] for cells in usual}) for column in (0, 1))
+        place = 0 if len(usual) >= 20 and one * 4 < two else 1
+    if place == width - 1:
+        raise GraphError(f"{path}: the relation is in the last column", mend=_TSV_SHAPE)
+    # The relation first is ConceptNet 4's habit; anywhere else, the head stands before it and the tail after it.
+    found = (1, 0, 2) if place == 0 else (place - 1, place, place + 1)
+    columns = _Columns(*found, *((3,) if max(found) == 2 and width == 4 else ()))
+    return columns, int(len(first) > place and first[place] in _HEADERS)
+
+
+# --- JSONL
+
+
+def parse_jsonl(lines: Iterator[tuple[int, str]], path: Path, rejects: Rejects) -> Iterator[Fact]:
+    """`{"head", "relation", "tail", "weight"?, "provenance"?}` a line; raises GraphError as `rejects` does."""
+    number = 0
+    for number, line in lines:
+        try:
+            fact = _object(line, path.name)
+        except _BadLine as reason:
+            rejects.bad(path, number, str(reason), _JSONL_SHAPE)
+        else:
+            if fact is not None:
+                yield fact
+    rejects.end_of(number)
+
+
+def _object(line: str, file: str) -> Fact | None:
+    try:
+        data = json.loads(line)
+    except ValueError as error:
+        raise _BadLine(f"not valid JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise _BadLine("not a JSON object")
+    head, name, tail = (_text_field(data, field) for field in _OWN_HEADER)
+    return _fact(head, name, tail, _weight(data.get("weight", 1.0)), str(data.get("provenance") or file))
+
+
+def _text_field(data: dict[str, Any], field: str) -> str:
+    if field not in data:
+        raise _BadLine(f"field {field} is missing")
+    value = data[field]
+    if not isinstance(value, str) or _LONE_SURROGATE.search(value):
+        raise _BadLine(f"field {field} must be text")
+    return value
+
+
+# --- ConceptNet
+
+
+def parse_conceptnet(
+    lines: Iterable[bytes], path: Path, languages: Sequence[Language], rejects: Rejects, told: Callable[[int], None]
+) -> Iterator[Fact]:
+    """ConceptNet 5's assertions: URI, relation, start, end, JSON metadata, tab-separated.
+
+    Nine in ten of a dump's lines are of other languages: they are left out before anything of them is decoded. Sense
+    suffixes (`/c/en/bank/n`) are dropped, so senses of one word share a concept, as the papers use it.
+
+    Raises:
+        GraphError: as `rejects` does.
+    """
+    prefixes = tuple(f"/c/{language}/".encode() for language in languages)
+    number = 0
+    for number, line in enumerate(lines, start=1):
+        if number % _TOLD == 0:
+            told(number)
+        cells = line.split(b"\t")
+        if len(cells) != 5:
+            if line.strip():
+                rejects.bad(path, number, f"{len(cells)} columns, expected the 5 of a ConceptNet dump", _CUT_SHORT)
+            continue
+        if not (cells[3].startswith(prefixes) and cells[2].startswith(prefixes)):
+            continue
+        try:
+            fact = _assertion(cells)
+        except _BadLine as reason:
+            rejects.bad(path, number, str(reason), _CUT_SHORT)
+        else:
+            if fact is not None:
+                yield fact
+    rejects.end_of(number)
+
+
+_CUT_SHORT = "is the file cut short?"
+
+
+def _assertion(cells: list[bytes]) -> Fact | None:
+    _, name, start, end, metadata = cells
+    try:
+        data = json.loads(metadata)
+    except ValueError as error:
+        raise _BadLine(f"metadata is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise _BadLine("metadata is not a JSON object")
+    head, tail = (uri.split(b"/", 4)[3].decode() for uri in (start, end))
+    return _fact(head, name.decode(), tail, _weight(data.get("weight", 1.0)), str(data.get("dataset", "")))
+
+
+# --- export
+
+ExportFormat = Literal["tsv", "jsonl"]
+EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
+HEADER = ("head", "relation", "tail", "weight", "provenance")
+_BATCH = 4096
+
+
+def lines_of(store: FactStore, file_format: ExportFormat) -> Iterator[str]:
+    """The lines of a graph's facts: a header and five columns of TSV, or a JSON object each."""
+    if file_format == "tsv":
+        yield "\t".join(HEADER)
+    for fact in store.facts():
+        values = (fact.head, fact.relation, fact.tail, fact.weight, fact.provenance)
+        if file_format == "tsv":
+            yield "\t".join(" ".join(str(value).split()) for value in values)
+        else:
+            yield json.dumps(dict(zip(HEADER, values, strict=True)), ensure_ascii=False)
+
+
+def export_graph(
+    store: FactStore,
+    target: Path,
+    file_format: ExportFormat,
+    on_step: Callable[[str, int, int], None] | None = None,
+) -> int:
+    """Write a graph's facts to a file, gzipped where it ends in `.gz`; it is there whole or not at all.
+
+    Returns:
+        How many facts.
+
+    Raises:
+        GraphError: the file cannot be written, or the disk is full.
+    """
+    done = -1 if file_format == "tsv" else 0
+    with replacing(target, "export") as folder, writing(target), _opened(folder / "export", target) as file:
+        for line in lines_of(store, file_format):
+            file.write(line + "\n")
+            done += 1
+            if on_step is not None and done % _BATCH == 0:
+                on_step("writing facts", done, store.meta.facts)
+    return done
+
+
+def _opened(path: Path, target: Path) -> IO[str]:
+    opened = gzip.open if target.suffix == ".gz" else open
+    return opened(path, "wt", encoding="utf-8", newline="\n")

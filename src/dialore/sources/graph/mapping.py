@@ -1,0 +1,169 @@
+"""How a graph lies on disk: the values of its tables, and its file, mapped once a process however many read it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import lmdb
+import numpy as np
+
+from dialore.errors import GraphError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+EDGE = np.dtype(
+    [
+        ("other", "<u4"),
+        ("weight", "<f4"),
+        ("norm", "<f4"),
+        ("relation", "<u2"),
+        ("provenance", "<u2"),
+        ("parts", "<u2"),
+        ("unused", "<u2"),
+    ]
+)
+"""A fact as one of its concepts keeps it; `parts` counts those of the other end."""
+
+REBUILD = "build it again with `dialore graph build`"
+MAP_SIZE = 1 << 36
+"""Address space for a graph's growth, not memory: 64 GiB hold some 600 million facts."""
+_MAGIC = struct.pack("=I", 0xBEEFC0DE)
+"""What the first page of an LMDB file begins with, behind its own head."""
+
+
+# --- values
+
+
+def packed_concept(name: str, parts: NDArray[np.uint32]) -> bytes:
+    """A concept's value of the table `concepts`."""
+    return struct.pack("=I", len(parts)) + parts.tobytes() + name.encode()
+
+
+def packed_side(records: NDArray[np.void], parts: NDArray[np.uint32]) -> bytes:
+    """The value of a side: its facts, and the parts of their other ends one's after the other's."""
+    return struct.pack("=I", len(records)) + records.tobytes() + parts.tobytes()
+
+
+def unpacked_side(value: bytes | memoryview | None) -> tuple[NDArray[np.void], NDArray[np.uint32]]:
+    """A side's facts, and the parts of their other ends; both empty for None."""
+    if value is None:
+        return np.empty(0, EDGE), np.empty(0, np.uint32)
+    count = int.from_bytes(value[:4], "little")
+    end = 4 + count * EDGE.itemsize
+    return np.frombuffer(value[4:end], EDGE), np.frombuffer(value[end:], "<u4")
+
+
+def unpacked_parts(
+    value: bytes | memoryview, width: int
+) -> tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.uint32]]:
+    """A block of parts: rows of a width, their scales and their numbers in the embedder."""
+    count = len(value) // (width + 8)
+    rows, scales, numbers = value[: count * width], value[count * width : count * (width + 4)], value[-4 * count :]
+    return np.frombuffer(rows, np.int8).reshape(-1, width), np.frombuffer(scales, "<f4"), np.frombuffer(numbers, "<u4")
+
+
+# --- files
+
+
+@dataclass(slots=True)
+class MappedFile:
+    """A graph file that is mapped: LMDB opens a file once a process, so all that read or write it share this.
+
+    Attributes:
+        env: the environment.
+        key: what tells the file from any other, also from the one that took its place.
+        users: how many use it.
+    """
+
+    env: lmdb.Environment
+    key: tuple[int, int, int]
+    users: int = 0
+
+    def close(self) -> None:
+        """Give it back; the last user's return unmaps it."""
+        with _guard:
+            self.users -= 1
+            if self.users == 0:
+                del _files[self.key]
+                self.env.close()
+
+
+_files: dict[tuple[int, int, int], MappedFile] = {}
+_guard = threading.Lock()
+
+
+def open_file(path: Path) -> MappedFile:
+    """Map a graph file, or share the mapping that the process has of it already.
+
+    Raises:
+        GraphError: no such file, not a graph, or cut short.
+    """
+    try:
+        # A new graph takes the place of an old one and of its lock file at once, or before or after this.
+        with _guard, folder_lock(path.parent, exclusive=False):
+            key = file_key(path)
+            file = _files.get(key)
+            if file is None:
+                file = _files[key] = _map(path, key)
+            file.users += 1
+            return file
+    except OSError as error:
+        if not path.exists():
+            raise GraphError(f"no such graph: {path}", mend="build one with `dialore graph build`") from error
+        raise GraphError(f"cannot read {path}: {error.strerror}", mend="check its permissions") from error
+
+
+def file_key(path: Path) -> tuple[int, int, int]:
+    """What tells a file from any other, in this process; raises GraphError for what is no file."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise GraphError(f"{path} is not a file", mend="name a graph file")
+    return status.st_dev, status.st_ino, os.getpid()
+
+
+@contextmanager
+def folder_lock(folder: Path, *, exclusive: bool) -> Iterator[None]:
+    """Keep a graph of the folder from being replaced, or others from opening one, for some microseconds."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system, which does not replace open files either
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _map(path: Path, key: tuple[int, int, int]) -> MappedFile:
+    with path.open("rb") as file:  # LMDB would make a graph of an empty file, and a lock file beside any other
+        if file.read(20)[16:] != _MAGIC:
+            raise GraphError(f"{path} is not a graph or is damaged", mend=REBUILD)
+    settings: dict[str, Any] = {"subdir": False, "readahead": False, "create": False}
+    try:
+        writable = os.access(path, os.W_OK)
+        try:
+            env = lmdb.open(str(path), readonly=not writable, map_size=MAP_SIZE, max_readers=1024, **settings)
+        except (lmdb.Error, OSError):
+            # Where no lock file can be made, nobody changes the graph either.
+            env = lmdb.open(str(path), readonly=True, lock=False, **settings)
+    except (lmdb.Error, OSError) as error:
+        raise GraphError(f"{path} is not a graph or is damaged: {error}", mend=REBUILD) from error
+    # A memory map of a file that is cut short would end the process at the first missing page.
+    needed, have = (env.info()["last_pgno"] + 1) * env.stat()["psize"], path.stat().st_size
+    if have < needed:
+        env.close()
+        raise GraphError(f"{path} is cut short: {have} of {needed} bytes", mend="copy it again or rebuild it")
+    return MappedFile(env, key)

@@ -1,0 +1,485 @@
+"""A graph in PostgreSQL, for those who already run one: loaded with COPY, read through a small pool of connections.
+
+A schema holds a graph, the URL's fragment naming it (`postgresql://host/database#company`; `dialore` without one):
+
+| table | columns |
+|---|---|
+| `graph` | one row: the load's tables' suffix, and the graph's description as JSON |
+| `concepts_<load>` | id, name, form (normal form), stems, degree |
+| `facts_<load>` | head, relation, tail, weight, provenance as numbers; head_name, tail_name |
+
+Each load has tables of its own and is one transaction: a load that is killed leaves the old graph, and a reader of a
+graph that has been replaced is told so instead of being given another graph's numbers. Names stand in the facts, for
+a hub's 50,000 facts would else be joined with as many concepts at each question. There are no vectors: see
+`LinearCosines`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from urllib.parse import unquote, urldefrag
+
+import numpy as np
+from pydantic import ValidationError
+
+from dialore.errors import GraphError, MissingExtraError
+from dialore.knowledge import Fact
+from dialore.sources.graph.store import Edges, GraphMeta, concept_key, places_among, shortest
+from dialore.sources.graph.writing import Collector, fact_hashes, merged_rows, name_hashes
+from dialore.text import is_chinese, normalise
+
+try:
+    import psycopg
+    from psycopg import errors, sql
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+    from psycopg_pool import ConnectionPool, PoolTimeout
+except ImportError as error:
+    raise MissingExtraError("a graph in PostgreSQL", "postgres") from error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from types import TracebackType
+
+    from numpy.typing import NDArray
+    from psycopg.abc import Params
+    from psycopg.rows import TupleRow
+
+    _Connection = psycopg.Connection[TupleRow]
+    Step = Callable[[str, int, int], None]
+
+FORMAT = 1
+DEFAULT = "dialore"
+"""The graph's name where a URL has none."""
+SECONDS = 10
+"""How long to wait for a connection."""
+LOAD = "load it with `dialore.sources.graph.load_store`"
+_REMEMBERED = 200_000
+"""Names, forms and keys that a store keeps of each, about 20 MB: a linked dialogue asks for the same ones again."""
+_HEADS = 1000
+"""Concepts whose facts are asked for at once when all are read."""
+_BATCH = 4096
+_LONGEST_NAME = 63
+"""Bytes of an identifier; PostgreSQL cuts longer ones without a word."""
+_MAX_KEY = 500
+"""Bytes of a text that is indexed as it is; longer ones are hashed."""
+
+_TABLES = """
+CREATE TABLE {concepts} (id integer PRIMARY KEY, name text NOT NULL, form text NOT NULL, stems text,
+                         degree integer NOT NULL);
+CREATE TABLE {facts} (head integer NOT NULL, relation smallint NOT NULL, tail integer NOT NULL, weight real NOT NULL,
+                      provenance integer NOT NULL, head_name text NOT NULL, tail_name text NOT NULL)
+"""
+_INDEXES = """
+CREATE UNIQUE INDEX ON {concepts} (form);
+CREATE INDEX ON {concepts} (stems) WHERE stems IS NOT NULL;
+CREATE INDEX ON {facts} (head);
+CREATE INDEX ON {facts} (tail);
+ANALYZE {concepts};
+ANALYZE {facts}
+"""
+_CONCEPTS = "SELECT id, name, degree FROM {concepts} WHERE {column} = ANY(%s) ORDER BY id"
+# A hub's rows as one value: numpy reads it as it is, where 50,000 rows would each be made a tuple first.
+_FACTS = """
+SELECT string_agg(int4send(head) || int2send(relation) || int4send(tail) || float4send(weight) || int4send(provenance),
+                  ''::bytea), array_agg(other)
+FROM (
+  SELECT head, relation, tail, weight, provenance, tail_name AS other FROM {facts} WHERE head = ANY(%(asked)s)
+  UNION ALL
+  SELECT head, relation, tail, weight, provenance, head_name AS other FROM {facts}
+  WHERE tail = ANY(%(asked)s) AND head <> ALL(%(asked)s)
+) AS found
+"""
+_ROW = np.dtype([("head", ">i4"), ("relation", ">i2"), ("tail", ">i4"), ("weight", ">f4"), ("provenance", ">i4")])
+
+Column = Literal["id", "form", "stems"]
+
+
+class FoundConcept(NamedTuple):
+    """A concept as the server knows it."""
+
+    id: int
+    name: str
+    degree: int
+
+
+class PostgresStore:
+    """A graph in PostgreSQL, opened for reading, without vectors. Many threads may read at once.
+
+    Args:
+        url: `postgresql://user:password@host:port/database#graph`, with libpq's own parameters and defaults.
+
+    Attributes:
+        place: where it is, for people: no user, no password.
+        meta: what the graph says of itself.
+
+    Raises:
+        GraphError: no server, no such database or graph, or one of another version.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._target = target = _Target(url)
+        self.place = target.place
+        with target.errors(), target.connect() as connection:
+            load, self.meta = _read_meta(connection, target)
+        concepts, facts = (sql.Identifier(target.schema, f"{table}_{load}") for table in ("concepts", "facts"))
+        columns: tuple[Column, ...] = ("id", "form", "stems")
+        self._by = {
+            column: sql.SQL(_CONCEPTS).format(concepts=concepts, column=sql.Identifier(column)) for column in columns
+        }
+        self._edges = sql.SQL(_FACTS).format(facts=facts)
+        self._pool: ConnectionPool[_Connection] = ConnectionPool(
+            target.conninfo,
+            min_size=1,
+            max_size=8,
+            timeout=SECONDS,
+            kwargs={"autocommit": True},
+            configure=_read_only,
+            open=True,
+        )
+        self._concepts: dict[int, FoundConcept] = {}
+        self._ids: dict[str, int | None] = {}
+        self._keys: dict[str, list[int]] = {}
+        self._names: dict[int, str] = {}
+
+    @classmethod
+    def load(cls, facts: Iterable[Fact], url: str, *, name: str = "", on_step: Step | None = None) -> Self:
+        """Load facts into a database and open it; see `load_store`."""
+        target = _Target(url)
+        with target.errors(), target.connect() as connection, tempfile.TemporaryDirectory() as folder:
+            _lock(connection, target)
+            with Collector(Path(folder), target.place) as collector:
+                collector.collect(_checked(facts))
+                if not collector.concepts:
+                    raise GraphError("no facts to make a graph of", mend="check the file and --language")
+                loading = _Loading(collector, name or target.schema, on_step or (lambda _name, _done, _total: None))
+                with connection.transaction():
+                    _write(connection, target, loading)
+        return cls(url)
+
+    def close(self) -> None:
+        """Close the connections; a second time does nothing."""
+        self._pool.close()
+
+    def _ask(self, query: sql.Composed, params: Params) -> list[tuple[Any, ...]]:
+        with self._target.errors():
+            try:
+                return self._fetch(query, params)
+            except psycopg.OperationalError:
+                # A server that was started anew has closed the pool's connections: reading again harms nothing.
+                if self._pool.closed:
+                    raise GraphError(f"the graph {self.place} is closed", mend="open it again") from None
+                self._pool.check()
+                return self._fetch(query, params)
+
+    def _fetch(self, query: sql.Composed, params: Params) -> list[tuple[Any, ...]]:
+        with self._pool.connection() as connection:
+            return connection.execute(query, params, binary=True).fetchall()
+
+    def __enter__(self) -> Self:
+        """The store itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    # --- concepts
+
+    def _learn(self, found: Iterable[FoundConcept]) -> list[int]:
+        _make_room(self._concepts)
+        self._concepts.update((concept.id, concept) for concept in found)
+        return [concept.id for concept in found]
+
+    def find(self, name: str) -> int | None:
+        """The id of the concept with that normal form, or None."""
+        form = normalise(name)
+        if form not in self._ids:
+            found = self._learn(self._concepts_by("form", [_key_text(form)]))
+            _make_room(self._ids)
+            self._ids[form] = found[0] if found else None
+        return self._ids.get(form)
+
+    def with_stems(self, key: str) -> list[int]:
+        """Ids of the concepts whose content words have these stems (see `stem_key`)."""
+        known = self._keys.get(key)
+        if known is None:
+            known = self._learn(self._concepts_by("stems", [_key_text(key)])) if key else []
+            _make_room(self._keys)
+            self._keys[key] = known
+        return list(known)
+
+    def _known(self, number: int) -> FoundConcept:
+        known = self._concepts.get(number)
+        if known is None:
+            found = self._concepts_by("id", [number])
+            if not found:
+                raise GraphError(f"{self.place} has no concept {number}", mend="load it again, or open it again")
+            self._learn(found)
+            known = found[0]
+        return known
+
+    def concept(self, number: int) -> str:
+        """A concept as it is written; raises GraphError for an id that the graph does not have."""
+        return self._names.get(number) or self._known(number).name
+
+    def degree(self, number: int) -> int:
+        """How many facts a concept has, as head or tail."""
+        return self._known(number).degree
+
+    def _concepts_by(self, column: Column, keys: list[Any]) -> Sequence[FoundConcept]:
+        """The concepts that have one of the keys there, by id; several keys only where they are ids."""
+        return [FoundConcept(*row) for row in self._ask(self._by[column], [keys])]
+
+    # --- facts
+
+    def edges_of(self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, keep: int = 1000) -> Edges:
+        """The facts with one of the concepts as head or tail, each once, in one round trip; see `FactStore.edges_of`.
+
+        The names of their other ends come with them and are remembered.
+        """
+        numbers = sorted(set(concepts))
+        asked = np.array(numbers, np.uint32)
+        ((packed, names),) = self._ask(self._edges, {"asked": numbers})
+        rows = np.frombuffer(packed or b"", _ROW)
+        head, tail = rows["head"].astype(np.uint32), rows["tail"].astype(np.uint32)
+        head_place, tail_place = places_among(asked, head), places_among(asked, tail)
+        _make_room(self._names)
+        self._names.update(zip(np.where(head_place < 0, head, tail).tolist(), names or [], strict=True))
+        degrees = np.bincount(head_place[head_place >= 0], minlength=len(asked))
+        degrees += np.bincount(tail_place[tail_place >= 0], minlength=len(asked))
+        return Edges(
+            head=head,
+            relation=rows["relation"].astype(np.uint16),
+            tail=tail,
+            weight=rows["weight"].astype(np.float32),
+            provenance=rows["provenance"].astype(np.uint16),
+            head_place=head_place,
+            tail_place=tail_place,
+            asked=asked,
+            degrees=degrees,
+        )
+
+    def fact(self, edges: Edges, row: int) -> Fact:
+        """One row as a fact."""
+        return Fact(
+            head=self.concept(edges.head.item(row)),
+            relation=self.meta.relations[edges.relation.item(row)],
+            tail=self.concept(edges.tail.item(row)),
+            weight=shortest(edges.weight.item(row)),
+            provenance=self.meta.provenances[edges.provenance.item(row)],
+            graph=self.meta.name,
+        )
+
+    def facts(self) -> Iterator[Fact]:
+        """Every fact of the graph, by head, the heaviest of each first."""
+        for start in range(0, self.meta.concepts, _HEADS):
+            heads = range(start, min(start + _HEADS, self.meta.concepts))
+            self._learn(self._concepts_by("id", list(heads)))
+            edges = self.edges_of(heads)
+            order = np.lexsort((edges.tail, edges.relation, -edges.weight, edges.head))
+            for row in order[edges.head_place[order] >= 0].tolist():
+                yield self.fact(edges, row)
+
+
+def _one_line(message: object) -> str:
+    """What a server or its driver says, on one line."""
+    return " ".join(str(message).split())
+
+
+def _make_room(memory: dict[Any, Any]) -> None:
+    # Cleared before what is new comes in, so that the names of the facts just fetched are all there.
+    if len(memory) > _REMEMBERED:
+        memory.clear()
+
+
+def _key_text(text: str) -> str:
+    """A text as a key that any server can index: hashed where it is long or has what a server's text cannot hold."""
+    encoded = text.encode()
+    if len(encoded) <= _MAX_KEY and "\0" not in text:
+        return text
+    return "\x01" + hashlib.blake2b(encoded, digest_size=32).hexdigest()
+
+
+class _Target:
+    """Where a URL points: the database, the graph's schema, and its name for people, without user and password."""
+
+    def __init__(self, url: str) -> None:
+        address, fragment = urldefrag(url)
+        self.schema = unquote(fragment) or DEFAULT
+        if len(self.schema.encode()) > _LONGEST_NAME:
+            raise GraphError(f"the graph's name is too long: {self.schema!r}", mend=f"at most {_LONGEST_NAME} bytes")
+        try:
+            given = conninfo_to_dict(address)
+        except psycopg.Error as error:
+            raise GraphError(
+                "not a URL of a PostgreSQL database", mend="write postgresql://user:password@host:port/database#graph"
+            ) from error
+        self.conninfo = make_conninfo(address, **{"connect_timeout": SECONDS, **given})
+        parts = [str(given.get(key) or "") for key in ("host", "port", "dbname")]
+        host = ":".join(part for part in parts[:2] if part)
+        self.place = f"postgresql://{host}/{parts[2]}#{self.schema}"
+
+    def connect(self) -> _Connection:
+        return psycopg.connect(self.conninfo, autocommit=True)
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """What the server or the way to it says, as GraphErrors of one line."""
+        try:
+            yield
+        except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
+            raise GraphError(f"{self.place} was loaded anew or removed", mend="open it again") from error
+        except errors.InsufficientPrivilege as error:
+            raise GraphError(
+                f"{self.place}: {_one_line(error)}", mend="grant the user the right, or name another"
+            ) from error
+        except (psycopg.OperationalError, PoolTimeout) as error:
+            raise GraphError(
+                f"cannot reach {self.place}: {_one_line(error)}",
+                mend="does the server run, and are host, port, database, user and password right?",
+            ) from error
+        except psycopg.Error as error:
+            raise GraphError(f"{self.place}: {_one_line(error)}") from error
+
+
+def _read_only(connection: _Connection) -> None:
+    connection.execute("SET default_transaction_read_only = on")
+
+
+def _read_meta(connection: _Connection, target: _Target) -> tuple[str, GraphMeta]:
+    query = sql.SQL("SELECT load, meta::text FROM {}").format(sql.Identifier(target.schema, "graph"))
+    try:
+        row = connection.execute(query).fetchone()
+    except (errors.UndefinedTable, errors.UndefinedColumn):
+        row = None
+    if row is None:
+        raise GraphError(f"there is no graph at {target.place}", mend=f"{LOAD}, or name it after a # in the URL")
+    load, text = row
+    try:
+        meta = GraphMeta.model_validate_json(text)
+    except ValidationError as error:
+        raise GraphError(f"{target.place} is not a graph or is damaged", mend=LOAD) from error
+    if meta.format != FORMAT:
+        raise GraphError(f"{target.place} has layout {meta.format}; this version reads {FORMAT}", mend=LOAD)
+    return load, meta
+
+
+def _lock(connection: _Connection, target: _Target) -> None:
+    """Hold the graph for writing until the connection ends."""
+    row = connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", [f"dialore {target.schema}"])
+    if row.fetchone() != (True,):
+        raise GraphError(f"{target.place} is being loaded by another", mend="wait for it to end")
+
+
+# --- loading
+
+
+def load_store(facts: Iterable[Fact], url: str, *, name: str = "", on_step: Step | None = None) -> PostgresStore:
+    """Load facts into a server's graph, in place of the one of that name if there is one, and open it.
+
+    Args:
+        facts: the facts; duplicates are merged, keeping the heaviest weight.
+        url: where to, as for `open_store`.
+        name: the graph's name, carried by its facts; the URL's fragment if not given.
+        on_step: called with a step's name, what is done of it and its total.
+
+    Raises:
+        GraphError: no facts, not a URL, a server that cannot be reached or refuses, another load under way; the old
+            graph, if any, stays.
+    """
+    if not url.startswith(("postgresql://", "postgres://")):
+        raise GraphError(f"not a URL of PostgreSQL: {url}", mend="use `build_graph` for a file")
+    return PostgresStore.load(facts, url, name=name, on_step=on_step)
+
+
+class _Loading:
+    """Facts on their way to a server: merged as a graph file's are, then in batches of rows."""
+
+    def __init__(self, collector: Collector, name: str, step: Step) -> None:
+        self.step = step
+        self._names = [name for batch in collector.names() for name in batch]
+        self._rows = rows = merged_rows(collector.facts())
+        relations = list(collector.relations)
+        hashes, kinds = name_hashes(self._names), name_hashes(relations)
+        ends = hashes[rows["head"]], kinds[rows["relation"]], hashes[rows["tail"]]
+        self.meta = GraphMeta(
+            format=FORMAT,
+            name=name,
+            languages=sorted({"zh" if is_chinese(concept) else "en" for concept in self._names}),
+            concepts=len(self._names),
+            facts=len(rows),
+            relations=relations,
+            provenances=list(collector.provenances),
+            fingerprint=f"{fact_hashes(*ends, rows['weight']) & ((1 << 64) - 1):016x}",
+        )
+
+    def concepts(self) -> Iterator[list[tuple[Any, ...]]]:
+        """Every concept, by id; the stems of one of punctuation alone are None."""
+        total = self.meta.concepts
+        degrees = sum(np.bincount(self._rows[end], minlength=total) for end in ("head", "tail"))
+        for start in range(0, total, _BATCH):
+            names = self._names[start : start + _BATCH]
+            forms = (_key_text(normalise(name)) for name in names)
+            keys = (_key_text(key) if (key := concept_key(name)) else None for name in names)
+            found = degrees[start : start + len(names)].tolist()  # type: ignore[index]
+            yield list(zip(range(start, start + len(names)), names, forms, keys, found, strict=True))
+            self.step("copying concepts", start + len(names), total)
+
+    def facts(self) -> Iterator[list[tuple[Any, ...]]]:
+        """Every fact, by head, the heaviest of each first."""
+        rows = self._rows
+        order = np.lexsort((rows["tail"], rows["relation"], -rows["weight"], rows["head"]))
+        for start in range(0, len(rows), _BATCH):
+            some = rows[order[start : start + _BATCH]]
+            numbers = (some[name].tolist() for name in ("head", "relation", "tail", "weight", "provenance"))
+            names = (map(self._names.__getitem__, some[end].tolist()) for end in ("head", "tail"))
+            yield list(zip(*numbers, *names, strict=True))
+            self.step("copying facts", start + len(some), len(rows))
+
+
+def _checked(facts: Iterable[Fact]) -> Iterator[Fact]:
+    for fact in facts:
+        for text in (fact.head, fact.relation, fact.tail, fact.provenance):
+            if "\0" in text:
+                raise GraphError(
+                    f"a fact has a NUL character: {text!r}", mend="take it out; a server's text cannot hold it"
+                )
+        yield fact
+
+
+def _write(connection: _Connection, target: _Target, loading: _Loading) -> None:
+    load = secrets.token_hex(4)
+    concepts, facts = (sql.Identifier(target.schema, f"{table}_{load}") for table in ("concepts", "facts"))
+    graph, schema = sql.Identifier(target.schema, "graph"), sql.Identifier(target.schema)
+    connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(schema))
+    connection.execute(sql.SQL("CREATE TABLE IF NOT EXISTS {} (load text NOT NULL, meta jsonb NOT NULL)").format(graph))
+    connection.execute(sql.SQL(_TABLES).format(concepts=concepts, facts=facts))
+    _copy(connection, concepts, ("int4", "text", "text", "text", "int4"), loading.concepts())
+    types = ("int4", "int2", "int4", "float4", "int4", "text", "text")
+    _copy(connection, facts, types, loading.facts())
+    loading.step("indexing", 0, 1)
+    connection.execute(sql.SQL(_INDEXES).format(concepts=concepts, facts=facts))
+    for (old,) in connection.execute(sql.SQL("DELETE FROM {} RETURNING load").format(graph)).fetchall():
+        tables = [sql.Identifier(target.schema, f"{table}_{old}") for table in ("concepts", "facts")]
+        connection.execute(sql.SQL("DROP TABLE IF EXISTS {}, {}").format(*tables))
+    row = [load, loading.meta.model_dump_json()]
+    connection.execute(sql.SQL("INSERT INTO {} VALUES (%s, %s)").format(graph), row)
+    loading.step("indexing", 1, 1)
+
+
+def _copy(
+    connection: _Connection, table: sql.Identifier, types: Sequence[str], batches: Iterable[Sequence[tuple[Any, ...]]]
+) -> None:
+    copying = sql.SQL("COPY {} FROM STDIN (FORMAT BINARY)").format(table)
+    with connection.cursor() as cursor, cursor.copy(copying) as copy:
+        copy.set_types(types)
+        for batch in batches:
+            for row in batch:
+                copy.write_row(row)

@@ -1,0 +1,580 @@
+"""Ranking a set of facts: a score for each, a close look at the best, and taking them with regard to each other."""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from dialore.errors import InputError, UnknownNameError
+from dialore.retrieval.exact import normalise
+from dialore.sources.graph.linking import ConceptSums, unit
+from dialore.sources.graph.relations import RELATIONS, is_safe, is_well_formed, verbalise
+from dialore.sources.graph.store import Edges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Self
+
+    from numpy.typing import NDArray
+
+    from dialore.dialogue import Dialogue
+    from dialore.knowledge import Fact
+    from dialore.retrieval.embedding import Embedder
+    from dialore.sources.graph.protocol import FactStore
+    from dialore.sources.graph.vectors import LinearCosines, LinearEmbedder
+    from dialore.text import Language
+
+UNINFORMATIVE = frozenset(name for name, known in RELATIONS.items() if not known.informative)
+"""Relations that speak of words, not of the world: ExternalURL, DerivedFrom, FormOf, ..."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What a fact's rank depends on. The defaults were chosen on real turns (`scripts/measure_retrieval.py`).
+
+    They are the best of what costs no more than milliseconds: a reranker ranks a little better, slower.
+
+    A fact's score is its cosine with the question, plus `nearest` times the cosine of its other end with the demand
+    that is nearest to it, less `specificity` times the logarithm of its concept's number of facts. Facts are taken
+    one by one, the best first; each that is taken costs the other facts of its concept: with k taken, `decay` times
+    log2(1 + k). A fact's concept is the demanded one, the one with fewer facts where both ends are.
+
+    Attributes:
+        history: how many of the latest turns the question holds; 0: all.
+        demands: weight in the question of the demands' wording, that of the history being 1.
+        nearest: weight of the other end's nearest demand.
+        specificity: cost of a concept with many facts.
+        decay: cost of a concept that has facts in the list already.
+        pool: facts of a set that are looked at closely, by `nearest`.
+        rerank: facts of a set that a reranker looks at, where there is one.
+        fold: whether of the facts between two concepts only the best is taken, whatever relation or direction.
+        well_formed: whether self-loops, clauses and concepts that name nothing ("something", "it") are dropped.
+        safe: whether facts that the lists of unsafe words find are dropped.
+        without: relations whose facts are dropped.
+    """
+
+    history: int = 3
+    demands: float = 2.0
+    nearest: float = 0.15
+    specificity: float = 0.03
+    decay: float = 0.05
+    pool: int = 60
+    rerank: int = 200
+    fold: bool = True
+    well_formed: bool = True
+    safe: bool = True
+    without: frozenset[str] = UNINFORMATIVE | {"Synonym"}
+
+    def __post_init__(self) -> None:
+        """Check the numbers; raises InputError for one below zero, or an empty pool."""
+        for name in ("history", "demands", "nearest", "specificity", "decay"):
+            if getattr(self, name) < 0:
+                raise InputError(f"ranking: {name} must not be negative, got {getattr(self, name)}")
+        for name in ("pool", "rerank"):
+            if getattr(self, name) < 1:
+                raise InputError(f"ranking: {name} must be at least 1, got {getattr(self, name)}")
+
+    @property
+    def plain(self) -> bool:
+        """Whether facts are ranked by their cosine with the question alone, and none is dropped."""
+        changes = (self.nearest, self.specificity, self.decay, self.without, self.fold, self.well_formed, self.safe)
+        return not any(changes)
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        """The ranking of that name: `default`, or `paper`, DCRAG's cosine of fact and history (Section 3.3).
+
+        Raises:
+            UnknownNameError: there is none.
+        """
+        if name not in RANKINGS:
+            raise UnknownNameError("ranking", name, RANKINGS)
+        return cls(**RANKINGS[name])
+
+
+RANKINGS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "paper": {
+        "history": 0,
+        "demands": 0.0,
+        "nearest": 0.0,
+        "specificity": 0.0,
+        "decay": 0.0,
+        "fold": False,
+        "well_formed": False,
+        "safe": False,
+        "without": frozenset(),
+    },
+}
+"""The settings of each named ranking, where they are not the defaults."""
+
+
+# --- the question
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question in words.
+
+    Attributes:
+        history: the turns that it holds, one a line.
+        phrases: the demands, each once.
+    """
+
+    history: str
+    phrases: tuple[str, ...]
+
+    @classmethod
+    def of(cls, dialogue: Dialogue, phrases: Iterable[str], ranking: Ranking) -> Question:
+        """The question of a dialogue and its demands; with `ranking.history` 0 the whole history."""
+        turns = dialogue.texts[-ranking.history :] if ranking.history else dialogue.texts
+        return cls("\n".join(turns), tuple(dict.fromkeys(phrases)))
+
+    def vectors(self, embedder: Embedder, ranking: Ranking) -> QuestionVectors:
+        """Its vectors by an embedder, encoded at once; phrases only where the ranking asks for them."""
+        asked = self.phrases if ranking.demands else ()
+        near = self.phrases if ranking.nearest else ()
+        if asked and near and _is_linear(type(embedder)) and all(map(str.isprintable, asked)):
+            found = _added(cast("LinearEmbedder", embedder), self.history, asked)
+        else:
+            found = embedder.encode([self.history, *(["\n".join(asked)] if asked else []), *near])
+        whole = found[0]
+        if asked:
+            whole = _unit(found[0] + np.float32(ranking.demands) * found[1])
+        return QuestionVectors(whole, found[len(found) - len(near) :])
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionVectors:
+    """A question's vectors.
+
+    Attributes:
+        whole: float32 (dimension,), of unit length, or zero.
+        phrases: float32 (phrases, dimension), of unit length each; empty where no ranking asks for them.
+    """
+
+    whole: NDArray[np.float32]
+    phrases: NDArray[np.float32]
+
+
+@functools.lru_cache(maxsize=64)
+def _is_linear(kind: type) -> bool:
+    """Whether embedders of a class are linear: what they have is looked at once, not with each question."""
+    return all(hasattr(kind, name) for name in ("sums", "parts", "part_sums"))
+
+
+def _added(embedder: LinearEmbedder, history: str, phrases: Sequence[str]) -> NDArray[np.float32]:
+    """The history, the phrases a line each, and each phrase encoded: the second is what the others add up to.
+
+    White space parts phrases as it parts words; what some texts drop, control characters, printable ones lack.
+    """
+    sums = embedder.sums([history, *phrases])
+    return normalise(np.concatenate([sums[:1], sums[1:].sum(axis=0, keepdims=True), sums[1:]]))
+
+
+def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    length = float(np.linalg.norm(vector))
+    return vector / np.float32(length) if length > 0 else vector
+
+
+# --- the ranker
+
+DIGITS = 4
+"""Scores are rounded before they are compared, so that machines whose last bits differ rank alike."""
+_LEAST_SPARE = 2
+"""The pool holds at least so many times as many facts as are wanted, so that dropped ones can be made good."""
+_AHEAD = 2
+"""Of each side of a hub so many times the pool are read, so that the pool can grow before more are read."""
+
+_REMEMBERED = 32_768
+"""Facts' ends that are kept, about 5 MB."""
+_ENCODED = 20_000
+"""Texts whose vectors are kept, 20 MB of 256 components."""
+
+RowsOf = Callable[[Edges], "NDArray[np.intp]"]
+"""Chooses rows of facts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Facts with what they are ranked by.
+
+    Attributes:
+        concepts: whose facts they are.
+        keep: how many of a hub's facts were asked for at least.
+        edges: the facts.
+        scores: float32 (facts,), rounded.
+        owner: each fact's concept, as its place among those asked for.
+        question: what they were scored by.
+        vectors: the question's vectors.
+        language: the dialogue's.
+    """
+
+    concepts: Sequence[int]
+    keep: int
+    edges: Edges
+    scores: NDArray[np.float32]
+    owner: NDArray[np.intp]
+    question: Question
+    vectors: QuestionVectors
+    language: Language
+
+    @property
+    def partial(self) -> bool:
+        """Whether a hub has more facts than are here."""
+        return len(self.edges) < self.edges.total
+
+
+class Ranker:
+    """Ranks the facts of one store.
+
+    Args:
+        store: the facts.
+        embedder: scores all of them.
+        ranking: the settings.
+        reranker: scores the pool again; slower and better.
+    """
+
+    def __init__(
+        self, store: FactStore, embedder: Embedder, ranking: Ranking, reranker: Embedder | None = None
+    ) -> None:
+        self._store = store
+        self._embedder, self._reranker = embedder, reranker
+        self.ranking = ranking
+        self._ends = Ends(store)
+        self._vectors = FactVectors(store, embedder)
+        self._closer = FactVectors(store, reranker) if reranker is not None else None
+
+    @property
+    def _looked_at(self) -> int:
+        return self.ranking.pool if self._closer is None else self.ranking.rerank
+
+    def ask(self, concepts: Sequence[int], question: Question, language: Language, top: int) -> Scored:
+        """The facts of the concepts, scored by the question; of hubs at least those among which the best `top` are."""
+        vectors = question.vectors(self._embedder, self.ranking)
+        return self._scored(concepts, question, vectors, language, _AHEAD * self._first_pool(top))
+
+    def _first_pool(self, top: int) -> int:
+        return max(self._looked_at, _LEAST_SPARE * top)
+
+    def _scored(
+        self, concepts: Sequence[int], question: Question, vectors: QuestionVectors, language: Language, keep: int
+    ) -> Scored:
+        edges, scores = self._vectors.edges(concepts, vectors.whole, keep, language)
+        owner, counts = owners(edges)
+        if self.ranking.specificity and len(edges):
+            scores = scores - (self.ranking.specificity * np.log(np.maximum(counts, 1))).astype(np.float32)[owner]
+        scores = np.round(scores, DIGITS) + np.float32(0)  # no negative zeros
+        return Scored(concepts, keep, edges, scores, owner, question, vectors, language)
+
+    def best(self, scored: Scored, rows_of: RowsOf, top: int, *, whole: bool = False) -> list[tuple[Fact, float]]:
+        """The best of some of the facts, with their scores, best first; where too few are left, more are read.
+
+        Args:
+            scored: the facts.
+            rows_of: gives the rows to choose from.
+            top: how many.
+            whole: whether all rows to choose from are here, however many of a hub's were read: those between concepts.
+        """
+        if self.ranking.plain and self._closer is None:
+            best = best_rows(scored.edges, scored.scores, rows_of(scored.edges), top)
+            return [(self._store.fact(scored.edges, row), float(scored.scores[row])) for row in best]
+        rows = rows_of(scored.edges)
+        if top <= 0 or not len(rows):
+            return []
+        size = self._first_pool(top)
+        looked: NDArray[np.float32] | None = None
+        while True:
+            edges = scored.edges
+            close = pool(edges, scored.scores, scored.owner, rows, self.ranking.decay, size)
+            if looked is None:  # a larger pool begins with the same facts
+                looked = self._look_closely(scored, close[: self._looked_at])
+            scores = self._with_rest(scored, close, looked)
+            chooser = _Chooser(self._store, edges, close, self.ranking, self._ends)
+            taken = take(edges, scores, scored.owner, close, self.ranking.decay, top, chooser.accept)
+            more = not whole and scored.partial
+            if len(taken) == top or (len(close) == len(rows) and not more):
+                return [(self._store.fact(edges, row), score) for row, score in taken]
+            size *= _LEAST_SPARE
+            if more and size > scored.keep:
+                scored = self._scored(scored.concepts, scored.question, scored.vectors, scored.language, _AHEAD * size)
+                rows, looked = rows_of(scored.edges), None
+
+    def _look_closely(self, scored: Scored, rows: NDArray[np.intp]) -> NDArray[np.float32]:
+        """The scores of the first facts of a pool, with what is too dear to be asked of every fact."""
+        scores = scored.scores[rows]
+        if self._closer is not None and self._reranker is not None:
+            scores = self._reranked(scored, rows, self._closer, self._reranker)
+        elif self.ranking.nearest and len(scored.vectors.phrases):
+            scores = scores + np.float32(self.ranking.nearest) * self._nearest(scored, rows)
+        return scores
+
+    def _with_rest(self, scored: Scored, rows: NDArray[np.intp], looked: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The scores of a pool whose first facts were looked at closely; the rest come after."""
+        behind = 0.0
+        if self._closer is not None:
+            behind = 2.0  # behind every one that was looked at
+        elif len(scored.vectors.phrases):
+            behind = self.ranking.nearest
+        rest = scored.scores[rows[len(looked) :]] - np.float32(behind)
+        return np.round(np.concatenate([looked, rest]), DIGITS) + np.float32(0)
+
+    def _nearest(self, scored: Scored, rows: NDArray[np.intp]) -> NDArray[np.float32]:
+        """How near the end that is not the fact's own concept is to the demand nearest to it."""
+        edges = scored.edges
+        own = edges.asked[scored.owner[rows]]
+        other = np.where(edges.head[rows] == own, edges.tail[rows], edges.head[rows])
+        concepts, places = np.unique(other, return_inverse=True)
+        near: NDArray[np.float32] = (self._vectors.of_concepts(concepts) @ scored.vectors.phrases.T).max(axis=1)
+        return near[places]
+
+    def _reranked(
+        self, scored: Scored, rows: NDArray[np.intp], closer: FactVectors, reranker: Embedder
+    ) -> NDArray[np.float32]:
+        whole = scored.question.vectors(reranker, self.ranking).whole
+        found = closer.encode(closer.wordings(scored.edges, rows.tolist(), scored.language)) @ whole
+        cost = self.ranking.specificity * np.log(np.maximum(scored.edges.degrees, 1))[scored.owner[rows]]
+        return (found - cost).astype(np.float32)
+
+
+class Ends:
+    """The names of facts' ends and whether each is safe, the latest remembered: one is the end of many facts.
+
+    Args:
+        store: whose concepts they are.
+    """
+
+    def __init__(self, store: FactStore) -> None:
+        self._store = store
+        self._known: dict[int, tuple[str, bool]] = {}
+
+    def of(self, concept: int) -> tuple[str, bool]:
+        """A concept's name, and whether it is safe."""
+        found = self._known.get(concept)
+        if found is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            name = self._store.concept(concept)
+            found = self._known[concept] = name, is_safe(name)
+        return found
+
+
+class _Chooser:
+    """Says of some of the facts, asked the best first, whether each may be taken beside those taken before."""
+
+    def __init__(self, store: FactStore, edges: Edges, rows: NDArray[np.intp], ranking: Ranking, ends: Ends) -> None:
+        self._ranking, self._end = ranking, ends.of
+        self._names = store.meta.relations
+        self._dropped = frozenset(number for number, name in enumerate(self._names) if name in ranking.without)
+        columns = (column[rows].tolist() for column in (edges.head, edges.relation, edges.tail))
+        self._facts = dict(zip(rows.tolist(), zip(*columns, strict=True), strict=True))
+        self._pairs: set[tuple[int, int]] = set()
+
+    def accept(self, row: int) -> bool:
+        """Whether the fact may be taken; it then counts as taken."""
+        head, relation, tail = self._facts[row]
+        if relation in self._dropped:
+            return False
+        ranking = self._ranking
+        pair = (head, tail) if head < tail else (tail, head)
+        if ranking.fold and pair in self._pairs:
+            return False
+        if ranking.well_formed or ranking.safe:
+            (one, one_safe), (other, other_safe) = self._end(head), self._end(tail)
+            if ranking.safe and not (one_safe and other_safe):
+                return False
+            if ranking.well_formed and not is_well_formed(one, self._names[relation], other):
+                return False
+        self._pairs.add(pair)
+        return True
+
+
+# --- cosines
+
+
+class FactVectors:
+    """Vectors of a store's facts and concepts by one embedder.
+
+    A store's own vectors are used where the embedder made them; else an embedder whose vectors add up reads each
+    concept once; any other encodes the facts' wording.
+
+    Args:
+        store: the facts.
+        embedder: makes the vectors.
+    """
+
+    def __init__(self, store: FactStore, embedder: Embedder) -> None:
+        self._store, self._embedder = store, embedder
+        self._encoded: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
+        own = store.meta.embedder_fingerprint == embedder.fingerprint
+        self._own = store if own and isinstance(store, ConceptSums) else None
+        self._linear: LinearCosines | None = None
+        if self._own is None and _is_linear(type(embedder)):
+            from dialore.sources.graph.vectors import LinearCosines
+
+            self._linear = LinearCosines(store, cast("LinearEmbedder", embedder))
+
+    def edges(
+        self, concepts: Iterable[int], query: NDArray[np.float32], keep: int, language: Language
+    ) -> tuple[Edges, NDArray[np.float32]]:
+        """Facts of concepts, of a hub's those nearest the question (see `FactStore.edges_of`), and their cosines."""
+        if self._own is not None:
+            edges = self._own.edges_of(concepts, query, keep)
+            if edges.cosines is not None:
+                return edges, edges.cosines
+        edges = self._store.edges_of(concepts)
+        if not len(edges):
+            return edges, np.empty(0, np.float32)
+        if self._linear is not None:
+            return edges, self._linear(edges, query)
+        return edges, self.encode(self.wordings(edges, range(len(edges)), language)) @ query
+
+    def wordings(self, edges: Edges, rows: Sequence[int] | range, language: Language) -> list[str]:
+        """Facts in words."""
+        return [verbalise(self._store.fact(edges, row), language) for row in rows]
+
+    def of_concepts(self, concepts: NDArray[np.uint32]) -> NDArray[np.float32]:
+        """(n, dimension): unit vectors of concepts."""
+        if self._own is not None:
+            return unit(self._own.concept_sums(concepts))
+        return self.encode([self._store.concept(number) for number in concepts.tolist()])
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(n, dimension): the texts encoded, the latest remembered."""
+        missing = [text for text in dict.fromkeys(texts) if text not in self._encoded]
+        if missing:
+            self._encoded.update(zip(missing, self._embedder.encode(missing), strict=True))
+        rows = np.stack([self._encoded[text] for text in texts])
+        while len(self._encoded) > _ENCODED:
+            self._encoded.popitem(last=False)
+        return rows
+
+
+# --- diversity
+
+
+def owners(edges: Edges) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Each fact's concept, as its place among those asked for, and how many facts each of those has.
+
+    A fact between two of them belongs to the one with fewer facts. Facts that were not read count too.
+    """
+    head, tail, counts = edges.head_place, edges.tail_place, edges.degrees
+    owner = np.maximum(head, tail)
+    both = np.flatnonzero((head >= 0) & (tail >= 0))
+    one, other = head[both], tail[both]
+    owner[both] = np.where(counts[one] <= counts[other], one, other)
+    return owner, counts
+
+
+def best_of_each(
+    scores: NDArray[np.float32], owner: NDArray[np.intp], rows: NDArray[np.intp], keep: int
+) -> NDArray[np.intp]:
+    """Those of the rows that can be among the best: of each concept the best `keep`, and what ties with the last."""
+    of = owner[rows]
+    counts = np.bincount(of)
+    crowded = np.flatnonzero(counts > keep)
+    if not len(crowded):
+        return rows
+    kept = [rows[(counts <= keep)[of]]]
+    for place in crowded.tolist():
+        own = rows[of == place]
+        values = scores[own]
+        kept.append(own[values >= np.partition(values, len(values) - keep)[len(values) - keep]])
+    return np.concatenate(kept)
+
+
+def pool(
+    edges: Edges,
+    scores: NDArray[np.float32],
+    owner: NDArray[np.intp],
+    rows: NDArray[np.intp],
+    decay: float,
+    size: int,
+) -> NDArray[np.intp]:
+    """The best `size` of the rows, decay counted, best first; equal ones in order of head, relation and tail."""
+    rows = best_of_each(scores, owner, rows, size)
+    rows = rows[np.lexsort((*_names(edges, rows), -scores[rows], owner[rows]))]
+    of = owner[rows]
+    first = np.flatnonzero(np.diff(of, prepend=-1))
+    rank = np.arange(len(rows)) - np.repeat(first, np.diff(np.append(first, len(rows))))
+    adjusted = np.round(scores[rows] - np.float32(decay) * np.log2(1 + rank).astype(np.float32), DIGITS)
+    if size < len(rows):
+        place = len(rows) - size
+        near = adjusted >= np.partition(adjusted, place)[place]
+        rows, adjusted = rows[near], adjusted[near]
+    return rows[np.lexsort((*_names(edges, rows), -adjusted))[:size]]
+
+
+def best_rows(edges: Edges, scores: NDArray[np.float32], rows: NDArray[np.intp], top: int) -> list[int]:
+    """The best-scored of the rows, best first; equal ones in order of head, relation and tail."""
+    if top < len(rows):
+        of_rows = scores[rows]
+        least = np.partition(of_rows, len(rows) - top)[len(rows) - top] if top > 0 else np.inf
+        rows = rows[of_rows >= least]
+    chosen: list[int] = rows[np.lexsort((*_names(edges, rows), -scores[rows]))][:top].tolist()
+    return chosen
+
+
+def _names(edges: Edges, rows: NDArray[np.intp]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Keys, the least first as numpy wants them, that sort by head, relation and tail."""
+    first = edges.head[rows].astype(np.uint64) << np.uint64(16)
+    return edges.tail[rows], first | edges.relation[rows]
+
+
+def take(
+    edges: Edges,
+    scores: NDArray[np.float32],
+    owner: NDArray[np.intp],
+    rows: NDArray[np.intp],
+    decay: float,
+    top: int,
+    accept: Callable[[int], bool],
+) -> list[tuple[int, float]]:
+    """Take facts one by one, the best first; what is not accepted costs its concept nothing.
+
+    Args:
+        edges: the facts.
+        scores: the score of each of the rows, in their order.
+        owner: each fact's concept.
+        rows: the facts to take from.
+        decay: cost of a concept's k-th fact, in units of log2(1 + k).
+        top: how many to take.
+        accept: whether a row may be taken.
+
+    Returns:
+        Rows and what they scored, decay included, best first.
+    """
+    ties = np.empty(len(rows), np.intp)  # each row's place in order of head, relation and tail
+    ties[np.lexsort(_names(edges, rows))] = np.arange(len(rows))
+    order = np.lexsort((ties, -scores))
+    queues: dict[int, list[int]] = {}
+    for place, concept in zip(order.tolist(), owner[rows[order]].tolist(), strict=True):
+        queues.setdefault(concept, []).append(place)
+    values, ids, tie = scores.tolist(), rows.tolist(), ties.tolist()
+    heap = [(-values[queue[0]], tie[queue[0]], concept, 0) for concept, queue in queues.items()]
+    heapq.heapify(heap)
+    costs = dict.fromkeys(queues, 0.0)
+    counts = dict.fromkeys(queues, 0)
+    taken: list[tuple[int, float]] = []
+    while heap and len(taken) < top:
+        negative, _, concept, at = heap[0]
+        queue = queues[concept]
+        row = ids[queue[at]]
+        if accept(row):
+            taken.append((row, -negative))
+            counts[concept] += 1
+            costs[concept] = decay * math.log2(1 + counts[concept])
+        at += 1
+        if at < len(queue):
+            place = queue[at]
+            heapq.heapreplace(heap, (-round(values[place] - costs[concept], DIGITS), tie[place], concept, at))
+        else:
+            heapq.heappop(heap)
+    return taken

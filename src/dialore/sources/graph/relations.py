@@ -1,0 +1,399 @@
+"""Facts in words: relations and their wording in both languages, and which facts say something and are safe."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING, NamedTuple
+
+from dialore.text import is_chinese, normalise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dialore.knowledge import Fact
+    from dialore.text import Language
+
+# --- English verbs
+
+_VOWELS = "aeiou"
+_PARTICLE = re.compile(r"^(?:not |never |always |often |usually )+")
+_DOUBLED = re.compile(r"^[^aeiou]*[aeiou][bdgklmnprt]$")
+"""One syllable that ends in a short vowel and one consonant: its consonant is doubled ("stopped")."""
+_DOUBLED_TOO = frozenset({"admit", "begin", "commit", "forget", "prefer", "propel", "program", "transfer", "transmit"})
+_NOT_DOUBLED = frozenset({"fix", "mix", "wax", "row", "sew", "show", "bow", "play"})
+
+
+@functools.lru_cache(maxsize=1)
+def _verbs() -> tuple[dict[str, str], frozenset[str]]:
+    """Base forms with their irregular participles ("" for a regular one), and those that are as often a thing."""
+    participles: dict[str, str] = {}
+    things = set()
+    file = resources.files("dialore") / "data" / "verbs.en.txt"
+    for line in file.read_text(encoding="utf-8").splitlines():
+        for entry in () if line.startswith("#") else line.split():
+            base, _, participle = entry.partition(":")
+            verb = base.removesuffix("*")
+            participles[verb] = participle
+            if verb != base:
+                things.add(verb)
+    return participles, frozenset(things)
+
+
+@functools.lru_cache(maxsize=65536)
+def is_doing(concept: str) -> bool:
+    """Whether a concept is a verb phrase in its base form: "eat breakfast", "relax", but not "exercise"."""
+    first, _, rest = _PARTICLE.sub("", concept.lower()).partition(" ")
+    verbs, things = _verbs()
+    return first in verbs and (bool(rest) or first not in things)
+
+
+@functools.lru_cache(maxsize=65536)
+def gerund(concept: str) -> str:
+    """A verb phrase as a thing: "eat breakfast" becomes "eating breakfast"; anything else stays."""
+    if not is_doing(concept):
+        return concept
+    lead, verb, rest = _parts(concept)
+    if verb.endswith("ie"):
+        made = verb[:-2] + "ying"
+    elif verb.endswith("e") and not verb.endswith(("ee", "oe", "ye")) and verb != "be":
+        made = verb[:-1] + "ing"
+    else:
+        made = _doubled(verb) + "ing"
+    return lead + made + rest
+
+
+@functools.lru_cache(maxsize=65536)
+def passive(concept: str) -> str:
+    """A verb phrase as what is done to something: "play on ice" becomes "played on ice"; anything else stays."""
+    lead, verb, rest = _parts(concept)
+    irregular = _verbs()[0].get(verb)
+    if irregular is None:
+        return concept
+    if irregular:
+        return lead + irregular + rest
+    if verb.endswith("e"):
+        made = verb + "d"
+    elif verb.endswith("y") and verb[-2:-1] not in _VOWELS:
+        made = verb[:-1] + "ied"
+    else:
+        made = _doubled(verb) + "ed"
+    return lead + made + rest
+
+
+def _parts(concept: str) -> tuple[str, str, str]:
+    """What stands before the verb, the verb, and what stands after it, spaces included."""
+    match = _PARTICLE.match(concept.lower())
+    start = match.end() if match else 0
+    verb, space, rest = concept[start:].partition(" ")
+    return concept[:start], verb.lower(), space + rest
+
+
+def _doubled(verb: str) -> str:
+    again = verb in _DOUBLED_TOO or (_DOUBLED.match(verb) is not None and verb not in _NOT_DOUBLED)
+    return verb + verb[-1] if again else verb
+
+
+# --- relations
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """One relation.
+
+    Attributes:
+        name: as in ConceptNet.
+        en: English wording with `{head}` and `{tail}`; `{head:gerund}`, `{tail:passive}` and the like for other forms.
+        zh: Chinese wording.
+        doing: English wording where the tail is something that one does ("eat lunch"), if it differs.
+        symmetric: whether head and tail may change places.
+        informative: whether it says something about the world rather than about the word.
+    """
+
+    name: str
+    en: str
+    zh: str
+    doing: str = ""
+    symmetric: bool = False
+    informative: bool = True
+
+    def wording(self, language: Language) -> str:
+        """The template of a language."""
+        return self.zh if language == "zh" else self.en
+
+
+# ConceptNet 5's relations, those of ConceptNet 4 that older dumps still carry, and their negations.
+_KNOWN = (
+    Relation("RelatedTo", "{head} is related to {tail}", "{head}和{tail}有关", symmetric=True),
+    Relation("FormOf", "{head} is a form of {tail}", "{head}是{tail}的一种形式", informative=False),
+    Relation("IsA", "{head} is a kind of {tail}", "{head}是一种{tail}"),
+    Relation("NotIsA", "{head} is not a kind of {tail}", "{head}不是{tail}"),
+    Relation("PartOf", "{head} is part of {tail}", "{head}是{tail}的一部分"),
+    Relation("HasA", "{head} has {tail}", "{head}有{tail}"),
+    Relation("NotHasA", "{head} has no {tail}", "{head}没有{tail}"),
+    Relation(
+        "UsedFor", "{head:gerund} is used for {tail}", "{head}用来{tail}", doing="{head:gerund} is used to {tail}"
+    ),
+    Relation(
+        "NotUsedFor",
+        "{head:gerund} is not used for {tail}",
+        "{head}不用来{tail}",
+        doing="{head:gerund} is not used to {tail}",
+    ),
+    Relation("CapableOf", "{head} can {tail}", "{head}会{tail}"),
+    Relation("NotCapableOf", "{head} cannot {tail}", "{head}不会{tail}"),
+    Relation("AtLocation", "{head} is found at {tail}", "{head}在{tail}"),
+    Relation("LocationOfAction", "{head:gerund} happens at {tail}", "{head}发生在{tail}"),
+    Relation("LocatedNear", "{head} is near {tail}", "{head}在{tail}附近", symmetric=True),
+    Relation(
+        "Causes", "{head:gerund} causes {tail}", "{head}会引起{tail}", doing="{head:gerund} leads to {tail:gerund}"
+    ),
+    Relation(
+        "NotCauses",
+        "{head:gerund} does not cause {tail}",
+        "{head}不会引起{tail}",
+        doing="{head:gerund} does not lead to {tail:gerund}",
+    ),
+    Relation("HasSubevent", "{head:gerund} involves {tail:gerund}", "{head}时会{tail}"),
+    Relation("HasFirstSubevent", "{head:gerund} begins with {tail:gerund}", "{head}先要{tail}"),
+    Relation("HasLastSubevent", "{head:gerund} ends with {tail:gerund}", "{head}最后要{tail}"),
+    Relation("HasPrerequisite", "{head:gerund} requires {tail:gerund}", "{head}之前需要{tail}"),
+    Relation("HasProperty", "{head:gerund} is {tail}", "{head}是{tail}的"),
+    Relation("NotHasProperty", "{head:gerund} is not {tail}", "{head}不{tail}"),
+    Relation(
+        "MotivatedByGoal",
+        "{head:gerund} is done for {tail}",
+        "{head}是为了{tail}",
+        doing="{head:gerund} is done to {tail}",
+    ),
+    Relation("ObstructedBy", "{head:gerund} is prevented by {tail:gerund}", "{head}会被{tail}阻碍"),
+    Relation("Desires", "{head} wants {tail}", "{head}想要{tail}", doing="{head} wants to {tail}"),
+    Relation("NotDesires", "{head} does not want {tail}", "{head}不想要{tail}", doing="{head} does not want to {tail}"),
+    Relation("DesireOf", "{head} is wanted by {tail}", "{head}是{tail}想要的"),
+    Relation(
+        "CausesDesire",
+        "{head:gerund} makes one want {tail}",
+        "{head}让人想{tail}",
+        doing="{head:gerund} makes one want to {tail}",
+    ),
+    Relation("CreatedBy", "{head} is created by {tail}", "{head}由{tail}创造"),
+    Relation("MadeOf", "{head} is made of {tail}", "{head}由{tail}制成"),
+    Relation("NotMadeOf", "{head} is not made of {tail}", "{head}不由{tail}制成"),
+    Relation("ReceivesAction", "{head} can be {tail:passive}", "{head}可以{tail}"),
+    Relation("DefinedAs", "{head} is defined as {tail}", "{head}的意思是{tail}"),
+    Relation("SymbolOf", "{head} is a symbol of {tail}", "{head}象征{tail}"),
+    Relation(
+        "MannerOf",
+        "{head:gerund} is a way of {tail}",
+        "{head}是{tail}的一种方式",
+        doing="{head:gerund} is a way to {tail}",
+    ),
+    Relation("InstanceOf", "{head} is an instance of {tail}", "{head}是{tail}的一个例子"),
+    Relation("InheritsFrom", "{head} inherits from {tail}", "{head}继承自{tail}"),
+    Relation("Synonym", "{head} means the same as {tail}", "{head}和{tail}意思相同", symmetric=True),
+    Relation("Antonym", "{head} is the opposite of {tail}", "{head}和{tail}相反", symmetric=True),
+    Relation("DistinctFrom", "{head} is different from {tail}", "{head}不同于{tail}", symmetric=True),
+    Relation("SimilarTo", "{head} is similar to {tail}", "{head}和{tail}相似", symmetric=True),
+    Relation("HasContext", "{head} goes with {tail}", "{head}常和{tail}有关"),
+    Relation("Entails", "{head:gerund} entails {tail:gerund}", "{head}意味着{tail}"),
+    Relation("DerivedFrom", "{head} is derived from {tail}", "{head}来自{tail}", informative=False),
+    Relation(
+        "EtymologicallyRelatedTo",
+        "{head} shares its origin with {tail}",
+        "{head}与{tail}同源",
+        symmetric=True,
+        informative=False,
+    ),
+    Relation("EtymologicallyDerivedFrom", "{head} comes from the word {tail}", "{head}源于{tail}", informative=False),
+    Relation("ExternalURL", "{head} is described at {tail}", "{head}见{tail}", informative=False),
+    Relation("HasPainCharacter", "{head} has a pain that is {tail}", "{head}的疼痛是{tail}"),
+    Relation("HasPainIntensity", "{head} has a pain that is {tail}", "{head}的疼痛程度是{tail}"),
+    # Event relations of ATOMIC, so that its files can be built into a graph and read well.
+    Relation("xNeed", "before {head} one needs {tail}", "{head}之前需要{tail}"),
+    Relation("xIntent", "{head} is done because one wants {tail}", "{head}是因为想{tail}"),
+    Relation("xWant", "after {head} one wants {tail}", "{head}之后想{tail}"),
+    Relation("xEffect", "{head} has the effect that one {tail}", "{head}的结果是{tail}"),
+    Relation("xReact", "{head} makes one feel {tail}", "{head}让人感到{tail}"),
+    Relation("xAttr", "one who does {head} is {tail}", "{head}的人是{tail}的"),
+    Relation("oWant", "after {head} others want {tail}", "{head}之后别人想{tail}"),
+    Relation("oEffect", "{head} has the effect that others {tail}", "{head}使别人{tail}"),
+    Relation("oReact", "{head} makes others feel {tail}", "{head}让别人感到{tail}"),
+)
+RELATIONS: dict[str, Relation] = {relation.name: relation for relation in _KNOWN}
+_FOLDED: dict[str, str] = {name.lower(): name for name in RELATIONS}
+_SLOT = re.compile(r"\{(head|tail)(?::(gerund|passive))?\}")
+_CLAUSE = re.compile(r"(?:you|it|i|he|she|we|they|your|one) \w")
+"""A goal that is told as a reason: "you be hungry"."""
+_ZH_CLAUSE = re.compile(r"很|不|难|容易|越来越|比|总|常|最|非常|太|没|有点")
+_ZH_ADJECTIVE = 2
+"""Characters of a Chinese adjective that "是...的" stands well around."""
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+@functools.lru_cache(maxsize=4096)
+def canonical(name: str) -> str:
+    """The relation's usual spelling (`isa`, `/r/IsA` and `is_a` become `IsA`); an unknown one is kept as it is."""
+    bare = name.strip().removeprefix("/r/")
+    return _FOLDED.get(bare.replace("_", "").replace(" ", "").lower(), bare)
+
+
+def relation(name: str) -> Relation:
+    """The relation of that name; one that nobody described is worded from its name ("LivesIn": "lives in")."""
+    known = RELATIONS.get(name)
+    if known is not None:
+        return known
+    spoken = _CAMEL.sub(" ", name.rsplit("/", 1)[-1]).replace("_", " ").lower().strip()
+    return Relation(name, f"{{head}} {spoken} {{tail}}", f"{{head}} {spoken} {{tail}}")
+
+
+def connecting_words(name: str, language: Language) -> str:
+    """What a relation's wording says between and around its two concepts, e.g. "is used for"."""
+    return " ".join(_SLOT.sub(" ", relation(name).wording(language)).split())
+
+
+def verbalise(fact: Fact, language: Language) -> str:
+    """A fact in words, e.g. "sushi is made of rice", "eating lunch is done to relax"."""
+    known = relation(fact.relation)
+    if language == "zh":
+        return _chinese(known, fact)
+    goal = known.name == "MotivatedByGoal" and _CLAUSE.match(fact.tail)
+    template = "{head:gerund} is done because {tail}" if goal else known.en
+    if known.doing and not goal and is_doing(fact.tail):
+        template = known.doing
+    return _fill(template, fact)
+
+
+def _chinese(known: Relation, fact: Fact) -> str:
+    template = known.zh
+    if known.name == "HasProperty" and (_ZH_CLAUSE.match(fact.tail) or len(fact.tail) > _ZH_ADJECTIVE):
+        template = "{head}{tail}"  # a predicate of its own: 时间过得飞快, not 时间是过得飞快的
+    elif known.name == "HasProperty" and fact.tail.endswith("的"):
+        template = "{head}是{tail}"
+    return _fill(template, fact)
+
+
+def _fill(template: str, fact: Fact) -> str:
+    pieces = _pieces(template)
+    return "".join([piece if form is None else form(getattr(fact, piece)) for piece, form in pieces])
+
+
+@functools.lru_cache(maxsize=4096)
+def _pieces(template: str) -> tuple[tuple[str, Callable[[str], str] | None], ...]:
+    """A template's text, and its slots, each with what makes the form that it wants of an end."""
+    pieces: list[tuple[str, Callable[[str], str] | None]] = []
+    at = 0
+    for slot in _SLOT.finditer(template):
+        pieces += [(template[at : slot.start()], None), (slot[1], _FORMS[slot[2] or ""])]
+        at = slot.end()
+    return tuple(piece for piece in (*pieces, (template[at:], None)) if piece[0])
+
+
+def _as_it_is(concept: str) -> str:
+    return concept
+
+
+_FORMS: dict[str, Callable[[str], str]] = {"": _as_it_is, "gerund": gerund, "passive": passive}
+
+
+# --- what is not offered: unsafe facts, and those that are no facts
+
+# What a harvested sentence leaves behind: "it take two to HasA baby", "you eat when you HasProperty hungry".
+_NOTHING = frozenset(
+    [
+        *("i", "it", "this", "that", "these", "there", "something", "someone", "somebody", "anything", "everything"),
+        *("thing", "you", "he", "she", "we", "they", "be", "what", "one"),
+        *("它", "他", "她", "我", "你", "这", "那", "这个", "那个", "东西", "某人", "有人", "什么"),
+    ]
+)
+_CLAUSE_IN = re.compile(r"\b(?:that|because|when|if|which|who|while|they|it|have just)\b")
+_HEAD_END = re.compile(r"\b(?:they|you|it|that|be|can|to|and|or|of|may|will|the|a|cause)$")
+_TAIL_END = re.compile(r"\b(?:they|that|be|can|to|and|or|of|may|will|the|a|because)$")
+_LONGEST_HEAD = 5
+_ENDINGS = ("", "s", "es", "ed", "d", "ing")
+_ENDINGS_OF_E = ("e", "es", "ed", "ing")
+_WORD = re.compile(r"\w+")
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def is_head(name: str) -> bool:
+    """Whether a fact's head names something, and is no clause."""
+    form = normalise(name)
+    if form in _NOTHING:
+        return False
+    if is_chinese(form):
+        return True
+    return not (_CLAUSE_IN.search(form) or _HEAD_END.search(form) or len(form.split()) > _LONGEST_HEAD)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def is_tail(name: str) -> bool:
+    """Whether a fact's tail names something, and is no broken clause."""
+    form = normalise(name)
+    return form not in _NOTHING and not _TAIL_END.search(form)
+
+
+def is_well_formed(head: str, relation: str, tail: str) -> bool:
+    """Whether a fact says something: no self-loop, no clause cut short, no Chinese word's measure word."""
+    if head == tail or not is_head(head) or not is_tail(tail):
+        return False
+    return not (relation == "RelatedTo" and len(tail) == 1 and is_chinese(tail))
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def is_safe(name: str) -> bool:
+    """Whether a concept holds none of the unsafe words of its languages; what is allowed by name is taken out first."""
+    form = normalise(name)
+    languages: tuple[Language, ...] = ("en", "zh") if is_chinese(form) else ("en",)
+    return not any(_holds(form, language) for language in languages)
+
+
+def _holds(form: str, language: Language) -> bool:
+    rules = _rules(language)
+    if form in rules.whole:
+        return True
+    # Most names have no word that any entry begins with: to see that takes a tenth of a search for all entries.
+    if language == "en" and rules.firsts.isdisjoint(_WORD.findall(form)):
+        return False
+    if rules.allowed is not None:
+        form = rules.allowed.sub(" ", form)
+    return rules.unsafe.search(form) is not None
+
+
+class _Rules(NamedTuple):
+    """What is fine whatever it holds, what is unsafe, its first words as inflected, what is unsafe as a whole name."""
+
+    allowed: re.Pattern[str] | None
+    unsafe: re.Pattern[str]
+    firsts: frozenset[str]
+    whole: frozenset[str]
+
+
+@functools.lru_cache(maxsize=2)
+def _rules(language: Language) -> _Rules:
+    file = resources.files("dialore") / "data" / f"unsafe.{language}.txt"
+    lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
+    entries = [line for line in lines if line and not line.startswith("#")]
+    allowed = [entry[1:] for entry in entries if entry.startswith("!")]
+    whole = frozenset(entry[1:] for entry in entries if entry.startswith("="))
+    unsafe = [entry for entry in entries if entry[0] not in "!="]
+    firsts = frozenset(_WORD.findall(form)[0] for entry in unsafe for form in _inflections(entry.partition(" ")[0]))
+    return _Rules(_any_of(allowed, language) if allowed else None, _any_of(unsafe, language), firsts, whole)
+
+
+def _any_of(entries: list[str], language: Language) -> re.Pattern[str]:
+    if language == "zh":
+        return re.compile("|".join(map(re.escape, entries)))
+    # "masturbate" and "masturbating" alike; the first word of a phrase is the one that is inflected.
+    forms = [_inflected(*entry.partition(" ")) for entry in entries]
+    return re.compile(rf"\b(?:{'|'.join(forms)})\b")
+
+
+def _inflected(word: str, space: str, rest: str) -> str:
+    return f"(?:{'|'.join(map(re.escape, _inflections(word)))})" + (re.escape(space + rest) + "s?" if rest else "")
+
+
+def _inflections(word: str) -> list[str]:
+    stem, endings = (word[:-1], _ENDINGS_OF_E) if word.endswith("e") else (word, _ENDINGS)
+    return [stem + ending for ending in endings]

@@ -1,0 +1,570 @@
+"""The embedded graph store: one LMDB file, read through a memory map while others change it.
+
+| table | key | value |
+|---|---|---|
+| `meta` | `meta` | JSON: `GraphMeta` |
+| `meta` | `relations` | float32 (relations, dimension): each relation's words as an unnormalised sum |
+| `parts` | number of the first part | a block of parts: int8 rows, float32 scales, uint32 numbers in the embedder |
+| `concepts` | concept id | number of parts, parts, and the concept as it is written |
+| `ids` | normal form | id of the concept with that normal form |
+| `keys` | stems of the content lemmas | ids of the concepts with those stems, less one whose form they are |
+| `out`, `in` | concept id | number of its facts as head or tail, the facts (`EDGE`), parts of their other ends |
+
+Vectors of a static embedding are linear: a concept's is the sum of its parts', a fact's that of its concepts' and its
+relation's, and a fact's length is kept with it. So a graph keeps the vectors of some ten thousand parts rather than of
+millions of concepts, a question is multiplied with each part once, and what ranks a concept's facts stands in one
+value. Changes are LMDB's write transactions: a process that is killed leaves the graph as it was, readers go on with
+the state that they opened, and the next question sees the newest.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import struct
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Self
+
+import lmdb
+import numpy as np
+from pydantic import BaseModel, ValidationError
+
+from dialore.errors import GraphError
+from dialore.knowledge import Fact
+from dialore.sources.graph.mapping import EDGE, REBUILD, open_file
+from dialore.text import content_words, is_chinese, lemma, normalise, stem, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from numpy.typing import NDArray
+
+    from dialore.sources.graph.mapping import MappedFile
+    from dialore.text import Language
+
+FORMAT = 5
+IDS, CONCEPTS, KEYS, PARTS, OUT, IN, META = (bytes([number]) for number in range(7))
+"""The tables: the first byte of their keys, in the order in which they are built."""
+LARGE = 2048
+"""Facts from which on one side of a concept is a hub's: of those only the ones near a question are given."""
+_MAX_KEY = 500
+"""LMDB's keys end at 511 bytes; longer ones are hashed."""
+_REMEMBERED = 50_000
+"""Concepts' names that are kept, about 5 MB."""
+_CHUNK = 512
+"""Rows that are multiplied at once: few enough to stay in a processor's cache."""
+_MARGIN = np.float32(2e-4)
+"""Cosines that are nearer than this to the last one that is taken are taken too, for ranks compare rounded ones."""
+_FEW = 2048
+"""Ends are looked up one by one up to so many; of more, most are ruled out first."""
+_LOW_BITS = 0xFFFF
+
+
+class GraphMeta(BaseModel):
+    """What a graph says of itself.
+
+    Attributes:
+        format: version of the layout.
+        name: the graph's name, carried by each of its facts.
+        languages: languages of its concepts.
+        concepts: how many concepts; those that lost their facts to changes keep their numbers.
+        facts: how many facts, duplicates merged.
+        relations: relation names by number.
+        provenances: provenances by number.
+        embedder: spec of the embedder that made the vectors; empty where there are none.
+        embedder_fingerprint: its fingerprint.
+        dimension: components of a vector.
+        fingerprint: hash of all facts and weights, in whatever order; runs keep it.
+    """
+
+    kind: Literal["dialore graph"] = "dialore graph"
+    format: int = FORMAT
+    name: str
+    languages: list[str]
+    concepts: int
+    facts: int
+    relations: list[str]
+    provenances: list[str]
+    embedder: str = ""
+    embedder_fingerprint: str = ""
+    dimension: int = 0
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """Facts of several concepts as columns, one row a fact; concepts and relations by number.
+
+    Attributes:
+        head: the facts' heads.
+        relation: their relations.
+        tail: their tails.
+        weight: their weights.
+        provenance: where they are from, by number.
+        head_place: each head's place in `asked`, -1 for one that was not asked for.
+        tail_place: the same of the tails; each row has one end that was asked for.
+        asked: the concepts whose facts these are, in ascending order.
+        degrees: how many facts each of the asked concepts has in all; one about itself counts twice.
+        cosines: each fact's cosine with the question; None where none was asked or the store has no vectors.
+    """
+
+    head: NDArray[np.uint32]
+    relation: NDArray[np.uint16]
+    tail: NDArray[np.uint32]
+    weight: NDArray[np.float32]
+    provenance: NDArray[np.uint16]
+    head_place: NDArray[np.intp]
+    tail_place: NDArray[np.intp]
+    asked: NDArray[np.uint32]
+    degrees: NDArray[np.intp]
+    cosines: NDArray[np.float32] | None = None
+
+    def __len__(self) -> int:
+        """How many facts."""
+        return len(self.head)
+
+    @property
+    def total(self) -> int:
+        """How many facts the asked concepts have in all, each once; more than rows where only near ones were read."""
+        return int(self.degrees.sum()) - int(np.count_nonzero((self.head_place >= 0) & (self.tail_place >= 0)))
+
+    def between(self, some: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
+        """Which facts have their head among some of the asked concepts and their tail among others, or the reverse."""
+        # The last entry is what the place -1 of an end that was not asked for finds.
+        asked = self.asked.tolist()
+        one, other = (np.array([*map(frozenset(side).__contains__, asked), False]) for side in (some, others))
+        head, tail = self.head_place, self.tail_place
+        found: NDArray[np.bool_] = one.take(head, mode="wrap") & other.take(tail, mode="wrap")
+        found |= other.take(head, mode="wrap") & one.take(tail, mode="wrap")
+        return found
+
+
+def places_among(asked: NDArray[np.uint32], ends: NDArray[np.uint32]) -> NDArray[np.intp]:
+    """Each end's place among the concepts asked for, in ascending order, -1 where it is none of them."""
+    found = np.full(len(ends), -1)
+    if not len(asked) or not len(ends):
+        return found
+    if len(ends) > _FEW:
+        # Most facts of a hub lead to concepts that were not asked for, as their lowest bits tell.
+        low = np.zeros(_LOW_BITS + 1, np.bool_)
+        low[asked & _LOW_BITS] = True
+        rows = np.flatnonzero(low[ends & _LOW_BITS])
+        ends = ends[rows]
+    else:
+        rows = np.arange(len(ends))
+    places = np.minimum(np.searchsorted(asked, ends), len(asked) - 1)
+    right = asked[places] == ends
+    found[rows[right]] = places[right]
+    return found
+
+
+# --- keys
+
+
+def concept_key(name: str) -> str:
+    """The stem key of a concept, by its own language; empty for one of punctuation alone."""
+    language: Language = "zh" if is_chinese(name) else "en"
+    return stem_key(phrase_tokens(name, language), language)
+
+
+def stem_key(tokens: Sequence[str], language: Language) -> str:
+    """What a phrase's content words have in common whatever their inflection: the stems of their lemmas.
+
+    Lemmas join "ate" and "eat", stems "wedding" and "wed".
+    """
+    return "".join(tokens) if language == "zh" else " ".join(map(_root, tokens))
+
+
+@functools.lru_cache(maxsize=1 << 20)  # a graph of a million concepts is made of about half as many words
+def _root(word: str) -> str:
+    return stem(lemma(word, "en"))
+
+
+def phrase_tokens(phrase: str, language: Language) -> list[str]:
+    """The content words of a phrase; all of its words where it has only function words."""
+    return content_words(phrase, language) or words(phrase, language)
+
+
+def id_key(number: int) -> bytes:
+    """A number as a key."""
+    return struct.pack(">I", number)
+
+
+def text_key(text: str) -> bytes:
+    """A text as a key, hashed where it is too long."""
+    encoded = text.encode()
+    return encoded if len(encoded) <= _MAX_KEY else b"\0" + hashlib.blake2b(encoded, digest_size=32).digest()
+
+
+# --- one state of a graph
+
+
+class GraphState:
+    """What a transaction sees of a graph: of the graph's changes those that were there when it began.
+
+    Args:
+        file: the graph's file.
+        transaction: a transaction of it, with buffers; ended by whoever began it.
+        name: the graph's, for messages.
+    """
+
+    def __init__(self, file: MappedFile, transaction: lmdb.Transaction, name: str) -> None:
+        self.file, self.transaction = file, transaction
+        raw = self.get(META, b"meta")
+        if raw is None:
+            raise GraphError(f"{name} is not a graph, or one of an earlier version", mend=REBUILD)
+        try:
+            self.meta = GraphMeta.model_validate_json(bytes(raw))
+        except ValidationError as error:
+            raise GraphError(f"{name} is not a graph or is damaged", mend=REBUILD) from error
+        if self.meta.format != FORMAT:
+            raise GraphError(f"{name} has layout {self.meta.format}; this version reads {FORMAT}", mend=REBUILD)
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the vectors of parts and relations."""
+        self.rows, self.scales, self.numbers = self._parts()
+        relations = self.get(META, b"relations") or b""
+        self.relations = np.frombuffer(bytes(relations), "<f4").reshape(-1, max(1, self.meta.dimension))
+
+    def get(self, table: bytes, key: bytes) -> bytes | memoryview | None:
+        """A value, in the file's own memory."""
+        return self.transaction.get(table + key)
+
+    def items(self, table: bytes) -> Iterator[tuple[bytes | memoryview, bytes | memoryview]]:
+        """All of a table in the order of its keys."""
+        with self.transaction.cursor() as cursor:
+            if cursor.set_range(table):
+                for key, value in cursor:
+                    if key[:1] != table:
+                        return
+                    yield key[1:], value
+
+    def _parts(self) -> tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.uint32]]:
+        """All parts' rows, their scales and their numbers in the embedder; in the file's own memory if in one block."""
+        width = max(1, self.meta.dimension)
+        blocks = []
+        for _, value in self.items(PARTS):
+            count = len(value) // (width + 8)
+            ends = count * width, count * (width + 4)
+            rows = np.frombuffer(value[: ends[0]], np.int8).reshape(-1, width)
+            blocks.append(
+                (rows, np.frombuffer(value[ends[0] : ends[1]], "<f4"), np.frombuffer(value[ends[1] :], "<u4"))
+            )
+        if len(blocks) == 1:
+            return blocks[0]
+        if not blocks:
+            return np.empty((0, width), np.int8), np.empty(0, np.float32), np.empty(0, np.uint32)
+        rows, scales, numbers = (np.concatenate(column) for column in zip(*blocks, strict=True))
+        return rows, scales, numbers
+
+    def find(self, form: str) -> int | None:
+        """The id of the concept with that normal form, or None."""
+        raw = self.get(IDS, text_key(form))
+        return None if raw is None else int.from_bytes(raw, "big")
+
+    def concept(self, number: int) -> tuple[str, NDArray[np.uint32]] | None:
+        """A concept's name and parts, or None."""
+        raw = self.get(CONCEPTS, id_key(number)) if number >= 0 else None
+        if raw is None:
+            return None
+        end = 4 + 4 * int.from_bytes(raw[:4], "little")
+        return str(raw[end:], "utf-8"), np.frombuffer(raw[4:end], "<u4")
+
+    def degree(self, number: int) -> int:
+        """How many facts a concept has, as head or tail."""
+        sides = (self.get(table, id_key(number)) for table in (OUT, IN))
+        return sum(int.from_bytes(side[:4], "little") for side in sides if side is not None)
+
+    def sides(self, numbers: Sequence[int]) -> tuple[NDArray[np.void], NDArray[np.intp], NDArray[np.uint32]]:
+        """The facts of concepts as head, then as tail; how many each has of both; and the parts of the other ends."""
+        facts, parts = [], []
+        counts: list[int] = []
+        get = self.transaction.get
+        for table in (OUT, IN):
+            for number in numbers:
+                value = get(table + struct.pack(">I", number))
+                count = 0
+                if value is not None:
+                    count = int.from_bytes(value[:4], "little")
+                    end = 4 + count * EDGE.itemsize
+                    facts.append(value[4:end])
+                    parts.append(value[end:])
+                counts.append(count)
+        return (
+            np.frombuffer(b"".join(facts), EDGE),
+            np.array(counts, np.intp),
+            np.frombuffer(b"".join(parts), "<u4"),
+        )
+
+    # --- vectors
+
+    def sums(self, concepts: NDArray[np.uint32]) -> NDArray[np.float32]:
+        """(n, dimension): each concept's unnormalised vector; zero for one that is not there."""
+        found = [self.concept(number) for number in concepts.tolist()]
+        parts = [_NOTHING if own is None or not len(own[1]) else own[1] for own in found]
+        if not parts:
+            return np.empty((0, self.rows.shape[1]), np.float32)
+        flat = np.concatenate(parts)
+        starts = np.cumsum([0, *map(len, parts)])[:-1]
+        vectors = self.rows.take(flat, axis=0).astype(np.float32)
+        vectors *= self.scales.take(flat)[:, None]
+        total: NDArray[np.float32] = np.add.reduceat(vectors, starts)
+        return total
+
+    def cosines(
+        self,
+        facts: NDArray[np.void],
+        parts: NDArray[np.uint32],
+        owner: NDArray[np.intp],
+        asked: NDArray[np.uint32],
+        query: NDArray[np.float32],
+    ) -> NDArray[np.float32]:
+        """(n,): the cosine with a question of each fact of the asked concepts.
+
+        Args:
+            facts: the facts.
+            parts: of their other ends, one's after the other's.
+            owner: the place of each one's concept among those asked for.
+            asked: the concepts.
+            query: of unit length (dimension,).
+        """
+        own = [found[1] for number in asked.tolist() if (found := self.concept(number)) is not None]
+        values = self._products(np.concatenate([parts, *own]), query)
+        counts = facts["parts"].astype(np.intp)
+        total: NDArray[np.float32] = np.add.reduceat(values.take(parts), np.cumsum(counts) - counts)
+        total += np.array([values.take(some).sum() for some in own], np.float32).take(owner)
+        total += (self.relations @ query).take(facts["relation"])
+        total /= facts["norm"]
+        return total
+
+    def _products(self, parts: NDArray[np.uint32], query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(parts of the graph,): the product with a question of each part that is among the given ones."""
+        wanted = np.zeros(len(self.rows), np.bool_)
+        wanted[parts] = True
+        used = np.flatnonzero(wanted)
+        digits, coarse, fine = _fixed(query)
+        sums = np.empty((len(used), 2), np.float32)
+        floats = np.empty((_CHUNK, len(query)), np.float32)
+        for start in range(0, len(used), _CHUNK):
+            rows = self.rows.take(used[start : start + _CHUNK], axis=0)
+            some = floats[: len(rows)]
+            np.copyto(some, rows)
+            np.dot(some, digits, out=sums[start : start + len(rows)])
+        products = np.zeros(len(self.rows), np.float32)
+        products[used] = (sums[:, 1] / fine + sums[:, 0]) / coarse * self.scales[used]
+        return products
+
+
+_NOTHING = np.zeros(1, np.uint32)
+"""The part of concepts in which the embedder knows nothing: the zero vector, the first of a graph's parts."""
+_PEAK = 127
+_EXACT = 1 << 24
+"""Whole numbers up to here, and their sums, are exact in float32."""
+
+
+def _fixed(query: NDArray[np.float32]) -> tuple[NDArray[np.float32], np.float32, np.float32]:
+    """A query as whole numbers, coarse and fine ones side by side (dimension, 2), and what each is to be divided by.
+
+    No sum of their products with a row of int8 is larger than what float32 holds exactly, so that products are the same
+    whichever rows are multiplied together and in whatever order a library adds them up; together they are as fine as a
+    float32.
+    """
+    size = len(query)
+    weight = max(float(np.abs(query).sum(dtype=np.float64)), 1e-30)
+    coarse = np.float32(2.0 ** math.floor(math.log2((_EXACT / _PEAK - size / 2) / weight)))
+    fine = np.float32(2.0 ** math.floor(math.log2(_EXACT / _PEAK / (size / 2))))
+    scaled = query * coarse
+    digits = np.empty((size, 2), np.float32)
+    digits[:, 0] = first = np.rint(scaled)
+    digits[:, 1] = np.rint((scaled - first) * fine)
+    return digits, coarse, fine
+
+
+# --- the store
+
+
+class GraphStore:
+    """A graph file opened for reading: one state of the graph, whatever is changed meanwhile.
+
+    Many threads and processes may read at once.
+
+    Args:
+        path: the graph file.
+
+    Raises:
+        GraphError: no such file, not a graph, cut short, or of another version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        file = open_file(path)
+        transaction = file.env.begin(buffers=True)
+        try:
+            state = GraphState(file, transaction, str(path))
+        except (GraphError, lmdb.Error):
+            _release(transaction, file)
+            raise
+        # Whoever reads holds the state, so memory that is still read is never unmapped.
+        weakref.finalize(state, _release, transaction, file)
+        self._state: GraphState | None = state
+        self.meta: GraphMeta = state.meta
+        self._names: dict[int, str] = {}
+
+    def _live(self) -> GraphState:
+        state = self._state
+        if state is None:
+            raise GraphError(f"the graph {self.path} is closed", mend="open it again")
+        return state
+
+    def newest(self) -> GraphStore:
+        """The store itself where nothing has changed, which takes microseconds; else one of the newest state.
+
+        Raises:
+            GraphError: the store is closed, or what stands in the file's place is no graph.
+        """
+        state = self._live()
+        try:
+            status = self.path.stat()
+            same = (status.st_dev, status.st_ino) == state.file.key[:2]
+        except FileNotFoundError:
+            same = True  # moved away: what was opened can still be read
+        if same and state.file.env.info()["last_txnid"] == state.transaction.id():
+            return self
+        return GraphStore(self.path)
+
+    def close(self) -> None:
+        """Let go of the file; a second time does nothing."""
+        self._state = None
+
+    def __enter__(self) -> Self:
+        """The store itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    # --- concepts
+
+    def find(self, name: str) -> int | None:
+        """The id of the concept with that normal form, or None."""
+        return self._live().find(normalise(name))
+
+    def with_stems(self, key: str) -> list[int]:
+        """Ids of the concepts whose content words have these stems (see `stem_key`), in ascending order."""
+        state = self._live()
+        raw = state.get(KEYS, text_key(key)) if key else None
+        found: list[int] = np.frombuffer(raw, "<u4").tolist() if raw is not None else []
+        own = state.find(key)
+        if own is not None and concept_key(self.concept(own)) == key:
+            found.append(own)
+        return sorted(found)
+
+    def concept(self, number: int) -> str:
+        """A concept as it is written; raises GraphError for an id that the graph does not have."""
+        state = self._live()
+        name = self._names.get(number)
+        if name is None:
+            found = state.concept(number)
+            if found is None:
+                raise GraphError(f"{self.path} has no concept {number}", mend=REBUILD)
+            if len(self._names) >= _REMEMBERED:
+                self._names.clear()
+            name = self._names[number] = found[0]
+        return name
+
+    def degree(self, number: int) -> int:
+        """How many facts a concept has, as head or tail; a fact about itself counts twice."""
+        return self._live().degree(number)
+
+    # --- facts
+
+    def edges_of(self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, keep: int = 1000) -> Edges:
+        """The facts with one of the concepts as head or tail, each once; see `FactStore.edges_of`."""
+        state = self._live()
+        numbers = sorted(set(concepts))
+        asked = np.array(numbers, np.uint32)
+        facts, counts, parts = state.sides(numbers)
+        owner = np.tile(np.arange(len(numbers)), 2).repeat(counts)
+        outgoing = int(counts[: len(numbers)].sum())
+        place = places_among(asked, facts["other"])
+        # Facts between two of the concepts stand on both sides: they are taken as the head's.
+        taken = place < 0
+        taken[:outgoing] = True
+        cosines = None
+        if query is not None and state.meta.dimension:
+            cosines = state.cosines(facts, parts, owner, asked, query) if len(facts) else np.empty(0, np.float32)
+            _drop_far(taken, cosines, place, counts, keep)
+        rows = np.flatnonzero(taken)
+        facts, owner, place = facts[rows], owner[rows], place[rows]
+        first = rows < outgoing
+        other, own = facts["other"], asked[owner]
+        return Edges(
+            head=np.where(first, own, other),
+            relation=facts["relation"].copy(),
+            tail=np.where(first, other, own),
+            weight=facts["weight"].copy(),
+            provenance=facts["provenance"].copy(),
+            head_place=np.where(first, owner, place),
+            tail_place=np.where(first, place, owner),
+            asked=asked,
+            degrees=counts[: len(numbers)] + counts[len(numbers) :],
+            cosines=None if cosines is None else cosines[rows],
+        )
+
+    def fact(self, edges: Edges, row: int) -> Fact:
+        """One row as a fact."""
+        return Fact(
+            head=self.concept(edges.head.item(row)),
+            relation=self.meta.relations[edges.relation.item(row)],
+            tail=self.concept(edges.tail.item(row)),
+            weight=shortest(edges.weight.item(row)),
+            provenance=self.meta.provenances[edges.provenance.item(row)],
+            graph=self.meta.name,
+        )
+
+    def facts(self) -> Iterator[Fact]:
+        """Every fact of the graph, by head, the heaviest of each first."""
+        for key, _ in self._live().items(OUT):
+            edges = self.edges_of([int.from_bytes(key, "big")])
+            for row in np.flatnonzero(edges.head_place == 0).tolist():
+                yield self.fact(edges, row)
+
+    def concept_sums(self, concepts: NDArray[np.uint32]) -> NDArray[np.float32]:
+        """(n, dimension): each concept's unnormalised vector."""
+        return self._live().sums(concepts)
+
+
+def _release(transaction: lmdb.Transaction, file: MappedFile) -> None:
+    transaction.abort()
+    file.close()
+
+
+def _drop_far(
+    taken: NDArray[np.bool_],
+    cosines: NDArray[np.float32],
+    place: NDArray[np.intp],
+    counts: NDArray[np.intp],
+    keep: int,
+) -> None:
+    """Of a side with very many facts take only those that lead to an asked concept, and the nearest of the rest."""
+    ends = np.cumsum(counts)
+    for side in np.flatnonzero(counts > max(LARGE, 2 * keep)).tolist():
+        rows = slice(ends[side] - counts[side], ends[side])
+        loose = place[rows] < 0
+        scores = np.where(loose, cosines[rows], -np.inf)
+        at = len(scores) - keep
+        taken[rows] &= ~loose | (scores >= np.partition(scores, at)[at] - _MARGIN)
+
+
+@functools.lru_cache(maxsize=4096)
+def shortest(weight: float) -> float:
+    """The shortest decimal of a float32: 2.828, not 2.8280000686645508."""
+    return float(str(np.float32(weight)))

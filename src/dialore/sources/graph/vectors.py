@@ -1,0 +1,191 @@
+"""Vectors of concepts and facts from an embedder whose vectors add up: each word is split into parts once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from dialore.retrieval.embedding import Embedder
+from dialore.sources.graph.relations import connecting_words
+from dialore.text import is_chinese
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from dialore.sources.graph.protocol import FactStore
+    from dialore.sources.graph.store import Edges
+
+_CHUNK = 1024
+"""Vectors that are added up at once: few enough to stay in a processor's cache."""
+_REMEMBERED = 500_000
+"""Words whose parts are kept while a graph is built, some 100 MB."""
+_CONCEPTS = 200_000
+"""Concepts of a store without vectors whose parts are kept, about 30 MB: a hub's are asked for again."""
+
+
+@runtime_checkable
+class LinearEmbedder(Embedder, Protocol):
+    """An embedder whose vector of a text is the normalised sum of its parts' sums."""
+
+    def sums(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Return (len(texts), dimension) unnormalised sums."""
+        ...
+
+    def parts(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
+        """Each text's parts by number; those of a text are those of its words, and their sums add up to its own."""
+        ...
+
+    def part_sums(self, parts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return (len(parts), dimension) unnormalised sums."""
+        ...
+
+
+class PartsOfNames:
+    """Concepts' parts, by the embedder's numbers; a word is split once.
+
+    Args:
+        embedder: knows the parts.
+    """
+
+    def __init__(self, embedder: LinearEmbedder) -> None:
+        self._embedder = embedder
+        self._known: dict[str, NDArray[np.int64]] = {}
+
+    def __call__(self, names: Sequence[str]) -> list[NDArray[np.int64]]:
+        """Each name's parts."""
+        # Chinese is split by what stands around it.
+        split = [[name] if is_chinese(name) else name.split() or [name] for name in names]
+        if len(self._known) > _REMEMBERED:
+            self._known.clear()
+        new = list({word: None for words in split for word in words if word not in self._known})
+        self._known.update(zip(new, self._embedder.parts(new), strict=True))
+        return [np.concatenate([self._known[word] for word in words]) for words in split]
+
+
+class PartNumbers:
+    """The parts of one graph: the embedder's numbers of them in order of their first use, and their rows.
+
+    Args:
+        embedder: knows the parts.
+        known: the embedder's numbers of the parts that the graph has already; the first, that of nothing, is no part.
+    """
+
+    def __init__(self, embedder: LinearEmbedder, known: NDArray[np.uint32]) -> None:
+        self._embedder = embedder
+        self._first = max(1, len(known))
+        self._place = {number: place for place, number in enumerate(known.tolist()) if place}
+
+    def numbered(self, parts: NDArray[np.int64]) -> NDArray[np.uint32]:
+        """The graph's numbers of a concept's parts; the number of nothing where there are none."""
+        place = self._place
+        return np.array([place.setdefault(part, len(place) + 1) for part in parts.tolist()] or [0], np.uint32)
+
+    def block(self) -> tuple[int, bytes]:
+        """The first number of the parts that are new, and their value of the table `parts`; empty for none."""
+        new = np.array([number for number, place in self._place.items() if place >= self._first], np.int64)
+        rows, scales = quantised(self._embedder.part_sums(new))
+        if self._first == 1:  # a graph's first block begins with nothing
+            rows = np.concatenate([np.zeros((1, rows.shape[1]), np.int8), rows])
+            scales, new = np.append(np.float32(1), scales), np.append(0, new)
+        first = 0 if self._first == 1 else self._first
+        return first, rows.tobytes() + scales.astype("<f4").tobytes() + new.astype("<u4").tobytes()
+
+
+def quantised(sums: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Sums as int8 with a scale each; exact where the peak of a row over 127 divides it, near enough elsewhere."""
+    values = sums.astype(np.float32)
+    peaks = np.maximum(np.abs(values).max(axis=1, initial=0), 1e-6)
+    # A token's sum is its int8 vector times an integer weight: dividing by that weight loses nothing.
+    weights = np.gcd.reduce(sums.astype(np.int64), axis=1) if len(sums) else np.empty(0, np.int64)
+    scales = np.where((weights > 0) & (peaks <= 127 * weights), weights, peaks / 127).astype(np.float32)
+    return np.rint(values / scales[:, None]).astype(np.int8), scales
+
+
+def relation_sums(relations: Sequence[str], embedder: LinearEmbedder) -> NDArray[np.float32]:
+    """(n, dimension): the unnormalised sum of each relation's words."""
+    # Both languages share a space, so the English wording serves the facts of either.
+    return embedder.sums([connecting_words(relation, "en") for relation in relations]).astype(np.float32)
+
+
+def fact_norms(
+    head: NDArray[np.integer[Any]],
+    relation: NDArray[np.integer[Any]],
+    tail: NDArray[np.integer[Any]],
+    sums: Callable[[NDArray[Any]], NDArray[np.float32]],
+    relations: NDArray[np.float32],
+) -> NDArray[np.float32]:
+    """The length of each fact's vector, never 0.
+
+    Args:
+        head: the facts' heads.
+        relation: their relations.
+        tail: their tails.
+        sums: vectors of concepts.
+        relations: vectors of the relations.
+    """
+    norms = np.empty(len(head), np.float32)
+    for start in range(0, len(norms), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        total = sums(head[part])
+        total += sums(tail[part])
+        total += relations[relation[part]]
+        norms[part] = np.sqrt(np.einsum("ij,ij->i", total, total))
+    return np.maximum(norms, np.float32(1e-6))
+
+
+class LinearCosines:
+    """Cosines of facts whose store has no vectors: each concept is read once, not each fact.
+
+    The numbers are those that a graph file built with the same embedder gives; several threads may use it.
+
+    Args:
+        store: the facts.
+        embedder: makes the vectors.
+    """
+
+    def __init__(self, store: FactStore, embedder: LinearEmbedder) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._relations = relation_sums(store.meta.relations, embedder)
+        self._parts: dict[int, NDArray[np.int64]] = {}
+        self._parts_of = PartsOfNames(embedder)
+
+    def __call__(self, edges: Edges, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(n,): each fact's cosine with a unit query (dimension,); 0 for a fact in which nothing is known."""
+        if not len(edges):
+            return np.empty(0, np.float32)
+        concepts, places = np.unique(np.concatenate([edges.head, edges.tail]), return_inverse=True)
+        head, tail = places[: len(edges)].astype(np.uint32), places[len(edges) :].astype(np.uint32)
+        sums = self._sums(self._made(concepts.tolist()))
+        norms = fact_norms(head, edges.relation, tail, sums.__getitem__, self._relations)
+        products = sums @ query
+        total: NDArray[np.float32] = products[head] + products[tail] + (self._relations @ query)[edges.relation]
+        return total / norms
+
+    def _sums(self, made: list[NDArray[np.int64]]) -> NDArray[np.float32]:
+        """(n, dimension): concepts' vectors from their parts."""
+        used, parts = np.unique(np.concatenate(made), return_inverse=True)
+        # The row after the last is the zero vector, of concepts in which nothing is known.
+        vectors = np.vstack([self._embedder.part_sums(used), np.zeros(self._embedder.dimension)]).astype(np.float32)
+        rows = np.split(parts, np.cumsum([len(own) for own in made])[:-1])
+        total = np.empty((len(made), self._embedder.dimension), np.float32)
+        for start in range(0, len(made), _CHUNK):
+            some = [own if len(own) else np.array([len(used)]) for own in rows[start : start + _CHUNK]]
+            starts = np.cumsum([0, *map(len, some)])[:-1]
+            total[start : start + _CHUNK] = np.add.reduceat(vectors[np.concatenate(some)], starts)
+        return total
+
+    def _made(self, concepts: list[int]) -> list[NDArray[np.int64]]:
+        """Each concept's parts."""
+        known = self._parts
+        new = [concept for concept in concepts if concept not in known]
+        if new:
+            names = [self._store.concept(concept) for concept in new]
+            if len(known) + len(new) > _CONCEPTS:
+                # A dictionary of its own, so that no other thread's question loses what it has just read.
+                known = self._parts = {concept: known[concept] for concept in concepts if concept in known}
+            known.update(zip(new, self._parts_of(names), strict=True))
+        return [known[concept] for concept in concepts]

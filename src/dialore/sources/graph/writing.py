@@ -1,0 +1,560 @@
+"""Building a graph file: facts are numbered, merged and sorted on disk, and the file takes its place when it is whole.
+
+What is held in memory is bounded but for some dozens of bytes a concept: names are numbered by an LMDB table of their
+own, facts lie in a file of 16 bytes each and are sorted a range of concepts at a time.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import itertools
+import os
+import secrets
+import shutil
+import time
+from array import array
+from contextlib import ExitStack, contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any
+
+import lmdb
+import numpy as np
+from pydantic import BaseModel
+
+from dialore.errors import GraphError
+from dialore.sources.graph.mapping import (
+    EDGE,
+    MAP_SIZE,
+    folder_lock,
+    open_file,
+    packed_concept,
+    packed_side,
+    unpacked_parts,
+)
+from dialore.sources.graph.store import (
+    CONCEPTS,
+    IDS,
+    IN,
+    KEYS,
+    META,
+    OUT,
+    PARTS,
+    GraphMeta,
+    concept_key,
+    id_key,
+    text_key,
+)
+from dialore.sources.graph.vectors import LinearEmbedder, PartNumbers, PartsOfNames, fact_norms, relation_sums
+from dialore.text import is_chinese, normalise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from dialore.knowledge import Fact
+
+    Step = Callable[[str, int, int], None]
+
+MAX_RELATIONS = 4096
+MAX_PROVENANCES = 65536
+"""Provenances of a graph: the 16 bits that a record has for them."""
+_BATCH = 4096
+_REMEMBERED = 1_000_000
+"""Names whose numbers are kept in memory, some 150 MB; the others are looked up."""
+_COMMIT = 50_000
+"""New names between two commits of the table that numbers them."""
+_SORTED = 4_000_000
+"""Facts that are sorted at once, some 400 MB."""
+
+_ROW = np.dtype([("head", "<u4"), ("tail", "<u4"), ("weight", "<f4"), ("relation", "<u2"), ("provenance", "<u2")])
+"""A fact on its way."""
+_MERGED = np.dtype([*((name, _ROW[name]) for name in _ROW.names or ()), ("norm", "<f4")])
+"""The same, merged and with the length of its vector."""
+
+
+class BuildReport(BaseModel):
+    """What a build did."""
+
+    path: str
+    facts: int
+    concepts: int
+    relations: dict[str, int]
+    merged: int
+    seconds: float
+    bytes: int
+
+
+def build_graph(
+    facts: Iterable[Fact],
+    target: Path,
+    *,
+    name: str,
+    embedder: LinearEmbedder | None,
+    on_step: Callable[[str, int, int], None] | None = None,
+) -> BuildReport:
+    """Build a graph file; the old one, if any, stays in place until the new one is whole.
+
+    Args:
+        facts: the facts; duplicates are merged, keeping the heaviest weight.
+        target: where the graph goes.
+        name: the graph's name, carried by its facts.
+        embedder: makes the vectors that facts are ranked by; None, or one without a name, leaves them out.
+        on_step: called with a step's name, what is done of it and its total.
+
+    Raises:
+        GraphError: no facts, a file that cannot be written, a full disk; or as the facts' reader raises.
+    """
+    begun = time.monotonic()
+    with replacing(target) as folder, Collector(folder, target) as collector:
+        collector.collect(facts)
+        if not collector.concepts:
+            raise GraphError("no facts to build a graph from", mend="check the file and --language")
+        with writing(target):
+            build = _Build(folder, collector, name, embedder if embedder and embedder.name else None, on_step)
+            build.write()
+        relations, counts = list(collector.relations), build.relation_counts
+        return BuildReport(
+            path=str(target),
+            facts=build.meta.facts,
+            concepts=build.meta.concepts,
+            relations={relations[place]: int(counts[place]) for place in np.argsort(-counts, kind="stable")},
+            merged=collector.rows - build.meta.facts,
+            seconds=time.monotonic() - begun,
+            bytes=(folder / "graph").stat().st_size,
+        )
+
+
+# --- from facts to numbers
+
+
+class Collector:
+    """Facts as they stream in, as rows of numbers in a file; each concept's name once.
+
+    Args:
+        folder: for its files.
+        target: what is built of them, for messages.
+    """
+
+    def __init__(self, folder: Path, target: object) -> None:
+        self._folder, self._target = folder, target
+        self.relations: dict[str, int] = {}
+        self.provenances: dict[str, int] = {}
+        self.concepts = 0
+        self.rows = 0
+        self._stack = ExitStack()
+        self._known: dict[str, int] = {}
+
+    def __enter__(self) -> Collector:
+        """Open its files."""
+        with writing(self._target):
+            self.env = lmdb.open(
+                str(self._folder / "names.lmdb"), subdir=False, map_size=MAP_SIZE, max_dbs=2, sync=False, lock=False
+            )
+            self._stack.callback(self.env.close)
+            self._ids = self.env.open_db(b"ids")
+            self._names: IO[bytes] = self._stack.enter_context((self._folder / "names").open("wb"))
+            self._facts: IO[bytes] = self._stack.enter_context((self._folder / "facts").open("wb"))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close them."""
+        with suppress(OSError):  # what could not be written was told before
+            self._stack.close()
+
+    def collect(self, facts: Iterable[Fact]) -> None:
+        """Take facts in; raises GraphError for a blank concept, too many relations or provenances, a full disk."""
+        stream = iter(facts)
+        transaction, begun = self.env.begin(write=True), 0
+        # Reading has failures of its own, so it stands outside of `writing`.
+        while batch := list(itertools.islice(stream, _BATCH)):
+            with writing(self._target):
+                rows = [self._row(fact, transaction) for fact in batch]
+                self._facts.write(np.array(rows, _ROW).tobytes())
+                self.rows += len(rows)
+                if self.concepts - begun > _COMMIT:
+                    transaction.commit()
+                    transaction, begun = self.env.begin(write=True), self.concepts
+        with writing(self._target):
+            transaction.commit()
+            self._names.flush()
+            self._facts.flush()
+
+    def _row(self, fact: Fact, transaction: lmdb.Transaction) -> tuple[int, int, float, int, int]:
+        return (
+            self._concept(fact.head, transaction),
+            self._concept(fact.tail, transaction),
+            fact.weight,
+            numbered(self.relations, fact.relation, "relations", MAX_RELATIONS),
+            numbered(self.provenances, fact.provenance, "provenances", MAX_PROVENANCES),
+        )
+
+    def _concept(self, name: str, transaction: lmdb.Transaction) -> int:
+        """The number of a concept; raises GraphError for a blank one."""
+        number = self._known.get(name)
+        if number is None:
+            form = normalise(name)
+            if not form:
+                raise GraphError(f"a fact's concept is blank: {name!r}", mend="name the head and tail of every fact")
+            key = text_key(form)
+            raw = transaction.get(key, db=self._ids)
+            if raw is None:
+                number, self.concepts = self.concepts, self.concepts + 1
+                transaction.put(key, id_key(number), db=self._ids)
+                written = name.encode()
+                self._names.write(len(written).to_bytes(4, "little") + written)
+            else:
+                number = int.from_bytes(raw, "big")
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[name] = number
+        return number
+
+    def names(self) -> Iterator[list[str]]:
+        """The concepts' names in batches, in the order of their numbers."""
+        with (self._folder / "names").open("rb") as file:
+            names = (file.read(int.from_bytes(size, "little")).decode() for size in iter(lambda: file.read(4), b""))
+            while batch := list(itertools.islice(names, _BATCH)):
+                yield batch
+
+    def facts(self) -> NDArray[np.void]:
+        """The rows, in the file's own memory."""
+        return np.memmap(self._folder / "facts", _ROW, "r") if self.rows else np.empty(0, _ROW)
+
+    def ids(self) -> Iterator[tuple[bytes, bytes]]:
+        """Keys of all normal forms, in order, and the concepts' numbers."""
+        with self.env.begin() as transaction, transaction.cursor(self._ids) as cursor:
+            yield from cursor
+
+
+def numbered(numbers: dict[str, int], name: str, kind: str, limit: int) -> int:
+    """The number of a name, the next one for a new name; raises GraphError past the limit."""
+    number = numbers.setdefault(name, len(numbers))
+    if number >= limit:
+        raise GraphError(f"the facts have more than {limit:,} {kind}", mend="is it the right file, and its columns?")
+    return number
+
+
+def merged_rows(rows: NDArray[np.void]) -> NDArray[np.void]:
+    """Each fact once, its heaviest mention kept, the first of equal ones; by head, relation and tail."""
+    # The heaviest first within a fact, so that the first of each run is the one to keep.
+    order = np.lexsort((-rows["weight"], rows["tail"], rows["relation"], rows["head"]))
+    rows = rows[order]
+    new = np.ones(len(rows), np.bool_)
+    new[1:] = False
+    for field in ("head", "relation", "tail"):
+        new[1:] |= rows[field][1:] != rows[field][:-1]
+    return rows[new]
+
+
+def ranges_of(counts: NDArray[np.intp], most: int = _SORTED) -> Iterator[tuple[int, int]]:
+    """Ranges of concepts that have at most so many facts together, or are one concept."""
+    ends = np.cumsum(counts)
+    start = 0
+    while start < len(counts):
+        before = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
+        yield start, stop
+        start = stop
+
+
+# --- from numbers to tables
+
+
+class _Build:
+    """Writes the tables of a graph.
+
+    Args:
+        folder: where its files go; the graph's is `graph`.
+        collector: what it is made of.
+        name: the graph's.
+        embedder: makes its vectors, if any.
+        on_step: is told what is done.
+    """
+
+    def __init__(
+        self, folder: Path, collector: Collector, name: str, embedder: LinearEmbedder | None, on_step: Step | None
+    ) -> None:
+        self._folder, self._collector, self._embedder = folder, collector, embedder
+        self._step: Step = on_step or (lambda _name, _done, _total: None)
+        relations = list(collector.relations)
+        self.relation_counts = np.zeros(len(relations), np.intp)
+        self.meta = GraphMeta(
+            name=name,
+            languages=[],
+            concepts=collector.concepts,
+            facts=0,
+            relations=relations,
+            provenances=list(collector.provenances),
+            embedder=embedder.name if embedder else "",
+            embedder_fingerprint=embedder.fingerprint if embedder else "",
+            dimension=embedder.dimension if embedder else 0,
+        )
+        self._relations = relation_sums(relations, embedder) if embedder else np.empty((len(relations), 0), np.float32)
+        self._hashes = np.empty(collector.concepts, np.uint64)
+        self._made, self._ends = array("I"), array("Q", [0])
+
+    def write(self) -> None:
+        """Write all of it; raises lmdb.Error and OSError where the disk refuses."""
+        path = str(self._folder / "graph")
+        env = lmdb.open(path, subdir=False, map_size=MAP_SIZE, sync=False, lock=False)
+        try:
+            self._env = env
+            self._append(IDS, self._collector.ids())
+            self._append(CONCEPTS, self._concepts())
+            self._append(KEYS, self._keys())
+            self._write_parts()
+            self._write_facts()
+            self._append(META, [(b"meta", self.meta.model_dump_json().encode())])
+            self._append(META, [(b"relations", self._relations.tobytes())])
+            env.sync(True)
+        finally:
+            env.close()
+
+    def _append(self, table: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
+        """Append to a table in order of its keys, some at a time."""
+        stream = iter(items)
+        while batch := list(itertools.islice(stream, 16 * _BATCH)):
+            with self._env.begin(write=True) as transaction, transaction.cursor() as cursor:
+                cursor.putmulti([(table + key, value) for key, value in batch], append=True)
+
+    def _concepts(self) -> Iterator[tuple[bytes, bytes]]:
+        """The table of concepts; their hashes, parts and stem keys are kept for what follows."""
+        embedder = self._embedder
+        parts_of, numbers = (PartsOfNames(embedder), PartNumbers(embedder, _NONE)) if embedder else (None, None)
+        languages: set[str] = set()
+        at = 0
+        self._keyed = self._collector.env.open_db(b"keys", dupsort=True, dupfixed=True)
+        for names in self._collector.names():
+            self._hashes[at : at + len(names)] = name_hashes(names)
+            languages.update("zh" if is_chinese(name) else "en" for name in names)
+            parts = [numbers.numbered(own) for own in parts_of(names)] if parts_of and numbers else [_NONE] * len(names)
+            self._keep_keys(names, at)
+            for number, (name, own) in enumerate(zip(names, parts, strict=True), start=at):
+                self._made.frombytes(own.tobytes())
+                self._ends.append(len(self._made))
+                yield id_key(number), packed_concept(name, own)
+            at += len(names)
+            self._step("embedding concepts", at, self.meta.concepts)
+        self.meta.languages = sorted(languages)
+        self._numbers = numbers
+
+    def _write_parts(self) -> None:
+        if self._numbers:
+            first, block = self._numbers.block()
+            self._append(PARTS, [(id_key(first), block)])
+            self._rows, self._scales, _ = unpacked_parts(block, self.meta.dimension)
+
+    def _keep_keys(self, names: Sequence[str], first: int) -> None:
+        keys = ((text_key(key), number, name) for number, name in enumerate(names, first) if (key := concept_key(name)))
+        kept = sorted((key, id_key(number)) for key, number, name in keys if key != text_key(normalise(name)))
+        with self._collector.env.begin(write=True) as transaction, transaction.cursor(self._keyed) as cursor:
+            cursor.putmulti(kept)
+
+    def _keys(self) -> Iterator[tuple[bytes, bytes]]:
+        with self._collector.env.begin() as transaction, transaction.cursor(self._keyed) as cursor:
+            for key, found in itertools.groupby(cursor, lambda item: item[0]):
+                yield key, np.array([int.from_bytes(number, "big") for _, number in found], "<u4").tobytes()
+
+    # --- facts
+
+    def _write_facts(self) -> None:
+        sums = self._concept_matrix() if self._embedder else None
+        path = self._folder / "merged"
+        kinds = name_hashes(self.meta.relations)
+        total = 0
+        with path.open("wb") as file:
+            for rows in self._of_ranges(self._collector.facts(), "head"):
+                merged = merged_rows(rows)
+                facts = np.ones(len(merged), _MERGED)
+                for field in _ROW.names or ():
+                    facts[field] = merged[field]
+                if sums:
+                    ends = (facts["head"], facts["relation"], facts["tail"])
+                    facts["norm"] = fact_norms(*ends, sums, self._relations)
+                head, tail = self._hashes[facts["head"]], self._hashes[facts["tail"]]
+                total += fact_hashes(head, kinds[facts["relation"]], tail, facts["weight"])
+                self.relation_counts += np.bincount(facts["relation"], minlength=len(kinds))
+                self._append(OUT, self._sides(facts, "head", "tail"))
+                file.write(facts.tobytes())
+                self.meta.facts += len(facts)
+        self.meta.fingerprint = f"{total & _ALL:016x}"
+        self._step("writing facts", 1, 2)
+        for rows in self._of_ranges(np.memmap(path, _MERGED, "r"), "tail"):
+            self._append(IN, self._sides(rows, "tail", "head"))
+        self._step("writing facts", 2, 2)
+
+    def _of_ranges(self, rows: NDArray[np.void], own: str) -> Iterator[NDArray[np.void]]:
+        """The rows of one range of concepts after the other, in the order that they have."""
+        ends = rows[own]
+        counts = np.zeros(self.meta.concepts, np.intp)
+        for start in range(0, len(ends), _SORTED):
+            counts += np.bincount(ends[start : start + _SORTED], minlength=len(counts))
+        for first, last in ranges_of(counts):
+            found = []
+            for start in range(0, len(ends), _SORTED):
+                some = ends[start : start + _SORTED]
+                found.append(rows[start : start + _SORTED][(some >= first) & (some < last)])
+            yield np.concatenate(found)
+
+    def _sides(self, facts: NDArray[np.void], own: str, other: str) -> Iterator[tuple[bytes, bytes]]:
+        """One of the two tables of facts, of a range of concepts."""
+        facts = facts[np.lexsort((facts[other], facts["relation"], -facts["weight"], facts[own]))]
+        records = np.zeros(len(facts), EDGE)
+        records["other"] = facts[other]
+        for field in ("relation", "provenance", "weight", "norm"):
+            records[field] = facts[field]
+        ends = np.frombuffer(self._ends, np.uint64).astype(np.intp)
+        made = np.frombuffer(self._made, np.uint32) if len(self._made) else _NONE
+        first, last = ends[facts[other]], ends[facts[other] + np.uint32(1)]
+        counts = last - first
+        records["parts"] = counts
+        stops = np.cumsum(counts)
+        places = np.repeat(first - (stops - counts), counts) + np.arange(int(stops[-1]) if len(stops) else 0)
+        parts = made[places]
+        owners, starts = np.unique(facts[own], return_index=True)
+        bounds = np.append(starts, len(facts))
+        with_none = np.append(0, stops)
+        for place, number in enumerate(owners.tolist()):
+            begin, end = bounds[place], bounds[place + 1]
+            yield id_key(number), packed_side(records[begin:end], parts[with_none[begin] : with_none[end]])
+
+    def _concept_matrix(self) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
+        """What gives vectors of concepts, to about a half percent: one byte a component, in a file."""
+        made, ends = np.frombuffer(self._made, np.uint32), np.frombuffer(self._ends, np.uint64).astype(np.intp)
+        shape = (self.meta.concepts, self.meta.dimension)
+        rows = np.memmap(self._folder / "vectors", np.int8, "w+", shape=shape)
+        scales = np.empty(self.meta.concepts, np.float32)
+        for start in range(0, self.meta.concepts, _BATCH):
+            stop = min(start + _BATCH, self.meta.concepts)
+            parts = made[ends[start] : ends[stop]]
+            vectors = self._rows[parts].astype(np.float32) * self._scales[parts][:, None]
+            sums = np.add.reduceat(vectors, ends[start:stop] - ends[start])
+            scales[start:stop] = np.maximum(np.abs(sums).max(axis=1), 1e-6) / np.float32(127)
+            rows[start:stop] = np.rint(sums / scales[start:stop][:, None])
+
+        def sums_of(concepts: NDArray[Any]) -> NDArray[np.float32]:
+            found: NDArray[np.float32] = rows[concepts].astype(np.float32)
+            found *= scales[concepts][:, None]
+            return found
+
+        return sums_of
+
+
+_NONE = np.empty(0, np.uint32)
+_ALL = (1 << 64) - 1
+
+
+# --- fingerprints
+
+
+def name_hashes(names: Sequence[str]) -> NDArray[np.uint64]:
+    """(n,): a hash of each name, the same in every process."""
+    digests = b"".join(hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names)
+    return np.frombuffer(digests, "<u8")
+
+
+def fact_hashes(
+    head: NDArray[np.uint64], relation: NDArray[np.uint64], tail: NDArray[np.uint64], weight: NDArray[np.float32]
+) -> int:
+    """The sum of a hash of each fact: it knows no order, and a fact is taken out by subtracting its own.
+
+    Args:
+        head: hashes of the heads' names.
+        relation: hashes of the relations' names.
+        tail: hashes of the tails' names.
+        weight: the weights.
+
+    Returns:
+        A number of 64 bits.
+    """
+    mixed = _mix(head)
+    for values in (relation, tail, weight.astype("<f4").view("<u4").astype(np.uint64)):
+        mixed = _mix(mixed ^ (values + np.uint64(0x9E3779B97F4A7C15)))
+    return int(mixed.sum(dtype=np.uint64))
+
+
+def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of SplitMix64 (Steele et al., 2014): each bit of the input changes half of the output's."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+# --- taking a file's place
+
+
+@contextmanager
+def writing(target: object) -> Iterator[None]:
+    """Failures to write, as GraphErrors; apart from the reading of facts, which has reasons of its own."""
+    try:
+        yield
+    except (OSError, lmdb.Error) as error:
+        raise GraphError(f"cannot write {target}: {error}", mend="is the disk full or the folder read-only?") from error
+
+
+@contextmanager
+def replacing(target: Path, made: str = "graph") -> Iterator[Path]:
+    """A temporary folder beside the target whose file `made` takes its place if the body ends well.
+
+    It is made first, so that a folder that cannot be written is known before the facts are read, and locked, so that
+    other builds know it for one that is still being written. Whoever changes the old graph is waited for.
+    """
+    with writing(target):
+        if target.is_dir():
+            raise GraphError(f"cannot write {target}: it is a folder", mend="name a file")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(target)
+        folder = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+        folder.mkdir()
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with writing(target):
+            _lock(handle)
+        yield folder
+        with _unchanging(target), writing(target), folder_lock(target.parent, exclusive=True):
+            # The lock file of the old graph names the old one's states: readers of the new one need another.
+            target.with_name(f"{target.name}-lock").unlink(missing_ok=True)
+            os.replace(folder / made, target)  # noqa: PTH105 - atomic on purpose
+    finally:
+        os.close(handle)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _unchanging(target: Path) -> Iterator[None]:
+    """Nobody changes the old file in the body, where it is a graph."""
+    try:
+        file = open_file(target)
+    except GraphError:
+        yield
+        return
+    try:
+        with ExitStack() as stack:
+            with suppress(lmdb.ReadonlyError):
+                stack.enter_context(file.env.begin(write=True))
+            yield
+    finally:
+        file.close()
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove what builds that were killed left behind; a build that still runs keeps its files."""
+    for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        with suppress(OSError):
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                _lock(handle)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(handle)
+
+
+def _lock(handle: int) -> None:
+    """Lock what is open until it is closed or its process ends; raises OSError where another has locked it."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system
+        return
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

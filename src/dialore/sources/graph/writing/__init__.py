@@ -1,1 +1,0 @@
-"""Graph files made, changed, checked and written out."""

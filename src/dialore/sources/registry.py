@@ -1,0 +1,144 @@
+"""Kinds of sources by name: what each is called in settings and what opens it. A new kind is one entry of `KINDS`."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from dialore.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKind:
+    """A kind of source.
+
+    Attributes:
+        name: the field in which methods have it.
+        opener: the function that opens it, as `module:function`; it gets what the user named (a list where `several`),
+            or None where nothing is named, and the `options` by keyword.
+        help: what it is, for the command line.
+        key: its name in settings.
+        option: its long option, without the dashes, where that is not the key.
+        short: its short option.
+        metavar: what a place of it looks like.
+        several: whether several may be named, which are asked as one.
+        form: what the opener takes of each place.
+        prefix: what stands before a path, in a place that may be something else ("corpus:").
+        unnamed: whether it is opened where none is named: never, where a method cannot do without, or always.
+        options: further settings that the opener takes: `ranking`, or `opened`, the other sources by name.
+    """
+
+    name: str
+    opener: str
+    help: str
+    key: str
+    metavar: str
+    option: str = ""
+    short: str = ""
+    several: bool = False
+    form: type[Path] | type[str] = Path
+    prefix: str = ""
+    unnamed: Literal["never", "needed", "always"] = "never"
+    options: tuple[str, ...] = ()
+
+    @property
+    def flag(self) -> str:
+        """Its long option."""
+        return f"--{self.option or self.key}"
+
+    def located(self, place: str, folder: Path) -> str:
+        """A place that is a path and exists in the folder, as an absolute path; any other as it is."""
+        if not place.startswith(self.prefix):
+            return place
+        path = folder / Path(place.removeprefix(self.prefix)).expanduser()
+        return self.prefix + str(path.resolve()) if path.exists() else place
+
+    def open(self, places: Sequence[str], settings: Mapping[str, object] | None = None) -> object:
+        """Open what is named; raises InputError where several are named and one is taken, or as the opener does."""
+        if len(places) > 1 and not self.several:
+            raise InputError(f"one {self.flag} is taken, not {len(places)}", mend=f"name one: {places[0]}")
+        named = [self.form(place) for place in places]
+        module, _, function = self.opener.partition(":")
+        opener = getattr(importlib.import_module(module), function)
+        given = {name: (settings or {})[name] for name in self.options}
+        opened: object = opener(named if self.several else named[0] if named else None, **given)
+        return opened
+
+
+KINDS: dict[str, SourceKind] = {
+    kind.name: kind
+    for kind in (
+        SourceKind(
+            "graph",
+            "dialore.sources.graph.several:open_graphs",
+            "The commonsense graph; several are asked as one. Default: starter.",
+            key="graph",
+            short="-g",
+            metavar="PATH|URL|starter",
+            several=True,
+            form=str,
+            unnamed="needed",
+            options=("ranking",),
+        ),
+        SourceKind(
+            "documents",
+            "dialore.sources.documents:open_documents",
+            "A document index of `dialore documents build`; several are asked as one.",
+            key="documents",
+            short="-d",
+            metavar="PATH",
+            several=True,
+        ),
+        SourceKind(
+            "persona",
+            "dialore.sources.persona:open_persona",
+            "The responder's persona, for dialogues that bring none: text, YAML or JSON.",
+            key="persona",
+            metavar="FILE",
+            unnamed="always",
+        ),
+        SourceKind(
+            "web",
+            "dialore.sources.web:open_web",
+            "Web search: searxng:URL, brave: (key in BRAVE_API_KEY), or corpus:PATH for a document index.",
+            key="search",
+            metavar="ENGINE",
+            form=str,
+            prefix="corpus:",
+        ),
+        SourceKind(
+            "samples",
+            "dialore.sources.samples:open_samples",
+            "A sample database of `dialore samples build`, for msdp.",
+            key="samples",
+            metavar="PATH",
+        ),
+        SourceKind(
+            "sources",
+            "dialore.sources.declared:open_declared",
+            "A YAML file that declares sources, what they hold and how they depend on each other, for safari.",
+            key="declared",
+            option="sources",
+            metavar="FILE",
+            options=("opened",),
+        ),
+    )
+}
+
+
+def kind_of_key(key: str) -> SourceKind:
+    """The kind of that name in settings; raises UnknownNameError where there is none."""
+    by_key = {kind.key: kind for kind in KINDS.values()}
+    if key not in by_key:
+        raise UnknownNameError("kind of source", key, by_key)
+    return by_key[key]
+
+
+def option_of(name: str) -> str:
+    """The option of the command line that names a source of that kind."""
+    return KINDS[name].flag if name in KINDS else f"--{name}"

@@ -1,0 +1,285 @@
+"""The one wiring: settings become open models, sources and agents, each opened once and closed at the end.
+
+Commands, runs, the chat and services stand on it.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from dialore.agent import Agent
+from dialore.errors import InputError, UnknownNameError
+from dialore.methods import registry
+from dialore.settings import SourceSettings
+from dialore.sources.registry import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    from dialore.llm.model import LanguageModel
+    from dialore.methods.stages import Responder
+    from dialore.settings import ModelSettings, Settings
+
+LEXICAL = "lexical"
+"""The name of no model, and of the method that then stands in for every other: it shows what was found."""
+REHEARSAL = "rehearsal"
+"""The name of a model without an endpoint, whose answers fit and mean nothing."""
+
+
+class Connect(Protocol):
+    """Makes a language model of its settings."""
+
+    def __call__(self, settings: ModelSettings, name: str | None) -> LanguageModel | None:
+        """The model; `name` is another name than the settings', of a stage's model. None: no language model."""
+        ...
+
+
+def connect_model(settings: ModelSettings, name: str | None = None) -> LanguageModel | None:
+    """The model that settings and environment name; None where none does, or `lexical` is named.
+
+    Raises:
+        InputError: a recording without a model, or as `dialore.llm.connect` does.
+        ModelError: as `dialore.llm.connect` does.
+    """
+    if settings.replay is not None:
+        from dialore.llm.recording import Replay
+
+        return Replay(settings.replay)
+    if REHEARSAL in {settings.model, name}:
+        from dialore.llm.rehearsal import Rehearsal
+
+        return Rehearsal()
+    model = None
+    if name is not None or settings.model != LEXICAL:
+        from dialore.llm.connection import connect
+
+        model = connect(
+            name or settings.model,
+            settings.base_url,
+            settings.api_key,
+            timeout=settings.timeout,
+            retries=settings.retries,
+            concurrency=settings.concurrency,
+            cache=settings.cache,
+            api=settings.api,
+        )
+    if settings.record is None:
+        return model
+    if model is None:
+        raise InputError("--record needs a language model", mend="set --base-url and --model")
+    from dialore.llm.recording import Recorder
+
+    return Recorder(model, settings.record)
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """Who does the stages: the main model (None: no language model), and others for some stages."""
+
+    main: LanguageModel | None
+    stages: Mapping[str, LanguageModel] = field(default_factory=dict)
+
+    def wrapped(self, wrap: Callable[[LanguageModel], LanguageModel]) -> Models:
+        """The same, each model in something that stands for it."""
+        stages = {stage: wrap(model) for stage, model in self.stages.items()}
+        return Models(None if self.main is None else wrap(self.main), stages)
+
+
+class Workbench:
+    """Opens models, sources and agents as they are needed, each source once, and closes what it opened.
+
+    Args:
+        sources: where knowledge comes from.
+        given: sources that are open already, by the names that methods have for them; they are asked in place of those
+            of that name, and their owner closes them.
+        cite: whether agents cite.
+        connect: makes models.
+    """
+
+    def __init__(
+        self,
+        sources: SourceSettings | None = None,
+        given: Mapping[str, object] | None = None,
+        *,
+        cite: bool = False,
+        connect: Connect = connect_model,
+    ) -> None:
+        self.settings = sources or SourceSettings()
+        self.cite = cite
+        self._given = {name: source for name, source in (given or {}).items() if source is not None}
+        self._connect = connect
+        self._opened: dict[str, Any] = {}
+        self._models: list[LanguageModel] = []
+        self._sources = ExitStack()
+
+    def models(self, settings: ModelSettings) -> Models:
+        """The models of settings, the stages' too, closed with the workbench.
+
+        Raises:
+            InputError: a stage's model that nothing is known of, or as `connect_model` does.
+            ModelError: as `connect_model` does.
+        """
+        main = self._kept(self._connect(settings, None))
+        stages: dict[str, LanguageModel] = {}
+        for stage, name in settings.stages.items() if settings.replay is None else ():
+            model = self._kept(self._connect(settings, name))
+            if model is None:
+                raise InputError(f"no endpoint is known for the model {name!r}", mend="set --base-url, or name hf:NAME")
+            stages[stage] = model
+        return Models(main, stages)
+
+    def _kept(self, model: LanguageModel | None) -> LanguageModel | None:
+        if model is not None:
+            self._models.append(model)
+        return model
+
+    def source(self, name: str, *, needed: bool = False) -> Any:  # noqa: ANN401 - methods know what they take
+        """A source by the name that methods have for it; None where none is named and there is no default.
+
+        Args:
+            name: its name: `graph`, `documents`, ...
+            needed: whether the asking method cannot do without: it then gets the default (the starter graph).
+
+        Raises:
+            InputError: it cannot be opened.
+        """
+        if name in self._given or name not in KINDS:
+            return self._given.get(name)
+        kind, places = KINDS[name], self.settings.places(name)
+        if not (places or kind.unnamed == "always" or (needed and kind.unnamed == "needed")):
+            return None
+        if name not in self._opened:
+            settings: dict[str, object] = {"ranking": self.settings.ranking}
+            if "opened" in kind.options:
+                settings["opened"] = {other: self.source(other) for other in KINDS if other != name}
+            self._opened[name] = opened = kind.open(places, settings)
+            self._sources.callback(opened.close)  # type: ignore[attr-defined]
+        return self._opened[name]
+
+    def open_named(self) -> None:
+        """Open every source that the settings name, so that what is wrong shows now; raises as `source` does."""
+        for name in KINDS:
+            self.source(name)
+
+    def agent(self, method: str, models: Models, options: Mapping[str, object] | None = None) -> Agent:
+        """An agent, which the workbench closes.
+
+        Args:
+            method: the method's name; without a model it is `lexical`, whatever is named.
+            models: who does its stages.
+            options: its hyper-parameters and switches.
+
+        Raises:
+            InputError: an unknown name, a missing source, an option that does not fit.
+        """
+        cls = registry.method_class(method)
+        if models.main is None and method != LEXICAL:
+            method, cls, options = LEXICAL, registry.method_class(LEXICAL), None
+        wanted = {*cls.needs, *(("graph",) if method == LEXICAL else ())}
+        sources = {name: self.source(name, needed=name in wanted) for name in registry.method_sources(cls)}
+        made = registry.create_method(method, sources, options)
+        return Agent(made, self._responder(Models(None) if method == LEXICAL else models), cite=self.cite)
+
+    def _responder(self, models: Models) -> Responder:
+        if models.main is None:
+            from dialore.methods.lexical import NoModel
+
+            return NoModel()
+        from dialore.methods.stages import ModelResponder, RoutedResponder
+        from dialore.prompts.library import PromptLibrary
+
+        library = PromptLibrary(self.settings.prompts)
+        main = ModelResponder(models.main, library)
+        if not models.stages:
+            return main
+        return RoutedResponder(main, {stage: ModelResponder(model, library) for stage, model in models.stages.items()})
+
+    def close_sources(self) -> None:
+        """Close the sources that were opened."""
+        self._opened.clear()
+        self._sources.close()
+
+    async def close(self) -> None:
+        """Close all that was opened, also where one thing cannot be closed."""
+        async with AsyncExitStack() as closing:
+            closing.callback(self.close_sources)
+            for model in self._models:
+                closing.push_async_callback(model.close)
+
+    async def __aenter__(self) -> Self:
+        """The workbench itself."""
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        """Close it."""
+        await self.close()
+
+
+def options_by_method(methods: Sequence[str], options: Mapping[str, object]) -> dict[str, dict[str, object]]:
+    """Each method's options: one that several have goes to each of them; raises InputError where none has it."""
+    known = {method: registry.method_options(registry.method_class(method)) for method in dict.fromkeys(methods)}
+    for name in options:
+        if not any(name in own for own in known.values()):
+            raise UnknownNameError(f"option of {', '.join(known)}", name, {n for own in known.values() for n in own})
+    return {method: {name: options[name] for name in options if name in own} for method, own in known.items()}
+
+
+@asynccontextmanager
+async def open_agents(settings: Settings, connect: Connect = connect_model) -> AsyncIterator[list[Agent]]:
+    """An agent for each method of the settings, on the same models and sources; all is closed at the end.
+
+    Without a model it is one agent, whichever methods are named: `lexical`.
+
+    Raises:
+        InputError: as `Workbench.models` and `Workbench.agent` do.
+        ModelError: as `Workbench.models` does.
+    """
+    options = options_by_method(settings.method, settings.options)
+    async with Workbench(settings.sources, cite=settings.cite, connect=connect) as bench:
+        models = bench.models(settings.model)
+        if models.main is None:
+            options = {LEXICAL: options.get(LEXICAL, {})}
+        yield [bench.agent(method, models, own) for method, own in options.items()]
+
+
+def create_agent(
+    method: str = "dcrag",
+    *,
+    model: LanguageModel | None = None,
+    graph: object = None,
+    sources: Mapping[str, object] | None = None,
+    stage_models: Mapping[str, LanguageModel] | None = None,
+    prompts: Path | None = None,
+    options: Mapping[str, object] | None = None,
+    cite: bool = False,
+) -> Agent:
+    """Make an agent of parts; whoever has it closes it, and all its parts with it.
+
+    Args:
+        method: the method's name.
+        model: the language model (see `dialore.llm.connect`); None for none.
+        graph: an open graph, or the path or URL of one; None for the starter graph where the method needs one.
+        sources: further open sources by the names that methods have for them: `documents`, `persona`, `web`, ...
+        stage_models: other models for some stages, by `<stage>` or `<method>/<stage>`.
+        prompts: a folder of prompts that override the package's.
+        options: the method's hyper-parameters and switches.
+        cite: have the model cite its knowledge by number; the responses carry what each span cites.
+
+    Raises:
+        InputError: an unknown name, a missing graph, an option that does not fit.
+    """
+    named = isinstance(graph, str | Path)
+    settings = SourceSettings.model_validate({"prompts": prompts, "graph": [str(graph)] if named else None})
+    given = {**(sources or {}), "graph": None if named else graph}
+    bench = Workbench(settings, given, cite=cite)
+    stages = dict(stage_models or {})
+    try:
+        agent = bench.agent(method, Models(model, stages), options)
+    except BaseException:
+        bench.close_sources()
+        raise
+    agent.closing = [one for one in (model, *stages.values(), *given.values(), bench) if one is not None]
+    return agent

@@ -1,0 +1,142 @@
+"""The converter of published human judgements: what it makes is read by `dialore meta`."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from dialore.errors import InputError
+from dialore.evaluation.base import Sample
+from dialore.evaluation.meta import agreements, read_judgements
+from dialore.evaluation.overlap import KnowledgeCopy
+from tests.data_folder import real_file
+
+SCRIPT = runpy.run_path(str(Path(__file__).parents[1] / "scripts" / "convert_judgements.py"))
+SETS, convert = SCRIPT["SETS"], SCRIPT["convert"]
+
+# Name, judgements, contexts, systems, criteria, and the first response's beginning.
+REAL = [
+    (
+        "topicalchat_usr",
+        360,
+        60,
+        6,
+        ["overall", "understandable", "natural", "maintains_context", "engaging", "uses_knowledge"],
+        "i recently met",
+    ),
+    ("begin_dev_wow", 430, 424, 4, ["attributable"], "crayola shifted"),
+    ("begin_dev_topicalchat", 383, 382, 4, ["attributable"], "yes, there is no rule"),
+    ("xdial_dailydialog_zhao_en", 900, 100, 1, ["overall"], "cash , credit card"),
+    ("xdial_dailydialog_zhao_zh", 900, 100, 1, ["overall"], "现金"),
+    ("xdial_dailydialog_gupta_en", 500, 100, 1, ["overall"], "great . why"),
+    ("xdial_dailydialog_gupta_zh", 500, 100, 1, ["overall"], "太好了"),
+    ("alexa_factual_expert", 926, 926, 1, ["factual_correctness", "not_hallucinated"], "the term accounting"),
+]
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """The judgements of a published set, converted and read."""
+
+    def read(name):
+        path = real_file(f"judgements/{SETS[name].file}.gz")
+        convert(name, path, tmp_path / f"{name}.jsonl")
+        return read_judgements(tmp_path / f"{name}.jsonl")
+
+    return read
+
+
+@pytest.mark.parametrize(("name", "count", "contexts", "systems", "criteria", "begins"), REAL)
+def test_a_published_file_is_read_whole(judged, name, count, contexts, systems, criteria, begins):
+    found = judged(name)
+    assert len(found) == len({one.id for one in found}) == count
+    assert len({one.dialogue.history for one in found}) == contexts
+    assert len({one.system for one in found}) == systems
+    assert sorted({key for one in found for key in (*one.ratings, *one.labels)}) == sorted(criteria)
+    assert found[0].response.text.startswith(begins)
+    assert {one.dialogue.language for one in found} == {SETS[name].language}
+
+
+def test_what_the_real_files_say_of_their_responses(judged):
+    usr = judged("topicalchat_usr")
+    assert sum(one.dialogue.reference is None for one in usr) == 60
+    assert sum(not one.dialogue.knowledge for one in usr) == 48
+    same = [one for one in usr if one.dialogue.history == usr[0].dialogue.history and one.system != usr[0].system]
+    assert {one.dialogue.reference for one in same} == {usr[0].response.text}
+    begin = judged("begin_dev_wow")
+    assert sum(one.labels["attributable"] for one in begin if one.labels) == 180
+    alexa = judged("alexa_factual_expert")
+    assert sum(one.labels["not_hallucinated"] for one in alexa) == 726
+    assert sum("factual_correctness" not in one.ratings for one in alexa) == 1  # a 3 on a scale of 0 to 1
+    assert alexa[0].dialogue.last.speaker == "B"
+    assert alexa[0].dialogue.responder == "A"
+
+
+async def test_what_copies_its_knowledge_is_attributable(judged):
+    judgements, metric = judged("begin_dev_wow"), KnowledgeCopy()
+    measures = {one.id: await metric.measure(Sample(one.dialogue, one.response)) for one in judgements}
+    over_responses, over_systems = agreements(metric, judgements, measures, resamples=200)
+    area = over_responses.figures["auc"]
+    assert area.low < area.value < area.high
+    assert area.value > 0.9
+    assert over_responses.accuracy > over_responses.majority + 0.2
+    assert (over_systems.level, over_systems.n) == ("system", 4)
+    assert over_systems.figures["pearson"].value > 0.9
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"),
+    [
+        ("topicalchat_usr", "{}", "expected a list"),
+        ("topicalchat_usr", "[", "not valid JSON"),
+        ("topicalchat_usr", '[{"model": "m"}]', "entry 1: field dialog_history: no text"),
+        (
+            "topicalchat_usr",
+            '[{"model": "m", "dialog_history": "Hi.", "response": "Yo.", "fact": "_nofact", "overall": "good"}]',
+            "entry 1: field overall: 'good' is no number",
+        ),
+        ("topicalchat_usr", "[]", "no judgement"),
+        ("begin_dev_wow", "model_name\tmessage\tresponse\tknowledge\n a\tb\tc\td\n", "line 2: field begin_label"),
+        (
+            "begin_dev_wow",
+            "model_name\tmessage\tresponse\tknowledge\tbegin_label\na\tb\tc\td\tMaybe\n",
+            "'Maybe' is none of",
+        ),
+        ("xdial_dailydialog_zhao_zh", "english_ctx,english_res,ratings\nHi.,Yo.,4\n", "line 2: field chinese_ctx"),
+        ("xdial_dailydialog_zhao_en", 'english_ctx,english_res,ratings\n"Hi', "line"),
+        (
+            "alexa_factual_expert",
+            "context,response,knowledge,Hallucination\nA: x,y,z,perhaps\n",
+            "'perhaps' is none of",
+        ),
+        ("alexa_factual_expert", "context,response,knowledge,Hallucination\nx,y,z,No\n", "field context: no turn"),
+    ],
+)
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_malformed_file_names_line_and_field(tmp_path, name, text, wanted, zipped):
+    path = tmp_path / (SETS[name].file + ".gz" * zipped)
+    path.write_bytes(gzip.compress(text.encode()) if zipped else text.encode())
+    with pytest.raises(InputError, match=wanted) as caught:
+        convert(name, path, tmp_path / "out.jsonl")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_folder_is_converted(tmp_path, monkeypatch, capsys):
+    entry = {"model": "m", "dialog_history": "Hi.\nHo.\n", "response": "Yo.", "fact": "F.", "overall": 3}
+    entry |= dict.fromkeys(("understandable", "uses_knowledge"), 1)
+    entry |= dict.fromkeys(("natural", "maintains_context", "engaging"), 2)
+    truth = {**entry, "model": "Original Ground Truth", "response": "Right.", "fact": "_nofact\n"}
+    (tmp_path / "topicalchat_usr.json").write_text(json.dumps([entry, truth]), encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["convert", str(tmp_path), str(tmp_path / "out")])
+    SCRIPT["main"]()
+    assert "2 judgements" in capsys.readouterr().out
+    one, other = read_judgements(tmp_path / "out" / "topicalchat_usr.jsonl")
+    assert (one.dialogue.texts, one.dialogue.reference, one.dialogue.knowledge) == (("Hi.", "Ho."), "Right.", ("F.",))
+    assert (one.response.knowledge[0].text, one.ratings["overall"]) == ("F.", 3.0)
+    assert (other.dialogue.reference, other.dialogue.knowledge, other.response.knowledge) == (None, (), [])
