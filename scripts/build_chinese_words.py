@@ -21,7 +21,7 @@ import jieba
 import numpy as np
 from distill_static_embedding import write_manifest
 
-from dialore.retrieval.tokens import EnglishTokens
+from dialore.retrieval.static import EnglishTokens
 
 ENTRY = re.compile(r"(\S+) (\S+) \[[^\]]*\] /(.*)/\s*$")
 WORD = re.compile("[\u4e00-\u9fff]+")

@@ -47,7 +47,6 @@ def url():
 @pytest.fixture
 def world(tmp_path, monkeypatch, url):
     """A folder with everything that the commands name, and an endpoint in the environment."""
-    pytest.importorskip("tantivy", reason="the documents extra is not installed")
     pytest.importorskip("sacrebleu", reason="the evaluation extra is not installed")
     data = write_data(tmp_path)
     shutil.copytree(ROOT / "examples", tmp_path / "examples")

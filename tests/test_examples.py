@@ -25,7 +25,6 @@ from dialore.methods.registry import method_class
 from tests.example_data import write_data
 
 pytest.importorskip("sacrebleu", reason="the evaluation extra is not installed")
-pytest.importorskip("tantivy", reason="the documents extra is not installed")
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "examples").rglob("*.yaml"))

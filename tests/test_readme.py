@@ -71,7 +71,6 @@ def test_exactly_two_set_up_commands():
 
 
 def test_every_command_works_in_the_order_shown(folder):
-    pytest.importorskip("tantivy", reason="the documents extra is not installed")
     graph = ["graph", "build", "data/conceptnet-assertions-5.7.0.csv.gz", "--out", "data/conceptnet.en.graph"]
     assert run(["-m", "dialore", *graph, "--language", "en"], folder).returncode == 0
     assert len(COMMANDS) >= 9

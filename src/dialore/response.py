@@ -61,6 +61,7 @@ class StageTrace(BaseModel):
         usage: calls and tokens.
         notes: what was mended, dropped, or fell back, one sentence each.
         differs: the prompt is not the one that the replayed recording was made with.
+        recorded_with: the version of the prompt file that was recorded, where the file has changed since.
         error: why it failed or was unparsed.
     """
 
@@ -77,6 +78,7 @@ class StageTrace(BaseModel):
     usage: Usage = Field(default_factory=Usage)
     notes: list[str] = Field(default_factory=list)
     differs: bool = False
+    recorded_with: str = ""
     error: str = ""
 
 

@@ -109,7 +109,6 @@ def test_lognormal_latencies_are_as_their_name_says_and_the_same_again():
 
 
 def test_pipeline(bench):
-    pytest.importorskip("tantivy", reason="the documents extra is not installed")
     figures = bench("pipeline", "--dialogues", 1, "--latency", 0, "--passages", 200)
     found = {cost["method"].rstrip("*"): cost for cost in figures["methods"]}
     assert sorted(found) == method_names()
@@ -124,7 +123,6 @@ def test_pipeline(bench):
 
 
 def test_one_method_and_a_name_that_is_none(bench):
-    pytest.importorskip("tantivy", reason="the documents extra is not installed")
     (cost,) = bench("pipeline", "--dialogues", 1, "--latency", 0, "--passages", 20, "-M", "t-rag")["methods"]
     assert cost["method"] == "t-rag"
     with pytest.raises(UnknownNameError, match="did you mean t-rag"):

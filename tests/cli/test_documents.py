@@ -99,7 +99,7 @@ def test_settings_of_build(call, folder, tmp_path):
         call("documents", "build", tmp_path / "b", folder, *options, "--chunk-words", "4", "--overlap", "0").code == 0
     )
     stats = call("documents", "stats", tmp_path / "b", "--json").lines[0]
-    assert (stats["embedder"], stats["cutter"]) == ("", {"stems": False, "stop_words": True, "chinese": "bigrams"})
+    assert (stats["embedder"], stats["tokeniser"]) == ("", {"stems": False, "stop_words": True, "chinese": "bigrams"})
     assert stats["chunking"] == {"unit": "words", "words": 4, "overlap": 0}
     assert "vectors: none" in call("documents", "stats", tmp_path / "b").out
     assert "no vectors" in call("documents", "search", "x", tmp_path / "b", "--retriever", "dense").complaint
@@ -112,7 +112,7 @@ def test_what_is_refused(call, index, folder, tmp_path):
     assert "no such file" in call("documents", "build", tmp_path / "b", tmp_path / "none").complaint
     assert "did you mean kbp" in call("documents", "build", tmp_path / "b", folder, "--dataset", "kpb").complaint
     assert not (tmp_path / "b").exists()
-    assert "holds other files" in call("documents", "build", folder, folder).complaint
+    assert "is not a document index but a folder" in call("documents", "build", folder, folder).complaint
     assert "did you mean dense" in call("documents", "search", "x", index, "--retriever", "dens").complaint
     assert "no such document index" in call("documents", "search", "x", tmp_path / "none").complaint
     assert "the query is empty" in call("documents", "search", " ", index).complaint

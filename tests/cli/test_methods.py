@@ -22,7 +22,6 @@ OPTIONS = {"scg-qp": {"decision": False}, "scg-qp-graph": {"decision": True}}
 
 @pytest.fixture(scope="module")
 def world():
-    pytest.importorskip("tantivy", reason="the documents extra is not installed")
     with closing(open_graph(None)) as graph, open_world(graph, 300) as sources:
         yield graph, sources
 

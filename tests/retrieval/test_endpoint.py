@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
 from dialore.errors import InputError, ModelError
-from dialore.retrieval import EndpointEmbedder
+from dialore.llm.http import Retry
+from dialore.retrieval.encoders import EndpointEmbedder
 from tests.llm.server import answer, drop, hang, html, status
 from tests.retrieval.embedding_server import embeddings, vector
 
@@ -18,7 +21,7 @@ def unit(text):
 
 @pytest.fixture
 def make(embedding_server, monkeypatch):
-    monkeypatch.setattr("dialore.retrieval.endpoint.random.random", lambda: 0.0)
+    monkeypatch.setattr("dialore.retrieval.encoders.Retry", functools.partial(Retry, uniform=lambda: 0.0))
     return lambda **settings: EndpointEmbedder("small", embedding_server.url, "sk-secret-key", **settings)
 
 
@@ -78,7 +81,7 @@ def test_a_refused_key_is_not_retried_and_not_shown(make, embedding_server):
 )
 def test_answers_that_are_no_embeddings(make, embedding_server, reply):
     embedding_server.always = reply
-    with pytest.raises(ModelError, match="did not answer with embeddings"):
+    with pytest.raises(ModelError, match=r"did not answer with embeddings|with a web page|broken JSON|empty body"):
         make().encode(["a"])
 
 
@@ -98,7 +101,7 @@ def test_redirects_are_reported_not_followed(make, embedding_server):
 
 def test_time_out(make, embedding_server):
     embedding_server.always = hang(5)
-    with pytest.raises(ModelError, match=r"did not answer in 0\.2 s"):
+    with pytest.raises(ModelError, match=r"did not finish its answer in 0\.2 s"):
         make(timeout=0.2, retries=0).encode(["a"])
 
 

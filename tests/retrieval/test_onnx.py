@@ -62,7 +62,7 @@ def test_states_are_pooled_without_the_padding(folder: Path) -> None:
 
 
 def test_a_batch_is_what_its_texts_are_alone(folder: Path) -> None:
-    from dialore.retrieval.onnx import OnnxEmbedder
+    from dialore.retrieval.encoders import OnnxEmbedder
 
     texts = [" ".join(WORDS[2 + (i + j) % 4] for j in range(i % 7 + 1)) for i in range(40)]
     embedder = OnnxEmbedder(folder, batch_size=7)

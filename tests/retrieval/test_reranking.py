@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.retrieval.cutting import Cutter
-from dialore.retrieval.hashing import HashingEmbedder
+from dialore.retrieval import Tokeniser
+from dialore.retrieval.encoders import HashingEmbedder
 from dialore.retrieval.reranking import (
     Bm25Reranker,
     CrossEncoderReranker,
@@ -60,17 +60,13 @@ def test_equal_texts_keep_their_order(reranker):
     assert [at for at, _ in reranker.rerank("bread", [TEXTS[2], TEXTS[1], TEXTS[1]], 3)] == [1, 2, 0]
 
 
-def test_bm25_cuts_a_set_of_texts_once():
-    cut: list[str] = []
-
-    class Counting(Cutter):
-        def __call__(self, text: str) -> list[str]:
-            cut.append(text)
-            return super().__call__(text)
-
-    reranker = Bm25Reranker(cutter=Counting())
+def test_bm25_splits_a_set_of_texts_once(monkeypatch):
+    split: list[str] = []
+    whole = Tokeniser.__call__
+    monkeypatch.setattr(Tokeniser, "__call__", lambda self, text: split.append(text) or whole(self, text))
+    reranker = Bm25Reranker()
     assert reranker.rerank("bread", TEXTS, 4) == reranker.rerank("bread", TEXTS, 4)
-    assert cut == [*TEXTS, "bread", "bread"]
+    assert split == [*TEXTS, "bread", "bread"]
 
 
 def test_names_load_the_same_again(reranker):

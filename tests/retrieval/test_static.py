@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 from dialore.errors import InputError
-from dialore.retrieval import StaticEmbedder
-from dialore.retrieval.exact import normalise
+from dialore.retrieval.static import StaticEmbedder, normalise
 
 DATA = Path(str(files("dialore") / "data" / "embedding"))
 TEXTS = [
@@ -88,7 +87,7 @@ def test_meaning_reaches_over_the_languages(static):
 def test_traditional_characters_read_as_simplified(static):
     traditional, simplified, what = static.encode(["養寵物要每天遛它", "养宠物要每天遛它", "这是什么"])
     assert np.array_equal(traditional, simplified)
-    assert static._chinese.cut("这是什么") == ["这", "是", "什么"]
+    assert static._chinese.split("这是什么") == ["这", "是", "什么"]
     assert what.any()
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
-from dialore.retrieval.hashing import HashingEmbedder
+from dialore.retrieval.encoders import HashingEmbedder
 from dialore.sources.graph import GraphStore, build_graph
 from dialore.sources.graph.changes import ChangeReport, GraphEditor, compact_graph
 from dialore.sources.graph.verify import verify

@@ -12,17 +12,14 @@ from dialore.knowledge import Fact, Knowledge
 from dialore.methods.lexical import NoModel
 from dialore.methods.stages import Stages
 from dialore.retrieval.embedding import load_embedder
-from dialore.retrieval.endpoint import EndpointEmbedder
+from dialore.retrieval.encoders import EndpointEmbedder
 from dialore.retrieval.reranking import DenseReranker, load_reranker
 from dialore.sources.base import KnowledgeSource
-from dialore.sources.declaration import in_order
-from dialore.sources.declared import default_sources, open_declared
-from dialore.sources.declared_kinds import Reranked
+from dialore.sources.declared import GraphKnowledge, Reranked, default_sources, in_order, open_declared
 from dialore.sources.dialogue_ranking import DialogueDocuments, DialoguePersona
 from dialore.sources.documents import build_documents
 from dialore.sources.graph.source import Graph
 from dialore.sources.graph.writing import build_graph
-from dialore.sources.graph_knowledge import GraphKnowledge
 from dialore.sources.persona import PersonaDocuments, PersonaSource
 from dialore.sources.web import WebSource
 from dialore.sources.web.engines import SearchResult
@@ -346,23 +343,6 @@ async def test_a_graph_is_a_source_like_any_other(declare, graph_file):
     declared.close()
     with pytest.raises(SourceError, match="common sense"):
         await source.search("Does your cat purr?", CATS, 1)
-
-
-async def test_a_graph_is_put_where_the_starter_graph_stands_in(declare, graph_file):
-    graph = Graph.open(graph_file)
-    declared = declare(
-        f"""
-        - {{name: graph, kind: graph, description: x}}
-        - {{name: other, kind: graph, description: x, from: {graph_file}}}
-        """
-    )
-    changed = declared.on_graph(graph)
-    assert changed["graph"].source.graph is graph
-    assert changed["other"].source is declared["other"].source
-    assert declared["graph"].stands_in
-    changed.close()  # what the declaration opened, and not the graph
-    assert await changed["graph"].source.search("cats", CATS, 5)
-    graph.close()
 
 
 async def test_a_graph_that_is_open_is_used(declare, graph_file):

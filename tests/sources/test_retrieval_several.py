@@ -9,7 +9,7 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.response import Demands
-from dialore.retrieval.hashing import HashingEmbedder
+from dialore.retrieval.encoders import HashingEmbedder
 from dialore.sources.graph import Graph, GraphStore
 from dialore.sources.graph.several import Graphs
 from tests.sources.graphs import build, embedder, facts

@@ -13,7 +13,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError
 from dialore.knowledge import Fact
 from dialore.retrieval.embedding import load_embedder
-from dialore.retrieval.hashing import HashingEmbedder
+from dialore.retrieval.encoders import HashingEmbedder
 from dialore.sources.graph.source import Graph
 from dialore.sources.graph.writing import build_graph
 from dialore.sources.registry import KINDS

@@ -97,7 +97,7 @@ async def test_files_are_read_without_any_extra(tmp_path):
     (tmp_path / "b.md").write_text("# Bread\n\nSourdough rises by wild yeast. It is sour by bacteria.\n", "utf-8")
     program = (
         "import sys, pathlib\n"
-        "sys.modules.update(dict.fromkeys(['tantivy', 'pypdf', 'trafilatura', 'lxml', 'torch']))\n"
+        "sys.modules.update(dict.fromkeys(['pypdf', 'trafilatura', 'lxml', 'torch']))\n"
         "from dialore.sources.shelf import open_shelf\n"
         "print(len(open_shelf([pathlib.Path(sys.argv[1])])))\n"
     )

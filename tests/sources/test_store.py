@@ -18,7 +18,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.response import Demands
-from dialore.retrieval.hashing import HashingEmbedder
+from dialore.retrieval.encoders import HashingEmbedder
 from dialore.sources.graph import Graph, GraphStore
 from dialore.sources.graph.store import FORMAT, META
 from tests.sources.graphs import ROOT, build, embedder, facts, graph_of

@@ -13,7 +13,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.response import Demands
-from dialore.retrieval.hashing import HashingEmbedder
+from dialore.retrieval.encoders import HashingEmbedder
 from dialore.sources.graph import Graph, GraphStore, load_store, open_store
 from dialore.sources.graph.linking import Linker
 from dialore.sources.graph.store import FactStore, phrase_tokens, stem_key

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Build an index of documents, change it, look into it, ask it.")
 
 _WIDEST = 300
-_Index = Annotated[Path, typer.Argument(metavar="INDEX", help="The index's folder.")]
+_Index = Annotated[
+    str, typer.Argument(metavar="INDEX", help="The index: a file, or postgresql://user@host/database#name.")
+]
 _Dataset = Annotated[
     str | None, typer.Option("--dataset", metavar="NAME", help="The files are this data set's: take its knowledge.")
 ]
@@ -52,7 +54,7 @@ def build(
     chunk_words: _Words = None,
     overlap: _Overlap = None,
     file_format: _Format = None,
-    name: Annotated[str | None, typer.Option("--name", help="The index's name. [default: the folder's]")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="The index's name. [default: the file's]")] = None,
     embedder: Annotated[
         str, typer.Option("--embedder", metavar="SPEC|none", help="What makes the vectors: static, onnx:FOLDER, ...")
     ] = "static",
@@ -77,12 +79,12 @@ def build(
     dialore documents build wow --dataset wizard-of-wikipedia valid.json.gz
     dialore respond talk.json --documents handbook
     """
-    from dialore.retrieval.cutting import Cutter
     from dialore.retrieval.embedding import load_embedder
+    from dialore.retrieval.tokens import Tokeniser
     from dialore.sources.documents import build_documents
 
     chunking = _chunking(chunk, chunk_words, overlap, dataset)
-    cutter = Cutter(stems=stems, stop_words=stop_words, chinese=chinese)  # type: ignore[arg-type]  # checked there
+    tokeniser = Tokeniser(stems=stems, stop_words=stop_words, chinese=chinese)  # type: ignore[arg-type]  # checked there
     read_as = _format(file_format)
     with progress("reading") as step:
         report = build_documents(
@@ -92,7 +94,7 @@ def build(
             texts_name=_texts_name(dataset),
             name=name,
             chunking=chunking,
-            cutter=cutter,
+            tokeniser=tokeniser,
             embedder=None if embedder == "none" else load_embedder(embedder),
             vectors=embedder != "none",
             file_format=read_as,
@@ -172,7 +174,7 @@ def delete(
 @app.command("search")
 def search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Words, a question, or a whole dialogue.")],
-    indices: Annotated[list[Path], typer.Argument(metavar="INDEX...", help="One or more; asked as one.")],
+    indices: Annotated[list[str], typer.Argument(metavar="INDEX...", help="One or more; asked as one.")],
     top: Annotated[int, typer.Option("--top", min=1, help="How many passages.")] = 10,
     retriever: Annotated[
         str, typer.Option("--retriever", metavar="fused|bm25|dense", help="By words, by vectors, or both fused.")
@@ -263,7 +265,7 @@ def stats(index: _Index, json: Json = False) -> None:
     out.print(f"[bold]{escape(data['name'])}[/]  {data['passages']:,} passages of {data['documents']:,} documents")
     vectors = f"{data['embedder']}, {data['dimension']} components" if data["embedder"] else "none"
     out.print(f"[dim]{escape(data['path'])} · {data['bytes'] / 2**20:.1f} MB · vectors: {escape(vectors)}[/]")
-    ways = {"split into passages": data["chunking"], "split into terms": data["cutter"]}
+    ways = {"split into passages": data["chunking"], "split into terms": data["tokeniser"]}
     for what, settings in ways.items():
         out.print(f"[dim]{what}: {', '.join(f'{key} {value}' for key, value in settings.items())}[/]")
 

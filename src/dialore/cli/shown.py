@@ -175,8 +175,12 @@ def show_demo(conversations: Sequence[Conversation], made: str, page: Path) -> N
         out.print(_turns(dialogue))
         wide = out.width >= _COLUMN * len(conversation.responses)
         (_side_by_side if wide else _stacked)(out, conversation.responses)
-    if any(stage.differs for each in conversations for response in each.responses for stage in response.trace):
+    stages = [stage for each in conversations for response in each.responses for stage in response.trace]
+    if any(stage.differs for stage in stages):
         out.print("[yellow]≈[/] a prompt differs from the recorded one: retrieval or a prompt has changed since")
+    for prompt, version in dict.fromkeys((stage.prompt, stage.recorded_with) for stage in stages):
+        if version:
+            out.print(f"[dim]  {escape(prompt)}: recorded with {version}[/]")
     out.print(f"[dim]{made}[/]")
     out.print(f"Every stage, prompt and piece of knowledge: [bold]{escape(str(page))}[/]\n", soft_wrap=True)
     out.print(_LIVE, soft_wrap=True)

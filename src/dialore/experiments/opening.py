@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dialore.settings import ModelSettings
     from dialore.workbench import Connect
 
-_PARTS = ("dialore", "numpy", "lmdb", "aiohttp", "pydantic", "jinja2", "tantivy", "torch", "transformers")
+_PARTS = ("dialore", "numpy", "lmdb", "aiohttp", "pydantic", "jinja2", "torch", "transformers")
 
 
 def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:

@@ -71,12 +71,7 @@ class Budgeted(Wrapper):
         """Everything asked so far, hits of the cache included."""
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
-        """Answer a request and count what it cost.
-
-        Raises:
-            BudgetError: the budget is spent; the model was not asked.
-            ModelError: as the model underneath.
-        """
+        """See `LanguageModel.complete`; raises BudgetError where the budget is spent, and does not ask then."""
         self.budget.check()
         completion = await self._model.complete(request, on_text)
         usage = completion.usage

@@ -54,12 +54,7 @@ class Cached(Wrapper):
         self._has_warned = False
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
-        """Answer a request from the cache, else from the model.
-
-        Raises:
-            InputError: the file is not a cache, or is damaged.
-            ModelError: as the model underneath.
-        """
+        """See `LanguageModel.complete`; raises InputError where the file is not a cache, or is damaged."""
         key = cache_key([self._address, self.name], request)
         while (shared := self._under_way.get(key)) is not None:
             try:

@@ -17,8 +17,6 @@ from dialore.llm.http import AdaptiveLimiter, HttpClient, Retry, error_detail, j
 from dialore.llm.model import Completion, ThinkFilter, Usage, estimate_tokens, mend_surrogates, strip_thoughts
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
-
     from aiohttp import ClientResponse
 
     from dialore.llm.model import Api, OnText, OutputSchema, Request
@@ -75,7 +73,7 @@ class Endpoint:
         self.dialect = Dialect(structured, api)
         self.limiter = AdaptiveLimiter(concurrency)
         self.retry = Retry(retries)
-        self._path = "/completions" if api == "completions" else "/chat/completions"
+        self._path = {"chat": "/chat/completions", "completions": "/completions"}[api]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.http.where!r})"
@@ -86,11 +84,7 @@ class Endpoint:
         return self.http.base_url
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
-        """Answer a request; see `LanguageModel.complete`.
-
-        Raises:
-            ModelError: nothing usable came back, retries included.
-        """
+        """See `LanguageModel.complete`."""
         if request.steering is not None:
             raise ModelError(
                 f"{self.name} is behind an endpoint, whose decoding cannot be steered",
@@ -118,11 +112,7 @@ class Endpoint:
         return await self.retry.run(attempt, is_over=lambda: pieces > 0)
 
     async def models(self) -> list[str]:
-        """The names of the models that the server offers.
-
-        Raises:
-            ModelError: it does not say.
-        """
+        """The names of the models that the server offers; see `list_models`."""
         return await list_models(self.http)
 
     async def close(self) -> None:
@@ -132,7 +122,7 @@ class Endpoint:
     async def _ask(self, request: Request, on_text: OnText | None) -> Completion:
         """One call, or a few where the server refuses a parameter."""
         for _ in range(_ADAPTATIONS):
-            body = self._body(request, stream=on_text is not None)
+            body = self.dialect.body(self.name, request, stream=on_text is not None)
             async with self.http.open(self._path, body) as response:
                 if response.status != 200:
                     await self._refused(response, body)
@@ -140,22 +130,13 @@ class Endpoint:
                 if on_text is not None and "json" not in response.content_type:
                     self.http.check_kind(response)
                     return await self._read_stream(response, request, on_text)
-                payload = self.http.decode(response, await self.http.read(response))
-                completion = self._completion(payload, request)
+                reader = Reader(request, self.http)
+                reader.take(self.http.decode(response, await self.http.read(response)), "message")
+                completion = reader.completion()
                 if on_text is not None:
                     on_text(completion.text)
                 return completion
         raise ModelError(f"{self.http.where} refuses every form of the call", mend=f"does it offer {self._path}?")
-
-    def _body(self, request: Request, *, stream: bool) -> dict[str, Any]:
-        """The JSON body of a call."""
-        return self.dialect.body(self.name, request, stream=stream)
-
-    def _completion(self, payload: object, request: Request) -> Completion:
-        """The completion in a whole body; raises ModelError where there is none."""
-        reader = Reader(request, self.http)
-        reader.take(payload, "message")
-        return reader.completion()
 
     async def _refused(self, response: ClientResponse, body: dict[str, Any]) -> None:
         """Learn from a refusal, or raise the error that it is."""
@@ -190,7 +171,7 @@ class Endpoint:
         whole = False
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(None) as rest, aclosing(_events(self._chunks(response))) as events:
+            async with asyncio.timeout(None) as rest, aclosing(self.http.events(response)) as events:
                 async for data in events:
                     if data == _DONE:
                         whole = True
@@ -207,13 +188,6 @@ class Endpoint:
                 f"{self.http.where} broke off in the middle of its answer", mend="try again", retryable=True
             )
         return reader.completion()
-
-    async def _chunks(self, response: ClientResponse) -> AsyncIterator[bytes]:
-        size = 0
-        while chunk := await response.content.readany():
-            size += len(chunk)
-            self.http.check_size(size)
-            yield chunk
 
 
 async def list_models(http: HttpClient) -> list[str]:
@@ -236,34 +210,11 @@ async def _models_or_none(http: HttpClient) -> list[str] | None:
         return None
 
 
-async def _events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]:
-    """The `data` of each server-sent event (WHATWG HTML, 9.2); comments and other fields are passed over."""
-    rest = b""
-    async for chunk in chunks:
-        # A lone carriage return at the end may be half of a line end.
-        *lines, rest = (rest + chunk).replace(b"\r\n", b"\n").split(b"\n")
-        for line in lines:
-            if data := _data(line):
-                yield data
-    if data := _data(rest):
-        yield data
-
-
-def _data(line: bytes) -> str:
-    return line[5:].strip().decode("utf-8", "replace") if line.startswith(b"data:") else ""
-
-
 # --- what is read back
 
 
 class Reader:
-    """Collects a completion from a whole body, or from the events of a stream.
-
-    Args:
-        request: the request being answered.
-        http: the server, for errors.
-        on_text: called with each new piece of the answer, where it is streamed.
-    """
+    """Collects a completion from a whole body or from the events of a stream, whose pieces it passes on."""
 
     def __init__(self, request: Request, http: HttpClient, on_text: OnText | None = None) -> None:
         self._request, self._on_text = request, on_text
@@ -275,11 +226,7 @@ class Reader:
         self.reason = ""
 
     def take(self, payload: object, part: Literal["message", "delta"]) -> None:
-        """Take a body, or an event's data.
-
-        Raises:
-            ModelError: it is an error, a refusal, or of another kind.
-        """
+        """Take a body or an event's data; raises ModelError where it is an error, a refusal, or of another kind."""
         where = self._where
         if not isinstance(payload, dict):
             raise ModelError(
@@ -307,19 +254,13 @@ class Reader:
             raise ModelError(f"{where} answered without choices", mend="try again", retryable=True)
 
     def completion(self) -> Completion:
-        """The completion, once all is taken.
-
-        Raises:
-            ModelError: there is no text.
-        """
+        """The completion, once all is taken; raises ModelError where there is no text."""
         if self._on_text is not None:
             self._pass_on(self._filter.finish())
         text, reason = "".join(self._pieces), self.reason or "stop"
         if not text.strip() and reason == "length":
-            raise ModelError(
-                f"{self._where} spent all its tokens before the answer began",
-                mend="raise max_tokens: the model thinks first",
-            )
+            spent = f"{self._where} spent all its tokens before the answer began"
+            raise ModelError(spent, mend="raise max_tokens: the model thinks first")
         if not text.strip():
             raise ModelError(f"{self._where} answered with an empty text", mend="try again", retryable=True)
         prompt = _count(self._usage.get("prompt_tokens"))

@@ -32,7 +32,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from dialore.errors import InputError, ModelError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 
     from aiohttp import ClientResponse, ClientSession
 
@@ -224,11 +224,7 @@ def _unreachable(error: OSError, where: str) -> ModelError:
 
 
 def load_json(data: bytes | str, where: str) -> object:
-    """JSON as a server sent it.
-
-    Raises:
-        ModelError: there is none, or half of it.
-    """
+    """JSON as a server sent it; raises ModelError where there is none, or half of it."""
     if not data.strip():
         raise ModelError(f"{where} answered with an empty body", mend="try again", retryable=True)
     with suppress(ValueError):
@@ -340,25 +336,17 @@ class HttpClient:
             raise _connection_error(error, shown_url(url), seconds) from error
 
     async def read(self, response: ClientResponse) -> bytes:
-        """A whole body.
-
-        Raises:
-            ModelError: it is too big.
-        """
+        """A whole body; raises ModelError where it is too big."""
         chunks: list[bytes] = []
         size = 0
         while chunk := await response.content.readany():
             size += len(chunk)
-            self.check_size(size)
+            self._check_size(size)
             chunks.append(chunk)
         return b"".join(chunks)
 
     def decode(self, response: ClientResponse, answer: bytes) -> Any:  # noqa: ANN401 - decoded JSON has any type
-        """The JSON of a body with status 200.
-
-        Raises:
-            ModelError: it is a web page, or broken.
-        """
+        """The JSON of a body with status 200; raises ModelError where it is a web page, or broken."""
         self.check_kind(response, answer)
         payload = load_json(answer, self.where)
         self._has_answered = True
@@ -375,15 +363,32 @@ class HttpClient:
                 configuration=not self._has_answered,
             )
 
-    def check_size(self, size: int) -> None:
-        """Raise ModelError where an answer is too big."""
+    async def events(self, response: ClientResponse) -> AsyncGenerator[str, None]:
+        """The `data` of each server-sent event (WHATWG HTML, 9.2); comments and other fields are passed over.
+
+        Raises:
+            ModelError: the stream is too big.
+        """
+        rest, size = b"", 0
+        while chunk := await response.content.readany():
+            size += len(chunk)
+            self._check_size(size)
+            # A lone carriage return at the end may be half of a line end.
+            *lines, rest = (rest + chunk).replace(b"\r\n", b"\n").split(b"\n")
+            for line in lines:
+                if data := _data(line):
+                    yield data
+        if data := _data(rest):
+            yield data
+
+    def _check_size(self, size: int) -> None:
         if size > self.max_bytes:
             raise ModelError(
                 f"{self.where} sent more than {self.max_bytes:,} bytes", mend="ask for less, or raise max_bytes"
             )
 
     def status_error(self, response: ClientResponse, answer: bytes) -> ModelError:
-        """The error for a response with another status than 200."""
+        """The error for a status other than 200."""
         return status_error(response.status, response.headers, answer, url=str(response.url), key=self.key)
 
     @asynccontextmanager
@@ -424,6 +429,10 @@ class HttpClient:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(_CONNECT_SECONDS, self.timeout)),
             proxy=proxy,
         )
+
+
+def _data(line: bytes) -> str:
+    return line[5:].strip().decode("utf-8", "replace") if line.startswith(b"data:") else ""
 
 
 def _as_json(body: object) -> bytes:

@@ -89,8 +89,8 @@ class LocalModel:
 
     Args:
         name_or_path: a model of the hub, or a folder.
-        device: `auto` for a GPU if there is one, else `cpu`, `cuda`, `cuda:1`, `mps`.
-        dtype: `auto` for the model's own, else `float32`, `bfloat16`, `float16`.
+        device: where it runs, as `load` takes it.
+        dtype: its numbers, likewise.
         batch: the most requests generated together.
         api: `completions` continues plain text even where there is a chat template.
     """
@@ -106,13 +106,7 @@ class LocalModel:
         self._loaded: Loaded | None = None
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
-        """Answer a request.
-
-        Raises:
-            MissingExtraError: torch or transformers is not installed.
-            InputError: there is no such model.
-            ModelError: the prompt is too long, or the generation failed.
-        """
+        """See `LanguageModel.complete`; raises InputError where the model cannot be loaded (see `load`)."""
         job = _Job(request, on_text, asyncio.get_running_loop().create_future())
         self._waiting.append(job)
         if self._worker is None or self._worker.done():

@@ -235,7 +235,7 @@ class Sampled(Wrapper):
         self._sample = sample
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
-        """Answer a request as that sample; raises as the model underneath."""
+        """See `LanguageModel.complete`."""
         return await self._model.complete(request.model_copy(update={"sample": self._sample}), on_text)
 
 

@@ -184,8 +184,8 @@ class LocalLikelihood:
 
     Args:
         name_or_path: a model of the hub, or a folder.
-        device: `auto` for a GPU if there is one, else `cpu`, `cuda`, `cuda:1`, `mps`.
-        dtype: `auto` for the model's own, else `float32`, `bfloat16`, `float16`.
+        device: where it runs, as `dialore.llm.local.load` takes it.
+        dtype: its numbers, likewise.
         batch: texts scored together.
     """
 

@@ -34,12 +34,9 @@ class Recorded(BaseModel):
         model: the model that answered.
         made_by: who made the line: a model's name, or a word such as `hand` for answers written by people.
         made_with: the prompt file that the messages were made with, its version and hash; empty where nobody said.
-        messages: the prompt.
-        sampling: the sampling settings.
+        messages, sampling, sample: as of the request.
         output_schema: the name of the output schema (`schema` in the file).
-        sample: the sample index.
-        text: the answer.
-        finish_reason: why it ends.
+        text, finish_reason: as of the completion.
         usage: what the call cost; where it is missing, tokens are estimated.
         prompt: the hash of messages and schema name; worked out where it is missing.
     """
@@ -118,11 +115,10 @@ class Recorder(Wrapper):
         self._file: int | None = None
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
-        """Answer a request and record it.
+        """See `LanguageModel.complete`; a failed call is not recorded.
 
         Raises:
             InputError: the recording cannot be written.
-            ModelError: as the model underneath; a failed call is not recorded.
         """
         file = self._open()
         completion = await self._model.complete(request, on_text)

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from dialore.methods.stages import Stages
     from dialore.response import Response
     from dialore.sources.base import KnowledgeSource
-    from dialore.sources.declared import DeclaredSource
-    from dialore.sources.graph_knowledge import GraphLike
+    from dialore.sources.declared import DeclaredSource, GraphLike
     from dialore.text import Language
 
 _CHOICES = {
@@ -113,7 +112,7 @@ class Safari:
     def declared(self) -> DeclaredSources:
         """The sources that are planned over."""
         if self.sources is not None:
-            declared = self.sources if self.graph is None else self.sources.on_graph(self.graph)
+            declared = self.sources
         else:
             opened = {"persona": self.persona, "documents": self.documents, "graph": self.graph, "web": self.web}
             declared = default_sources(opened, retriever=self.retriever)

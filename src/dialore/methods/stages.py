@@ -162,8 +162,9 @@ def _record(step: StageTrace, completions: Sequence[Completion]) -> None:
     step.completion = last.text
     step.usage = sum((completion.usage for completion in completions), Usage())
     step.differs = any(completion.differs for completion in completions)
-    if versions := dict.fromkeys(completion.recorded_with for completion in completions if completion.recorded_with):
-        step.notes.append(f"recorded with {' and '.join(versions)} of the prompt")
+    step.recorded_with = next((completion.recorded_with for completion in completions if completion.recorded_with), "")
+    if step.recorded_with:
+        step.notes.append(f"recorded with {step.recorded_with} of the prompt")
     if last.finish_reason == "length":
         step.notes.append("the answer was cut off at the token limit")
 

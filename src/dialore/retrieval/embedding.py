@@ -50,25 +50,25 @@ def _static(argument: str) -> Embedder:
 
 
 def _hashing(argument: str) -> Embedder:
-    from dialore.retrieval.hashing import HashingEmbedder
+    from dialore.retrieval.encoders import HashingEmbedder
 
     return HashingEmbedder()
 
 
 def _sentence_transformer(argument: str) -> Embedder:
-    from dialore.retrieval.transformer import SentenceTransformerEmbedder
+    from dialore.retrieval.encoders import SentenceTransformerEmbedder
 
     return SentenceTransformerEmbedder(argument)
 
 
 def _onnx(argument: str) -> Embedder:
-    from dialore.retrieval.onnx import OnnxEmbedder
+    from dialore.retrieval.encoders import OnnxEmbedder
 
     return OnnxEmbedder(argument)
 
 
 def _endpoint(argument: str) -> Embedder:
-    from dialore.retrieval.endpoint import EndpointEmbedder
+    from dialore.retrieval.encoders import EndpointEmbedder
 
     model, separator, url = argument.rpartition("@http")
     return EndpointEmbedder(model, base_url="http" + url) if separator else EndpointEmbedder(argument)

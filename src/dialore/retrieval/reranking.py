@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from dialore.errors import InputError, MissingExtraError, UnknownNameError
-from dialore.retrieval.cutting import Cutter
+from dialore.retrieval.bm25 import K1, B, Bm25
 from dialore.retrieval.embedding import load_embedder
-from dialore.retrieval.fusion import K
-from dialore.retrieval.lexical import Bm25
-from dialore.retrieval.ranking import DECIMALS
+from dialore.retrieval.ranking import DECIMALS, K, reciprocal_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,13 +55,12 @@ class Bm25Reranker:
     Args:
         k1: how soon more of the same word stops to count.
         b: how much a text's length counts, 0 to 1.
-        cutter: how query and texts are cut into terms.
     """
 
     name = "bm25"
 
-    def __init__(self, *, k1: float = 1.2, b: float = 0.75, cutter: Cutter | None = None) -> None:
-        self._k1, self._b, self._cutter = k1, b, cutter or Cutter()
+    def __init__(self, *, k1: float = K1, b: float = B) -> None:
+        self._k1, self._b = k1, b
         self._indices: OrderedDict[tuple[str, ...], Bm25] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -79,7 +76,7 @@ class Bm25Reranker:
         with self._lock:
             index = self._indices.pop(texts, None)
         if index is None:
-            index = Bm25(texts, k1=self._k1, b=self._b, cutter=self._cutter, engine="exact")
+            index = Bm25(texts, k1=self._k1, b=self._b)
         with self._lock:
             self._indices[texts] = index
             while len(self._indices) > _INDICES:
@@ -163,14 +160,12 @@ class FusedReranker:
             ModelError: the embedder is an endpoint that failed.
         """
         lexical, dense = self._lexical.scores(query, texts), self._dense.scores(query, texts)
+        orders = [np.argsort(-each, kind="stable").tolist() for each in (lexical, dense)]
+        orders[0] = orders[0][: np.count_nonzero(lexical > 0)]  # what shares a word with the query
         scores = np.zeros(len(texts))
-        # Reciprocal ranks (`retrieval.fusion`), in place; of BM25's ranking only what shares a word with the query.
-        for each, weight in ((lexical, self._weight), (dense, 1 - self._weight)):
-            order = np.argsort(-each, kind="stable")
-            if each is lexical:
-                order = order[: np.count_nonzero(each > 0)]
-            scores[order] += weight / (K + 1 + np.arange(len(order)))
-        return _best(np.array([round(score * (K + 1), 6) for score in scores.tolist()]), top)
+        for at, score in reciprocal_ranks(orders, weights=(self._weight, 1 - self._weight)):
+            scores[at] = round(score * (K + 1), 6)
+        return _best(scores, top)
 
 
 class CrossEncoderReranker:

@@ -16,26 +16,35 @@ which IEEE 754 fixes to the bit. A text's vector is therefore the same on every 
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
+from zipfile import BadZipFile
 
 import numpy as np
 
 from dialore.errors import InputError
-from dialore.retrieval.exact import normalise
-from dialore.retrieval.tokens import ChineseWords, EnglishTokens
-from dialore.text import CHINESE_RUN
+from dialore.text import CHINESE_RUN, is_chinese
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from jieba import Tokenizer as Jieba
     from numpy.typing import NDArray
 
+    Terms = tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]]]
 
 _BLOCK = 256
 """Tokens from which on what was read so far is added up: their vectors as integers stay in a processor's cache."""
+_BITS = 26
+_ASCII_PIECE = re.compile(r"[a-z0-9]+|[!-/:-@\[-`{-~]")
+_LONGEST = 100
+"""Characters of the longest word that is split into pieces; BERT gives up on longer ones."""
+_REMEMBERED = 1 << 18
 
 
 class StaticEmbedder:
@@ -133,3 +142,247 @@ class StaticEmbedder:
                 tokens, weights = self._chinese.word(part - len(english.vectors))
                 sums[row] = weights @ english.vectors[tokens].astype(np.int64)
         return sums
+
+
+def normalise(sums: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Divide each integer row (n, d) by its Euclidean length; a zero row stays zero.
+
+    The squares are added as integers; the square root and the division are fixed to the bit by IEEE 754. Rows of a very
+    long text are first scaled down by a power of two, so that their squares fit 63 bits (d up to 2,048).
+    """
+    peaks = np.abs(sums).max(axis=1, initial=0)
+    shifts = np.zeros(len(sums), dtype=np.int64)
+    while (excess := (peaks >> shifts) >> _BITS != 0).any():
+        shifts[excess] += 1
+    small = sums >> shifts[:, None]
+    squares = np.einsum("ij,ij->i", small, small)
+    lengths = np.sqrt(np.maximum(squares, 1).astype(np.float64))
+    unit: NDArray[np.float32] = (small / lengths[:, None]).astype(np.float32)
+    return unit
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Read a data file of the static embedding.
+
+    Raises:
+        InputError: it is missing or damaged.
+    """
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            return dict(archive.items())
+    except (OSError, ValueError, BadZipFile) as error:
+        raise InputError(f"{path} is not a data file of the static embedding", mend="reinstall dialore") from error
+
+
+@dataclass
+class EnglishTokens:
+    """English (and any Latin script): WordPiece tokens, each with an int8 vector and an integer weight.
+
+    Attributes:
+        pieces: splits text into tokens; what the vocabulary lacks has no share in a text.
+        vectors: int8, (tokens, d).
+        weights: integer, (tokens,).
+    """
+
+    pieces: WordPiece
+    vectors: NDArray[np.int8]
+    weights: NDArray[np.int64]
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read `english.npz` and `english.tokenizer.json`.
+
+        Raises:
+            InputError: a file is missing or damaged.
+        """
+        arrays = read_arrays(folder / "english.npz")
+        vectors = arrays["vectors"][arrays["rows"]] if "rows" in arrays else arrays["vectors"]
+        pieces = WordPiece.load(folder / "english.tokenizer.json")
+        return cls(pieces, vectors, arrays["weights"].astype(np.int64))
+
+    def terms(self, texts: Sequence[str]) -> Iterator[Terms]:
+        """Yield each text's tokens and their weights."""
+        for text in texts:
+            ids = np.array(self.pieces.ids(text), dtype=np.int64)
+            yield ids, self.weights[ids]
+
+
+@dataclass
+class ChineseWords:
+    """Chinese: dictionary words, each a list of English tokens with weights of its own.
+
+    Attributes:
+        words: each word's place in `ends`; single characters stand in for longer words that are not there.
+        counts: each word's frequency, by which text is split.
+        ends: where each word's tokens end; they begin where the word before ends.
+        tokens: English tokens of all words, one word after the other.
+        weights: their integer weights.
+        simplify: for `str.translate`, from traditional to simplified characters.
+    """
+
+    words: dict[str, int]
+    counts: NDArray[np.integer[Any]]
+    ends: NDArray[np.integer[Any]]
+    tokens: NDArray[np.int64]
+    weights: NDArray[np.int64]
+    simplify: dict[int, int]
+    _jieba: Jieba = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._jieba = _jieba_over(self.words, self.counts.tolist())
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read `chinese.npz`.
+
+        Raises:
+            InputError: the file is missing or damaged.
+        """
+        arrays = read_arrays(folder / "chinese.npz")
+        words = arrays["words"].tobytes().decode().split("\n")
+        traditional, simplified = (arrays[name].tobytes().decode() for name in ("traditional", "simplified"))
+        return cls(
+            {word: place for place, word in enumerate(words)},
+            arrays["counts"],
+            arrays["ends"],
+            arrays["tokens"].astype(np.int64),
+            arrays["weights"].astype(np.int64),
+            str.maketrans(traditional, simplified),
+        )
+
+    def split(self, run: str) -> list[str]:
+        """Split a run of Chinese characters into the words that are most likely together."""
+        return list(self._jieba.cut(run.translate(self.simplify), HMM=False))
+
+    def places(self, runs: Iterable[str]) -> Iterator[int]:
+        """Yield the number of each word of the runs that is known."""
+        for run in runs:
+            for word in self.split(run):
+                place = self.words.get(word)
+                if place is not None:
+                    yield place
+
+    def word(self, place: int) -> Terms:
+        """The English tokens and weights of the word of that number."""
+        begin, end = int(self.ends[place - 1]) if place else 0, int(self.ends[place])
+        return self.tokens[begin:end], self.weights[begin:end]
+
+    def terms(self, runs: Iterable[str]) -> Iterator[Terms]:
+        """Yield, for each word of the runs that is known, its English tokens and their weights."""
+        return (self.word(place) for place in self.places(runs))
+
+
+def _jieba_over(words: Iterable[str], counts: Sequence[int]) -> Jieba:
+    """Return jieba over our own words.
+
+    Given its dictionary here, it reads and caches none: nothing is written to the temporary folder, loading is quick,
+    and words that a user adds to jieba change no vector.
+    """
+    import jieba
+
+    frequencies: dict[str, int] = {}
+    for word, count in zip(words, counts, strict=True):
+        frequencies[word] = count
+        for end in range(1, len(word)):
+            frequencies.setdefault(word[:end], 0)
+    tokenizer = jieba.Tokenizer()
+    tokenizer.FREQ, tokenizer.total, tokenizer.initialized = frequencies, sum(counts), True
+    return tokenizer
+
+
+class WordPiece:
+    """Split text into the tokens of a vocabulary; what the vocabulary lacks is left out.
+
+    Args:
+        vocabulary: each token's number; a token inside a word begins with `##`.
+    """
+
+    def __init__(self, vocabulary: Mapping[str, int]) -> None:
+        self._vocabulary = vocabulary
+        self._known: dict[str, list[int]] = {}
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read the vocabulary of a `tokenizer.json`.
+
+        Raises:
+            InputError: the file is missing, damaged, or holds another kind of tokenizer.
+        """
+        try:
+            model = json.loads(path.read_text(encoding="utf-8"))["model"]
+            if model["type"] != "WordPiece":
+                raise InputError(
+                    f"{path} is a {model['type']} tokenizer, not WordPiece", mend="distil from a BERT model"
+                )
+            unknown = model["unk_token"]
+            return cls({token: number for token, number in model["vocab"].items() if token != unknown})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path} is not a tokenizer", mend="reinstall dialore") from error
+
+    def ids(self, text: str) -> list[int]:
+        """The tokens of a text, in order."""
+        if text.isascii():
+            # Control characters vanish and join what they part; only white space parts words.
+            lowered = text.lower()
+            words = _ASCII_PIECE.findall(lowered if lowered.isprintable() else _without_controls(lowered))
+        else:
+            words = _split(_fold(text))
+        found: list[int] = []
+        for word in words:
+            known = self._known.get(word)
+            if known is None:
+                if len(self._known) >= _REMEMBERED:
+                    self._known.clear()
+                known = self._known[word] = self._split_word(word)
+            found += known
+        return found
+
+    def _split_word(self, word: str) -> list[int]:
+        """The longest tokens from left to right; none where a rest is not in the vocabulary."""
+        if len(word) > _LONGEST:
+            return []
+        tokens: list[int] = []
+        start = 0
+        while start < len(word):
+            for end in range(len(word), start, -1):
+                token = self._vocabulary.get(word[start:end] if start == 0 else f"##{word[start:end]}")
+                if token is not None:
+                    tokens.append(token)
+                    start = end
+                    break
+            else:
+                return []
+        return tokens
+
+
+def _without_controls(text: str) -> str:
+    kept = (" " if character.isspace() and character not in "\x1c\x1d\x1e\x1f" else character for character in text)
+    return "".join(character for character in kept if character == " " or character.isprintable())
+
+
+def _fold(text: str) -> str:
+    """Without control characters, CJK spaced out, accents stripped, lower case: BERT's normaliser."""
+    cleaned: list[str] = []
+    for character in text:
+        if character in "\t\n\r" or unicodedata.category(character).startswith("Z"):
+            cleaned.append(" ")
+        elif character == "�" or unicodedata.category(character).startswith("C"):
+            continue
+        elif is_chinese(character):
+            cleaned.append(f" {character} ")
+        else:
+            cleaned.append(character)
+    decomposed = unicodedata.normalize("NFD", "".join(cleaned))
+    return "".join(c for c in decomposed if unicodedata.category(c) != "Mn").lower()
+
+
+def _split(text: str) -> list[str]:
+    """Words at white space, and each punctuation mark by itself."""
+    spaced = "".join(f" {c} " if _is_punctuation(c) else c for c in text)
+    return spaced.split()
+
+
+def _is_punctuation(character: str) -> bool:
+    if character.isascii():
+        return character.isprintable() and not character.isalnum() and character != " "
+    return unicodedata.category(character).startswith("P")

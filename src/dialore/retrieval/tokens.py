@@ -1,150 +1,98 @@
-"""How the static embedding takes a text apart: English WordPiece tokens, Chinese words as lists of English tokens."""
+"""The tokeniser of lexical search: texts and queries as terms, by script, so that one text may mix languages."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
-from zipfile import BadZipFile
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
 
-import numpy as np
-
-from dialore.errors import InputError
-from dialore.retrieval.wordpiece import WordPiece
+from dialore.errors import UnknownNameError
+from dialore.text import CHINESE_RUN, is_stop_word, normalise, stem, stop_words, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator
 
-    from jieba import Tokenizer as Jieba
-    from numpy.typing import NDArray
+ChineseTerms = Literal["search", "words", "characters", "bigrams"]
+CHINESE_TERMS: tuple[ChineseTerms, ...] = get_args(ChineseTerms)
+LONGEST = 64
+"""Characters of a term; a longer run of letters is no word (a key, an encoded picture) and is left out."""
 
-    Terms = tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]]]
 
+@dataclass(frozen=True, slots=True)
+class Tokeniser:
+    """Split texts and queries into terms; both must be split alike.
 
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Read a data file of the static embedding.
+    Attributes:
+        stems: English words give their Snowball stems.
+        stop_words: function words are kept; they are left out by default.
+        chinese: `words` as jieba splits them; `search` with the shorter words inside longer ones besides, so that 大学
+            finds 北京大学; `characters` one by one; `bigrams`, overlapping pairs.
 
     Raises:
-        InputError: it is missing or damaged.
-    """
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return dict(archive.items())
-    except (OSError, ValueError, BadZipFile) as error:
-        raise InputError(f"{path} is not a data file of the static embedding", mend="reinstall dialore") from error
-
-
-@dataclass
-class EnglishTokens:
-    """English (and any Latin script): WordPiece tokens, each with an int8 vector and an integer weight.
-
-    Attributes:
-        pieces: cuts text into tokens; what the vocabulary lacks has no share in a text.
-        vectors: int8, (tokens, d).
-        weights: integer, (tokens,).
+        UnknownNameError: no such unit of Chinese.
     """
 
-    pieces: WordPiece
-    vectors: NDArray[np.int8]
-    weights: NDArray[np.int64]
-
-    @classmethod
-    def load(cls, folder: Path) -> Self:
-        """Read `english.npz` and `english.tokenizer.json`.
-
-        Raises:
-            InputError: a file is missing or damaged.
-        """
-        arrays = read_arrays(folder / "english.npz")
-        vectors = arrays["vectors"][arrays["rows"]] if "rows" in arrays else arrays["vectors"]
-        pieces = WordPiece.load(folder / "english.tokenizer.json")
-        return cls(pieces, vectors, arrays["weights"].astype(np.int64))
-
-    def terms(self, texts: Sequence[str]) -> Iterator[Terms]:
-        """Yield each text's tokens and their weights."""
-        for text in texts:
-            ids = np.array(self.pieces.ids(text), dtype=np.int64)
-            yield ids, self.weights[ids]
-
-
-@dataclass
-class ChineseWords:
-    """Chinese: dictionary words, each a list of English tokens with weights of its own.
-
-    Attributes:
-        words: each word's place in `ends`; single characters stand in for longer words that are not there.
-        counts: each word's frequency, by which text is cut.
-        ends: where each word's tokens end; they begin where the word before ends.
-        tokens: English tokens of all words, one word after the other.
-        weights: their integer weights.
-        simplify: for `str.translate`, from traditional to simplified characters.
-    """
-
-    words: dict[str, int]
-    counts: NDArray[np.integer[Any]]
-    ends: NDArray[np.integer[Any]]
-    tokens: NDArray[np.int64]
-    weights: NDArray[np.int64]
-    simplify: dict[int, int]
-    _jieba: Jieba = field(init=False, repr=False)
+    stems: bool = True
+    stop_words: bool = False
+    chinese: ChineseTerms = "search"
 
     def __post_init__(self) -> None:
-        self._jieba = _cutter(self.words, self.counts.tolist())
+        if self.chinese not in CHINESE_TERMS:
+            raise UnknownNameError("unit of Chinese", self.chinese, CHINESE_TERMS)
 
-    @classmethod
-    def load(cls, folder: Path) -> Self:
-        """Read `chinese.npz`.
+    def __call__(self, text: str) -> list[str]:
+        """The terms of a text, repeated as often as they stand there."""
+        folded = normalise(text)
+        if folded.isascii():
+            return list(self._english(folded))
+        terms = list(self._english(CHINESE_RUN.sub(" ", folded)))
+        for run in CHINESE_RUN.findall(folded):
+            terms.extend(self._chinese(run))
+        return terms
 
-        Raises:
-            InputError: the file is missing or damaged.
-        """
-        arrays = read_arrays(folder / "chinese.npz")
-        words = arrays["words"].tobytes().decode().split("\n")
-        traditional, simplified = (arrays[name].tobytes().decode() for name in ("traditional", "simplified"))
-        return cls(
-            {word: place for place, word in enumerate(words)},
-            arrays["counts"],
-            arrays["ends"],
-            arrays["tokens"].astype(np.int64),
-            arrays["weights"].astype(np.int64),
-            str.maketrans(traditional, simplified),
-        )
+    def _english(self, text: str) -> Iterator[str]:
+        for word in words(text, "en"):
+            term = _term(word, self.stems, self.stop_words)
+            if term:
+                yield term
 
-    def cut(self, run: str) -> list[str]:
-        """Cut a run of Chinese characters into the words that are most likely together."""
-        return list(self._jieba.cut(run.translate(self.simplify), HMM=False))
-
-    def places(self, runs: Iterable[str]) -> Iterator[int]:
-        """Yield the number of each word of the runs that is known."""
-        for run in runs:
-            for word in self.cut(run):
-                place = self.words.get(word)
-                if place is not None:
-                    yield place
-
-    def word(self, place: int) -> Terms:
-        """The English tokens and weights of the word of that number."""
-        begin, end = int(self.ends[place - 1]) if place else 0, int(self.ends[place])
-        return self.tokens[begin:end], self.weights[begin:end]
-
-    def terms(self, runs: Iterable[str]) -> Iterator[Terms]:
-        """Yield, for each word of the runs that is known, its English tokens and their weights."""
-        return (self.word(place) for place in self.places(runs))
+    def _chinese(self, run: str) -> list[str]:
+        if self.chinese == "characters":
+            split = list(run)
+        elif self.chinese == "bigrams":
+            split = [run[at : at + 2] for at in range(max(1, len(run) - 1))]
+        else:
+            split = words(run, "zh") if self.chinese == "words" else _for_search(run)
+        if self.stop_words:
+            return split
+        stop = stop_words("zh")
+        return [word for word in split if word not in stop]
 
 
-def _cutter(words: Iterable[str], counts: Sequence[int]) -> Jieba:
-    """Return jieba over our own words.
+@functools.lru_cache(maxsize=1 << 18)
+def _term(word: str, stems: bool, keep: bool) -> str:
+    """What a word is compared by; empty where it is left out."""
+    if len(word) > LONGEST or (not keep and is_stop_word(word, "en") and not word.isdigit()):
+        return ""
+    return stem(word) if stems else word
 
-    Given its dictionary here, it reads and caches none: nothing is written to the temporary folder, loading is quick,
-    and words that a user adds to jieba change no vector.
-    """
-    import jieba
 
-    frequencies: dict[str, int] = {}
-    for word, count in zip(words, counts, strict=True):
-        frequencies[word] = count
-        for end in range(1, len(word)):
-            frequencies.setdefault(word[:end], 0)
-    cutter = jieba.Tokenizer()
-    cutter.FREQ, cutter.total, cutter.initialized = frequencies, sum(counts), True
-    return cutter
+def _for_search(run: str) -> list[str]:
+    terms: list[str] = []
+    for word in words(run, "zh"):
+        terms.extend(_within(word))
+        terms.append(word)
+    return terms
+
+
+@functools.lru_cache(maxsize=1 << 17)
+def _within(word: str) -> tuple[str, ...]:
+    """The dictionary's words of two and three characters inside a longer word, as jieba's search mode has them."""
+    if len(word) < 3:
+        return ()
+    import jieba  # `words` has loaded its dictionary
+
+    known = jieba.dt.FREQ
+    pairs = (word[at : at + 2] for at in range(len(word) - 1))
+    triples = (word[at : at + 3] for at in range(len(word) - 2)) if len(word) > 3 else ()
+    return tuple(part for part in (*pairs, *triples) if known.get(part))

@@ -1,23 +1,191 @@
-"""Declared sources, open and in order: a directed acyclic graph (SAFARI, Section 4.1). `declaration` has the file."""
+"""Declared sources: any number, with descriptions and dependencies, a directed acyclic graph (SAFARI, Section 4.1).
+
+A declaration is YAML (or JSON), a list of sources or `{sources: [...], demonstrations: {...}}`. A source has
+
+    name          what plans call it
+    kind          persona, documents, graph, web, or model (what the language model knows itself)
+    description   one text, or {en: ..., zh: ...}: what the planner is told that it holds
+    from          what it is opened from: a persona file, a document index, a graph, a search engine (`searxng:URL`,
+                  `brave:`, `corpus:PATH`); a path is looked for beside the declaration first. Without it: the
+                  dialogue's own persona and the documents under it, or what the command line has opened for the kind
+    depends_on    names of the sources whose pieces it is retrieved by
+    join          how: `filter` (documents under the chosen persona sentences alone) or `query` (their text is joined
+                  to the query); `filter` where it can be, else `query`
+    top           how many pieces; the method says, where this does not
+    retriever     how its pieces are ranked: `dialogue` (see `dialogue_ranking`; of a persona and its documents alone),
+                  or a reranker's spec (`bm25`, `dense`, `fused`, `cross:NAME`); of a graph, its ranking
+
+and a demonstration `{turns: [...], plan: [...], knowledge: {source: [...]}, response: ...}`, listed by language.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self
+import asyncio
+import re
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
 
-from dialore.dialogue import read_text
-from dialore.errors import InputError, UnknownNameError
-from dialore.sources.declaration import in_order, read_declaration
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+
+from dialore.dialogue import Dialogue, describe, read_text
+from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
+from dialore.retrieval.reranking import load_reranker
+from dialore.sources.base import Findings
+from dialore.sources.dialogue_ranking import DialogueDocuments, DialoguePersona
+from dialore.sources.persona import PersonaDocuments, PersonaSource, read_persona
+from dialore.sources.registry import KINDS
+from dialore.text import LANGUAGES, Language
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
-    from dialore.knowledge import Source
+    from dialore.knowledge import Knowledge, Source
+    from dialore.retrieval.reranking import Reranker
     from dialore.sources.base import KnowledgeSource
-    from dialore.sources.declaration import Demonstration, Join
-    from dialore.sources.graph_knowledge import GraphLike
-    from dialore.text import Language
+    from dialore.sources.graph.linking import Link
+
+Join = Literal["filter", "query"]
+_NAME = re.compile(r"[^\W\d_][\w-]*(?: [\w-]+)*")
+_KINDS = (*(name for name, kind in KINDS.items() if kind.is_declared), "model")
+_FORM = f"a source is {{name: ..., kind: {'|'.join(_KINDS)}, description: ...}}"
+_WIDER = 5
+"""How many times more pieces are asked for than are wanted, where a reranker chooses among them."""
+
+
+def _by_language(value: object) -> object:
+    """One text for both languages; where only one language is given, it serves the other too."""
+    if isinstance(value, str):
+        return dict.fromkeys(LANGUAGES, value)
+    if isinstance(value, dict) and len(value) == 1 and set(value) <= set(LANGUAGES):
+        return dict.fromkeys(LANGUAGES, next(iter(value.values())))
+    return value
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+class Declaration(BaseModel):
+    """One source as a file declares it; see the module."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    name: str
+    kind: str
+    description: Annotated[dict[Language, str], BeforeValidator(_by_language)]
+    opened_from: str | None = Field(default=None, alias="from")
+    depends_on: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
+    join: Join | None = None
+    top: int | None = Field(default=None, ge=1)
+    retriever: str | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _can_be_planned(cls, name: str) -> str:
+        if not _NAME.fullmatch(name) or name.casefold() in {"null", "none"}:
+            raise ValueError("a name is words of letters, digits and -, beginning with a letter, and not NULL")
+        return name
+
+    @field_validator("kind")
+    @classmethod
+    def _can_be_opened(cls, kind: str) -> str:
+        if kind not in _KINDS:
+            raise ValueError(f"a kind is one of {', '.join(map(repr, _KINDS))}")
+        return kind
+
+    @field_validator("description")
+    @classmethod
+    def _in_every_language(cls, description: dict[Language, str]) -> dict[Language, str]:
+        if not description or not all(text.strip() for text in description.values()):
+            raise ValueError("the planner has nothing else to go by: a text is wanted")
+        return {language: " ".join(text.split()) for language, text in description.items()}
+
+
+class Demonstration(BaseModel):
+    """One example of planning and assembling, for the in-context setting (SAFARI, Section 4.3).
+
+    Attributes:
+        turns: the history; speakers alternate, and the last turn is answered.
+        plan: the sources that the response needs, in order; none for NULL.
+        knowledge: the pieces retrieved from each.
+        response: what was answered.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    turns: tuple[str, ...] = Field(min_length=1)
+    plan: tuple[str, ...] = ()
+    knowledge: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    response: str
+
+    @property
+    def dialogue(self) -> Dialogue:
+        """The history as a dialogue."""
+        return Dialogue.model_validate({"id": "demonstration", "turns": self.turns})
+
+
+class DeclarationFile(BaseModel):
+    """A whole declaration."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    sources: list[Declaration] = Field(min_length=1)
+    demonstrations: dict[Language, list[Demonstration]] = Field(default_factory=dict)
+
+
+def read_declaration(text: str, place: str) -> DeclarationFile:
+    """A declaration from text; `place` names it in errors. Raises InputError where it is malformed."""
+    try:
+        data = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise InputError(f"{place}: not valid YAML: {' '.join(str(error).split())}", mend=_FORM) from error
+    try:
+        return DeclarationFile.model_validate({"sources": data} if isinstance(data, list) else data)
+    except ValidationError as error:
+        raise InputError(f"{place}: {_named(describe(error), data)}", mend=_FORM) from error
+
+
+def _named(problem: str, data: object) -> str:
+    """A problem of `sources[1]` with that source's name, where it has one."""
+    listed = data.get("sources") if isinstance(data, dict) else data
+    match = re.search(r"sources\[(\d+)\]", problem)
+    if match and isinstance(listed, list) and isinstance(entry := listed[int(match[1])], dict) and entry.get("name"):
+        return f"source {entry['name']!r}: {problem}"
+    return problem
+
+
+def in_order(depends_on: Mapping[str, Sequence[str]]) -> list[str]:
+    """Names, each after those that it depends on, else as they stand.
+
+    Raises:
+        InputError: a cycle, which is named, or names that differ in case alone.
+        UnknownNameError: a dependency on a name that is not there.
+    """
+    folded: dict[str, str] = {}
+    for name in depends_on:
+        other = folded.setdefault(name.casefold(), name)
+        if other != name:
+            raise InputError(f"the sources {other!r} and {name!r} differ in case alone", mend="rename one of them")
+    order: dict[str, None] = {}
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if name in path:
+            cycle = " -> ".join([*path[path.index(name) :], name])
+            raise InputError(f"the sources depend on each other in a circle: {cycle}", mend="take one dependency out")
+        if name in order:
+            return
+        for before in depends_on[name]:
+            if before not in depends_on:
+                raise UnknownNameError(f"source that {name!r} depends on", before, depends_on)
+            visit(before, (*path, name))
+        order[name] = None
+
+    for name in depends_on:
+        visit(name, ())
+    return list(order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +200,15 @@ class DeclaredSource:
         depends_on: the sources whose pieces it is retrieved by.
         join: how they are used.
         top: how many pieces; None: as the method says.
-        stands_in: it is the starter graph, because neither `from` nor an open graph named another.
     """
 
     name: str
-    kind: Source
+    kind: str
     description: Mapping[Language, str]
     source: KnowledgeSource | None = None
     depends_on: tuple[str, ...] = ()
     join: Join = "query"
     top: int | None = None
-    stands_in: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +249,13 @@ class DeclaredSources:
             needed |= dict.fromkeys((*self.needed_by(before), before))
         return tuple(needed)
 
-    def without(self, kind: Source) -> DeclaredSources:
+    def without(self, kind: str) -> DeclaredSources:
         """The sources that are neither of a kind nor depend on one of it; what is open stays open."""
         gone = {entry.name for entry in self.entries if entry.kind == kind}
         kept = tuple(
             entry for entry in self.entries if entry.name not in gone and not gone & set(self.needed_by(entry.name))
         )
         return DeclaredSources(kept, self.demonstrations)
-
-    def on_graph(self, graph: GraphLike) -> DeclaredSources:
-        """The same, with a graph in the place of the starter graph where that only stands in."""
-        from dialore.sources.graph_knowledge import GraphKnowledge
-
-        entries = [
-            replace(entry, source=GraphKnowledge(graph, name=entry.name), stands_in=False) if entry.stands_in else entry
-            for entry in self.entries
-        ]
-        return replace(self, entries=tuple(entries))
 
     @classmethod
     def of(
@@ -129,21 +285,99 @@ class DeclaredSources:
             source.close()
 
 
+class GraphLike(Protocol):
+    """What is asked of a graph, or of several as one."""
+
+    def mentions_in(self, texts: Sequence[str], language: Language) -> list[Link]:
+        """Every concept that texts mention."""
+        ...
+
+    def retrieve_queries(self, links: Sequence[Link], dialogue: Dialogue, top: int = 20) -> tuple[list[Knowledge], int]:
+        """Facts of the linked concepts, the best first, and how many there were."""
+        ...
+
+    def close(self) -> None:
+        """Close it."""
+        ...
+
+
+class GraphKnowledge:
+    """Facts of the concepts that a query mentions, ranked as the graph ranks.
+
+    Args:
+        graph: the graph.
+        name: the source's name.
+    """
+
+    kind: Source = "graph"
+
+    def __init__(self, graph: GraphLike, *, name: str = "graph") -> None:
+        self.graph, self.name = graph, name
+
+    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
+        """See `KnowledgeSource`; `within` is ignored.
+
+        Raises:
+            SourceError: the graph cannot be asked: its server is down, its file is gone.
+        """
+        try:
+            return Findings(await asyncio.to_thread(self._search, query, dialogue, top))
+        except SourceError:
+            raise
+        except DialoreError as error:
+            raise SourceError(f"graph {self.name}: {error.message}", mend=error.mend) from error
+
+    def _search(self, query: str, dialogue: Dialogue, top: int) -> list[Knowledge]:
+        links = self.graph.mentions_in([query], dialogue.language)
+        return self.graph.retrieve_queries(links, dialogue, top)[0]
+
+    def close(self) -> None:
+        """Close the graph."""
+        self.graph.close()
+
+
+class Reranked:
+    """A source whose pieces are put in order by a reranker: some times as many are asked for as are wanted.
+
+    Args:
+        source: what is asked.
+        reranker: what puts in order.
+    """
+
+    def __init__(self, source: KnowledgeSource, reranker: Reranker) -> None:
+        self.source, self.reranker = source, reranker
+        self.name, self.kind = source.name, source.kind
+
+    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
+        """See `KnowledgeSource`; the reranker reads the query as it was sent. Raises as source and reranker do."""
+        found = Findings.of(await self.source.search(query, dialogue, top * _WIDER, within))
+        sent = query if found.query is None else found.query
+        try:
+            ranked = await asyncio.to_thread(self.reranker.rerank, sent, [piece.text for piece in found], top)
+        except DialoreError as error:
+            error.query = sent
+            raise
+        pieces = (found[at].model_copy(update={"score": round(score, 4)}) for at, score in ranked)
+        return Findings(pieces, query=found.query, notes=found.notes)
+
+    def close(self) -> None:
+        """Close the source."""
+        self.source.close()
+
+
 def open_declared(path: Path, opened: Mapping[str, object] | None = None) -> DeclaredSources:
     """The sources that a file declares.
 
     Args:
-        path: the declaration; see `declaration`.
-        opened: sources that are open already, by the names of `open_sources`; they stand in for what has no `from`.
+        path: the declaration; see the module.
+        opened: sources that are open already, by the names that methods have for them, for what has no `from`.
 
     Raises:
         InputError: the file cannot be read or is malformed, dependencies go in a circle, a source cannot be opened.
         UnknownNameError: a source depends on one that is not declared; a retriever or engine that is not known.
     """
-    from dialore.sources.declared_kinds import open_entries
-
     file = read_declaration(read_text(path), path.name)
-    return open_entries(file, opened or {}, folder=path.parent, place=path.name)
+    return _open_entries(file, opened or {}, folder=path.parent, place=path.name)
 
 
 def default_sources(opened: Mapping[str, object], *, retriever: str = "dialogue") -> DeclaredSources:
@@ -157,18 +391,134 @@ def default_sources(opened: Mapping[str, object], *, retriever: str = "dialogue"
     Raises:
         UnknownNameError: no retriever is called that.
     """
-    from importlib import resources
-
-    from dialore.sources.declared_kinds import KEYS, open_entries
-
     text = (resources.files("dialore") / "data" / "declared" / "default.yaml").read_text(encoding="utf-8")
     file = read_declaration(text, "default.yaml")
-    kept = []
-    for entry in file.sources:
-        if entry.opened_from == "opened":
-            if opened.get(KEYS[entry.kind]) is None:
-                continue
-            kept.append(entry.model_copy(update={"opened_from": None}))
-        else:
-            kept.append(entry.model_copy(update={"retriever": retriever}))
-    return open_entries(file.model_copy(update={"sources": kept}), opened, folder=None, place="default.yaml")
+    entries = [entry.model_copy(update={"retriever": retriever}) for entry in file.sources]
+    for kind in KINDS.values():
+        if kind.holds and opened.get(kind.name) is not None:
+            name = kind.planned_as or kind.name
+            entries.append(Declaration(name=name, kind=kind.name, description=dict(kind.holds)))
+    return _open_entries(file.model_copy(update={"sources": entries}), opened, folder=None, place="default.yaml")
+
+
+def _open_entries(
+    file: DeclarationFile, opened: Mapping[str, object], *, folder: Path | None, place: str
+) -> DeclaredSources:
+    """Open what is declared; where one cannot be opened, what was opened before it is closed.
+
+    Args:
+        file: the declaration.
+        opened: see `open_declared`.
+        folder: what paths are relative to.
+        place: names the declaration in errors.
+
+    Raises:
+        InputError: as `open_declared`.
+    """
+    given = {entry.name: entry for entry in file.sources}
+    if len(given) < len(file.sources):
+        names = [entry.name for entry in file.sources]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"{place}: the source {twice!r} is declared twice", mend="give each a name of its own")
+    done: dict[str, DeclaredSource] = {}
+    own: list[KnowledgeSource] = []
+    try:
+        for name in in_order({entry.name: entry.depends_on for entry in file.sources}):
+            done[name] = _open(given[name], done, opened, own, folder, place)
+    except BaseException:
+        for source in own:
+            source.close()
+        raise
+    return DeclaredSources.of(done.values(), file.demonstrations, own)
+
+
+def _open(
+    entry: Declaration,
+    before: Mapping[str, DeclaredSource],
+    opened: Mapping[str, object],
+    own: list[KnowledgeSource],
+    folder: Path | None,
+    place: str,
+) -> DeclaredSource:
+    personas = [before[name].source for name in entry.depends_on if isinstance(before[name].source, PersonaSource)]
+    under = personas[0] if personas and entry.kind == "documents" and entry.opened_from is None else None
+    filters = under is not None and entry.join != "query"
+    if entry.join == "filter" and not filters:
+        raise InputError(
+            f"{place}: source {entry.name!r} cannot be filtered by what it depends on",
+            mend="join: query; filter is for documents without `from` that depend on a persona",
+        )
+    join: Join = "filter" if filters else "query"
+    source: KnowledgeSource | None = None
+    if entry.kind == "model":
+        _check_nothing_to_open(entry, place)
+    elif entry.kind == "persona":
+        source = _persona(entry, opened, folder)
+    elif isinstance(under, PersonaSource) and (filters or opened.get("documents") is None):
+        source = _documents_under(under, entry)
+    else:
+        source = _other(entry, opened, own, folder, place)
+    return DeclaredSource(entry.name, entry.kind, entry.description, source, entry.depends_on, join, entry.top)
+
+
+def _check_nothing_to_open(entry: Declaration, place: str) -> None:
+    if entry.opened_from is not None or entry.retriever is not None:
+        raise InputError(
+            f"{place}: source {entry.name!r}: what the model knows is opened from nothing and ranked by nothing",
+            mend="leave `from` and `retriever` out",
+        )
+
+
+def _persona(entry: Declaration, opened: Mapping[str, object], folder: Path | None) -> PersonaSource:
+    if entry.opened_from is not None:
+        persona = read_persona(Path(_located(entry, folder)))
+    else:
+        given = opened.get("persona")
+        persona = given.persona if isinstance(given, PersonaSource) else {}
+    if entry.retriever in {None, "dialogue"}:
+        return DialoguePersona(persona, name=entry.name)
+    return PersonaSource(persona, retriever=str(entry.retriever), name=entry.name)
+
+
+def _documents_under(persona: PersonaSource, entry: Declaration) -> PersonaDocuments:
+    if entry.retriever is None:
+        return persona.documents(name=entry.name)
+    if entry.retriever == "dialogue":
+        return DialogueDocuments(persona, name=entry.name)
+    return PersonaDocuments(persona, retriever=entry.retriever, name=entry.name)
+
+
+def _other(
+    entry: Declaration, opened: Mapping[str, object], own: list[KnowledgeSource], folder: Path | None, place: str
+) -> KnowledgeSource:
+    if entry.retriever == "dialogue":
+        message = f"{place}: source {entry.name!r}: the retriever `dialogue` ranks a persona and its documents"
+        raise InputError(message, mend="take bm25, dense, fused or cross:NAME")
+    given: Any = opened.get(entry.kind) if entry.opened_from is None else None
+    if given is None and entry.opened_from is None and entry.kind != "graph":
+        message = f"{place}: source {entry.name!r} has no `from`, and no {entry.kind} is open"
+        raise InputError(message, mend=f"add from: ..., or give one with {KINDS[entry.kind].flag}")
+    if given is None:
+        found = _open_kind(entry, folder)
+        own.append(found)
+        return found
+    if entry.kind == "graph":
+        return GraphKnowledge(given, name=entry.name)
+    source: KnowledgeSource = given
+    return source if entry.retriever is None else Reranked(source, load_reranker(entry.retriever))
+
+
+def _open_kind(entry: Declaration, folder: Path | None) -> KnowledgeSource:
+    """A source by itself, which ranks by what its own kind has, else by a reranker."""
+    kind, retriever = KINDS[entry.kind], entry.retriever
+    own = {} if retriever is None or not kind.ranks_by(retriever) else {kind.ranker: retriever}
+    reranker = load_reranker(retriever) if retriever is not None and not own else None
+    source: Any = kind.open([_located(entry, folder)] if entry.opened_from is not None else [], own)
+    if entry.kind == "graph":
+        source = GraphKnowledge(source, name=entry.name)
+    return source if reranker is None else Reranked(source, reranker)
+
+
+def _located(entry: Declaration, folder: Path | None) -> str:
+    place = str(entry.opened_from)
+    return place if folder is None else KINDS[entry.kind].located(place, folder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -11,6 +11,8 @@ from dialore.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from dialore.text import Language
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,12 @@ class SourceKind:
         prefix: what stands before a path, in a place that may be something else ("corpus:").
         unnamed: whether it is opened where none is named: never, where a method cannot do without, or always.
         options: further settings that the opener takes: `ranking`, or `opened`, the other sources by name.
+        ranker: the opener's argument that says how pieces are ranked, where it has one.
+        rankings: what that argument may be; empty for whatever the opener knows.
+        is_declared: whether a file of sources may declare it.
+        holds: what a planner of sources is told that it holds, by language; without it, it is planned over only where
+            a file declares it.
+        planned_as: its name in plans, where that is another.
     """
 
     name: str
@@ -45,6 +53,15 @@ class SourceKind:
     prefix: str = ""
     unnamed: Literal["never", "needed", "always"] = "never"
     options: tuple[str, ...] = ()
+    ranker: str = ""
+    rankings: tuple[str, ...] = ()
+    is_declared: bool = True
+    holds: Mapping[Language, str] = field(default_factory=dict)
+    planned_as: str = ""
+
+    def ranks_by(self, retriever: str) -> bool:
+        """Whether its opener can rank so; else a reranker puts its pieces in order."""
+        return bool(self.ranker) and (not self.rankings or retriever in self.rankings)
 
     @property
     def flag(self) -> str:
@@ -65,7 +82,7 @@ class SourceKind:
         named = [self.form(place) for place in places]
         module, _, function = self.opener.partition(":")
         opener = getattr(importlib.import_module(module), function)
-        given = {name: (settings or {})[name] for name in self.options}
+        given = {name: value for name, value in (settings or {}).items() if name in {*self.options, self.ranker}}
         opened: object = opener(named if self.several else named[0] if named else None, **given)
         return opened
 
@@ -84,6 +101,11 @@ KINDS: dict[str, SourceKind] = {
             form=str,
             unnamed="needed",
             options=("ranking",),
+            ranker="ranking",
+            holds={
+                "en": "everyday commonsense - what things are for, what causes what, what people want",
+                "zh": "日常生活的常识，例如物品的用途、事情的因果、人们的愿望",
+            },
         ),
         SourceKind(
             "documents",
@@ -91,8 +113,16 @@ KINDS: dict[str, SourceKind] = {
             "A document index of `dialore documents build`; several are asked as one.",
             key="documents",
             short="-d",
-            metavar="PATH",
+            metavar="PATH|URL",
             several=True,
+            form=str,
+            ranker="retriever",
+            rankings=("bm25", "dense", "fused"),
+            holds={
+                "en": "a collection of documents with facts on many subjects",
+                "zh": "一批文档，收有许多方面的事实",
+            },
+            planned_as="library",
         ),
         SourceKind(
             "persona",
@@ -110,6 +140,11 @@ KINDS: dict[str, SourceKind] = {
             metavar="ENGINE",
             form=str,
             prefix="corpus:",
+            ranker="reranker",
+            holds={
+                "en": "web search - news and other facts that change or are not common knowledge",
+                "zh": "网络搜索，例如新闻，以及会变化的或不为人熟知的事实",
+            },
         ),
         SourceKind(
             "samples",
@@ -117,6 +152,7 @@ KINDS: dict[str, SourceKind] = {
             "A sample database of `dialore samples build`, for msdp.",
             key="samples",
             metavar="PATH",
+            is_declared=False,
         ),
         SourceKind(
             "sources",
@@ -126,6 +162,7 @@ KINDS: dict[str, SourceKind] = {
             option="sources",
             metavar="FILE",
             options=("opened",),
+            is_declared=False,
         ),
     )
 }

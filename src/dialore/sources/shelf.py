@@ -123,7 +123,7 @@ def open_shelf(
         name: as there.
         retriever: as there.
         own_language: as there.
-        chunking: how they are cut; None: as document indices are.
+        chunking: how they are split; None: as document indices are.
 
     Raises:
         InputError: a file that is missing or cannot be read, or nothing in any of them.
@@ -137,16 +137,14 @@ def open_shelf(
 
 
 def _passages(paths: Sequence[Path], chunking: Chunking | None) -> Iterable[Passage]:
-    from dialore.sources.documents.chunking import Chunking
-    from dialore.sources.documents.files import find_files
-    from dialore.sources.documents.reading import read_sections
-    from dialore.sources.documents.rejects import Rejects, Unreadable
+    from dialore.sources.documents.chunking import Chunking, Unreadable
+    from dialore.sources.documents.reading import Rejects, find_files, read_sections
 
     chunking = chunking or Chunking()
     for found in find_files(paths):
         rejects = Rejects()
         try:
-            sections = list(read_sections(found.path, found.path.read_bytes(), found.file_format or "text", rejects))
+            sections = list(read_sections(found.path, found.file_format, rejects))
         except OSError as error:
             raise InputError(f"cannot read {found.path}: {error.strerror}", mend="check the file") from error
         except Unreadable as error:
@@ -154,7 +152,7 @@ def _passages(paths: Sequence[Path], chunking: Chunking | None) -> Iterable[Pass
         if rejects.count:
             raise InputError(rejects.first[0], mend="mend the line, or leave it out")
         for section in sections:
-            for piece in chunking.cut(section, str(found.path)):
+            for piece in chunking.split(section, str(found.path)):
                 yield Passage(piece.text, piece.title, piece.url, found.path.name)
 
 

@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import hashlib
 import time
-from typing import TYPE_CHECKING, Any
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, Field
 
 from dialore.errors import InputError
-from dialore.retrieval.cutting import Cutter
-from dialore.sources.documents.appending import Piece
-from dialore.sources.documents.chunking import Chunking, Paragraph, Section
-from dialore.sources.documents.editing import Session, building, changing
-from dialore.sources.documents.files import Found, find_files, lies_below
-from dialore.sources.documents.layout import Document, Manifest, read_manifest
-from dialore.sources.documents.reading import read_sections
-from dialore.sources.documents.rejects import Rejects, Unreadable
+from dialore.retrieval.tokens import Tokeniser
+from dialore.sources.documents.chunking import Chunking, Paragraph, Section, Unreadable
+from dialore.sources.documents.index import embedder_of, open_store, shown
+from dialore.sources.documents.reading import Rejects, find_files, lies_below, read_sections
+from dialore.sources.documents.tables import Document, NewPassage, Piece, Settings, id_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from dialore.retrieval.embedding import Embedder
-    from dialore.sources.documents.reading import FileFormat
+    from dialore.sources.documents.reading import FileFormat, Found
+    from dialore.sources.documents.tables import Transaction
 
     Step = Callable[[str, int, int | None], None]
 
+_BATCH = 2048
+"""Passages that are embedded and written at once."""
 _EVERY = 500
-"""Texts between two words of progress."""
+"""Texts between two reports of progress."""
 
 
 class DocumentReport(BaseModel):
@@ -61,81 +63,187 @@ class DocumentReport(BaseModel):
     seconds: float = 0.0
 
 
-class _Intake:
-    """Takes files and texts into a session."""
+class _Change:
+    """A change of an index that is being made.
 
-    def __init__(self, session: Session, chunking: Chunking, on_step: Step | None) -> None:
-        self._session, self._chunking = session, chunking
+    Args:
+        transaction: of the store.
+        report: takes the counts.
+        embedder: makes the vectors; None where the index has none.
+        on_step: told what is done, how much of it and of how much.
+    """
+
+    def __init__(
+        self, transaction: Transaction, report: DocumentReport, embedder: Embedder | None, on_step: Step | None
+    ) -> None:
+        self._transaction, self.report, self._embedder = transaction, report, embedder
         self._step: Step = on_step or (lambda _step, _done, _total: None)
+        self._tokeniser = Tokeniser(**transaction.settings().tokeniser)
+        self._documents = transaction.documents()
+        self._last = max(self._documents, default=0)
+        self.number_of = {document.name: number for number, document in self._documents.items()}
+        self._written: set[int] = set(self._documents)
+        self._pending: dict[tuple[int, int], Piece] = {}
         self.rejects = Rejects()
-        self.unchanged = self.taken = 0
+        self.chunking = Chunking(**transaction.settings().chunking)
 
-    def files(self, found: Sequence[Found]) -> None:
+    def files(self, found: Sequence[Found], chunking: Chunking) -> None:
+        """Take in files, but those that have not changed."""
         for done, each in enumerate(found):
             self._step(f"reading {each.path.name}", done, len(found))
             try:
-                self._file(each)
+                self._file(each, chunking)
             except Unreadable as error:
                 self.rejects.file(str(each.path), error)
             except OSError as error:
                 self.rejects.file(str(each.path), error.strerror or error)
         self._step("reading", len(found), len(found))
 
-    def _file(self, found: Found) -> None:
-        data = _bytes_of(found.path)
+    def _file(self, found: Found, chunking: Chunking) -> None:
         status = found.path.stat()
         document = Document(
             name=str(found.path),
-            hash=_hash(data, found.file_format or "", self._chunking),
-            bytes=len(data),
+            hash=_hash(found.path, found.file_format, chunking),
+            bytes=status.st_size,
             modified=status.st_mtime_ns,
         )
-        known = self._session.known(document.name)
-        if known is not None and known.hash == document.hash:
-            self.unchanged += 1
+        known = self.number_of.get(document.name)
+        if known is not None and self._documents[known].hash == document.hash:
+            self.report.unchanged += 1
             return
-        sections = read_sections(found.path, data, found.file_format or "text", self.rejects)
-        pieces = (piece for section in sections for piece in self._chunking.cut(section, document.name))
-        count = self._session.put(document, pieces)
-        self.taken += count
-        if not count:
-            raise Unreadable("no text in it")
+        sections = read_sections(found.path, found.file_format, self.rejects)
+        number = self._add(document)
+        before = self.report.added
+        try:
+            self._put(number, _checked(piece for each in sections for piece in chunking.split(each, document.name)))
+        except BaseException:
+            self.drop(number)
+            self.report.deleted -= self.report.added - before
+            self.report.added = before
+            raise
+        if known is not None:
+            self.drop(known)
+        self.number_of[document.name] = number
 
-    def texts(self, texts: Iterable[str | Piece], name: str, *, more: bool) -> None:
-        self.taken += self._session.put(Document(name=name), self._pieces(texts), more=more)
+    def texts(self, texts: Iterable[str | Piece], name: str, chunking: Chunking) -> None:
+        """Take in texts beside those that are there under the same name."""
+        number = self.number_of.get(name) or self._add(Document(name=name))
+        self.number_of[name] = number
+        self._put(number, self._pieces(texts, chunking))
 
-    def _pieces(self, texts: Iterable[str | Piece]) -> Iterator[Piece]:
+    def _pieces(self, texts: Iterable[str | Piece], chunking: Chunking) -> Iterator[Piece]:
         for done, text in enumerate(texts):
             if done % _EVERY == 0:
                 self._step("reading texts", done, None)
-            if isinstance(text, Piece):
-                paragraphs, rest = [Paragraph(text.text)], (text.title, text.url, text.extra)
-                yield from self._chunking.cut(Section(paragraphs, *rest), text.file)
+            piece = text if isinstance(text, Piece) else Piece(text)
+            section = Section([Paragraph(piece.text)], piece.title, piece.url, piece.extra)
+            yield from chunking.split(section, piece.file)
+
+    def _add(self, document: Document) -> int:
+        self._last += 1
+        self._transaction.add_document(self._last, document)
+        self._documents[self._last] = document
+        return self._last
+
+    def _put(self, number: int, pieces: Iterable[Piece]) -> None:
+        """Take in passages of a document."""
+        for piece in pieces:
+            key = number, piece.id
+            if key in self._pending:
+                self.report.duplicates += 1
             else:
-                yield from self._chunking.cut(Section([Paragraph(text)]))
+                self._pending[key] = piece
+            if len(self._pending) >= _BATCH:
+                self.flush()
+
+    def flush(self) -> None:
+        """Write what is pending, but what its document has already."""
+        pending, self._pending = self._pending, {}
+        numbers = {number for number, _ in pending}
+        for number in numbers & self._written:
+            ids = [identifier for owner, identifier in pending if owner == number]
+            for identifier in self._transaction.existing(number, ids):
+                del pending[number, identifier]
+                self.report.duplicates += 1
+        if not pending:
+            return
+        searched = [piece.searched for piece in pending.values()]
+        passages = [
+            NewPassage(piece, identifier, number, self._tokeniser(text))
+            for ((number, identifier), piece), text in zip(pending.items(), searched, strict=True)
+        ]
+        self._transaction.insert(passages, self._embedder.encode(searched) if self._embedder else None)
+        self._written |= numbers
+        self.report.added += len(passages)
+
+    def drop(self, number: int) -> None:
+        """Remove a document with its passages."""
+        self._pending = {key: piece for key, piece in self._pending.items() if key[0] != number}
+        self.remove("document", [number])
+
+    def remove(self, column: str, values: Collection[object]) -> None:
+        """Remove the passages whose `document`, `id` or `url` is among the values."""
+        self.report.deleted += self._transaction.remove(column, values)
+
+    def drop_files(self, named: Collection[str], folders: Sequence[Path], but: Collection[str] = ()) -> bool:
+        """Remove the documents that are named, or files in the folders and below; returns whether there were any."""
+        names = [name for name in self.number_of if name in named or lies_below(name, folders)]
+        for name in (wanted := [name for name in names if name not in but]):
+            self.drop(self.number_of.pop(name))
+        return bool(wanted)
+
+    def nothing(self) -> InputError:
+        """The error that nothing could be taken in."""
+        said = f": {self.rejects.first[0]}" if self.rejects.first else ""
+        return InputError(f"nothing to make passages of{said}", mend="name files with text, or --format")
 
 
-def _bytes_of(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except MemoryError as error:
-        raise Unreadable("it is larger than the memory") from error
+def _checked(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """The passages of a file; raises Unreadable where there are none."""
+    first = next(pieces, None)
+    if first is None:
+        raise Unreadable("no text in it")
+    yield first
+    yield from pieces
 
 
-def _hash(data: bytes, *settings: object) -> str:
-    """What tells whether a file has to be read again: its bytes, and how they are read and cut."""
-    return hashlib.blake2b(data, digest_size=16, key=hashlib.sha256(repr(settings).encode()).digest()).hexdigest()
+@contextmanager
+def _changing(
+    path: Path | str, fresh: Settings | None, embedder: Embedder | None, on_step: Step | None
+) -> Iterator[_Change]:
+    """A change of an index, with its report."""
+    started = time.monotonic()
+    report = DocumentReport(path=shown(path))
+    with closing(open_store(path)) as store:
+        with store.write(fresh) as transaction:
+            chosen = embedder_of(transaction.settings(), path, embedder)
+            change = _Change(transaction, report, chosen, on_step)
+            yield change
+            change.flush()
+            if fresh is not None and not report.added:
+                raise change.nothing()
+        with store.read() as transaction:
+            report.documents, report.passages = len(transaction.documents()), transaction.state().passages
+    report.rejected, report.rejects = change.rejects.count, change.rejects.first
+    report.seconds = round(time.monotonic() - started, 3)
+
+
+def _hash(path: Path, *settings: object) -> str:
+    """What tells whether a file has to be read again: its bytes, and how they are read and split."""
+    key = hashlib.sha256(repr(settings).encode()).digest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16, key=key)).hexdigest()
 
 
 def build_documents(
-    path: Path,
+    path: Path | str,
     files: Sequence[Path] = (),
     *,
     texts: Iterable[str | Piece] = (),
     texts_name: str = "texts",
     name: str | None = None,
     chunking: Chunking | None = None,
-    cutter: Cutter | None = None,
+    tokeniser: Tokeniser | None = None,
     embedder: Embedder | None = None,
     vectors: bool = True,
     file_format: FileFormat | None = None,
@@ -144,49 +252,45 @@ def build_documents(
     """Build a document index; one that is there stays in place until the new one is whole.
 
     Args:
-        path: its folder.
+        path: its file, or a `postgresql://` address (see `DocumentIndex`).
         files: files, and folders whose files are read.
-        texts: passages from elsewhere, e.g. a data set's knowledge; they are cut as the files are.
+        texts: passages from elsewhere, e.g. a data set's knowledge; they are split as the files are.
         texts_name: the name that these have among the documents.
-        name: the index's name; the folder's where None.
-        chunking: how texts are cut into passages.
-        cutter: how passages are cut into terms.
+        name: the index's name; that of the file where None.
+        chunking: how texts are split into passages.
+        tokeniser: how passages are split into terms.
         embedder: makes the vectors; None takes the shipped static one.
         vectors: without, the index is searched by BM25 alone.
         file_format: how all files are read, whatever their names.
         on_step: told what is done, how much of it and of how much.
 
     Raises:
-        InputError: no file of a name, none that can be read, the folder holds something else or cannot be written.
-        MissingExtraError: the extra `documents` is not installed.
+        InputError: no file of a name, none that can be read, the path holds something else or cannot be written.
+        MissingExtraError: PDF or HTML without the extra `documents`, PostgreSQL without the extra `postgres`.
     """
-    started = time.monotonic()
     found = list(find_files(files, file_format))
     chunking = chunking or Chunking()
     if vectors and embedder is None:
         from dialore.retrieval.embedding import load_embedder
 
         embedder = load_embedder()
-    manifest = Manifest(
-        name=name or path.resolve().name,
-        base="",
-        embedder=embedder.name if embedder and vectors else "",
-        embedder_fingerprint=embedder.fingerprint if embedder and vectors else "",
-        dimension=embedder.dimension if embedder and vectors else 0,
-        cutter=_fields(cutter or Cutter()),
-        chunking=_fields(chunking),
+    made = embedder if vectors else None
+    settings = Settings(
+        name=name or (str(path).partition("#")[2] or "documents" if "://" in str(path) else Path(path).resolve().stem),
+        embedder=made.name if made else "",
+        embedder_fingerprint=made.fingerprint if made else "",
+        dimension=made.dimension if made else 0,
+        tokeniser=asdict(tokeniser or Tokeniser()),
+        chunking=asdict(chunking),
     )
-    with building(path, manifest, embedder if vectors else None) as session:
-        intake = _Intake(session, chunking, on_step)
-        intake.files(found)
-        intake.texts(texts, texts_name, more=True)
-        if not intake.taken:
-            raise _nothing(intake)
-    return _report(path, session, intake, started)
+    with _changing(path, settings, made, on_step) as change:
+        change.files(found, chunking)
+        change.texts(texts, texts_name, chunking)
+    return change.report
 
 
 def add_documents(
-    path: Path,
+    path: Path | str,
     files: Sequence[Path] = (),
     *,
     texts: Iterable[str | Piece] = (),
@@ -205,39 +309,38 @@ def add_documents(
         texts: passages from elsewhere; they join those that are there under the same name.
         texts_name: that name.
         prune: documents go whose files have vanished from the folders.
-        chunking: another way to cut than the index's own.
+        chunking: another way to split texts than the index's own.
         embedder: the one that made the index's vectors; None loads it.
         file_format: how all files are read, whatever their names.
         on_step: told what is done, how much of it and of how much.
 
     Raises:
         InputError: no such index, no file of a name, none that can be read, or another writer has it for 30 seconds.
-        MissingExtraError: the extra `documents` is not installed.
+        MissingExtraError: as `build_documents` does.
     """
-    started = time.monotonic()
-    chunking = chunking or Chunking(**read_manifest(path).chunking)
     found = list(find_files(files, file_format))
-    with changing(path, embedder) as session:
-        intake = _Intake(session, chunking, on_step)
-        intake.files(found)
-        intake.texts(texts, texts_name, more=True)
+    with _changing(path, None, embedder, on_step) as change:
+        chunking = chunking or change.chunking
+        change.files(found, chunking)
+        change.texts(texts, texts_name, chunking)
         if prune:
             there = {str(each.path) for each in found}
             folders = [each.resolve() for each in files if each.is_dir()]
-            for gone in [name for name in session.names() if name not in there and lies_below(name, folders)]:
-                session.delete_document(gone)
-        if intake.rejects.files and not intake.taken and not intake.unchanged and not session.deleted:
-            raise _nothing(intake)
-    return _report(path, session, intake, started)
+            change.drop_files((), folders, but=there)
+        change.flush()
+        report = change.report
+        taken = report.added or report.duplicates or report.unchanged or report.deleted
+        if change.rejects.files and not taken:
+            raise change.nothing()
+    return report
 
 
 def delete_documents(
-    path: Path,
+    path: Path | str,
     *,
     ids: Collection[str] = (),
     files: Collection[Path | str] = (),
     urls: Collection[str] = (),
-    on_step: Step | None = None,
 ) -> DocumentReport:
     """Delete passages from an index; what is not there is reported, not refused.
 
@@ -246,55 +349,19 @@ def delete_documents(
         ids: of passages.
         files: files, folders (all files below), or names of texts.
         urls: addresses of passages.
-        on_step: told what is done.
 
     Raises:
         InputError: no such index, or another writer has it for 30 seconds.
     """
-    started = time.monotonic()
-    with changing(path, None) as session:
-        intake = _Intake(session, Chunking(), on_step)
-        missing = session.delete_ids(ids)
-        missing += session.delete_urls(urls)
-        missing += [str(file) for file in files if not _delete_file(session, file)]
-    report = _report(path, session, intake, started)
-    report.missing = missing
-    return report
-
-
-def _delete_file(session: Session, file: Path | str) -> bool:
-    from pathlib import Path
-
-    whole = Path(file).resolve()
-    names = [name for name in session.names() if name in {str(file), str(whole)} or lies_below(name, [whole])]
-    for name in names:
-        session.delete_document(name)
-    return bool(names)
-
-
-def _nothing(intake: _Intake) -> InputError:
-    first = intake.rejects.first
-    said = f": {first[0]}" if first else ""
-    return InputError(f"nothing to make passages of{said}", mend="name files with text, or --format")
-
-
-def _report(path: Path, session: Session, intake: _Intake, started: float) -> DocumentReport:
-    manifest = read_manifest(path)
-    return DocumentReport(
-        path=str(path),
-        added=session.added,
-        deleted=session.deleted,
-        duplicates=session.duplicates,
-        unchanged=intake.unchanged,
-        rejected=intake.rejects.count,
-        rejects=intake.rejects.first,
-        documents=sum(1 for document in manifest.documents if document.passages),
-        passages=manifest.live,
-        seconds=round(time.monotonic() - started, 3),
-    )
-
-
-def _fields(settings: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
-    from dataclasses import asdict
-
-    return asdict(settings)
+    with _changing(path, None, None, None) as change:
+        missing = change.report.missing
+        for column, values in (("id", {each: id_number(each) for each in ids}), ("url", {each: each for each in urls})):
+            for value, number in values.items():
+                before = change.report.deleted
+                change.remove(column, [number])
+                if change.report.deleted == before:
+                    missing.append(value)
+        for file in files:
+            if not change.drop_files({str(file), str(Path(file).resolve())}, [Path(file).resolve()]):
+                missing.append(str(file))
+    return change.report

@@ -1,13 +1,14 @@
-"""Cutting documents into passages that keep sentences whole."""
+"""Splitting documents into passages that keep sentences whole."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.sources.documents.appending import Piece
-from dialore.text import CHINESE_RUN, split_clauses, split_sentences
+from dialore.sources.documents.tables import Piece
+from dialore.text import CHINESE_RUN, WIDE, split_clauses, split_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,7 +18,15 @@ UNITS: tuple[Unit, ...] = get_args(Unit)
 _CHARACTERS_A_WORD = 1.6
 _LONG_WORD, _LETTERS_A_WORD = 30, 5
 _LONGEST = 3
-"""A sentence of more than so many passages' words is cut after all: a table, or text without punctuation."""
+"""A sentence of more than so many passages' words is split after all: a table, or text without punctuation."""
+
+
+_SEAMLESS = re.compile(f"[{WIDE}“”‘’…—]{{2}}")
+_WRAPPED = re.compile(rf"(?<=[{WIDE}])[ \t]*\r?\n\s*(?=[{WIDE}])")
+
+
+class Unreadable(Exception):  # noqa: N818 - it never leaves the package
+    """A file, or one line of it, that gives no passages; the message says why."""
 
 
 class Paragraph(NamedTuple):
@@ -52,7 +61,7 @@ class _Sentence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """How sections are cut into passages.
+    """How sections are split into passages.
 
     Attributes:
         unit: `words`: as many whole sentences as `words` holds; `sentence`: one sentence a passage, as EDIT's knowledge
@@ -71,11 +80,11 @@ class Chunking:
 
     def __post_init__(self) -> None:
         if self.unit not in UNITS:
-            raise UnknownNameError("way to cut", self.unit, UNITS)
+            raise UnknownNameError("unit of passages", self.unit, UNITS)
         if self.words < 1 or self.overlap < 0:
-            raise InputError(f"{self.words} words with an overlap of {self.overlap} cannot be cut")
+            raise InputError(f"{self.words} words with an overlap of {self.overlap} do not make passages")
 
-    def cut(self, section: Section, file: str = "") -> Iterator[Piece]:
+    def split(self, section: Section, file: str = "") -> Iterator[Piece]:
         """The passages of a section."""
         for group in self._groups(section):
             text = joined([sentence.text for sentence in group])
@@ -120,7 +129,7 @@ class Chunking:
                 yield from (_Sentence(part, paragraph.page, count_words(part)) for part in self._parts(sentence))
 
     def _parts(self, sentence: str) -> Iterator[str]:
-        """An over-long sentence in parts of about a passage's words, cut where clauses and words end."""
+        """An over-long sentence in parts of about a passage's words, split where clauses and words end."""
         part, words = "", 0
         for clause in split_clauses(sentence):
             more = count_words(clause)
@@ -150,12 +159,12 @@ def joined(texts: Sequence[str]) -> str:
     """Texts as one, with a space between unless both sides of the seam are Chinese."""
     whole = ""
     for text in texts:
-        if not text:
-            continue
-        seamless = not whole or (_chinese(whole[-1]) and _chinese(text[0]))
-        whole += text if seamless else f" {text}"
+        if text:
+            seamless = not whole or _SEAMLESS.fullmatch(whole[-1] + text[0])
+            whole += text if seamless else f" {text}"
     return whole
 
 
-def _chinese(character: str) -> bool:
-    return "\u3000" <= character <= "\u9fff" or "\uff00" <= character <= "\uffef" or character in "“”‘’…—"
+def unwrapped(text: str) -> str:
+    """Hard-wrapped lines as one, with no space between Chinese characters."""
+    return _WRAPPED.sub("", text)

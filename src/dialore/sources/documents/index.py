@@ -1,33 +1,43 @@
-"""A document index as a source of knowledge: passages by BM25, by vectors, or by both fused."""
+"""Document indices as sources of knowledge: passages by BM25, by vectors, or by both fused; one index or several."""
 
 from __future__ import annotations
 
 import asyncio
+import copy
+import hashlib
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
 from dialore.knowledge import Knowledge, PassageDetail, Source
-from dialore.retrieval.cutting import Cutter
-from dialore.retrieval.fusion import K, reciprocal_ranks
-from dialore.sources.base import Findings
-from dialore.sources.documents.appending import id_number
-from dialore.sources.documents.editing import embedder_of
-from dialore.sources.documents.layout import stamp
-from dialore.sources.documents.together import Together
-from dialore.sources.documents.view import View
+from dialore.retrieval.ranking import K, reciprocal_ranks
+from dialore.retrieval.tokens import Tokeniser
+from dialore.sources.base import Findings, RankedSource
+from dialore.sources.documents.tables import Passage, id_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dialore.dialogue import Dialogue
     from dialore.retrieval.embedding import Embedder
-    from dialore.sources.documents.layout import Document
+    from dialore.sources.base import KnowledgeSource
+    from dialore.sources.documents.tables import Document, Settings, Store, Transaction
 
 Retriever = Literal["fused", "bm25", "dense"]
 RETRIEVERS: tuple[Retriever, ...] = get_args(Retriever)
-_QUICK = ("static", "hashing")
-"""Embedders that take microseconds; others work in a thread, or a dialogue would wait for another's."""
+SCHEMES = ("postgresql://", "postgres://")
+
+
+def open_store(path: Path | str) -> Store:
+    """The store of an index: a file of SQLite, or a schema in PostgreSQL where the path is an address of it."""
+    if str(path).startswith(SCHEMES):
+        from dialore.sources.documents.postgres import PostgresStore
+
+        return PostgresStore(str(path))
+    from dialore.sources.documents.sqlite import SqliteStore
+
+    return SqliteStore(Path(path))
 
 
 class DocumentIndex:
@@ -36,18 +46,17 @@ class DocumentIndex:
     Many threads and processes may ask while one changes it; each question is answered from the newest state.
 
     Args:
-        path: its folder.
+        path: its file, or `postgresql://user@host/database#name`.
         name: its name; None for the one that it was built with.
         retriever: `bm25`, `dense` (cosine of embeddings), or `fused`, both by reciprocal ranks.
         embedder: the one that made its vectors; None loads it.
         depth: how many of each ranking are fused, at least.
         k: the constant of reciprocal ranks.
-        exact: compare a question with every vector, also of large indices (see `retrieval.sketches`).
 
     Raises:
         InputError: no index, damaged, of another version, its embedder is another one now, or `dense` without vectors.
         UnknownNameError: no retriever is called that.
-        MissingExtraError: the extra `documents` is not installed.
+        MissingExtraError: PostgreSQL without the extra `postgres`.
     """
 
     kind: Source = "documents"
@@ -61,56 +70,37 @@ class DocumentIndex:
         embedder: Embedder | None = None,
         depth: int = 100,
         k: float = K,
-        exact: bool = False,
     ) -> None:
-        self.path = Path(path)
-        self._view: View | None = View.open(self.path)
-        manifest = self._view.manifest
-        self.name = name or manifest.name
+        self.path = path
         self.retriever = _checked(retriever)
-        self.depth, self.k, self.exact = depth, k, exact
+        self.depth, self.k = depth, k
         self._given = embedder
-        self._embedder = embedder_of(manifest, self.path, embedder)
-        self._cut = Cutter(**manifest.cutter)
-        self._together = Together(self._find_each)
+        self._store: Store | None = open_store(path)
+        self._owner = True
+        with self._store.read() as transaction:
+            settings = transaction.settings()
+        self.name = name or settings.name
+        self._use(settings)
         if retriever == "dense" and self._embedder is None:
-            raise InputError(f"{path} has no vectors", mend="build it with --embedder, or take the retriever bm25")
+            raise InputError(
+                f"{shown(path)} has no vectors", mend="build it with --embedder, or take the retriever bm25"
+            )
 
-    # --- the state that is read
+    def _use(self, settings: Settings) -> None:
+        self._settings = settings
+        self._embedder = embedder_of(settings, self.path, self._given)
+        self._tokeniser = Tokeniser(**settings.tokeniser)
 
-    def _live(self) -> View:
-        if self._view is None:
-            raise SourceError(f"the document index {self.path} is closed", mend="open it again")
-        return self._view
-
-    def refresh(self) -> bool:
-        """Go on to the newest state; some microseconds where there is none. Every question does so by itself.
-
-        Returns:
-            Whether there was a newer one.
-
-        Raises:
-            SourceError: the index is closed, or damaged now.
-        """
-        old = self._live()
-        try:
-            if stamp(self.path) == old.stamp:
-                return False
-        except OSError:
-            return False  # moved away: what was opened can still be read
-        try:
-            new = View.open(self.path)
-            if new.manifest.embedder_fingerprint != old.manifest.embedder_fingerprint:
-                self._embedder = embedder_of(new.manifest, self.path, self._given)
-        except InputError as error:
-            raise SourceError(error.message, mend=error.mend) from error
-        self._cut = Cutter(**new.manifest.cutter)
-        self._view = new
-        return True
+    def _opened(self) -> Store:
+        if self._store is None:
+            raise SourceError(f"the document index {shown(self.path)} is closed", mend="open it again")
+        return self._store
 
     def close(self) -> None:
         """Let go of the files; a second time does nothing."""
-        self._view = None
+        if self._store is not None and self._owner:
+            self._store.close()
+        self._store = None
 
     def __enter__(self) -> DocumentIndex:
         """The index."""
@@ -123,69 +113,66 @@ class DocumentIndex:
     # --- what is in it
 
     def __len__(self) -> int:
-        return self._live().manifest.live
+        with self._opened().read() as transaction:
+            return transaction.state().passages
 
     def documents(self) -> list[Document]:
         """The documents that have passages, in the order in which they came."""
-        return [document for document in self._live().manifest.documents if document.passages]
+        with self._opened().read() as transaction:
+            return list(transaction.documents().values())
 
     def passages(self) -> Iterator[Knowledge]:
-        """Every passage, in order."""
-        view = self._live()
-        return (self._knowledge(view, row, 0.0) for row in view.live())
+        """Every passage of one state of the index, in order."""
+        with self._opened().read() as transaction:
+            for passage in transaction.passages():
+                yield self._knowledge(passage, 0.0)
 
     def passage(self, identifier: str) -> Knowledge | None:
         """The passage of that id."""
-        view, number = self._live(), id_number(identifier)
-        if number < 0:
-            return None
-        rows = (view.ids == number).nonzero()[0]
-        return next((self._knowledge(view, row, 0.0) for row in rows[view.counts(rows)].tolist()), None)
+        with self._opened().read() as transaction:
+            found = transaction.passages("id", [id_number(identifier)])
+            return next((self._knowledge(passage, 0.0) for passage in found), None)
+
+    @property
+    def fingerprint(self) -> str:
+        """A stable hash of what is in it and of how it is searched, for a run that rests on it."""
+        with self._opened().read() as transaction:
+            settings = transaction.settings()
+            parts = (settings.embedder_fingerprint, settings.tokeniser, *transaction.content(), self.retriever, self.k)
+        return hashlib.sha256("\t".join(map(str, parts)).encode()).hexdigest()[:16]
 
     def stats(self) -> dict[str, Any]:
         """Counts, sizes and settings."""
-        view = self._live()
-        manifest = view.manifest
-        base = self.path / manifest.base
+        with self._opened().read() as transaction:
+            settings, documents = transaction.settings(), transaction.documents()
+            passages = transaction.state().passages
         return {
-            "name": manifest.name,
-            "path": str(self.path),
-            "passages": manifest.live,
-            "documents": len(self.documents()),
-            "deleted": manifest.rows - manifest.live,
-            "bytes": sum(file.stat().st_size for file in base.rglob("*") if file.is_file()),
-            "embedder": manifest.embedder,
-            "dimension": manifest.dimension,
-            "cutter": manifest.cutter,
-            "chunking": manifest.chunking,
+            "name": settings.name,
+            "path": shown(self.path),
+            "passages": passages,
+            "documents": len(documents),
+            "bytes": self._opened().size(),
+            "embedder": settings.embedder,
+            "dimension": settings.dimension,
+            "tokeniser": settings.tokeniser,
+            "chunking": settings.chunking,
         }
 
     # --- questions
 
-    async def search(
-        self,
-        query: str,
-        dialogue: Dialogue,
-        top: int = 10,
-        within: Sequence[Knowledge] = (),
-        *,
-        retriever: Retriever | None = None,
-    ) -> Findings:
+    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
         """See `KnowledgeSource`: passages, the best first, equal texts once.
 
         `within` is not looked at: what belongs to a persona sentence is the persona source's to search. Neither is the
-        dialogue's language: an index may hold several, and each text is cut by its own script.
+        dialogue's language: an index may hold several, and each text is split by its own script.
         """
-        chosen = retriever or self.retriever
-        if self._embedder is None or chosen == "bm25":
-            return Findings(self.find(query, top, retriever=chosen))
-        if self._embedder.name.split(":")[0] in _QUICK:
-            return Findings(await self._together.ask((top, chosen), query))
-        return Findings(await asyncio.to_thread(self.find, query, top, retriever=chosen))
+        return Findings(await asyncio.to_thread(self.find, query, top))
 
-    def by(self, retriever: str) -> RankedIndex:
+    def by(self, retriever: str) -> DocumentIndex:
         """This index, ranked by another retriever; see `RankedSource`. Without vectors it is always ranked by terms."""
-        return RankedIndex(self, "bm25" if self._embedder is None else _checked(retriever))
+        other = copy.copy(self)
+        other.retriever, other._owner = _checked(retriever), False  # noqa: SLF001 - of its own kind
+        return other
 
     def find(self, query: str, top: int = 10, *, retriever: Retriever | None = None) -> list[Knowledge]:
         """The `top` passages for a query, the best first, equal texts once.
@@ -199,94 +186,176 @@ class DocumentIndex:
             SourceError: the index is closed or damaged, or its embedder cannot be asked.
             UnknownNameError: no retriever is called that.
         """
-        return self._find_each((top, self.retriever if retriever is None else _checked(retriever)), [query])[0]
+        chosen = self.retriever if retriever is None else _checked(retriever)
+        try:
+            with self._opened().read() as transaction:
+                if (settings := transaction.settings()) != self._settings:
+                    self._use(settings)
+                return self._find(transaction, query, top, chosen) if top > 0 else []
+        except InputError as error:
+            raise SourceError(error.message, mend=error.mend) from error
 
-    def _find_each(self, wanted: tuple[int, Retriever], queries: Sequence[str]) -> list[list[Knowledge]]:
-        """What `find` gives for each query, of one state of the index."""
-        top, retriever = wanted
-        self.refresh()
-        view = self._live()
-        if top < 1 or not view.manifest.live:
-            return [[] for _ in queries]
+    def _find(self, transaction: Transaction, query: str, top: int, retriever: Retriever) -> list[Knowledge]:
         depth = max(self.depth, 2 * top)
-        rankings = self._rank(view, queries, depth, retriever)
-        return [
-            self._enough(view, query, ranked, depth, wanted) for query, ranked in zip(queries, rankings, strict=True)
-        ]
-
-    def _enough(
-        self, view: View, query: str, ranked: Sequence[tuple[int, float]], depth: int, wanted: tuple[int, Retriever]
-    ) -> list[Knowledge]:
-        """The first distinct passages of a ranking; it is made deeper where it has too few."""
-        top, retriever = wanted
         while True:
-            found = self._distinct(view, ranked, top)
+            ranked = self._rank(transaction, query, depth, retriever)
+            found = self._distinct(transaction, ranked, top)
             if len(found) == top or len(ranked) < depth:
                 return found
             depth *= 4  # many of them were the same text
-            [ranked] = self._rank(view, [query], depth, retriever)
 
     def _rank(
-        self, view: View, queries: Sequence[str], depth: int, retriever: Retriever
-    ) -> list[Sequence[tuple[int, float]]]:
-        by_terms: list[Sequence[tuple[int, float]]] = []
-        if retriever != "dense":
-            by_terms = [view.by_terms(self._cut(query), depth) for query in queries]
+        self, transaction: Transaction, query: str, depth: int, retriever: Retriever
+    ) -> Sequence[tuple[int, float]]:
+        """Numbers and scores of passages, the best first."""
+        by_terms, near = [], []
+        if retriever != "dense" or self._embedder is None:
+            by_terms = transaction.by_terms(Counter(self._tokeniser(query)), depth)
         if retriever == "bm25" or self._embedder is None:
-            return by_terms or [[] for _ in queries]
+            return by_terms
         try:
-            vectors = self._embedder.encode(queries)
+            [vector] = self._embedder.encode([query])
         except DialoreError as error:
             raise SourceError(f"{self.name}: {error.message}", mend=error.mend) from error
-        near = view.by_vectors(vectors, depth, exact=self.exact)
+        if vector.any():
+            near = transaction.by_vector(vector, depth)
         if retriever == "dense":
-            return [*near]
-        pairs = zip(by_terms, near, strict=True)
-        return [reciprocal_ranks([[row for row, _ in ranked] for ranked in pair], k=self.k) for pair in pairs]
+            return near
+        return reciprocal_ranks([[number for number, _ in ranked] for ranked in (by_terms, near)], k=self.k)
 
-    def _distinct(self, view: View, ranked: Sequence[tuple[int, float]], top: int) -> list[Knowledge]:
+    def _distinct(self, transaction: Transaction, ranked: Sequence[tuple[int, float]], top: int) -> list[Knowledge]:
         found: dict[str, Knowledge] = {}
-        for row, score in ranked:
-            knowledge = self._knowledge(view, row, round(score, 6))
-            found.setdefault(knowledge.text, knowledge)
-            if len(found) == top:
-                break
+        for start in range(0, len(ranked), 2 * top):
+            part = ranked[start : start + 2 * top]
+            passages = {each.number: each for each in transaction.passages("number", [number for number, _ in part])}
+            for number, score in part:
+                knowledge = self._knowledge(passages[number], round(score, 6))
+                found.setdefault(knowledge.text, knowledge)
+                if len(found) == top:
+                    return list(found.values())
         return list(found.values())
 
-    def _knowledge(self, view: View, row: int, score: float) -> Knowledge:
-        record = view.record(row)
-        detail = {name: value for name, value in record.items() if name not in {"text", "extra"}}
-        own = {name: value for name, value in record.get("extra", {}).items() if name not in PassageDetail.model_fields}
+    def _knowledge(self, passage: Passage, score: float) -> Knowledge:
+        piece = passage.piece
+        own = {name: value for name, value in piece.extra.items() if name not in PassageDetail.model_fields}
+        given: dict[str, Any] = {"title": piece.title, "url": piece.url, "file": piece.file, "page": piece.page or None}
         return Knowledge(
-            id=f"passage:{int(view.ids[row]):012x}",
+            id=f"passage:{passage.id:012x}",
             kind="passage",
-            text=record["text"],
+            text=piece.text,
             source="documents",
             score=score,
-            detail=PassageDetail.model_validate({**own, **detail, "index": self.name}),
+            detail=PassageDetail(**own, **given, index=self.name),
         )
 
 
-class RankedIndex:
-    """An index as another retriever ranks it; the index holds the files.
+class SeveralDocuments:
+    """Sources of passages asked at once, their rankings fused by reciprocal ranks; each passage keeps its index's name.
+
+    One that cannot be asked is noted, and the others give what they have; only where none can be asked is it an error.
 
     Args:
-        index: the index.
-        retriever: what ranks.
+        sources: at least one.
+        name: the name of them all; None joins theirs.
+        k: the constant of reciprocal ranks.
     """
 
     kind: Source = "documents"
 
-    def __init__(self, index: DocumentIndex, retriever: Retriever) -> None:
-        self.name, self.retriever = index.name, retriever
-        self._index = index
+    def __init__(self, sources: Sequence[KnowledgeSource], *, name: str | None = None, k: float = K) -> None:
+        self.sources, self.k = tuple(sources), k
+        self.name = name or "+".join(source.name for source in sources)
 
     async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
-        """See `DocumentIndex.search`."""
-        return await self._index.search(query, dialogue, top, within, retriever=self.retriever)
+        """See `KnowledgeSource`; a text that several indices have is given once, as of the first.
+
+        The notes name each index that could not be asked.
+
+        Raises:
+            SourceError: none of them can be asked.
+        """
+        asked = (source.search(query, dialogue, top, within) for source in self.sources)
+        found: list[Findings] = []
+        failed: list[SourceError] = []
+        notes: list[str] = []
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        for source, answer in zip(self.sources, answers, strict=True):
+            if isinstance(answer, SourceError):
+                failed.append(answer)
+                notes.append(f"{source.name} could not be asked, the others were: {answer}")
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found.append(Findings.of(answer))
+                notes += found[-1].notes
+        if not found:
+            raise SourceError("; ".join(dict.fromkeys(error.message for error in failed)), mend=failed[0].mend)
+        by_text = {piece.text: piece for answer in reversed(found) for piece in reversed(answer)}
+        fused = reciprocal_ranks([[piece.text for piece in answer] for answer in found], k=self.k)[:top]
+        knowledge = [by_text[text].model_copy(update={"score": round(score, 6)}) for text, score in fused]
+        return Findings(knowledge, notes=notes)
+
+    def by(self, retriever: str) -> SeveralDocuments:
+        """These sources, ranked by another retriever where they can be; see `RankedSource`."""
+        ranked = [source.by(retriever) if isinstance(source, RankedSource) else source for source in self.sources]
+        return SeveralDocuments(ranked, name=self.name, k=self.k)
 
     def close(self) -> None:
-        """Nothing: the index is closed by whoever opened it."""
+        """Close them all."""
+        for source in self.sources:
+            source.close()
+
+
+def open_documents(paths: Sequence[Path | str], *, retriever: Retriever = "fused") -> KnowledgeSource:
+    """Open document indices as one source.
+
+    Args:
+        paths: their files or addresses; one that is named twice is opened once.
+        retriever: how each is searched.
+
+    Raises:
+        InputError: none is named, or as `DocumentIndex` does.
+    """
+    if not paths:
+        raise InputError("no document index is named", mend="give --documents PATH")
+    opened: list[DocumentIndex] = []
+    try:
+        for path in dict.fromkeys(path.resolve() if isinstance(path, Path) else path for path in paths):
+            opened.append(DocumentIndex(path, retriever=retriever))  # noqa: PERF401 - those before are closed on failure
+    except BaseException:
+        for index in opened:
+            index.close()
+        raise
+    return opened[0] if len(opened) == 1 else SeveralDocuments(opened)
+
+
+def embedder_of(settings: Settings, path: Path | str, embedder: Embedder | None = None) -> Embedder | None:
+    """The embedder of an index's vectors; None where it has none.
+
+    Raises:
+        InputError: it is another version than the one that made them.
+    """
+    if not settings.embedder:
+        return None
+    if embedder is None:
+        from dialore.retrieval.embedding import load_embedder
+
+        embedder = load_embedder(settings.embedder)
+    if embedder.fingerprint != settings.embedder_fingerprint:
+        raise InputError(
+            f"{shown(path)} has vectors of another version of the embedder {settings.embedder}, not of {embedder.name}",
+            mend="build it again, or give the embedder that it was built with",
+        )
+    return embedder
+
+
+def shown(path: Path | str) -> str:
+    """An index's path as it is shown: an address without its password."""
+    head, at, tail = str(path).rpartition("@")
+    if not at or "://" not in head:
+        return str(path)
+    scheme, _, user = head.partition("://")
+    return f"{scheme}://{user.partition(':')[0]}@{tail}"
 
 
 def _checked(retriever: str) -> Retriever:

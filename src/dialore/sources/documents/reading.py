@@ -1,21 +1,22 @@
-"""Files as sections of text: which format a file has, and how each is read."""
+"""Files as sections of text: which are read, what format each has, and what could not be read."""
 
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import os
 import re
 import zlib
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from dialore.sources.documents.chunking import Paragraph, Section
-from dialore.sources.documents.rejects import Unreadable
+from dialore.errors import InputError
+from dialore.sources.documents.chunking import Paragraph, Section, Unreadable, unwrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from dialore.sources.documents.rejects import Rejects
+    from collections.abc import Iterable, Iterator, Sequence
 
 FileFormat = Literal["text", "lines", "markdown", "html", "pdf", "jsonl"]
 FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
@@ -31,6 +32,7 @@ _ENDINGS: dict[str, FileFormat] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
+_SHOWN = 10
 _BLANK_LINES = re.compile(r"\n\s*\n")
 _TEXT_KEYS = ("text", "passage", "contents", "content", "sentence", "body")
 _URL_KEYS = ("url", "link", "source_url")
@@ -43,79 +45,157 @@ def format_of(path: Path) -> FileFormat | None:
     return _ENDINGS.get(path.with_suffix("").suffix.lower() if path.suffix == ".gz" else path.suffix.lower())
 
 
-def read_sections(path: Path, data: bytes, file_format: FileFormat, rejects: Rejects) -> Iterator[Section]:
-    """The sections of a file.
+@dataclass
+class Rejects:
+    """Files and lines that were left out.
+
+    Attributes:
+        files: how many files.
+        lines: how many lines of files that could be read else.
+        first: the first of them, a sentence each.
+    """
+
+    files: int = 0
+    lines: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def file(self, name: str, why: object) -> None:
+        """A file was left out."""
+        self.files += 1
+        self._show(f"{name}: {why}")
+
+    def line(self, name: str, number: int, why: object) -> None:
+        """A line was left out, numbered from 1."""
+        self.lines += 1
+        self._show(f"{name}, line {number}: {why}")
+
+    @property
+    def count(self) -> int:
+        """Files and lines together."""
+        return self.files + self.lines
+
+    def _show(self, sentence: str) -> None:
+        if len(self.first) < _SHOWN:
+            self.first.append(sentence)
+
+
+class Found(NamedTuple):
+    """A file to be read, and how."""
+
+    path: Path
+    file_format: FileFormat
+
+
+def find_files(paths: Sequence[Path], file_format: FileFormat | None = None) -> Iterator[Found]:
+    """The files, and those in the folders and below, each once, by absolute path.
+
+    In a folder only files count whose names say that they can be read; hidden ones do not. What
+    is named itself is read whatever it is called, as text where its name says nothing.
 
     Args:
-        path: its name, for what is said of it.
-        data: its bytes, packed where its name ends in `.gz`.
-        file_format: how they are read.
+        paths: files and folders.
+        file_format: how all of them are read, whatever their names.
+
+    Raises:
+        InputError: there is nothing of that name.
+    """
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"no such file or folder: {path}", mend="check the name")
+    seen: set[Path] = set()
+    for path in paths:
+        below = _below(path.resolve()) if path.is_dir() else [(path.resolve(), format_of(path) or "text")]
+        for each, known in below:
+            if each not in seen:
+                seen.add(each)
+                yield Found(each, file_format or known)
+
+
+def _below(folder: Path) -> Iterator[tuple[Path, FileFormat]]:
+    for where, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            known = format_of(Path(name))
+            if known is not None and not name.startswith("."):
+                yield Path(where) / name, known
+
+
+def lies_below(name: str, folders: Sequence[Path]) -> bool:
+    """Whether a document's name is the path of a file in one of the folders or below."""
+    return any(Path(name).is_relative_to(folder) for folder in folders)
+
+
+def read_sections(path: Path, file_format: FileFormat, rejects: Rejects) -> Iterator[Section]:
+    """The sections of a file; lines are read one by one.
+
+    Args:
+        path: the file, unpacked where its name ends in `.gz`.
+        file_format: how it is read.
         rejects: takes lines that are left out.
 
     Raises:
         Unreadable: it cannot be read that way.
+        OSError: it cannot be opened.
         MissingExtraError: PDF or HTML without the extra `documents`.
     """
-    if path.suffix == ".gz":
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            raise Unreadable("it is a damaged gzip file") from error
-    if file_format == "pdf":
-        from dialore.sources.documents.pdf import read_pdf
-
-        yield from read_pdf(data)
-    elif file_format == "html":
-        from dialore.sources.documents.html import read_html
-        from dialore.sources.web.reading import decode
-
-        _check_text(data)
-        yield from read_html(decode(data))
-    elif file_format == "markdown":
-        from dialore.sources.documents.markdown import read_markdown
-
-        yield from read_markdown(decoded(data))
-    elif file_format == "jsonl":
-        yield from _read_jsonl(path, decoded(data), rejects)
-    elif file_format == "lines":
-        lines = decoded(data).splitlines()
-        yield from (Section([Paragraph(line.strip())]) for line in lines if line.strip())
-    else:
-        paragraphs = [Paragraph(_unwrapped(text)) for text in _BLANK_LINES.split(decoded(data)) if text.strip()]
-        yield Section(paragraphs)
-
-
-def decoded(data: bytes) -> str:
-    """Bytes as text: UTF-8, or UTF-16 with its mark.
-
-    Raises:
-        Unreadable: they are neither.
-    """
-    if data[:2] in {b"\xff\xfe", b"\xfe\xff"}:
-        encoding = "utf-16"
-    else:
-        _check_text(data)
-        encoding = "utf-8-sig"
     try:
-        return data.decode(encoding)
+        if file_format in {"lines", "jsonl"}:
+            yield from _read_lines(path, file_format, rejects)
+        else:
+            yield from _read_whole(_bytes_of(path), file_format)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise Unreadable("it is a damaged gzip file") from error
     except UnicodeDecodeError as error:
         raise Unreadable(f"it is not UTF-8 (byte {error.start:,}): convert it, e.g. with iconv") from error
+    except MemoryError as error:
+        raise Unreadable("it is larger than the memory") from error
 
 
-def _check_text(data: bytes) -> None:
-    if b"\0" in data[:65536] and data[:2] not in {b"\xff\xfe", b"\xfe\xff"}:
+def _read_lines(path: Path, file_format: FileFormat, rejects: Rejects) -> Iterator[Section]:
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as raw:
+        encoding = _encoding(raw.read(65536))
+        raw.seek(0)
+        # Only "\n" ends lines: JSON may hold other line ends in its strings.
+        lines = io.TextIOWrapper(raw, encoding, newline="\n")
+        if file_format == "jsonl":
+            yield from _read_jsonl(path, lines, rejects)
+        else:
+            yield from (Section([Paragraph(part)]) for line in lines for part in line.splitlines() if part.strip())
+
+
+def _bytes_of(path: Path) -> bytes:
+    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+
+
+def _read_whole(data: bytes, file_format: FileFormat) -> Iterator[Section]:
+    from dialore.sources.documents import formats
+
+    if file_format == "pdf":
+        yield from formats.read_pdf(data)
+    elif file_format == "html":
+        from dialore.sources.web.reading import decode
+
+        _encoding(data[:65536])
+        yield from formats.read_html(decode(data))
+    elif file_format == "markdown":
+        yield from formats.read_markdown(data.decode(_encoding(data[:65536])))
+    else:
+        texts = _BLANK_LINES.split(data.decode(_encoding(data[:65536])))
+        yield Section([Paragraph(unwrapped(text)) for text in texts if text.strip()])
+
+
+def _encoding(head: bytes) -> str:
+    """The encoding of text that begins so: UTF-8, or UTF-16 with its mark; raises Unreadable where it is no text."""
+    if head[:2] in {b"\xff\xfe", b"\xfe\xff"}:
+        return "utf-16"
+    if b"\0" in head:
         raise Unreadable("it is a binary file")
+    return "utf-8-sig"
 
 
-def _unwrapped(text: str) -> str:
-    """Hard-wrapped lines as one, without a space between Chinese characters."""
-    return re.sub(r"(?<=[\u3000-\u9fff\uff00-\uffef])[ \t]*\r?\n\s*(?=[\u3000-\u9fff\uff00-\uffef])", "", text)
-
-
-def _read_jsonl(path: Path, text: str, rejects: Rejects) -> Iterator[Section]:
-    # Only "\n" parts lines: JSON may hold other line ends in its strings.
-    taken = 0
-    for number, line in enumerate(text.split("\n"), start=1):
+def _read_jsonl(path: Path, lines: Iterable[str], rejects: Rejects) -> Iterator[Section]:
+    taken = number = 0
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
@@ -127,7 +207,7 @@ def _read_jsonl(path: Path, text: str, rejects: Rejects) -> Iterator[Section]:
         else:
             taken += 1
             yield section
-    if not taken and text.strip():
+    if number and not taken:
         raise Unreadable('none of its lines is a passage: wanted is {"text": ...} or a string a line')
 
 
@@ -156,5 +236,5 @@ def _section(data: Any) -> Section:  # noqa: ANN401 - whatever JSON holds
     elif title is not None:
         extra["title_"] = title
     # A line's text is one passage's or one article's: blank lines part paragraphs.
-    paragraphs = [Paragraph(_unwrapped(part)) for part in _BLANK_LINES.split(data[key]) if part.strip()]
+    paragraphs = [Paragraph(unwrapped(part)) for part in _BLANK_LINES.split(data[key]) if part.strip()]
     return Section(paragraphs, title if isinstance(title, str) else "", data.get(url_key, ""), extra)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.retrieval.exact import normalise
+from dialore.retrieval.static import normalise
 from dialore.sources.graph.linking import ConceptSums, unit
 from dialore.sources.graph.relations import RELATIONS, is_safe, is_well_formed, verbalise
 from dialore.sources.graph.store import Edges

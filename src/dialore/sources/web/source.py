@@ -6,7 +6,6 @@ import asyncio
 import importlib.util
 import logging
 import time
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,7 +53,7 @@ class _Piece:
 class WebSource:
     """Web search.
 
-    The query is redacted, the engine asked, the first pages fetched and read at once, their text cut into passages,
+    The query is redacted, the engine asked, the first pages fetched and read at once, their text split into passages,
     unsafe ones and sentences that command the model dropped, and the rest reranked by the redacted query. Where a page
     cannot be had, its snippet stands in for it. A piece's `detail` has `title`, `url`, `engine`, `snippet` (whether it
     is one) with `page_error`, and `suspicious` (whether commands were dropped from it).
@@ -67,7 +66,6 @@ class WebSource:
         redact: from a query and the dialogue to the query that is sent, and notes.
         is_safe: whether a passage may be used.
         remember: seconds that a query's passages are kept in memory; 0 for not at all.
-        name: the source's name.
         clock: seconds that only grow.
 
     Raises:
@@ -75,6 +73,7 @@ class WebSource:
     """
 
     kind: Source = "web"
+    name = "web"
 
     def __init__(
         self,
@@ -86,17 +85,15 @@ class WebSource:
         redact: Redact = default_redact,
         is_safe: IsSafe = default_is_safe,
         remember: float = 900.0,
-        name: str = "web",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.name = name
         self.engine = engine
         self._fetcher = fetcher or PageFetcher()
         self._pages = pages
         self._reranker = load_reranker(reranker) if isinstance(reranker, str) else reranker
         self._redact, self._is_safe = redact, is_safe
         self._remember, self._clock = remember, clock
-        self._memory: OrderedDict[tuple[str, str], tuple[float, list[_Piece]]] = OrderedDict()
+        self._memory: dict[tuple[str, str], tuple[float, list[_Piece]]] = {}
 
     async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
         """See `KnowledgeSource`; `within` is ignored. The findings have the query that was sent.
@@ -137,11 +134,10 @@ class WebSource:
             for piece in read:
                 first.setdefault(piece.text, piece)
         pieces = list(first.values())
-        if self._remember > 0:
-            self._memory[key] = (self._clock(), pieces)
-            self._memory.move_to_end(key)
-            while len(self._memory) > _REMEMBERED:
-                self._memory.popitem(last=False)
+        self._memory.pop(key, None)
+        self._memory[key] = (self._clock(), pieces)
+        if len(self._memory) > _REMEMBERED:
+            del self._memory[next(iter(self._memory))]
         return pieces
 
     async def _read(self, result: SearchResult) -> list[_Piece]:
@@ -205,24 +201,20 @@ ENGINES = ("searxng", "brave", "corpus")
 """What a spec may begin with."""
 
 
-def open_web(
-    spec: str, *, pages: int = 3, reranker: str | Reranker = "fused", fetcher: PageFetcher | None = None
-) -> WebSource:
+def open_web(spec: str, *, reranker: str | Reranker = "fused") -> WebSource:
     """A web source from its spec.
 
     Args:
         spec: `searxng:URL` (a SearXNG instance), `brave:` (Brave's search, key in `BRAVE_API_KEY`), or `corpus:PATH`
             (a document index in place of the web).
-        pages: how many results are read.
         reranker: what ranks passages; see `load_reranker`.
-        fetcher: what fetches pages; None: a `PageFetcher` with its defaults.
 
     Raises:
         UnknownNameError: no engine, or no reranker, is called that.
         InputError: the spec lacks its address, the key is missing, or the index is.
         MissingExtraError: pages cannot be read without trafilatura (extra `documents`).
     """
-    return WebSource(_engine(spec), fetcher=fetcher, pages=pages, reranker=reranker)
+    return WebSource(_engine(spec), reranker=reranker)
 
 
 def _engine(spec: str) -> SearchEngine:

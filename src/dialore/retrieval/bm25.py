@@ -1,0 +1,119 @@
+"""BM25 over texts in memory (Robertson and Zaragoza, 2009), exact, and its formula for the document stores.
+
+The weight of a term t in a text d of n texts is, as Lucene has it (Section 3.4 of the paper, with the 1 inside the
+logarithm that keeps it positive),
+`ln(1 + (n - n_t + .5) / (n_t + .5)) * f (k1 + 1) / (f + k1 (1 - b + b |d| / mean))`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dialore.errors import InputError
+from dialore.retrieval.ranking import DECIMALS, best
+from dialore.retrieval.tokens import Tokeniser
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+K1, B = 1.2, 0.75
+
+
+class Hit(NamedTuple):
+    """A text that was found: its place among the texts, and its score."""
+
+    row: int
+    score: float
+
+
+def rarity(size: int, having: NDArray[Any]) -> NDArray[np.float64]:
+    """The inverse document frequencies of terms that so many of `size` texts have."""
+    found: NDArray[np.float64] = np.log1p((size - having + 0.5) / (having + 0.5))
+    return found
+
+
+def saturation(
+    counts: NDArray[Any], lengths: NDArray[Any], mean: float, k1: float = K1, b: float = B
+) -> NDArray[np.float64]:
+    """What counts of terms in texts of those lengths are worth beside the terms' rarity."""
+    found: NDArray[np.float64] = counts * (k1 + 1) / (counts + k1 * (1 - b + b * lengths / max(mean, 1e-9)))
+    return found
+
+
+def scores_of(
+    query: Mapping[str, int], texts: Sequence[Mapping[str, int]], frequencies: Mapping[str, int], size: int, mean: float
+) -> list[float]:
+    """Score some texts of a larger collection.
+
+    Args:
+        query: its terms, with how often each is asked.
+        texts: the terms of each, likewise.
+        frequencies: how many texts of the collection have each term of the query; those that none has may lack.
+        size: texts of the collection.
+        mean: terms of a text on average.
+    """
+    terms = [term for term in query if frequencies.get(term)]
+    weights = rarity(size, np.array([frequencies[term] for term in terms])) * [query[term] for term in terms]
+    counts = np.array([[text.get(term, 0) for term in terms] for text in texts], np.float64)
+    lengths = np.array([sum(text.values()) for text in texts], np.float64)
+    found: list[float] = np.round(saturation(counts, lengths[:, None], mean) @ weights, DECIMALS).tolist()
+    return found
+
+
+class Bm25:
+    """Texts ranked by BM25. The weights are worked out beforehand, so that a query only adds them up.
+
+    Args:
+        texts: what is searched.
+        k1: how slowly a term's count saturates.
+        b: how much a text's length counts; 0 not at all, 1 fully.
+        tokeniser: how texts and queries are split into terms.
+
+    Raises:
+        InputError: constants out of range.
+    """
+
+    def __init__(
+        self, texts: Iterable[str], *, k1: float = K1, b: float = B, tokeniser: Tokeniser | None = None
+    ) -> None:
+        if k1 < 0 or not 0 <= b <= 1:
+            raise InputError(f"k1 = {k1}, b = {b} are out of range", mend="k1 is at least 0, b from 0 to 1")
+        self.k1, self.b, self.tokeniser = k1, b, tokeniser or Tokeniser()
+        tallies = [Counter(self.tokeniser(text)) for text in texts]
+        self._size = len(tallies)
+        number_of: dict[str, int] = {}
+        kinds = np.array([number_of.setdefault(t, len(number_of)) for tally in tallies for t in tally], dtype=np.int64)
+        counts = np.array([count for tally in tallies for count in tally.values()], dtype=np.float64)
+        lengths = np.array([tally.total() for tally in tallies], dtype=np.float64)
+        rows = np.repeat(np.arange(self._size, dtype=np.int32), [len(tally) for tally in tallies])
+        order = np.argsort(kinds, kind="stable")
+        self._number_of = number_of
+        having = np.bincount(kinds, minlength=len(number_of))
+        self._ends = np.concatenate([[0], np.cumsum(having)])
+        self._rows = rows[order]
+        mean = float(lengths.mean()) if self._size else 0.0
+        worth = saturation(counts[order], lengths[self._rows], mean, k1, b)
+        self._weights = rarity(self._size, having)[kinds[order]] * worth
+
+    def __len__(self) -> int:
+        return self._size
+
+    def search(self, query: str, top: int = 10) -> list[Hit]:
+        """The `top` texts that share a term with the query, the best first; of equal ones the first."""
+        rows, scores = best(self.scores(query), top)
+        return [Hit(*pair) for pair in zip(rows.tolist(), scores.tolist(), strict=True) if pair[1] > 0]
+
+    def scores(self, query: str) -> NDArray[np.float64]:
+        """(n,): each text's score, zero where it shares no term with the query; a term asked twice counts twice."""
+        scores = np.zeros(self._size)
+        for term, times in Counter(self.tokeniser(query)).items():
+            number = self._number_of.get(term)
+            if number is not None:
+                part = slice(self._ends[number], self._ends[number + 1])
+                scores[self._rows[part]] += times * self._weights[part]
+        return np.round(scores, DECIMALS)

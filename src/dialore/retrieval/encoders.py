@@ -1,0 +1,301 @@
+"""Embedders besides the shipped one: hashed n-grams, sentence-transformers, ONNX, and OpenAI-compatible servers."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import unicodedata
+import zlib
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dialore.errors import InputError, MissingExtraError, ModelError
+from dialore.llm.http import HttpClient, Retry, run_blocking
+from dialore.retrieval.static import normalise
+from dialore.text import CHINESE_RUN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+    from sentence_transformers import SentenceTransformer
+
+_HASHING_VERSION = "1"
+_ONNX_MEND = "make one with scripts/export_minilm_onnx.py"
+
+
+def digest(*parts: str) -> str:
+    """A short stable hash of the parts: the fingerprint of an embedder."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+class HashingEmbedder:
+    """Counts of hashed character n-grams (feature hashing with signs: Weinberger et al., 2009).
+
+    Words of alphabetic scripts give their n-grams of 3 to 5 characters, with the word's edges marked; runs of Chinese
+    give single characters and pairs. A frequent n-gram is damped by nothing: there is no corpus to count it in.
+
+    Args:
+        dimension: components of a vector; a power of two.
+    """
+
+    name = "hashing"
+
+    def __init__(self, dimension: int = 1024) -> None:
+        self.dimension = dimension
+        self.fingerprint = digest("hashing", _HASHING_VERSION, str(dimension))
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return (len(texts), dimension) unit rows; zero for a text without letters or digits."""
+        counts = np.zeros((len(texts), self.dimension), dtype=np.int64)
+        for row, text in zip(counts, texts, strict=True):
+            for gram in _grams(unicodedata.normalize("NFKC", text).casefold()):
+                code = _code(gram)
+                row[code % self.dimension] += 1 if code >> 31 else -1
+        return normalise(counts)
+
+
+@lru_cache(maxsize=1 << 16)
+def _code(gram: str) -> int:
+    # CRC-32 rather than hash(): the same in every process and on every machine.
+    return zlib.crc32(gram.encode("utf-8", "surrogatepass"))
+
+
+def _grams(text: str) -> Iterator[str]:
+    for run in CHINESE_RUN.findall(text):
+        yield from run
+        yield from (run[at : at + 2] for at in range(len(run) - 1))
+    latin = CHINESE_RUN.sub(" ", text)
+    for word in "".join(character if character.isalnum() else " " for character in latin).split():
+        marked = f"<{word}>"
+        yield marked
+        for size in (3, 4, 5):
+            yield from (marked[at : at + size] for at in range(len(marked) - size + 1))
+
+
+class SentenceTransformerEmbedder:
+    """A sentence-transformers model (Reimers and Gurevych, 2019) by name or folder.
+
+    Args:
+        model: a model's name at the Hugging Face hub, or a local folder.
+        batch_size: texts encoded at once.
+        device: `cpu`, `cuda`, ...; None: the best there is.
+
+    Raises:
+        MissingExtraError: sentence-transformers is not installed.
+        InputError: no such model, or it cannot be loaded.
+    """
+
+    def __init__(self, model: str, *, batch_size: int = 64, device: str | None = None) -> None:
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError as error:
+            raise MissingExtraError("the embedder 'st'", "sentence-transformers") from error
+        try:
+            self._model = SentenceTransformer(model, device=device)
+        except (OSError, ValueError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise InputError(
+                f"cannot load the sentence-transformers model {model!r}: {reason}",
+                mend="check the name, or give a local folder",
+            ) from error
+        self.name = f"st:{model}"
+        self._batch_size = batch_size
+        self.dimension = int(self._model.get_sentence_embedding_dimension() or self._encode(["a"]).shape[1])
+        self.fingerprint = digest("sentence-transformers", _weights_hash(self._model))
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return (len(texts), dimension) unit rows; zero for a blank text."""
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        filled = [at for at, text in enumerate(texts) if text.strip()]
+        if filled:
+            vectors[filled] = self._encode([texts[at] for at in filled])
+        return vectors
+
+    def _encode(self, texts: list[str]) -> NDArray[np.float32]:
+        rows = self._model.encode(
+            texts,
+            batch_size=self._batch_size,
+            normalize_embeddings=True,
+            convert_to_numpy=True,
+            show_progress_bar=False,
+        )
+        return np.asarray(rows, dtype=np.float32)
+
+
+def _weights_hash(model: SentenceTransformer) -> str:
+    """Hash every parameter, because a name or a folder may come to mean other weights."""
+    total = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        total.update(name.encode())
+        total.update(np.ascontiguousarray(tensor.detach().cpu().float().numpy()).data)
+    return total.hexdigest()
+
+
+class OnnxEmbedder:
+    """Mean-pooled states of a BERT-like encoder (Reimers and Gurevych, 2019), run by ONNX Runtime on the CPU.
+
+    Args:
+        folder: holds `model.onnx` (inputs `input_ids`, `attention_mask` and perhaps `token_type_ids`; its first output
+            the last layer's states) and `tokenizer.json`.
+        batch_size: texts encoded at once; they are batched by length, so that little is padding.
+        longest: tokens of a text that are read.
+        threads: threads of one batch; batches of short texts are no faster on more.
+
+    Raises:
+        MissingExtraError: onnxruntime or tokenizers is not installed.
+        InputError: the folder lacks its files, or they are something else.
+    """
+
+    def __init__(self, folder: str | Path, *, batch_size: int = 32, longest: int = 256, threads: int = 1) -> None:
+        try:
+            import onnxruntime
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise MissingExtraError("the embedder 'onnx'", "onnx") from error
+        path = Path(folder)
+        for name in ("model.onnx", "tokenizer.json"):
+            if not (path / name).is_file():
+                raise InputError(f"no ONNX model in {path}: {name} is missing", mend=_ONNX_MEND)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        try:
+            self._tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
+            self._session = onnxruntime.InferenceSession(
+                str(path / "model.onnx"), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:
+            # Both libraries raise bare exceptions of their own for a file that they cannot read.
+            raise InputError(f"cannot load the ONNX model in {path}: {_first_line(error)}", mend=_ONNX_MEND) from error
+        # Files made for training truncate and pad to a length of their own.
+        self._tokenizer.enable_truncation(longest)
+        self._tokenizer.enable_padding(pad_id=self._tokenizer.token_to_id("[PAD]") or 0)
+        self._inputs = {item.name for item in self._session.get_inputs()}
+        self._batch_size = batch_size
+        self.name = f"onnx:{folder}"
+        weights = (path / "model.onnx").read_bytes()
+        self.fingerprint = digest("onnx", digest(weights.hex()), digest((path / "tokenizer.json").read_text("utf-8")))
+        self.dimension = int(self._run(["a"]).shape[1])
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return (len(texts), dimension) unit rows; zero for a blank text."""
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        filled = sorted((at for at, text in enumerate(texts) if text.strip()), key=lambda at: len(texts[at]))
+        for start in range(0, len(filled), self._batch_size):
+            batch = filled[start : start + self._batch_size]
+            vectors[batch] = self._run([texts[at] for at in batch])
+        return vectors
+
+    def _run(self, texts: list[str]) -> NDArray[np.float32]:
+        encodings = self._tokenizer.encode_batch(texts)
+        ids = np.array([encoding.ids for encoding in encodings], dtype=np.int64)
+        mask = np.array([encoding.attention_mask for encoding in encodings], dtype=np.int64)
+        feed: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        states = self._session.run(None, {name: feed[name] for name in self._inputs})[0]
+        shares = mask[:, :, None].astype(np.float32)
+        pooled = (states * shares).sum(axis=1)
+        lengths = np.linalg.norm(pooled, axis=1, keepdims=True)
+        unit: NDArray[np.float32] = (pooled / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+        return unit
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+class EndpointEmbedder:
+    """A model behind an OpenAI-compatible `/embeddings` endpoint. Calls block: in a coroutine, use a thread.
+
+    Args:
+        model: the model's name at the server.
+        base_url: the endpoint, e.g. `http://localhost:11434/v1`; None: `DIALORE_BASE_URL`, then `OPENAI_BASE_URL`.
+        api_key: the key; None: `DIALORE_API_KEY`, then `OPENAI_API_KEY`, then none.
+        batch_size: texts a request.
+        timeout: seconds for a request.
+        retries: how often a failed request is repeated where that may help.
+
+    Raises:
+        InputError: no address is given anywhere, or it is not a URL.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        batch_size: int = 128,
+        timeout: float = 60.0,
+        retries: int = 4,
+    ) -> None:
+        base_url = base_url or os.environ.get("DIALORE_BASE_URL") or os.environ.get("OPENAI_BASE_URL")
+        if not base_url:
+            raise InputError(
+                f"no endpoint for the embedding model {model!r}",
+                mend="write endpoint:MODEL@URL or set DIALORE_BASE_URL",
+            )
+        if batch_size < 1:
+            raise InputError(f"batch_size must be at least 1, got {batch_size}")
+        key = api_key or os.environ.get("DIALORE_API_KEY") or os.environ.get("OPENAI_API_KEY")
+        self._client = HttpClient(base_url, key, timeout=timeout, max_bytes=256_000_000)
+        self.name = f"endpoint:{model}@{self._client.where}"
+        self.fingerprint = digest("endpoint", model, self._client.where)
+        self._model, self._batch_size, self._retry = model, batch_size, Retry(retries)
+
+    def __repr__(self) -> str:
+        return f"EndpointEmbedder({self.name!r})"
+
+    @cached_property
+    def dimension(self) -> int:
+        """Components of a vector; the server is asked once, unless something was encoded before."""
+        return int(run_blocking(self._request([["dimension"]]))[0].shape[1])
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return (len(texts), dimension) unit rows; zero for a blank text, which is not sent.
+
+        Raises:
+            ModelError: the server failed, retries included, or answered something else than embeddings.
+        """
+        filled = [at for at, text in enumerate(texts) if text.strip()]
+        places = [filled[start : start + self._batch_size] for start in range(0, len(filled), self._batch_size)]
+        batches = run_blocking(self._request([[texts[at] for at in each] for each in places])) if places else []
+        if batches:
+            self.__dict__.setdefault("dimension", batches[0].shape[1])
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        for each, batch in zip(places, batches, strict=True):
+            if batch.shape[1] != self.dimension:
+                raise self._malformed(f"vectors of {batch.shape[1]} components after {self.dimension}")
+            vectors[each] = batch
+        return vectors
+
+    async def _request(self, batches: list[list[str]]) -> list[NDArray[np.float32]]:
+        """The vectors of batches of texts, one request after the other."""
+        async with self._client.once() as client:
+
+            async def ask(texts: list[str]) -> NDArray[np.float32]:
+                body = {"model": self._model, "input": texts, "encoding_format": "float"}
+                return self._read(await client.json("/embeddings", body), len(texts))
+
+            return [await self._retry.run(lambda _, texts=texts: ask(texts)) for texts in batches]  # type: ignore[misc]
+
+    def _read(self, answer: object, expected: int) -> NDArray[np.float32]:
+        try:
+            rows = sorted(answer["data"], key=lambda row: int(row["index"]))  # type: ignore[index]
+            vectors = np.array([row["embedding"] for row in rows], dtype=np.float64)
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._malformed("something else") from error
+        if len(vectors) != expected or vectors.ndim != 2 or not np.isfinite(vectors).all():
+            raise self._malformed(f"{len(vectors)} embeddings for {expected} texts, or not numbers")
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        unit: NDArray[np.float32] = (vectors / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
+        return unit
+
+    def _malformed(self, found: str) -> ModelError:
+        return ModelError(
+            f"{self._client.where} did not answer with embeddings but with {found}",
+            mend=f"is {self._model} an embedding model?",
+            configuration=True,
+        )

@@ -1,0 +1,318 @@
+"""The tables of a document index: what is kept, and the SQL that SQLite and PostgreSQL have in common."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from pydantic import BaseModel, Field, ValidationError
+
+from dialore.errors import InputError
+from dialore.knowledge import stable_id
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Collection, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+LAYOUT = 2
+BUILD = "build one with `dialore documents build`"
+AGAIN = "build it again with `dialore documents build`"
+MOST_MATCHES = 20_000
+"""Passages that the terms of one query may have together; beyond them, its most frequent terms only add to scores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A passage on its way into an index.
+
+    Attributes:
+        text: its sentences.
+        title: of its document and the headings above it, joined by " > ".
+        url: where it can be read.
+        file: the file it was read from.
+        page: its page in a PDF, from 1; 0 elsewhere.
+        extra: whatever else its document says of it.
+    """
+
+    text: str
+    title: str = ""
+    url: str = ""
+    file: str = ""
+    page: int = 0
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def id(self) -> int:
+        """Its stable id as a number."""
+        return id_number(stable_id("passage", self.url, self.title, self.text))
+
+    @property
+    def searched(self) -> str:
+        """The text that it is found by: its title with it."""
+        return f"{self.title}\n{self.text}" if self.title else self.text
+
+
+def id_number(identifier: str) -> int:
+    """The number of an id such as `passage:0123456789ab`; -1 for one that no passage can have."""
+    digits = identifier.removeprefix("passage:")
+    return int(digits, 16) if len(digits) == 12 and set(digits) <= set("0123456789abcdef") else -1
+
+
+class Document(BaseModel):
+    """A file, or whatever else passages were read from.
+
+    Attributes:
+        name: the file's absolute path, or the name that texts were given.
+        hash: of its bytes and of how it was split; empty where it is not known.
+        passages: how many passages it has.
+        bytes: how large it was.
+        modified: when the file was changed last, in nanoseconds; 0 for what is no file.
+    """
+
+    name: str
+    hash: str = ""
+    passages: int = 0
+    bytes: int = 0
+    modified: int = 0
+
+
+class Settings(BaseModel):
+    """What an index was built with.
+
+    Attributes:
+        layout: version of the tables.
+        name: the index's name, carried by each passage.
+        embedder: spec of the embedder; empty where there are no vectors.
+        embedder_fingerprint: its fingerprint.
+        dimension: components of a vector.
+        tokeniser: how texts are split into terms.
+        chunking: how texts are split into passages where no other way is asked for.
+    """
+
+    layout: int = LAYOUT
+    name: str
+    embedder: str = ""
+    embedder_fingerprint: str = ""
+    dimension: int = 0
+    tokeniser: dict[str, Any] = Field(default_factory=dict)
+    chunking: dict[str, Any] = Field(default_factory=dict)
+
+
+class State(NamedTuple):
+    """An index at one moment: its settings as JSON and its counts.
+
+    Attributes:
+        settings: see `Settings`.
+        version: how often it was changed.
+        removals: how often passages were removed.
+        passages: how many there are.
+        length: terms of all passages together.
+        last: the highest number that a passage was given.
+    """
+
+    settings: str
+    version: int
+    removals: int
+    passages: int
+    length: int
+    last: int
+
+
+class Passage(NamedTuple):
+    """A passage as it is kept, with its number."""
+
+    number: int
+    id: int
+    piece: Piece
+
+
+class NewPassage(NamedTuple):
+    """A passage to be kept: its id, its document's number and its terms."""
+
+    piece: Piece
+    id: int
+    document: int
+    terms: list[str]
+
+
+class Store(Protocol):
+    """Where the tables of one index are."""
+
+    def read(self) -> AbstractContextManager[Transaction]:
+        """One state of the index, whatever others write meanwhile; raises InputError where there is none."""
+        ...
+
+    def write(self, fresh: Settings | None = None) -> AbstractContextManager[Transaction]:
+        """A change of the index: whole at the end of the body, or nothing of it where that fails.
+
+        Args:
+            fresh: the settings of a new index, in the place of what is there.
+
+        Raises:
+            InputError: no such index, it cannot be written, or another writer has it for 30 seconds.
+        """
+        ...
+
+    def size(self) -> int:
+        """Bytes that the index takes."""
+        ...
+
+    def close(self) -> None:
+        """Close all connections; a second time does nothing."""
+        ...
+
+
+_COLUMNS = "number, id, text, title, url, file, page, extra"
+
+
+class Transaction(ABC):
+    """One state of an index, or a change of it."""
+
+    mark = "?"
+    """How the database writes a parameter."""
+
+    def __init__(self, connection: Any, path: str) -> None:  # noqa: ANN401 - sqlite3's or psycopg's
+        self._connection, self._path = connection, path
+
+    def ask(self, sql: str, *values: object) -> Any:  # noqa: ANN401 - a cursor of either library
+        """Execute a statement whose parameters are written `?`."""
+        return self._connection.execute(sql.replace("?", self.mark), values)
+
+    # --- what differs between databases
+
+    @abstractmethod
+    def among(self, column: str, values: Collection[Any]) -> tuple[str, object]:
+        """The condition that a column has one of the values, and its parameter."""
+
+    @abstractmethod
+    def by_terms(self, terms: Counter[str], top: int) -> list[tuple[int, float]]:
+        """The numbers and scores of the best passages by BM25, ties by number."""
+
+    @abstractmethod
+    def by_vector(self, query: NDArray[np.float32], top: int) -> list[tuple[int, float]]:
+        """The numbers and scores of the passages nearest by cosine, ties by number."""
+
+    @abstractmethod
+    def _insert(
+        self, numbers: Sequence[int], passages: Sequence[NewPassage], vectors: NDArray[np.float32] | None
+    ) -> None: ...
+
+    @abstractmethod
+    def _remove(self, condition: str, value: object) -> None: ...
+
+    # --- questions
+
+    def state(self) -> State:
+        """Settings and counts."""
+        return State(*self.ask("SELECT settings, version, removals, passages, length, last FROM state").fetchone())
+
+    def settings(self) -> Settings:
+        """What the index was built with; raises InputError where another version wrote it."""
+        try:
+            settings = Settings.model_validate_json(self.state().settings)
+        except ValidationError as error:
+            raise InputError(f"{self._path} is damaged", mend=AGAIN) from error
+        if settings.layout != LAYOUT:
+            message = f"{self._path} has layout {settings.layout}; this version reads {LAYOUT}"
+            raise InputError(message, mend=AGAIN)
+        return settings
+
+    def documents(self) -> dict[int, Document]:
+        """The documents that have passages, by number, in the order in which they came."""
+        rows = self.ask(
+            "SELECT number, name, hash, bytes, modified, (SELECT COUNT(*) FROM passages WHERE document = d.number) "
+            "FROM documents d ORDER BY number"
+        )
+        return {
+            number: Document(name=name, hash=digest, bytes=size, modified=modified, passages=count)
+            for number, name, digest, size, modified, count in rows
+        }
+
+    def passages(self, column: str = "", values: Collection[int] = ()) -> Iterator[Passage]:
+        """The passages whose `number` or `id` is among the values; all of them, in order, where none is named."""
+        condition, value = self.among(column, values) if column else ("number > ?", 0)
+        for number, identifier, text, title, url, file, page, extra in self.ask(
+            f"SELECT {_COLUMNS} FROM passages WHERE {condition} ORDER BY number",
+            value,
+        ):
+            yield Passage(number, identifier, Piece(text, title, url, file, page, json.loads(extra) if extra else {}))
+
+    def content(self) -> tuple[int, int]:
+        """A count and a sum over the passages' ids: other content has others."""
+        count, total = self.ask("SELECT COUNT(*), SUM(id & 4294967295) FROM passages").fetchone()
+        return int(count), int(total or 0)
+
+    # --- changes
+
+    def add_document(self, number: int, document: Document) -> None:
+        """Add a document, without its passages."""
+        values = (number, document.name, document.hash, document.bytes, document.modified)
+        self.ask("INSERT INTO documents VALUES (?, ?, ?, ?, ?)", *values)
+
+    def existing(self, document: int, ids: Collection[int]) -> set[int]:
+        """Those of the ids that passages of a document have."""
+        condition, value = self.among("id", ids)
+        found = self.ask(f"SELECT id FROM passages WHERE document = ? AND {condition}", document, value)
+        return {identifier for (identifier,) in found}
+
+    def insert(self, passages: Sequence[NewPassage], vectors: NDArray[np.float32] | None) -> None:
+        """Add passages to documents, with their vectors (n, dimension)."""
+        last = self.state().last
+        self._insert(range(last + 1, last + 1 + len(passages)), passages, vectors)
+        length = sum(len(passage.terms) for passage in passages)
+        self.ask("UPDATE state SET passages = passages + ?, length = length + ?, last = last + ?",
+                 len(passages), length, len(passages))  # fmt: skip
+
+    def remove(self, column: str, values: Collection[Any]) -> int:
+        """Remove the passages whose `document`, `id` or `url` is among the values; returns how many there were."""
+        condition, value = self.among(column, values)
+        found = f"FROM passages WHERE {condition}"
+        count, length = self.ask(f"SELECT COUNT(*), COALESCE(SUM(length), 0) {found}", value).fetchone()
+        if count:
+            # A document that lost passages is no longer what its file says: it is read again when it is added again.
+            self.ask(f"UPDATE documents SET hash = '' WHERE number IN (SELECT document {found})", value)
+            self._remove(found, value)
+            self.ask(f"DELETE {found}", value)
+            self.ask("UPDATE state SET passages = passages - ?, length = length - ?, removals = removals + 1",
+                     count, int(length))  # fmt: skip
+        return int(count)
+
+    def finish(self) -> None:
+        """Count the change, and forget documents without passages."""
+        self.ask("DELETE FROM documents WHERE NOT EXISTS (SELECT 1 FROM passages WHERE document = documents.number)")
+        self.ask("UPDATE state SET version = version + 1")
+
+    def begin(self, settings: Settings) -> None:
+        """Make the tables that both databases have, empty."""
+        for name, columns in _TABLES.items():
+            self.ask(f"DROP TABLE IF EXISTS {name}")
+            self.ask(f"CREATE TABLE {name} ({columns})")
+        self.ask("INSERT INTO state VALUES (?, 0, 0, 0, 0, 0)", settings.model_dump_json())
+
+
+_TABLES = {
+    "state": "settings TEXT, version BIGINT, removals BIGINT, passages BIGINT, length BIGINT, last BIGINT",
+    "documents": "number BIGINT PRIMARY KEY, name TEXT, hash TEXT, bytes BIGINT, modified BIGINT",
+}
+
+
+def selective(terms: Counter[str], frequencies: dict[str, int]) -> list[str]:
+    """The most informative terms of a query, which passages must have one of: the rarest, up to `MOST_MATCHES`.
+
+    Ranking every passage that has any word of a long query takes a second among millions. A passage is found by a rare
+    word; its frequent words still count in its score.
+    """
+    chosen: list[str] = []
+    matches = 0
+    for term in sorted((term for term in terms if frequencies.get(term)), key=lambda term: (frequencies[term], term)):
+        matches += frequencies[term]
+        if chosen and matches > MOST_MATCHES:
+            break
+        chosen.append(term)
+    return chosen
