@@ -7,7 +7,8 @@ import json
 import pytest
 
 from dialore.errors import ModelError, UnknownNameError
-from dialore.llm import Endpoint, LocalModel, Message, OutputSchema, Request, Sampling, Steering, connect
+from dialore.llm import Endpoint, LocalModel, Message, Request, Sampling, connect
+from dialore.llm.model import OutputSchema, Steering
 from dialore.prompts.library import PromptLibrary
 from tests.llm.server import answer, say, status
 from tests.llm.tiny_causal import make_tiny_causal, needs_torch

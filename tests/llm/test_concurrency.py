@@ -24,35 +24,31 @@ async def rounds(limiter: AdaptiveLimiter, count: int, error: Exception | None =
         await asyncio.gather(*[call(together) for _ in range(limiter.limit)], return_exceptions=True)
 
 
-async def test_it_grows_fast_until_the_first_overload_and_slowly_after():
-    limiter = AdaptiveLimiter(maximum=100, start=4)
-    await rounds(limiter, 3)
-    fast = limiter.limit
-    assert fast >= 16
+async def test_it_halves_at_an_overload_and_grows_by_one_a_round():
+    limiter = AdaptiveLimiter(maximum=32)
     await rounds(limiter, 1, BUSY)
-    halved = limiter.limit
-    assert halved == fast // 2
-    await rounds(limiter, 1)
-    assert limiter.limit <= halved + 1
+    assert limiter.limit == 16
+    await rounds(limiter, 4)
+    assert 18 <= limiter.limit <= 20
 
 
 @pytest.mark.parametrize("error", [BUSY, ModelError("down", status=503), ModelTimeoutError("late")])
 async def test_a_burst_of_overloads_counts_once(error):
-    limiter = AdaptiveLimiter(maximum=64, start=16)
+    limiter = AdaptiveLimiter(maximum=16)
     await rounds(limiter, 1, error)
     assert limiter.limit == 8
 
 
 @pytest.mark.parametrize("error", [ModelError("odd", status=400), ValueError("ours")])
 async def test_other_errors_say_nothing_about_load(error):
-    limiter = AdaptiveLimiter(maximum=64, start=16)
+    limiter = AdaptiveLimiter(maximum=16)
     await rounds(limiter, 2, error)
     assert limiter.limit == 16
     assert limiter.running == 0
 
 
 async def test_it_stays_between_one_and_its_maximum():
-    limiter = AdaptiveLimiter(maximum=6, start=4)
+    limiter = AdaptiveLimiter(maximum=6)
     await rounds(limiter, 10)
     assert limiter.limit == 6
     await rounds(limiter, 10, BUSY)
@@ -62,7 +58,8 @@ async def test_it_stays_between_one_and_its_maximum():
 
 
 async def test_an_unreached_limit_does_not_grow():
-    limiter = AdaptiveLimiter(maximum=64, start=16)
+    limiter = AdaptiveLimiter(maximum=32)
+    await rounds(limiter, 1, BUSY)
     for _ in range(50):
         async with limiter.slot():
             pass
@@ -70,7 +67,7 @@ async def test_an_unreached_limit_does_not_grow():
 
 
 async def test_never_more_than_the_limit_and_first_come_first_served():
-    limiter = AdaptiveLimiter(maximum=2, start=2)
+    limiter = AdaptiveLimiter(maximum=2)
     served, most = [], 0
 
     async def call(number: int) -> None:
@@ -86,7 +83,7 @@ async def test_never_more_than_the_limit_and_first_come_first_served():
 
 
 async def test_a_cancelled_waiter_loses_no_slot():
-    limiter = AdaptiveLimiter(maximum=1, start=1)
+    limiter = AdaptiveLimiter(maximum=1)
     leave = asyncio.Event()
 
     async def hold() -> None:

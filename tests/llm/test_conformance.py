@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from dialore.llm import Budget, Budgeted, Cached, Endpoint, LanguageModel, Recorder, Replay
+from dialore.llm import Cached, Endpoint, LanguageModel, Recorder, Replay
+from dialore.llm.budget import Budget, Budgeted
 from dialore.llm.model import Sampled
 from tests.llm.models import Scripted, ask
 from tests.llm.server import say

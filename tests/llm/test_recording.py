@@ -15,8 +15,8 @@ def path(tmp_path):
     return tmp_path / "deep" / "recording.jsonl"
 
 
-async def record(path, *calls, made_by=""):
-    recorder = Recorder(Scripted(*[text for _, text in calls]), path, made_by)
+async def record(path, *calls):
+    recorder = Recorder(Scripted(*[text for _, text in calls]), path)
     for request, _ in calls:
         await recorder.complete(request)
     await recorder.close()
@@ -128,13 +128,6 @@ async def test_of_one_prompt_under_two_labels_each_has_its_own_answer(path):
 async def test_the_last_recording_of_a_call_counts(path):
     await record(path, (ask("a"), "old"), (ask("a"), "new"))
     assert (await Replay(path).complete(ask("a"))).text == "new"
-
-
-async def test_only_lines_made_by_someone(path):
-    await record(path, (ask("a"), "by a model"))
-    await record(path, (ask("a"), "by hand"), made_by="hand")
-    assert (await Replay(path, made_by="scripted").complete(ask("a"))).text == "by a model"
-    assert len(Replay(path).lines) == 2
 
 
 async def test_lines_written_by_hand_need_little():

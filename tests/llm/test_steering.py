@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dialore.llm import Message, Request, Sampling, Steering
 from dialore.llm.local import LocalModel
+from dialore.llm.model import Message, Request, Sampling, Steering
 from tests.llm.tiny_causal import make_tiny_causal, needs_torch
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), needs_torch]

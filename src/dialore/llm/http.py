@@ -507,25 +507,23 @@ _BUSY = frozenset({429, 503, 529})
 class AdaptiveLimiter:
     """A limit on calls under way that adapts between 1 and a maximum, as TCP does.
 
-    It doubles in a round of calls until the first sign of overload (slow start), grows by one a round after it, and
-    halves at each overload. Calls that began before a decrease say nothing about the limit after it, so a burst of
-    refusals counts once. Waiting is first come, first served; a cancelled waiter loses no slot.
+    It starts at the maximum, so that a short run need not climb, halves at each overload, and grows by one a round of
+    calls. Calls that began before a decrease say nothing about the limit after it, so a burst of refusals counts once.
+    Waiting is first come, first served; a cancelled waiter loses no slot.
 
     Args:
         maximum: the most calls at once.
-        start: the limit to start with; the maximum unless given, so that a short run need not climb.
 
     Raises:
         InputError: the maximum is below 1.
     """
 
-    def __init__(self, maximum: int = 64, start: int | None = None) -> None:
+    def __init__(self, maximum: int = 64) -> None:
         if maximum < 1:
             raise InputError(f"concurrency must be at least 1, not {maximum}")
         self.maximum = maximum
         self.running = 0
-        self._limit = float(max(1, min(start or maximum, maximum)))
-        self._slow_start = True
+        self._limit = float(maximum)
         self._round = 0
         self._peak = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -579,11 +577,10 @@ class AdaptiveLimiter:
 
     def _grow(self) -> None:
         # A limit that was never reached proves nothing about a higher one (RFC 7661).
-        if self._limit < self._peak * 2 if self._slow_start else self.limit <= self._peak:
-            self._limit = min(float(self.maximum), self._limit + (1.0 if self._slow_start else 1.0 / self._limit))
+        if self.limit <= self._peak:
+            self._limit = min(float(self.maximum), self._limit + 1.0 / self._limit)
 
     def _shrink(self) -> None:
         self._round += 1
-        self._slow_start = False
         self._limit = max(1.0, self._limit / 2)
         self._peak = 0

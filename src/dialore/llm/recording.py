@@ -105,13 +105,11 @@ class Recorder(Wrapper):
     Args:
         model: the model underneath.
         path: the JSONL file; appended to.
-        made_by: who answers; the model's name unless given.
     """
 
-    def __init__(self, model: LanguageModel, path: str | Path, made_by: str = "") -> None:
+    def __init__(self, model: LanguageModel, path: str | Path) -> None:
         super().__init__(model)
         self._path = Path(path)
-        self._made_by = made_by
         self._file: int | None = None
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
@@ -122,7 +120,7 @@ class Recorder(Wrapper):
         """
         file = self._open()
         completion = await self._model.complete(request, on_text)
-        line = Recorded.of(request, completion, self._made_by or self.name).line().encode("utf-8", "replace")
+        line = Recorded.of(request, completion, self.name).line().encode("utf-8", "replace")
         try:
             written = os.write(file, line)
         except OSError as error:
@@ -168,19 +166,16 @@ class Replay:
         recording: a JSONL file, or its lines.
         match: `label` answers by the request's label also where the prompt differs for another reason, such as other
             knowledge found; the completion is then marked (`differs`).
-        made_by: take only lines made by this; all if empty.
 
     Raises:
         InputError: there is no such file, or a line is malformed.
     """
 
-    def __init__(
-        self, recording: str | Path | Iterable[str], match: Literal["prompt", "label"] = "prompt", made_by: str = ""
-    ) -> None:
+    def __init__(self, recording: str | Path | Iterable[str], match: Literal["prompt", "label"] = "prompt") -> None:
         if match not in {"prompt", "label"}:
             raise InputError(f"a replay matches by prompt or label, not by {match!r}")
         self._by_label = match == "label"
-        self.lines = [line for line in _read(recording) if made_by in {"", line.made_by}]
+        self.lines = _read(recording)
         self._exact = {(line.prompt, line.sample): line for line in self.lines}
         self._labelled = {(line.label, line.sample): line for line in self.lines if line.label}
 

@@ -9,7 +9,8 @@ import zlib
 
 import pytest
 
-from dialore.sources.web import AddressRules, PageError, PageFetcher
+from dialore.sources.web.addresses import AddressRules
+from dialore.sources.web.fetching import PageError, PageFetcher
 from tests.sources.web.page_server import (
     article,
     endless,

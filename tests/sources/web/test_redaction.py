@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dialore.dialogue import Dialogue
-from dialore.sources.web import redact
+from dialore.sources.web.redaction import redact
 
 
 def talk(*turns: str) -> Dialogue:

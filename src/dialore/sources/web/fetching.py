@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 USER_AGENT = f"dialore/{__version__} (knowledge-grounded dialogue; fetches pages that a search has found)"
 _KINDS = frozenset({"text/html", "application/xhtml+xml", "text/plain"})
 _GZIP = 31
+_MOST_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
@@ -59,7 +60,6 @@ class PageFetcher:
         max_bytes: the most bytes of a page, on the wire and decompressed.
         timeout: seconds for a whole page, redirects included.
         read_timeout: seconds without a byte after which a page is given up, and for making the connection.
-        redirects: how many redirects are followed, each checked like the first address.
         concurrency: how many pages are fetched at once, over all searches.
     """
 
@@ -71,13 +71,11 @@ class PageFetcher:
         max_bytes: int = 2_000_000,
         timeout: float = 10.0,
         read_timeout: float = 5.0,
-        redirects: int = 5,
         concurrency: int = 8,
     ) -> None:
         self._rules = rules or AddressRules(allowed_hosts)
         self._max_bytes = max_bytes
         self._timeout, self._read_timeout = timeout, read_timeout
-        self._redirects = redirects
         self._limiter = AdaptiveLimiter(concurrency)
 
     async def fetch(self, url: str) -> Fetched:
@@ -104,7 +102,7 @@ class PageFetcher:
     async def _follow(self, session: ClientSession, url: str) -> Fetched:
         from yarl import URL
 
-        for _ in range(self._redirects + 1):
+        for _ in range(_MOST_REDIRECTS + 1):
             self._rules.check(url)
             # What is connected to is the URL as the client folds it, and an address in it asks no resolver.
             asked = URL(url)
@@ -114,7 +112,7 @@ class PageFetcher:
                 if response.status not in _REDIRECTS or not target:
                     return await self._read(response)
                 url = urljoin(url, target)
-        raise PageError(f"more than {self._redirects} redirects")
+        raise PageError(f"more than {_MOST_REDIRECTS} redirects")
 
     async def _read(self, response: ClientResponse) -> Fetched:
         if response.status != 200:
