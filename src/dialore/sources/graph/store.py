@@ -39,7 +39,6 @@ from dialore.text import content_words, is_chinese, lemma, normalise, stem, word
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
-    from types import TracebackType
 
     from numpy.typing import NDArray
 
@@ -275,6 +274,13 @@ class GraphState:
         end = 4 + 4 * int.from_bytes(raw[:4], "little")
         return str(raw[end:], "utf-8"), np.frombuffer(raw[4:end], "<u4")
 
+    def parts_of(self, number: int) -> NDArray[np.uint32]:
+        """A concept's parts; that of nothing for one that is not there."""
+        raw = self.get(CONCEPTS, id_key(number))
+        if raw is None:
+            return _NOTHING
+        return np.frombuffer(raw, "<u4", int.from_bytes(raw[:4], "little"), 4)
+
     def degree(self, number: int) -> int:
         """How many facts a concept has, as head or tail."""
         sides = (self.get(table, id_key(number)) for table in (OUT, IN))
@@ -305,15 +311,18 @@ class GraphState:
 
     def sums(self, concepts: NDArray[np.uint32]) -> NDArray[np.float32]:
         """(n, dimension): each concept's unnormalised vector; zero for one that is not there."""
-        found = [self.concept(number) for number in concepts.tolist()]
-        parts = [_NOTHING if own is None or not len(own[1]) else own[1] for own in found]
+        parts = [self.parts_of(number) for number in concepts.tolist()]
+        total = np.zeros((len(parts), self.rows.shape[1]), np.float32)
         if not parts:
-            return np.empty((0, self.rows.shape[1]), np.float32)
+            return total
+        counts = np.array([*map(len, parts)])
+        starts = np.cumsum(counts) - counts
         flat = np.concatenate(parts)
-        starts = np.cumsum([0, *map(len, parts)])[:-1]
         vectors = self.rows.take(flat, axis=0).astype(np.float32)
         vectors *= self.scales.take(flat)[:, None]
-        total: NDArray[np.float32] = np.add.reduceat(vectors, starts)
+        for place in range(int(counts.max())):  # each concept's first part, then the second of those that have one
+            rows = np.flatnonzero(counts > place)
+            total[rows] += vectors[starts[rows] + place]
         return total
 
     def cosines(
@@ -333,11 +342,13 @@ class GraphState:
             asked: the concepts.
             query: of unit length (dimension,).
         """
-        own = [found[1] for number in asked.tolist() if (found := self.concept(number)) is not None]
-        values = self._products(np.concatenate([parts, *own]), query)
+        own = [self.parts_of(number) for number in asked.tolist()]
+        firsts = np.cumsum([0, *map(len, own)])[:-1]
+        of_own = np.concatenate(own)
+        values = self._products(np.concatenate([parts, of_own]), query)
         counts = facts["parts"].astype(np.intp)
         total: NDArray[np.float32] = np.add.reduceat(values.take(parts), np.cumsum(counts) - counts)
-        total += np.array([values.take(some).sum() for some in own], np.float32).take(owner)
+        total += np.add.reduceat(values.take(of_own), firsts).take(owner)
         total += (self.relations @ query).take(facts["relation"])
         total /= facts["norm"]
         return total
@@ -445,9 +456,7 @@ class GraphStore:
         """The store itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
 
