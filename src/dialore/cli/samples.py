@@ -62,7 +62,7 @@ def build(
         ),
     ] = 1,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="How many to keep, sampled by --seed.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the draw.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Of the sample.")] = 0,
     json: Json = False,
 ) -> None:
     """Build a sample database from dialogues whose replies come with knowledge.
