@@ -107,19 +107,11 @@ def convert(
         typer.Option(
             "--cut",
             metavar="last|random|all",
-<<<<<<< HEAD
-            help="Which turn is the reference: the last that may be, one sampled, or each in turn.",
-        ),
-    ] = "last",
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="How many to keep, sampled by --seed.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the draws.")] = 0,
-=======
             help="Which turn is the reference: the last that may be, a random one, or each in turn.",
         ),
     ] = "last",
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="How many to keep, sampled by --seed.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of what is sampled.")] = 0,
->>>>>>> main
     json: Annotated[bool, typer.Option("--json", help="With --out: say what was done as JSON.")] = False,
 ) -> None:
     """Convert a data set's file to dialogues with references and gold knowledge (JSONL).
