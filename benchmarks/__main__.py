@@ -5,11 +5,13 @@ import sys
 
 import typer
 
-from benchmarks import graph, pipeline, run, scoring
+from benchmarks import documents, graph, growth, pipeline, run, scoring
 from dialore.errors import DialoreError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Measure Dialore's own cost. No model is needed.")
 app.command()(graph.graph)
+app.command()(documents.documents)
+app.command()(growth.growth)
 app.command()(pipeline.pipeline)
 app.command()(run.run)
 app.command()(scoring.scoring)

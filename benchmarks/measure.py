@@ -122,17 +122,13 @@ def _status() -> dict[str, float]:
 
 def show(title: str, rows: Sequence[Mapping[str, object]]) -> None:
     """Print a table: a column for each key of the first row, numbers to the right."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+    from dialore.cli.output import console, escape, table
 
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
     numbers = {key for key in rows[0] if any(isinstance(row.get(key), int | float) for row in rows)}
-    for key in rows[0]:
-        table.add_column(key, justify="right" if key in numbers else "left", overflow="fold")
+    shown = table(*(f">{key}" if key in numbers else key for key in rows[0]), title=escape(title) or None)
     for row in rows:
-        table.add_row(*(_cell(row.get(key)) for key in rows[0]))
-    Console(highlight=False, markup=False).print(table)
+        shown.add_row(*(escape(_cell(row.get(key))) for key in rows[0]))
+    console().print(shown)
 
 
 def _cell(value: object) -> str:

@@ -21,8 +21,7 @@ from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.experiments.config import RunConfig, make_config
-from dialore.experiments.run import run_experiment
-from dialore.experiments.runner import Progress
+from dialore.experiments.run import Progress, run_experiment
 from dialore.llm.endpoint import Dialect
 from dialore.llm.model import Completion, LanguageModel, OnText, Request
 from dialore.llm.rehearsal import Rehearsal
@@ -294,10 +293,13 @@ def rehearsed(method: str, dialogues: str, connections: str) -> dict[str, Any]:
         ended = asyncio.run(run_experiment(config, here / "run", lambda _config, _name: Rehearsal()))
         if ended.ok != size:
             raise InputError(f"{ended.failed} responses failed: {ended.failures[:1]}", mend="report this")
+        ran, cpu = time.perf_counter(), time.process_time() - cpu
+        asyncio.run(run_experiment(config, here / "run", lambda _config, _name: Rehearsal()))
         return {
             "dialogues": size,
-            "seconds": round(time.perf_counter() - begun, 2),
-            "cpu_ms": round((time.process_time() - cpu) / size * 1000, 3),
+            "seconds": round(ran - begun, 2),
+            "resume_seconds": round(time.perf_counter() - ran, 2),
+            "cpu_ms": round(cpu / size * 1000, 3),
             "peak_memory_mb": round(peak_memory(), 1),
             "disk_mb": round(size_of(here / "run") / 2**20, 2),
         }

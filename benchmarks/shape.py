@@ -27,6 +27,8 @@ _SIZES = (0.35, 0.40, 0.17, 0.08)
 _INVENTED = 0.25
 """Share of words that no vocabulary holds, as names of people, plants and places are."""
 _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
+_CHUNK = 100_000
+"""Rows that are Python objects at a time."""
 _WEIGHTS = np.array([1.0, 1.0, 1.0, 1.0, 2.0, 2.828, 0.5], np.float32)
 
 
@@ -44,9 +46,11 @@ class ShapedGraph:
     def facts(self) -> Iterator[Fact]:
         """The facts, one by one."""
         names, relations = self.names, self.relations
-        columns = (self.head.tolist(), self.relation.tolist(), self.tail.tolist(), self.weight.tolist())
-        for head, relation, tail, weight in zip(*columns, strict=True):
-            yield Fact(names[head], relations[relation], names[tail], weight, "generated")
+        columns = (self.head, self.relation, self.tail, self.weight)
+        for start in range(0, len(self.head), _CHUNK):
+            some = (column[start : start + _CHUNK].tolist() for column in columns)
+            for head, relation, tail, weight in zip(*some, strict=True):
+                yield Fact(names[head], relations[relation], names[tail], weight, "generated")
 
     def degrees(self) -> NDArray[np.int64]:
         """Each concept's number of facts."""
@@ -107,11 +111,15 @@ def _names(rng: np.random.Generator, count: int) -> list[str]:
     invented = rng.random(total) < _INVENTED
     syllables = rng.integers(0, len(_SYLLABLES), (total, 4))
     lengths = rng.integers(2, 5, total)
-    columns = zip(places.tolist(), invented.tolist(), syllables.tolist(), lengths.tolist(), strict=True)
-    words = iter(
-        "".join(_SYLLABLES[syllable] for syllable in drawn[:length]) if new else known[place]
-        for place, new, drawn, length in columns
-    )
+    columns = (places, invented, syllables, lengths)
+
+    def spelled() -> Iterator[str]:
+        for start in range(0, total, _CHUNK):
+            some = (column[start : start + _CHUNK].tolist() for column in columns)
+            for place, new, picked, length in zip(*some, strict=True):
+                yield "".join(_SYLLABLES[syllable] for syllable in picked[:length]) if new else known[place]
+
+    words = spelled()
     taken: dict[str, None] = {}
     for number, size in enumerate(sizes.tolist()):
         name = " ".join(next(words) for _ in range(size))

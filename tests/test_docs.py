@@ -15,6 +15,7 @@ from benchmarks.endpoint import endpoint
 
 from dialore.cli import main
 from dialore.experiments.config import make_config
+from dialore.settings import read_settings
 from tests.example_data import write_data
 
 ROOT = Path(__file__).parents[1]
@@ -80,6 +81,13 @@ def run(command):
     with pytest.raises(SystemExit) as left:
         main(shlex.split(command)[1:])
     return left.value.code
+
+
+def test_the_settings_file_that_is_shown_is_one(tmp_path):
+    (shown,) = blocks("sources.md", "toml")
+    (tmp_path / "dialore.toml").write_text(shown, "utf-8")
+    settings = read_settings(tmp_path / "dialore.toml")
+    assert (settings.model.model, settings.sources.places("documents")) == ("llama3.1", ["handbook"])
 
 
 def test_the_experiment_file_that_is_shown_is_one():

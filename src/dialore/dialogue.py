@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -185,18 +188,32 @@ def parse_dialogues(text: str, *, name: str) -> Iterator[Dialogue | InputError]:
     """
     if not text.strip():
         raise InputError(f"{name}: the file is empty", mend=_SHAPE)
-    stem = name.rsplit("/", 1)[-1].split(".", maxsplit=1)[0] or "dialogue"
     whole = _whole_document(text, name)
-    if whole is not None:
-        entries = whole if isinstance(whole, list) else [whole]
-        places = [
-            f"{name}, entry {number}" if isinstance(whole, list) else name for number in range(1, len(entries) + 1)
-        ]
-        if not entries:
-            raise InputError(f"{name}: the list is empty", mend=_SHAPE)
-        yield from _check(zip(entries, places, strict=True), stem)
-        return
-    yield from _check(_lines(text, name), stem)
+    if whole == []:
+        raise InputError(f"{name}: the list is empty", mend=_SHAPE)
+    if isinstance(whole, list):
+        entries: Iterable[tuple[object, str]] = (
+            (entry, f"{name}, entry {number}") for number, entry in enumerate(whole, start=1)
+        )
+    else:
+        entries = _lines(text, name) if whole is None else [(whole, name)]
+    stem = name.rsplit("/", 1)[-1].split(".", maxsplit=1)[0] or "dialogue"
+    seen: dict[str, str] = {}
+    for number, (entry, place) in enumerate(entries, start=1):
+        try:
+            dialogue = dialogue_from(entry, place=place, default_id=f"{stem}-{number}")
+        except InputError as error:
+            yield entry if isinstance(entry, InputError) else error
+            continue
+        if dialogue.id in seen:
+            problem = f"{place}: field id: {dialogue.id!r} was already used at {seen[dialogue.id]}"
+            yield InputError(problem, mend="ids must be unique in a file")
+        else:
+            seen[dialogue.id] = place
+            yield dialogue
+
+
+_FORMS = "one JSON object a line, or one JSON document"
 
 
 def _whole_document(text: str, name: str) -> Any:  # noqa: ANN401 - decoded JSON has any type
@@ -204,21 +221,11 @@ def _whole_document(text: str, name: str) -> Any:  # noqa: ANN401 - decoded JSON
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        if ".jsonl" in name or _is_json(text.lstrip().split("\n", maxsplit=1)[0]):
+        first, _ = next(_lines(text, name))
+        if ".jsonl" in name or not isinstance(first, InputError):
             return None
         place = f"{name}, line {error.lineno}" if isinstance(error, json.JSONDecodeError) else name
         raise InputError(f"{place}: not valid JSON: {error}", mend=_FORMS) from error
-
-
-_FORMS = "one JSON object a line, or one JSON document"
-
-
-def _is_json(line: str) -> bool:
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _lines(text: str, name: str) -> Iterator[tuple[object, str]]:
@@ -231,25 +238,6 @@ def _lines(text: str, name: str) -> Iterator[tuple[object, str]]:
             yield json.loads(line), place
         except (ValueError, RecursionError) as error:
             yield InputError(f"{place}: not valid JSON: {error}", mend=_FORMS), place
-
-
-def _check(entries: Iterable[tuple[object, str]], stem: str) -> Iterator[Dialogue | InputError]:
-    seen: dict[str, str] = {}
-    for number, (entry, place) in enumerate(entries, start=1):
-        if isinstance(entry, InputError):
-            yield entry
-            continue
-        try:
-            dialogue = dialogue_from(entry, place=place, default_id=f"{stem}-{number}")
-        except InputError as error:
-            yield error
-            continue
-        if dialogue.id in seen:
-            message = f"{place}: field id: {dialogue.id!r} was already used at {seen[dialogue.id]}"
-            yield InputError(message, mend="ids must be unique in a file")
-            continue
-        seen[dialogue.id] = place
-        yield dialogue
 
 
 def read_dialogues(path: Path) -> list[Dialogue]:
@@ -266,17 +254,28 @@ def read_dialogues(path: Path) -> list[Dialogue]:
     return [entry for entry in found if isinstance(entry, Dialogue)]
 
 
-def read_text(path: Path) -> str:
-    """The text of a UTF-8 file, gzipped where its name ends in `.gz`; raises InputError with the reason."""
-    import gzip
-    import zlib
+@contextmanager
+def reading(path: Path, form: str = "", also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn what goes wrong while the body reads a file into an InputError with the reason.
 
+    Args:
+        path: the file.
+        form: what it should be, as the mend.
+        also: other errors that say that it cannot be read.
+    """
+    unreadable: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error, *also)
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        return data.decode("utf-8-sig")
+        yield
     except FileNotFoundError as error:
         raise InputError(f"no such file: {path}", mend="check the path") from error
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8: byte {error.start}", mend="save it as UTF-8") from error
+        raise InputError(f"{path} is not UTF-8: {error.reason}", mend="save it as UTF-8") from error
+    except unreadable as error:
+        raise InputError(f"cannot read {path}: {error}", mend=form) from error
+
+
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file, gzipped where its name ends in `.gz`; raises InputError with the reason."""
+    with reading(path):
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        return data.decode("utf-8-sig")

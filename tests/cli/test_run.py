@@ -12,8 +12,7 @@ import pytest
 
 from dialore.experiments.config import make_config
 from dialore.experiments.run import run_experiment
-from dialore.experiments.store import RunStore
-from dialore.experiments.store_file import FILE
+from dialore.experiments.store import FILE, RunStore
 from dialore.llm.recording import Recorder
 from dialore.llm.rehearsal import Rehearsal
 from tests.cli.processes import interrupted

@@ -11,8 +11,7 @@ import pytest
 
 from dialore.experiments.config import make_config
 from dialore.experiments.run import run_experiment
-from dialore.experiments.store import Job, RunStore
-from dialore.experiments.store_file import FILE
+from dialore.experiments.store import FILE, Job, RunStore
 from dialore.response import Response
 from dialore.workbench import connect_model
 from tests.cli.processes import interrupted

@@ -13,11 +13,9 @@ from dialore.evaluation.judges.comparing import Preference
 from dialore.evaluation.report import make_report, render_html, render_markdown
 from dialore.evaluation.report.data import Judged
 from dialore.evaluation.report.judged import contests
-from dialore.experiments.comparisons import ComparisonStore, Place
-from dialore.experiments.judging import _hash
+from dialore.experiments.judging import ComparisonStore, Place, _hash
 from dialore.experiments.results import RunResults
-from dialore.experiments.store import Job, RunStore, System
-from dialore.experiments.store_file import FILE
+from dialore.experiments.store import FILE, Job, RunStore, System
 from dialore.response import Response
 from tests.evaluation.made_up import EVIL, made_up
 

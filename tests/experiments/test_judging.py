@@ -7,8 +7,7 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import BudgetError, ModelError
 from dialore.evaluation.judges.asking import Asker
-from dialore.experiments.comparisons import ComparisonStore
-from dialore.experiments.judging import compare_systems, score_systems_together
+from dialore.experiments.judging import ComparisonStore, compare_systems, score_systems_together
 from dialore.experiments.store import Job, RunStore, System
 from dialore.response import Response
 from tests.evaluation.test_judges_comparing import ByLength, Opinionated, longer

@@ -11,8 +11,7 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.evaluation.base import Measure
-from dialore.experiments.store import Job, RunStore, System
-from dialore.experiments.store_file import FILE
+from dialore.experiments.store import FILE, Job, RunStore, System
 from dialore.response import Response, StageTrace
 
 SYSTEMS = [System(0, "vanilla", "vanilla", {}, "m"), System(1, "no CR", "dcrag", {"cross_revision": False}, "m")]
@@ -116,7 +115,7 @@ def test_two_processes_cannot_write_to_one_run(store):
 
 def go_on(folder, *, answers):
     """Go on with a run that ends in an error."""
-    with RunStore.going_on(folder) as store:
+    with RunStore.resumed(folder) as store:
         store.set_up({}, SYSTEMS, DIALOGUES)
         if answers:
             store.add(Job(0, 0), answered())

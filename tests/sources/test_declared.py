@@ -16,7 +16,7 @@ from dialore.retrieval.encoders import EndpointEmbedder
 from dialore.retrieval.reranking import DenseReranker, load_reranker
 from dialore.sources.base import KnowledgeSource
 from dialore.sources.declared import GraphKnowledge, Reranked, default_sources, in_order, open_declared
-from dialore.sources.dialogue_ranking import DialogueDocuments, DialoguePersona
+from dialore.sources.dialogue_ranking import DialogueRanker
 from dialore.sources.documents import build_documents
 from dialore.sources.graph.source import Graph
 from dialore.sources.graph.writing import build_graph
@@ -70,8 +70,10 @@ def test_the_paper_s_two_sources(declare):
     )
     assert declared.names == ("persona", "facts")
     persona, facts = declared.entries
-    assert isinstance(persona.source, DialoguePersona)
-    assert isinstance(facts.source, DialogueDocuments)
+    assert isinstance(persona.source, PersonaSource)
+    assert isinstance(persona.source.retriever, DialogueRanker)
+    assert isinstance(facts.source, PersonaDocuments)
+    assert facts.source.retriever is persona.source.retriever
     assert (facts.depends_on, facts.join, facts.top, facts.description["zh"]) == (("persona",), "filter", 3, "事实")
     assert persona.description == {"en": "who Friend is", "zh": "who Friend is"}
     assert declared.find(" PERSONA ") is persona

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dialore.dialogue import Dialogue
-from dialore.sources.dialogue_ranking import DialogueDocuments, DialoguePersona, DialogueRanker, grams, joined
+from dialore.sources.dialogue_ranking import DialogueRanker, grams, joined
+from dialore.sources.persona import PersonaDocuments, PersonaSource
 
 PERSONA = {
     "en": {
@@ -25,7 +26,7 @@ async def test_a_sentence_is_found_by_the_documents_under_it(language):
     persona = PERSONA[language]
     dialogue = Dialogue(id="d", turns=[ASKED[language]], persona=list(persona), extra={"documents": persona})
     bees = list(persona)[1]
-    source = DialoguePersona()
+    source = PersonaSource(retriever="dialogue")
     (found,) = await source.search(ASKED[language], dialogue, 1)
     assert found.text == bees
     assert found.detail.documents == persona[bees]
@@ -64,12 +65,12 @@ def test_what_was_told_is_not_told_again(language):
 
 async def test_top_and_nothing():
     nobody = Dialogue(id="d", turns=["Hello"])
-    assert await DialoguePersona().search("x", nobody, 3) == []
-    assert await DialogueDocuments().search("x", nobody, 3) == []
+    assert await PersonaSource(retriever="dialogue").search("x", nobody, 3) == []
+    assert await PersonaDocuments(retriever="dialogue").search("x", nobody, 3) == []
     bare = Dialogue(id="d", turns=["Hello"], persona=["I sail.", "I sing."])
-    assert len(await DialoguePersona().search("x", bare, 1)) == 1
-    assert await DialoguePersona().search("x", bare, 0) == []
-    assert await DialoguePersona().documents().search("x", bare, 3) == []
+    assert len(await PersonaSource(retriever="dialogue").search("x", bare, 1)) == 1
+    assert await PersonaSource(retriever="dialogue").search("x", bare, 0) == []
+    assert await PersonaSource(retriever="dialogue").documents().search("x", bare, 3) == []
 
 
 def test_equals_keep_their_order_and_scores_are_the_same_each_time():

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dialore.errors import GraphError, InputError
+from dialore.errors import GraphError
 from dialore.knowledge import Fact
-from dialore.sources.graph.facts import check_format, guess_format, read_facts
+from dialore.sources.graph.facts import guess_format, read_facts
 from dialore.sources.graph.relations import canonical, connecting_words, verbalise
 from dialore.text import normalise
 from tests.sources.graphs import development_data
@@ -192,13 +192,6 @@ def test_progress_tells_bytes(tmp_path: Path) -> None:
     assert sum(1 for _ in read_facts(path, progress=seen.append)) == 50_000
     assert len(seen) == 2
     assert 0 < seen[0] < seen[1] <= path.stat().st_size
-
-
-def test_format_names() -> None:
-    assert check_format("tsv") == "tsv"
-    assert check_format(None) is None
-    with pytest.raises(InputError, match="conceptnet"):
-        check_format("rdf")
 
 
 @pytest.mark.parametrize(

@@ -170,8 +170,6 @@ def test_the_same_ranking_whatever_the_order_of_demands(tmp_path: Path) -> None:
 
 def test_names_and_numbers_are_checked() -> None:
     assert Ranking.named("default") == Ranking()
-    assert PLAIN.plain
-    assert not Ranking().plain
     assert set(RANKINGS) == {"default", "paper"}
     with pytest.raises(UnknownNameError, match="did you mean paper"):
         Ranking.named("papers")

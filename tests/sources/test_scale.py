@@ -14,7 +14,6 @@ from benchmarks.shape import HUBS, shaped_graph
 from dialore.sources.graph import GraphStore
 from dialore.sources.graph.changes import GraphEditor
 from dialore.sources.graph.facts import read_facts
-from dialore.sources.graph.ranking import best_rows
 from dialore.sources.graph.relations import connecting_words
 from dialore.sources.graph.store import LARGE
 from dialore.sources.graph.verify import verify
@@ -106,7 +105,8 @@ def test_a_hub_that_was_changed_is_ranked_by_what_it_is_now(tmp_path: Path) -> N
         def best(store: GraphStore) -> list[str]:
             edges = store.edges_of([hub], query, 100)
             assert edges.cosines is not None
-            return [store.fact(edges, row).tail for row in best_rows(edges, edges.cosines, np.arange(len(edges)), 2)]
+            order = np.lexsort((edges.tail, np.round(-edges.cosines, 4)))
+            return [store.fact(edges, row).tail for row in order[:2].tolist()]
 
         first = best(store)
         with GraphEditor(path, embedder()) as editor:

@@ -46,7 +46,7 @@ def export(
     language: Annotated[
         str | None, typer.Option("--language", metavar="en|zh", help="Of the questions. [default: the dialogues']")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of drawing, shuffling and blinding.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Of sampling, shuffling and blinding.")] = 0,
     json: Json = False,
 ) -> None:
     """Write a sheet for each annotator, blind and shuffled; the key stays with you.

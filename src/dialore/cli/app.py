@@ -25,7 +25,7 @@ from dialore.cli import (
     score,
 )
 from dialore.cli.options import TYPER, SettingsGroup
-from dialore.cli.report_command import report
+from dialore.cli.report import report
 
 app = typer.Typer(
     cls=SettingsGroup,

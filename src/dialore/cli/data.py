@@ -107,11 +107,11 @@ def convert(
         typer.Option(
             "--cut",
             metavar="last|random|all",
-            help="Which turn is the reference: the last that may be, one drawn, or each in turn.",
+            help="Which turn is the reference: the last that may be, a random one, or each in turn.",
         ),
     ] = "last",
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="How many to keep, drawn by --seed.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the draws.")] = 0,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="How many to keep, sampled by --seed.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of what is sampled.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="With --out: say what was done as JSON.")] = False,
 ) -> None:
     """Convert a data set's file to dialogues with references and gold knowledge (JSONL).
@@ -144,10 +144,10 @@ def _as_data(dialogue: "WholeDialogue") -> dict[str, Any]:
     gold = {answer.turn: answer for answer in answers_of(dialogue)}
     turns = []
     for place, turn in enumerate(dialogue.turns):
-        said: dict[str, Any] = {"speaker": turn.speaker, "text": turn.text}
+        shown: dict[str, Any] = {"speaker": turn.speaker, "text": turn.text}
         if place in gold:
-            said["gold"] = gold[place].model_dump(mode="json", exclude_none=True, exclude={"turn"})
-        turns.append(said)
+            shown["gold"] = gold[place].model_dump(mode="json", exclude_none=True, exclude={"turn"})
+        turns.append(shown)
     data = dialogue.model_dump(mode="json", exclude_defaults=True, exclude={"turns", "answers", "pool"})
     return {**data, "turns": turns, "pool": len(dialogue.pool)}
 

@@ -208,7 +208,7 @@ async def open_part(
 
     Args:
         part: the part.
-        model: the model; None for the lexical responder.
+        model: the model; None: knowledge is shown, by the method `lexical`.
         methods: some of its methods; None: all.
 
     Raises:

@@ -70,8 +70,7 @@ def judge(
     from dialore.cli.measuring import required_judge
     from dialore.evaluation.judges.asking import Asker
     from dialore.evaluation.judges.comparing import check_criteria
-    from dialore.experiments.comparisons import ComparisonStore
-    from dialore.experiments.judging import compare_systems, score_systems_together, system_names
+    from dialore.experiments.judging import ComparisonStore, compare_systems, score_systems_together, system_names
     from dialore.experiments.store import RunStore
     from dialore.prompts.library import PromptLibrary
 

@@ -30,8 +30,8 @@ def methods(
     prompts = PromptLibrary()
     described = [describe_method(method_class(each), prompts) for each in ([name] if name else method_names())]
     if json:
-        said = [dataclasses.asdict(each) for each in described]
-        print_json(said[0] if name else said)
+        data = [dataclasses.asdict(each) for each in described]
+        print_json(data[0] if name else data)
     elif name:
         _show_one(described[0])
     else:

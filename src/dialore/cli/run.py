@@ -15,8 +15,7 @@ from dialore.errors import InputError
 
 if TYPE_CHECKING:
     from dialore.experiments.config import RunConfig
-    from dialore.experiments.estimate import Estimate
-    from dialore.experiments.runner import Progress
+    from dialore.experiments.run import Estimate, Progress
 
 _MANY_CALLS = 2_000
 """Calls from which a person at a terminal is asked whether to run."""

@@ -61,8 +61,8 @@ def build(
             "--overlap-run", min=1, help="Words overlap only in a row of so many; 10 is MSDP's released code."
         ),
     ] = 1,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="How many to keep, drawn by --seed.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the draw.")] = 0,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="How many to keep, sampled by --seed.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of the sample.")] = 0,
     json: Json = False,
 ) -> None:
     """Build a sample database from dialogues whose replies come with knowledge.

@@ -8,13 +8,13 @@ import json
 import re
 import tarfile
 import zipfile
-import zlib
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from dialore import dialogue
 from dialore.dialogue import check_text, describe
 from dialore.errors import InputError
 
@@ -53,17 +53,9 @@ def archive_of(path: Path) -> tuple[Path, str] | None:
     return (Path(found["archive"]), found["member"] or "") if found else None
 
 
-@contextmanager
-def reading(path: Path, form: str = "") -> Iterator[None]:
-    """Turn what goes wrong while the body reads a file into an InputError with the reason."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise InputError(f"no such file: {path}", mend="check the path") from error
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, tarfile.TarError) as error:
-        raise InputError(f"cannot read {path}: {error}", mend=form) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8: {error.reason}", mend="save it as UTF-8") from error
+def reading(path: Path, form: str = "") -> AbstractContextManager[None]:
+    """See `dialogue.reading`; of archives too."""
+    return dialogue.reading(path, form, (zipfile.BadZipFile, tarfile.TarError))
 
 
 @contextmanager

@@ -114,7 +114,7 @@ class WordNet:
         version: WordNet's, as its files say it.
 
     Raises:
-        InputError: it is no folder, lacks a file, or a file is cut short or changed.
+        InputError: it is no folder, lacks a file, or a file is truncated or changed.
     """
 
     def __init__(self, root: _Folder, place: str) -> None:

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
+import functools
 import hashlib
+import sqlite3
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from dialore.errors import ModelError, is_fatal
 from dialore.evaluation.base import Measure
 from dialore.evaluation.judges.comparing import Preference, compare, score_jointly, shown
-from dialore.experiments.comparisons import Place
-from dialore.experiments.store import Job
+from dialore.experiments.scoring import keep_in_chunks
+from dialore.experiments.store import FILE, Job
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from dialore.evaluation.judges.asking import Asker
     from dialore.evaluation.judges.comparing import Judged
-    from dialore.experiments.comparisons import ComparisonStore
     from dialore.experiments.store import RunStore
     from dialore.response import Response
 
-Item = TypeVar("Item")
-Found = TypeVar("Found")
-_CHUNK = 64
-"""Dialogues that are judged before their judgements are written."""
+_SCHEMA = """
+create table if not exists comparisons (judge text not null, judged text not null, first text not null,
+    second text not null, criterion text not null, position integer not null, repetition integer not null,
+    texts text not null, forward text not null, backward text not null, problem text, reason text not null,
+    primary key (judge, judged, first, second, criterion, position, repetition)) without rowid;
+create table if not exists joint_scores (judge text not null, judged text not null, criterion text not null,
+    systems text not null, seed integer not null, position integer not null, repetition integer not null,
+    system text not null, texts text not null, score real, problem text, reason text not null, detail text not null,
+    primary key (judge, judged, criterion, systems, seed, position, repetition, system)) without rowid;
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,122 @@ class KeptPreferences:
     criterion: str
     preferences: list[Preference]
     stale: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A dialogue that several systems answered: its position in the run, and the repetition."""
+
+    position: int
+    repetition: int = 0
+
+
+class ComparisonStore:
+    """What judges said of a run's systems against each other, in the run's own file.
+
+    Args:
+        folder: the run.
+        reading: nothing is to be kept; a run without such tables stays without.
+    """
+
+    def __init__(self, folder: Path, *, reading: bool = False) -> None:
+        self._database = sqlite3.connect(folder / FILE, timeout=30.0)
+        if not reading:
+            self._database.executescript(_SCHEMA)
+
+    def compared(self) -> list[tuple[str, str, str, str, str]]:
+        """What `preferences` has something of: judge, what was judged, first system, second, criterion."""
+        there = "select 1 from sqlite_master where type = 'table' and name = 'comparisons'"
+        if self._database.execute(there).fetchone() is None:
+            return []
+        sql = (
+            "select judge, judged, first, second, criterion from comparisons group by judge, judged, first, second, "
+            "criterion order by judge, judged, first, second, criterion"
+        )
+        return list(self._database.execute(sql))
+
+    def preferences(
+        self, judge: str, judged: str, first: str, second: str, criterion: str
+    ) -> dict[Place, tuple[str, Preference]]:
+        """Preferences by place, each with the hash of the texts that were compared."""
+        sql = (
+            "select position, repetition, texts, forward, backward, problem, reason from comparisons where judge = ? "
+            "and judged = ? and first = ? and second = ? and criterion = ? order by position, repetition"
+        )
+        rows = self._database.execute(sql, (judge, judged, first, second, criterion))
+        return {
+            Place(position, repetition): (
+                texts,
+                Preference(criterion, first, second, (forward, backward), problem, reason),
+            )
+            for position, repetition, texts, forward, backward, problem, reason in rows
+        }
+
+    def keep(self, judge: str, judged: str, found: Iterable[tuple[Place, str, Preference]]) -> None:
+        """Keep preferences; they are on disk when this returns."""
+        rows = [
+            (
+                *(judge, judged, one.first, one.second, one.criterion, place.position, place.repetition),
+                *(texts, *one.picks, one.problem, one.reason),
+            )
+            for place, texts, one in found
+        ]
+        with self._database as database:
+            database.executemany("insert or replace into comparisons values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def scores(
+        self, judge: str, judged: str, criterion: str, systems: str, seed: int
+    ) -> dict[Place, tuple[str, dict[str, Measure]]]:
+        """Scores given together by place and system, each place with the hash of the texts that were scored."""
+        sql = (
+            "select position, repetition, system, texts, score, problem, reason, detail from joint_scores "
+            "where judge = ? and judged = ? and criterion = ? and systems = ? and seed = ? "
+            "order by position, repetition"
+        )
+        found: dict[Place, tuple[str, dict[str, Measure]]] = {}
+        for position, repetition, system, texts, score, problem, reason, detail in self._database.execute(
+            sql, (judge, judged, criterion, systems, seed)
+        ):
+            values = () if score is None else (score,)
+            found.setdefault(Place(position, repetition), (texts, {}))[1][system] = Measure(
+                values, problem, reason, detail
+            )
+        return found
+
+    def keep_scores(
+        self,
+        judge: str,
+        judged: str,
+        criterion: str,
+        systems: str,
+        seed: int,
+        found: Iterable[tuple[Place, str, Mapping[str, Measure]]],
+    ) -> None:
+        """Keep scores given together; they are on disk when this returns."""
+        rows = [
+            (
+                *(judge, judged, criterion, systems, seed, place.position, place.repetition, system, texts),
+                *(measure.values[0] if measure.values else None, measure.problem, measure.reason, measure.detail),
+            )
+            for place, texts, measures in found
+            for system, measure in measures.items()
+        ]
+        with self._database as database:
+            database.executemany(
+                "insert or replace into joint_scores values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
+            )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        """The store itself."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close it."""
+        self.close()
 
 
 async def compare_systems(
@@ -111,7 +234,8 @@ async def compare_systems(
     def keep(some: list[list[tuple[Place, str, Preference]]]) -> None:
         kept.keep(identity, judged, (entry for entries in some for entry in entries))
 
-    await _in_chunks(work, one, keep, at_once, "comparing", on_progress)
+    tell = functools.partial(on_progress, "comparing") if on_progress is not None else None
+    await keep_in_chunks(work, one, keep, limit=at_once, tell=tell)
     wanted = set(places)
     results: dict[str, list[Preference]] = {}
     for name in criteria:
@@ -189,7 +313,8 @@ async def score_systems_together(
     def keep(some: list[tuple[Place, str, dict[str, Measure]]]) -> None:
         kept.keep_scores(identity, judged, criterion, title, seed, some)
 
-    await _in_chunks(work, one, keep, at_once, "scoring", on_progress)
+    tell = functools.partial(on_progress, "scoring") if on_progress is not None else None
+    await keep_in_chunks(work, one, keep, limit=at_once, tell=tell)
     found = kept.scores(identity, judged, criterion, title, seed)
     return {names[number]: [found[place][1][names[number]] for place in places if place in found] for number in systems}
 
@@ -199,31 +324,6 @@ def system_names(store: RunStore) -> dict[int, str]:
     systems = store.systems()
     several = len({system.model for system in systems}) > 1
     return {system.number: f"{system.title} ({system.model})" if several else system.title for system in systems}
-
-
-async def _in_chunks(
-    items: Sequence[Item],
-    judge: Callable[[Item], Awaitable[Found]],
-    keep: Callable[[list[Found]], None],
-    at_once: int,
-    what: str,
-    on_progress: Callable[[str, int, int], None] | None,
-) -> None:
-    free = asyncio.Semaphore(at_once)
-
-    async def limited(item: Item) -> Found:
-        async with free:
-            return await judge(item)
-
-    for begin in range(0, len(items), _CHUNK):
-        some = items[begin : begin + _CHUNK]
-        found = await asyncio.gather(*(limited(item) for item in some), return_exceptions=True)
-        keep([one for one in found if not isinstance(one, BaseException)])
-        for one in found:
-            if isinstance(one, BaseException):
-                raise one
-        if on_progress is not None:
-            on_progress(what, begin + len(some), len(items))
 
 
 def _places(store: RunStore, systems: Sequence[int]) -> list[Place]:

@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from dialore.dialogue import Dialogue
 from dialore.errors import BudgetError, DialoreError, InputError, MissingExtraError, ModelError
-from dialore.experiments.estimate import estimate_missing
-from dialore.experiments.opening import open_systems, set_up
-from dialore.experiments.runner import Progress, jobs_of
+from dialore.experiments.run import Progress, open_systems, prepare
 from dialore.experiments.store import Job, RunStore
 from dialore.llm.budget import Budget
 from dialore.response import Response
@@ -31,8 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from dialore.experiments.config import RunConfig
-    from dialore.experiments.estimate import Estimate
-    from dialore.experiments.opening import Opened
+    from dialore.experiments.run import Estimate, Opened
     from dialore.workbench import Connect
 
 _BLOCK = 8
@@ -77,8 +74,8 @@ def run_on_ray(
         ModelError: likewise.
     """
     ray = _ray()
-    with RunStore.going_on(folder) as store:
-        preparing = _prepare(config, store, connect, on_estimate, accept_changed_prompts=accept_changed_prompts)
+    with RunStore.resumed(folder) as store:
+        preparing = _prepare(config, store, connect, on_estimate, accept_changed_prompts)
         jobs, numbers = asyncio.run(preparing)
         done = store.done()
         missing = [job for job in jobs if job not in done]
@@ -88,7 +85,7 @@ def run_on_ray(
         with _Cluster(ray):
             share = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
             share = min(share, config.concurrency, len(missing))
-            _answer(ray, store, missing, _Plan(config, connect, share, numbers), progress, on_progress)
+            _answer(ray, store, missing, _Share(config, connect, share, numbers), progress, on_progress)
     return progress
 
 
@@ -97,20 +94,13 @@ async def _prepare(
     store: RunStore,
     connect: Connect,
     on_estimate: Callable[[Estimate], None] | None,
-    *,
     accept_changed_prompts: bool,
 ) -> tuple[list[Job], dict[int, int]]:
-    """Set the run up, as on one machine; gives every job that it wants, and the systems' numbers in the store."""
     async with open_systems(config, connect) as opened:
-        with store.together():
-            numbers = set_up(store, config, opened, accept_changed_prompts=accept_changed_prompts)
-            jobs = jobs_of(store, numbers.values(), config.repetitions)
-            if on_estimate is not None:
-                on_estimate(await estimate_missing(config, store, jobs, numbers, opened.lexical))
-    return jobs, numbers
+        return await prepare(config, store, opened, on_estimate, accept_changed_prompts)
 
 
-class _Plan:
+class _Share:
     """What the workers are told, and how much each has under way."""
 
     def __init__(self, config: RunConfig, connect: Connect, workers: int, numbers: Mapping[int, int]) -> None:
@@ -129,7 +119,7 @@ def _answer(
     ray: Any,  # noqa: ANN401 - the library
     store: RunStore,
     missing: Sequence[Job],
-    plan: _Plan,
+    plan: _Share,
     progress: Progress,
     on_progress: Callable[[Progress], None] | None,
 ) -> None:
@@ -219,7 +209,7 @@ class _Worker:
     dialogues under way.
     """
 
-    def __init__(self, plan: _Plan, gate: Any) -> None:  # noqa: ANN401 - a Ray actor
+    def __init__(self, plan: _Share, gate: Any) -> None:  # noqa: ANN401 - a Ray actor
         os.environ.update(plan.environment)
         self._gate = gate
         self._given = plan.given
@@ -244,7 +234,7 @@ class _Worker:
         for _ in rows:
             yield {name: [value] for name, value in finished.get().items()}
 
-    async def _open(self, plan: _Plan) -> None:
+    async def _open(self, plan: _Share) -> None:
         self._free = asyncio.Semaphore(plan.at_once)
         try:
             # Never closed: the models and sources live as long as the actor's process.

@@ -13,8 +13,7 @@ from dialore.evaluation.geomean import RAGAS_ABOUT as RAGAS_GEOMEAN
 from dialore.evaluation.geomean import geomean
 from dialore.evaluation.registry import Context, load_metric
 from dialore.evaluation.report.data import Judged, ScoredResponse, SystemScores
-from dialore.experiments.comparisons import ComparisonStore
-from dialore.experiments.judging import kept_preferences
+from dialore.experiments.judging import ComparisonStore, kept_preferences
 from dialore.experiments.scoring import score_of
 
 if TYPE_CHECKING:

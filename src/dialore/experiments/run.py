@@ -1,23 +1,50 @@
-"""A run from beginning to end: set up, estimate, resume, answer; `dialore run` is a thin coat over it."""
+"""A run from beginning to end: open its systems, set it up, estimate its cost, answer what is missing.
+
+A work queue over whole dialogues: each finished response is on disk at once, and a run is resumed where it stopped.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import platform
+import time
+from collections import Counter
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Protocol
 
-from dialore.experiments.estimate import estimate_missing
-from dialore.experiments.opening import open_systems, set_up
-from dialore.experiments.runner import choose, jobs_of, run_jobs
-from dialore.experiments.store import RunStore
-from dialore.workbench import connect_model
+from dialore.datasets import data_set, gold_text, stream_histories
+from dialore.errors import BudgetError, InputError
+from dialore.experiments.config import BudgetConfig
+from dialore.experiments.store import PROMPTS, Job, RunStore, System
+from dialore.knowledge import Knowledge
+from dialore.llm.budget import Budget, Budgeted
+from dialore.llm.model import Sampled
+from dialore.llm.rehearsal import Rehearsal
+from dialore.methods.registry import method_sources
+from dialore.methods.stages import CITING, ModelResponder
+from dialore.parallel import bounded_map
+from dialore.sources.base import Findings
+from dialore.workbench import Workbench, connect_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from dialore.experiments.config import RunConfig
-    from dialore.experiments.estimate import Estimate
-    from dialore.experiments.runner import Progress
+    from dialore.agent import Agent
+    from dialore.dialogue import Dialogue
+    from dialore.experiments.config import DatasetConfig, RunConfig
+    from dialore.knowledge import Source
+    from dialore.methods.base import Method
+    from dialore.prompts.library import PromptLibrary
+    from dialore.response import Response
+    from dialore.settings import ModelSettings
     from dialore.workbench import Connect
+
+_PARTS = ("dialore", "numpy", "lmdb", "aiohttp", "pydantic", "jinja2", "torch", "transformers")
+_REHEARSED = 4
+_SHOWN = 10
 
 
 async def run_experiment(
@@ -33,7 +60,7 @@ async def run_experiment(
 
     Args:
         config: what is run.
-        folder: where it is kept; made if need be. One that holds the same run is gone on with.
+        folder: where it is kept; made if need be. One that holds the same run is resumed.
         connect: makes models of their settings.
         accept_changed_prompts: go on with a run whose prompts changed since, and keep that for its report.
         on_estimate: told what the run is expected to cost before it starts; what it raises stops the run there, and
@@ -48,13 +75,436 @@ async def run_experiment(
             another process.
         ModelError: an endpoint that refuses.
     """
-    with RunStore.going_on(folder) as store:
+    with RunStore.resumed(folder) as store:
         async with open_systems(config, connect) as opened:
-            # Who wants the estimate alone leaves the run as it was.
-            with store.together():
-                numbers = set_up(store, config, opened, accept_changed_prompts=accept_changed_prompts)
-                jobs = jobs_of(store, numbers.values(), config.repetitions)
-                if on_estimate is not None:
-                    on_estimate(await estimate_missing(config, store, jobs, numbers, opened.lexical))
+            jobs, numbers = await prepare(config, store, opened, on_estimate, accept_changed_prompts)
             answers = choose(opened.agents, numbers)
             return await run_jobs(store, jobs, answers, at_once=config.concurrency, on_progress=on_progress)
+
+
+async def prepare(
+    config: RunConfig,
+    store: RunStore,
+    opened: Opened,
+    on_estimate: Callable[[Estimate], None] | None,
+    accept_changed_prompts: bool,
+) -> tuple[list[Job], dict[int, int]]:
+    """Set a run up and estimate it; gives every job that it wants, and the systems' numbers in the store.
+
+    Where `on_estimate` raises, the run is left as it was. Raises as `run_experiment`.
+    """
+    with store.together():
+        numbers = set_up(store, config, opened, accept_changed_prompts=accept_changed_prompts)
+        jobs = jobs_of(store, numbers.values(), config.repetitions)
+        if on_estimate is not None:
+            on_estimate(await estimate_missing(config, store, jobs, numbers, opened.lexical))
+    return jobs, numbers
+
+
+# --- what it is made of
+
+
+def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
+    """The dialogues of a run, each with its reference, one at a time.
+
+    Raises:
+        InputError: an unknown data set, a file that is missing or malformed.
+    """
+    source = data_set(config.name)
+    cut = config.cut or ("last" if config.name == "jsonl" else "random")
+    histories = stream_histories(lambda: source.read(config.path), cut=cut, limit=config.limit, seed=config.seed)
+    return map(_to_knowledge, histories) if config.reference == "knowledge" else histories
+
+
+def _to_knowledge(dialogue: Dialogue) -> Dialogue:
+    """The dialogue with its gold knowledge as the reference; without one where it has none."""
+    gold = " ".join(gold_text(piece).strip() for piece in dialogue.knowledge)
+    return dialogue.model_copy(update={"reference": gold or None})
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A run's agents: one for each model, system and repetition, on shared sources and one budget.
+
+    Attributes:
+        systems: every system, in the run's order.
+        agents: by system number and repetition.
+        budget: what all models spend from.
+        lexical: the models that are none: the method `lexical` answers for them.
+    """
+
+    systems: list[System]
+    agents: dict[tuple[int, int], Agent]
+    budget: Budget
+    lexical: list[ModelSettings]
+
+
+@asynccontextmanager
+async def open_systems(
+    config: RunConfig, connect: Connect = connect_model, given: Mapping[str, object] | None = None
+) -> AsyncIterator[Opened]:
+    """The agents of a run. The sources are opened once and shared.
+
+    Args:
+        config: the run.
+        connect: makes models of their settings.
+        given: sources that are asked in place of the configured ones of those names, where there are such.
+
+    Raises:
+        InputError: an unknown method or option, a source that cannot be opened, no model where one is needed.
+    """
+    given = {name: source for name, source in (given or {}).items() if config.sources.places(name)}
+    opened = Opened([], {}, Budget(config.budget.tokens, config.budget.cost), [])
+    async with Workbench(config.sources, given, cite=config.cite, connect=connect) as bench:
+        for named in config.models:
+            chosen = named.model_copy(update={"concurrency": config.concurrency})
+            models = bench.models(chosen)
+            if models.main is None:
+                opened.lexical.append(chosen)
+            elif config.budget.cost is not None and chosen.price is None:
+                raise InputError(
+                    f"a budget of money needs the price of {models.main.name}", mend="give the model a price"
+                )
+            models = models.wrapped(partial(Budgeted, budget=opened.budget, price=chosen.price))
+            for system in config.systems:
+                number = len(opened.systems)
+                for repetition in range(config.repetitions):
+                    sampled = models.wrapped(partial(Sampled, sample=repetition)) if repetition else models
+                    opened.agents[number, repetition] = bench.agent(system.method, sampled, system.options)
+                name = opened.agents[number, 0].responder.name
+                opened.systems.append(System(number, system.title, system.method, dict(system.options), name))
+        yield opened
+
+
+def set_up(
+    store: RunStore, config: RunConfig, opened: Opened, *, accept_changed_prompts: bool = False
+) -> dict[int, int]:
+    """Set a run up in its store; takes and gives what `RunStore.set_up` does.
+
+    Raises:
+        InputError: as `RunStore.set_up` and `load_dialogues`, or no dialogue of the data set can be answered.
+    """
+    numbers = store.set_up(
+        facts_of(config, opened),
+        opened.systems,
+        load_dialogues(config.dataset),
+        accept_changed_prompts=accept_changed_prompts,
+    )
+    if not store.size:
+        raise InputError(
+            f"no dialogue in {config.dataset.path} has a turn that may be the reference",
+            mend="dialogues want two turns, or a `reference`",
+        )
+    return numbers
+
+
+def facts_of(config: RunConfig, opened: Opened) -> dict[str, Any]:
+    """What a run keeps of itself besides systems and dialogues: configuration, versions, prompts, fingerprints."""
+    agents = [opened.agents[system.number, 0] for system in opened.systems]
+    return {
+        "name": config.name,
+        "about": config.about,
+        "config": config.model_dump(mode="json"),
+        "versions": {part: found for part in _PARTS if (found := _version(part))}
+        | {"python": platform.python_version()},
+        PROMPTS: _prompts(agents, cite=config.cite),
+        "fingerprints": _fingerprints(agents),
+    }
+
+
+def _prompts(agents: Sequence[Agent], *, cite: bool) -> dict[str, str]:
+    """Every prompt that the agents' models may be asked by, with version and hash."""
+    found: dict[str, str] = {}
+    for agent in agents:
+        library = _library(agent)
+        for prompt in library or ():
+            if _is_asked(agent.method, prompt.name) or (cite and prompt.name == CITING):
+                found[f"{prompt.name}.{prompt.language}"] = prompt.reference
+    return dict(sorted(found.items()))
+
+
+def _library(agent: Agent) -> PromptLibrary | None:
+    """The prompts of the models that do an agent's stages; None where no model does any."""
+    responder: Any = agent.responder
+    parts = [getattr(responder, "main", responder), *getattr(responder, "stages", {}).values()]
+    return next((part.prompts for part in parts if isinstance(part, ModelResponder)), None)
+
+
+def _is_asked(method: Method, prompt: str) -> bool:
+    """Whether a prompt is one of a method's: those that it names, else its folder's."""
+    named: tuple[str, ...] | None = getattr(method, "stages", None)
+    return prompt.startswith(f"{method.name}/") if named is None else prompt in named
+
+
+def _fingerprints(agents: Sequence[Agent]) -> dict[str, str]:
+    """The fingerprint of every source that has one, by the name that methods have for it; several, joined."""
+    found: dict[str, str] = {}
+    for agent in agents:
+        for name in method_sources(type(agent.method)):
+            if mark := _fingerprint(getattr(agent.method, name, None)):
+                found[name] = mark
+    return found
+
+
+def _fingerprint(source: Any) -> str:  # noqa: ANN401 - any source
+    if source is None:
+        return ""
+    parts = getattr(source, "graphs", None)
+    if parts is not None:
+        return "+".join(_fingerprint(part) for part in parts)
+    meta = getattr(getattr(source, "store", None), "meta", None)
+    return str(getattr(meta, "fingerprint", "") or getattr(source, "fingerprint", ""))
+
+
+def _version(part: str) -> str:
+    try:
+        return metadata.version(part)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+# --- answering
+
+
+class Answers(Protocol):
+    """Whoever answers a dialogue: an agent, for one."""
+
+    async def respond(self, dialogue: Dialogue) -> Response:
+        """Answer; a failure is a response with the status `failed`."""
+        ...
+
+
+@dataclass(slots=True)
+class Progress:
+    """How a run stands.
+
+    Attributes:
+        total: responses that the run wants in all.
+        before: those that were there when it began.
+        ok: answered since.
+        failed: failed since.
+        tokens: prompt and completion tokens since; those of stages that the cache answered are left out.
+        calls: calls since, cached ones left out.
+        began: `time.perf_counter` at the start.
+        stopped: why the run ended early, if it did.
+        failures: the first few failures: what failed, and why.
+    """
+
+    total: int
+    before: int = 0
+    ok: int = 0
+    failed: int = 0
+    tokens: int = 0
+    calls: int = 0
+    began: float = field(default_factory=time.perf_counter)
+    stopped: str = ""
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def done(self) -> int:
+        """Responses made since the run began, failed ones too."""
+        return self.ok + self.failed
+
+    @property
+    def rate(self) -> float:
+        """Responses a second since the run began."""
+        return self.done / max(1e-9, time.perf_counter() - self.began)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """About how long the rest takes, or None while nobody can tell."""
+        left = self.total - self.before - self.done
+        return left / self.rate if self.done else None
+
+    def count(self, job: Job, response: Response) -> None:
+        """Count a response."""
+        usage = response.usage
+        if response.status == "ok":
+            self.ok += 1
+        else:
+            self.failed += 1
+            if len(self.failures) < _SHOWN:
+                self.failures.append(f"{response.id}, {response.method}: {response.error}")
+        self.calls += usage.calls - usage.cached
+        # Stage by stage, as some calls of a response may be the cache's and others not.
+        paid = [stage.usage for stage in response.trace if not stage.usage.cached] if usage.cached else [usage]
+        self.tokens += sum(one.prompt_tokens + one.completion_tokens for one in paid)
+
+
+def jobs_of(store: RunStore, systems: Iterable[int], repetitions: int) -> list[Job]:
+    """Every response that a run wants: all systems' of one dialogue together, so that a run cut short is paired.
+
+    Args:
+        store: the run.
+        systems: the systems' numbers in it.
+        repetitions: how often each answers a dialogue.
+    """
+    systems = sorted(systems)
+    return [
+        Job(position, system, repetition)
+        for position in range(store.size)
+        for system in systems
+        for repetition in range(repetitions)
+    ]
+
+
+async def run_jobs(
+    store: RunStore,
+    jobs: Sequence[Job],
+    answers: Callable[[Job], Answers],
+    *,
+    at_once: int,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Progress:
+    """Make every response that is not there yet, several dialogues at once, each kept as soon as it is finished.
+
+    The store must be held for writing. Failed responses of an earlier run are tried again. Where the budget is spent,
+    calls under way finish, and so do dialogues that need no further one; where the run is interrupted, they do not.
+    What is finished is kept either way, and the rest is left for the next run.
+
+    Args:
+        store: the run.
+        jobs: what it wants in all.
+        answers: who answers a job.
+        at_once: the most dialogues under way.
+        on_progress: told of every response.
+
+    Returns:
+        How the run ended.
+
+    Raises:
+        InputError: the set-up is wrong for every dialogue.
+        ModelError: likewise, an endpoint that refuses.
+    """
+    done = store.done()
+    progress = Progress(total=len(jobs), before=sum(1 for job in jobs if job in done))
+
+    async def answer(job: Job) -> None:
+        if progress.stopped:
+            return
+        try:
+            response = await answers(job).respond(store.dialogue(job.position))
+        except BudgetError as error:
+            progress.stopped = str(error)
+            return
+        store.add(job, response)
+        progress.count(job, response)
+        if on_progress is not None:
+            on_progress(progress)
+
+    # The first that raises stops all: what it raises would befall every dialogue.
+    await bounded_map([job for job in jobs if job not in done], answer, limit=at_once)
+    return progress
+
+
+def choose(agents: Mapping[tuple[int, int], Answers], numbers: Mapping[int, int]) -> Callable[[Job], Answers]:
+    """Who answers a job, from agents by system number and repetition; see `RunStore.set_up` for the numbers."""
+    placed = {(numbers[system], repetition): agent for (system, repetition), agent in agents.items()}
+    return lambda job: placed[job.system, job.repetition]
+
+
+# --- what it is expected to cost
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What is expected of a number of responses.
+
+    Attributes:
+        responses: how many are to be made.
+        calls: model calls.
+        prompt_tokens: tokens sent, by estimate.
+        completion_tokens: tokens written, by estimate: real answers are longer or shorter.
+        cost: money, where every model has a price; else None.
+        failed: rehearsed responses that failed, in words: something is wrong before it begins.
+    """
+
+    responses: int
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float | None = None
+    failed: str = ""
+
+
+async def estimate_missing(
+    config: RunConfig,
+    store: RunStore,
+    jobs: Iterable[Job],
+    numbers: Mapping[int, int],
+    lexical: Sequence[ModelSettings],
+) -> Estimate:
+    """What the jobs that are not done yet will cost; raises as `estimate_run`.
+
+    Args:
+        config: the run.
+        store: what is there of it.
+        jobs: all that it wants.
+        numbers: each system's number in the store, by its number in the configuration.
+        lexical: the models that are none: the method `lexical` answers, without a call.
+    """
+    done = store.done()
+    missing = Counter(job.system for job in jobs if job not in done)
+    if not missing:
+        return Estimate(responses=0, calls=0, prompt_tokens=0, completion_tokens=0)
+    return await estimate_run(config, store, {given: missing[kept] for given, kept in numbers.items()}, lexical)
+
+
+async def estimate_run(
+    config: RunConfig, store: RunStore, responses: dict[int, int], lexical: Sequence[ModelSettings]
+) -> Estimate:
+    """Rehearse a few dialogues with every system, and multiply.
+
+    Args:
+        config: the run.
+        store: holds its dialogues; a few, evenly spaced, are rehearsed.
+        responses: how many each system has still to make, by its number in the configuration.
+        lexical: as for `estimate_missing`.
+
+    Raises:
+        InputError: as `open_systems`.
+    """
+    spaced = [store.dialogue(place) for place in range(0, store.size, max(1, store.size // _REHEARSED))][:_REHEARSED]
+    calls = sent = written = cost = 0.0
+    failed = ""
+
+    def rehearsal(settings: ModelSettings, name: str | None) -> Rehearsal | None:
+        return None if settings in lexical and name is None else Rehearsal()
+
+    unlimited = config.model_copy(update={"budget": BudgetConfig()})
+    async with open_systems(unlimited, rehearsal, {"web": Unsearched()}) as opened:
+        prices = [model.price for model in config.models for _ in config.systems]
+        for system in opened.systems:
+            answered = [await opened.agents[system.number, 0].respond(dialogue) for dialogue in spaced]
+            share = responses.get(system.number, 0) / max(1, len(answered))
+            usages = [response.usage for response in answered]
+            calls += share * sum(usage.calls for usage in usages)
+            sent += share * sum(usage.prompt_tokens for usage in usages)
+            written += share * sum(usage.completion_tokens for usage in usages)
+            price = prices[system.number] or (0.0, 0.0)
+            spent = sum(u.prompt_tokens * price[0] + u.completion_tokens * price[1] for u in usages)
+            cost += share * spent / 1e6
+            failed = failed or next((response.error or "" for response in answered if response.status == "failed"), "")
+    return Estimate(
+        responses=sum(responses.values()),
+        calls=round(calls),
+        prompt_tokens=round(sent),
+        completion_tokens=round(written),
+        cost=cost if all(price is not None for price in prices) else None,
+        failed=failed,
+    )
+
+
+class Unsearched:
+    """The web in a rehearsal: nothing is sent anywhere, and passages of common length come back."""
+
+    name = "web"
+    kind: Source = "web"
+
+    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
+        """Passages of a hundred words."""
+        text = f"A page that a search for {query} could have found. " * 9
+        return Findings(Knowledge(id=f"passage:{n}", kind="passage", text=text, source="web") for n in range(top))
+
+    def close(self) -> None:
+        """Nothing to close."""

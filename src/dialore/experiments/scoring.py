@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import functools
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from dialore.evaluation.statistics import bootstrap
 from dialore.parallel import bounded_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -25,9 +25,13 @@ if TYPE_CHECKING:
     from dialore.experiments.store import Job, RunStore
     from dialore.response import Response
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 NEEDS_MODEL = frozenset({"judge", "nli", "language-model"})
 """What a metric may need that takes its time: such metrics are asked many responses at once."""
 
+_KEPT_TOGETHER = 64
+"""Results of models that are kept at a time."""
 _CHUNK = 256
 """Responses that are measured without a model before their measures are written."""
 
@@ -128,6 +132,43 @@ async def _measure_queued(
             tell(done, len(jobs))
 
     await bounded_map(jobs, work, limit=at_once)
+
+
+async def keep_in_chunks(
+    items: Sequence[Item],
+    work: Callable[[Item], Awaitable[Result]],
+    keep: Callable[[list[Result]], None],
+    *,
+    limit: int,
+    tell: Callable[[int, int], None] | None = None,
+) -> None:
+    """Do a piece of work on every item and keep the results, some at a time; also those before an error.
+
+    Args:
+        items: the items.
+        work: called with each item.
+        keep: called with results.
+        limit: the most items under way.
+        tell: called with how many are done, and how many there are.
+    """
+    waiting: list[Result] = []
+    done = 0
+
+    async def one(item: Item) -> None:
+        nonlocal done
+        waiting.append(await work(item))
+        done += 1
+        if len(waiting) == _KEPT_TOGETHER or done == len(items):
+            keep(list(waiting))
+            waiting.clear()
+            if tell is not None:
+                tell(done, len(items))
+
+    try:
+        await bounded_map(items, one, limit=limit)
+    finally:
+        if waiting:
+            keep(waiting)
 
 
 async def measure(metric: Metric, dialogue: Dialogue, response: Response) -> Measure:

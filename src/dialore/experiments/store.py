@@ -6,6 +6,7 @@ finished. Measures lie beside the responses; scores and reports are made of them
 
 from __future__ import annotations
 
+import fcntl
 import json
 import sqlite3
 from contextlib import contextmanager, suppress
@@ -15,14 +16,35 @@ from typing import TYPE_CHECKING, Any, Self
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.evaluation.base import Measure
-from dialore.experiments.store_facts import with_prompts, with_sources
-from dialore.experiments.store_file import APPLICATION, FILE, FORMAT, LOCK, SCHEMA, connect, hold
 from dialore.response import Response
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+    from typing import IO
 
+FILE = "run.sqlite"
+_FORMAT = 1
+_LOCK = "lock"
+_APPLICATION = 0x444C5255
+_SCHEMA = """
+create table facts (name text primary key, value text not null) without rowid;
+create table systems (system integer primary key, title text not null, method text not null, options text not null,
+    model text not null, unique (title, model));
+create table dialogues (position integer primary key, id text not null unique, content text not null);
+create table responses (system integer not null, position integer not null, repetition integer not null,
+    status text not null, content text not null, calls integer, prompt_tokens integer, completion_tokens integer,
+    cached integer, retries integer, seconds real, stages text not null,
+    primary key (position, system, repetition)) without rowid;
+create table measures (metric text not null, system integer not null, position integer not null,
+    repetition integer not null, vals text not null, problem text, reason text not null, detail text not null,
+    primary key (metric, system, position, repetition)) without rowid;
+create index measures_of_one on measures (system, position, repetition);
+create table metrics (place integer primary key, metric text not null unique, about text not null);
+"""
+PROMPTS = "prompts"
+CHANGED_PROMPTS = "changed_prompts"
+"""The fact that tells of responses by several versions of a prompt: its references, in order, by its name."""
 _SAME_DIALOGUES = "use its data set, cut, limit and seed, or name another folder"
 
 
@@ -67,15 +89,15 @@ class RunStore:
             folder.mkdir(parents=True, exist_ok=True)
             if not (folder / FILE).exists() and any(folder.iterdir()):
                 raise InputError(f"{folder} is not empty and holds no run", mend="name another folder")
-            database = connect(folder / FILE)
+            database = _connect(folder / FILE)
             # Two that begin at once: the second finds the tables of the first.
             with database:
                 database.execute("begin immediate")
                 if not database.execute("select count(*) from sqlite_master").fetchone()[0]:
-                    for statement in SCHEMA.split(";"):
+                    for statement in _SCHEMA.split(";"):
                         database.execute(statement)
-                    database.execute(f"pragma application_id = {APPLICATION}")
-                    database.execute(f"pragma user_version = {FORMAT}")
+                    database.execute(f"pragma application_id = {_APPLICATION}")
+                    database.execute(f"pragma user_version = {_FORMAT}")
         except OSError as error:
             raise InputError(f"cannot make the run folder {folder}: {error.strerror}") from error
         return cls(folder, database)
@@ -89,11 +111,11 @@ class RunStore:
         """
         if not (folder / FILE).is_file():
             raise InputError(f"no run in {folder}", mend="make one with `dialore run`")
-        return cls(folder, connect(folder / FILE))
+        return cls(folder, _connect(folder / FILE))
 
     @classmethod
     @contextmanager
-    def going_on(cls, folder: Path) -> Iterator[Self]:
+    def resumed(cls, folder: Path) -> Iterator[Self]:
         """The run of a folder, held for writing; made if need be.
 
         A run that was made here and ends in an error, or is interrupted, before its first response leaves nothing
@@ -116,7 +138,7 @@ class RunStore:
         if self._database.execute("select 1 from responses limit 1").fetchone() is not None:
             return
         self.close()
-        for name in (FILE, f"{FILE}-wal", f"{FILE}-shm", LOCK):
+        for name in (FILE, f"{FILE}-wal", f"{FILE}-shm", _LOCK):
             (self.folder / name).unlink(missing_ok=True)
         with suppress(OSError):
             self.folder.rmdir()
@@ -128,8 +150,8 @@ class RunStore:
         Raises:
             InputError: another process holds it.
         """
-        with (self.folder / LOCK).open("a") as lock:
-            hold(lock, self.folder)
+        with (self.folder / _LOCK).open("a") as lock:
+            _hold(lock, self.folder)
             yield
 
     @contextmanager
@@ -189,9 +211,9 @@ class RunStore:
             languages = self._set_dialogues(database, dialogues)
             row = database.execute("select 1 from responses where status = 'ok' limit 1").fetchone()
             held, answered = self.facts(), row is not None
-            kept = with_sources(held, facts, self.folder, answered=answered)
+            kept = _with_sources(held, facts, self.folder, answered=answered)
             accept = accept_changed_prompts
-            kept = with_prompts(held, kept, self.folder, languages, answered=answered, accept=accept)
+            kept = _with_prompts(held, kept, self.folder, languages, answered=answered, accept=accept)
             for name, value in kept.items():
                 row = (name, json.dumps(value, ensure_ascii=False, default=str))
                 database.execute("insert or replace into facts values (?, ?)", row)
@@ -384,3 +406,118 @@ class RunStore:
     def __exit__(self, *exception: object) -> None:
         """Close it."""
         self.close()
+
+
+# --- the file
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """The file, opened and of this format; an empty one is let through.
+
+    Raises:
+        InputError: it is no run, of another format, or damaged.
+    """
+    try:
+        database = sqlite3.connect(path, timeout=30.0)
+        # A commit in the log survives the death of the process at any point; only a crash of the machine may take the
+        # last ones, which a run would then do again.
+        database.execute("pragma journal_mode = wal")
+        database.execute("pragma synchronous = normal")
+        application = database.execute("pragma application_id").fetchone()[0]
+        version = database.execute("pragma user_version").fetchone()[0]
+        is_empty = not database.execute("select count(*) from sqlite_master").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        raise InputError(f"the run in {path.parent} cannot be read: {error}", mend="name another folder") from error
+    if is_empty:
+        return database
+    if application != _APPLICATION:
+        raise InputError(f"{path} is no run of Dialore", mend="name another folder")
+    if version != _FORMAT:
+        raise InputError(
+            f"the run in {path.parent} has format {version}; this version reads {_FORMAT}",
+            mend="score and report it with the version that made it, or run again into another folder",
+        )
+    return database
+
+
+def _hold(lock: IO[str], folder: Path) -> None:
+    """Hold a run's lock for this process until the file is closed; raises InputError where another one holds it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise InputError(
+            f"another process is writing to the run in {folder}", mend="wait for it, or name another folder"
+        ) from None
+
+
+# --- what may not change under a run's responses
+
+
+def _with_sources(
+    before: Mapping[str, Any], now: Mapping[str, object], folder: Path, *, answered: bool
+) -> dict[str, object]:
+    """The facts, with the fingerprints of sources that are not asked for now.
+
+    Args:
+        before: what the run keeps.
+        now: what it is to keep.
+        folder: names the run.
+        answered: whether it has responses.
+
+    Raises:
+        InputError: it has responses from another source of that name.
+    """
+    known, fingerprints = before.get("fingerprints", {}), now.get("fingerprints", {})
+    if not isinstance(fingerprints, dict) or not known:
+        return dict(now)
+    changed = [name for name, mark in fingerprints.items() if known.get(name, mark) != mark]
+    if changed and answered:
+        raise InputError(
+            f"the run in {folder} was made with another {changed[0]}",
+            mend="use the one that it was made with, or name another folder",
+        )
+    return {**now, "fingerprints": {**known, **fingerprints}}
+
+
+def _with_prompts(
+    before: Mapping[str, Any],
+    now: Mapping[str, object],
+    folder: Path,
+    languages: Container[str],
+    *,
+    answered: bool,
+    accept: bool,
+) -> dict[str, object]:
+    """The facts, with the prompts of systems that are not asked for now, and what is known of changed ones.
+
+    Args:
+        before: what the run keeps.
+        now: what it is to keep.
+        folder: names the run.
+        languages: those of its dialogues; prompts of others wrote nothing of it.
+        answered: whether it has responses.
+        accept: go on where prompts changed, and keep the old and the new.
+
+    Raises:
+        InputError: it has responses by other versions of prompts, which is not accepted.
+    """
+    prompts = now.get(PROMPTS, {})
+    if not answered or not isinstance(prompts, dict):
+        return dict(now)
+    known: dict[str, str] = before.get(PROMPTS, {})
+    changed = [
+        name
+        for name, reference in prompts.items()
+        if known.get(name, reference) != reference and name.rpartition(".")[2] in languages
+    ]
+    if changed and not accept:
+        said = "; ".join(f"{known[name]}, now {prompts[name].removeprefix(f'{name} ')}" for name in changed)
+        raise InputError(
+            f"the run in {folder} was made with other prompts: {said}",
+            mend="use those that it was made with, name another folder, or go on with --accept-changed-prompts",
+        )
+    versions: dict[str, list[str]] = dict(before.get(CHANGED_PROMPTS, {}))
+    for name in changed:
+        versions[name] = list(dict.fromkeys([*versions.get(name, [known[name]]), prompts[name]]))
+    kept: dict[str, object] = {**now, PROMPTS: {**known, **prompts}}
+    return {**kept, CHANGED_PROMPTS: versions} if versions else kept

@@ -31,7 +31,7 @@ _PROBE_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Found:
-    """Which model is meant, and where it is; None for what nobody has said."""
+    """The model that is meant and where it is; None for what is not set."""
 
     model: str | None
     base_url: str | None
@@ -156,7 +156,7 @@ def _list_models(base_url: str, api_key: str | None) -> list[str]:
 
 
 def ollama_models(ollama: str) -> list[str]:
-    """The models of an Ollama; empty where nobody listens, which is asked for by a mere connection."""
+    """The models of an Ollama; empty where nothing listens, which a bare connection finds out fast."""
     parts = urlsplit(ollama)
     try:
         with closing(socket.create_connection((parts.hostname or "", parts.port or 80), timeout=_PROBE_SECONDS)):

@@ -324,7 +324,7 @@ _NEXT: dict[str, Literal["json_object", "off"]] = {"json_schema": "json_object",
 
 
 class Dialect:
-    """How one server wants to be spoken to; learnt from its refusals and kept for the endpoint's life.
+    """The form of the calls that one server takes; learnt from its refusals and kept for the endpoint's life.
 
     Args:
         structured: how JSON is asked for: `auto` starts with `json_schema` and steps down when that is refused; any

@@ -151,32 +151,6 @@ def error_detail(payload: object) -> tuple[str, str, str]:
     return message, str(code), str(error.get("param") or "")
 
 
-def status_error(status: int, headers: Mapping[str, str], body: bytes, *, url: str, key: str) -> ModelError:
-    """The error for an HTTP status other than 200."""
-    try:
-        message, code, _ = error_detail(json.loads(body))
-    except (ValueError, RecursionError):
-        plain = body.lstrip()[:1] != b"<"
-        message, code = (body[:2000].decode("utf-8", "replace") if plain else ""), ""
-    said = one_line(message, key)
-    phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
-    fault = FAULTS.get(status, Fault())
-    if status == 429 and code == "insufficient_quota":
-        fault = _NO_CREDIT
-    elif status in {400, 413, 422} and "context" in message.lower():
-        fault = _TOO_LONG
-    elif 300 <= status < 400 and (target := headers.get("Location")):
-        fault = fault._replace(mend=f"the endpoint has moved; try {one_line(shown_url(target), key)}")
-    return ModelError(
-        f"{shown_url(url)} answered {status} {phrase}".rstrip() + (f": {said}" if said else ""),
-        mend=fault.mend,
-        retryable=fault.retryable,
-        retry_after=_retry_after(headers),
-        status=status,
-        configuration=fault.configuration,
-    )
-
-
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that a server asks to wait, from `retry-after-ms` or `Retry-After` (seconds or HTTP date, RFC 9110)."""
     milliseconds = headers.get("retry-after-ms")
@@ -387,9 +361,25 @@ class HttpClient:
                 f"{self.where} sent more than {self.max_bytes:,} bytes", mend="ask for less, or raise max_bytes"
             )
 
-    def status_error(self, response: ClientResponse, answer: bytes) -> ModelError:
-        """The error for a status other than 200."""
-        return status_error(response.status, response.headers, answer, url=str(response.url), key=self.key)
+    def status_error(self, response: ClientResponse, body: bytes) -> ModelError:
+        """The error for a response of another status than 200."""
+        status, headers = response.status, response.headers
+        try:
+            message, code, _ = error_detail(json.loads(body))
+        except (ValueError, RecursionError):
+            plain = body.lstrip()[:1] != b"<"
+            message, code = (body[:2000].decode("utf-8", "replace") if plain else ""), ""
+        said = one_line(message, self.key)
+        phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
+        fault = FAULTS.get(status, Fault())
+        if status == 429 and code == "insufficient_quota":
+            fault = _NO_CREDIT
+        elif status in {400, 413, 422} and "context" in message.lower():
+            fault = _TOO_LONG
+        elif 300 <= status < 400 and (target := headers.get("Location")):
+            fault = fault._replace(mend=f"the endpoint has moved; try {one_line(shown_url(target), self.key)}")
+        line = f"{shown_url(str(response.url))} answered {status} {phrase}".rstrip() + (f": {said}" if said else "")
+        return ModelError(line, **fault._asdict(), retry_after=_retry_after(headers), status=status)
 
     @asynccontextmanager
     async def once(self) -> AsyncIterator[Self]:

@@ -279,7 +279,7 @@ class LocalModel:
 
 
 def _stopper(tokenizer: Any, jobs: list[_Job], given: int, stop: tuple[str, ...]) -> Callable[..., Any]:
-    """Says after each step which rows are done: a stop string was written, or nobody waits any more."""
+    """The stopping criterion: a row is done once a stop string was written, or its caller has given up."""
     import torch
 
     def done(tokens: Any, _scores: Any, **_: Any) -> Any:

@@ -74,7 +74,7 @@ class LikelihoodModel(Protocol):
 
         Args:
             pairs: contexts and texts; a context may be empty.
-            on_step: told how many are done, and of how many.
+            on_step: called with how many are done, and of how many.
 
         Raises:
             InputError: an empty text, or a model that cannot be loaded.
@@ -144,7 +144,7 @@ class EndpointLikelihood:
         await self._http.close()
 
     async def _score(self, pair: Scored) -> Likelihood:
-        # One token is asked for: some servers take no zero. It is told from the echo by where it stands.
+        # One token is asked for: some servers take no zero. Its place tells it from the echo.
         prompt = f"{pair.context}{pair.text}"
         body = {"model": self.name, "prompt": prompt, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1}
         async with self._limiter.slot():
@@ -155,8 +155,8 @@ class EndpointLikelihood:
         echoed = _echoed(logs, prompt) if isinstance(logs, dict) else None
         if echoed is None:
             why = one_line(error_detail(answer)[0], self._http.key)
-            told = f"{self._http.where} gives no log-probabilities of a prompt" + (f": {why}" if why else "")
-            raise ModelError(told, mend=_MEND, configuration=True)
+            lacking = f"{self._http.where} gives no log-probabilities of a prompt" + (f": {why}" if why else "")
+            raise ModelError(lacking, mend=_MEND, configuration=True)
         numbers = [number for end, number in echoed if end > len(pair.context) and number is not None]
         return Likelihood(float(sum(numbers)), len(numbers))
 

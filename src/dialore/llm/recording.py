@@ -33,7 +33,7 @@ class Recorded(BaseModel):
         label: the request's label.
         model: the model that answered.
         made_by: who made the line: a model's name, or a word such as `hand` for answers written by people.
-        made_with: the prompt file that the messages were made with, its version and hash; empty where nobody said.
+        made_with: the prompt file that the messages were made with, its version and hash; empty where it is not known.
         messages, sampling, sample: as of the request.
         output_schema: the name of the output schema (`schema` in the file).
         text, finish_reason: as of the completion.

@@ -39,8 +39,8 @@ class Rehearsal:
         """Answer by the schema, else in a sentence or two."""
         asked = request.messages[-1].content
         schema = request.output_schema.definition if request.output_schema is not None else None
-        told = "\n".join(message.content for message in request.messages[:-1])
-        text = plausible_answer(asked, schema, told)
+        before = "\n".join(message.content for message in request.messages[:-1])
+        text = plausible_answer(asked, schema, before)
         if on_text is not None:
             on_text(text)
         sent = sum(estimate_tokens(message.content) for message in request.messages)
@@ -51,27 +51,27 @@ class Rehearsal:
         """Nothing to close."""
 
 
-def plausible_answer(asked: str, schema: dict[str, Any] | None, told: str = "") -> str:
+def plausible_answer(asked: str, schema: dict[str, Any] | None, before: str = "") -> str:
     """An answer to a prompt: JSON that fits the schema, else a sentence.
 
     Args:
         asked: the prompt's last message.
         schema: the JSON schema wanted, or None for plain text.
-        told: the messages before it; where names are to be chosen from those that they list, all are.
+        before: the messages before it; where names are to be chosen from those that they list, all are.
     """
     if not schema:
-        if wanted := _LINES.search(told):
+        if wanted := _LINES.search(before):
             words = _words(asked) or ["that"]
             return "\n".join(f"{n}. What is there to know of {words[n % len(words)]}?" for n in range(int(wanted[1])))
         said = " and ".join(_words(asked)[:2]) or "that"
         return f"That makes me think of {said}. What would you like to do about it?"
-    return json.dumps(_value("", schema, _Prompt(asked, told), schema.get("$defs", {})), ensure_ascii=False)
+    return json.dumps(_value("", schema, _Prompt(asked, before), schema.get("$defs", {})), ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
     asked: str
-    told: str
+    before: str
 
 
 def _value(name: str, kind: dict[str, Any], prompt: _Prompt, shared: dict[str, Any]) -> object:
@@ -108,7 +108,7 @@ def _list(name: str, kind: dict[str, Any], prompt: _Prompt, shared: dict[str, An
     if inner.get("type") in {"object", "boolean", "number"} or "enum" in inner:
         return [_value(name, inner, prompt, shared)] * max(1, kind.get("minItems", 1))
     if name in _CHOSEN:
-        return list(dict.fromkeys(_LISTED.findall(prompt.told)))
+        return list(dict.fromkeys(_LISTED.findall(prompt.before)))
     if name in _INFERRED:
         return _ASIDE["zh" if _CHINESE.search(prompt.asked) else "en"]
     return _words(prompt.asked)[: max(6, kind.get("minItems", 0))]

@@ -2,7 +2,7 @@
 
 For each token the keys and values of the past are moved by a few gradient steps that raise the likelihood of the bag
 under the next token's distribution, while a Kullback-Leibler term holds it to the plain one (Section 3.3); the token is
-then drawn from the normalised geometric mean of the steered and the plain distribution.
+then sampled from the normalised geometric mean of the steered and the plain distribution.
 """
 
 from __future__ import annotations

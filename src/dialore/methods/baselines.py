@@ -113,7 +113,7 @@ class Cosmo:
     """A situation and an instruction for a role, then the turns (DCRAG, Appendix A.1.1).
 
     Cosmo itself (`--model hf:allenai/cosmo-xl`, 3B, English) reads `situation <sep> instruction <sep> turn <turn>
-    turn`; any chat model is told the same in messages.
+    turn`; any chat model gets the same in messages.
     """
 
     name: ClassVar[str] = "cosmo"

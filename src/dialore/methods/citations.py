@@ -211,7 +211,7 @@ def read_citations(text: str, knowledge: Sequence[Knowledge]) -> Cited:
 
 
 def spans(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
-    """What each mark grounds: its sentence as far as the mark, from the mark before it on.
+    """The span that each mark grounds: its sentence as far as the mark, from the mark before it on.
 
     A mark that only punctuation parts from the one before it grounds the same span; one before the first word grounds
     the sentence that follows.

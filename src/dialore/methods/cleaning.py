@@ -88,7 +88,7 @@ class CleanStream:
             self._on_text(text)
 
     def _begun(self) -> str | None:
-        """What is held from where the response begins; None while that is open."""
+        """The text held back, from where the response begins; None while that is open."""
         rest = self._held.lstrip()
         if _FENCE_MAY_OPEN.fullmatch(rest):
             return None

@@ -157,7 +157,7 @@ def retrieve_facts(
     return facts
 
 
-# --- mending of errors that can be told without a model (DCRAG, Appendix D, Tables 7 to 9)
+# --- mending of errors that are seen without a model (DCRAG, Appendix D, Tables 7 to 9)
 
 
 def mend_demands(demands: Demands, dialogue: Dialogue) -> tuple[Demands, list[str]]:

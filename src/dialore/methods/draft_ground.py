@@ -182,7 +182,7 @@ class DraftGround:
         return kept
 
     async def _preferred(self, draft: str, edited: str, stage: Stages) -> dict[str, str]:
-        """What is preferred in each order: the draft, the edit, or neither of them."""
+        """The preference in each order: the draft, the edit, or neither of them."""
         nothing = Preference(better="same")
         first, second = await gather(
             stage.ask("draft-ground/preference", Preference, nothing, suffix="draft-first", a=draft, b=edited),

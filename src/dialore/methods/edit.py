@@ -42,7 +42,7 @@ _NOTHING = frozenset(("", "none", "n/a", "unknown", "null", "无", "没有", "�
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What the user may be after is asked as open questions; their answers are the knowledge of the response.
+    """Open questions ask for the user's implicit intentions; their answers are the knowledge of the response.
 
     Each question is answered by the model and from the knowledge base at once, and the better answer is chosen as
     soon as both are there, whatever the other questions wait for: three steps before the response, however many
@@ -90,7 +90,7 @@ class Edit:
     drawn: bool = True
 
     def __post_init__(self) -> None:
-        """Check that there is somebody to answer; raises InputError where there is not."""
+        """Check that the questions have a source of answers; raises InputError where they have none."""
         if self.questions < 1 or self.top < 1:
             raise InputError("edit asks at least one question, of at least one sentence", mend="questions=5, top=10")
         if not (self.model_answers or self.base_answers):

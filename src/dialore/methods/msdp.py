@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FORMATS = (1, 2, 3)
 LEADS = ("System replies:", "系统回复：", "System:", "系统：", "=>", "⇒")
-"""What stands before a response in the prompts, and chat models repeat."""
+"""Words that stand before a response in the prompts, and that chat models repeat."""
 _TRIPLE = re.compile(r"[(（]\s*([^,，()（）]+?)\s*[,，]\s*([^,，()（）]+?)\s*[,，]\s*([^()（）]+?)\s*[)）]")
 _MOST = 5
 """Facts taken of one answer; samples have three at most."""
@@ -153,7 +153,7 @@ class Ssdp:
         least: the least overlap of a sample's response with its knowledge (Section 2.2: 0.6).
         most: the most (Section 2.2: 0.9).
         seed: of the random selection.
-        topic: off: topics are not told.
+        topic: off: prompts have no topics.
         format: how topic, history and response are joined (Table 14): see `msdp`.
         turns: last turns of each history that the model is shown; 0 for all.
     """

@@ -21,7 +21,7 @@ RESPONSE_SELECTIONS = ("overlap", "random")
 
 
 class SampleSource(Protocol):
-    """What methods ask of a database of samples; see `dialore.sources.samples.SampleDatabase`."""
+    """A database of samples as methods use it; see `dialore.sources.samples.SampleDatabase`."""
 
     @property
     def name(self) -> str:
@@ -51,13 +51,13 @@ class SampleSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeShots:
-    """How the samples of the knowledge generator are selected.
+    """The selection of the knowledge generator's samples.
 
     Attributes:
         selection: `query`, `perplexity` or `random`.
         shots: how many.
         seed: by which random ones are sampled.
-        topic: whether topics are told.
+        topic: whether prompts have topics.
         fit: only samples whose knowledge shows well what is wanted.
     """
 
@@ -93,7 +93,7 @@ class KnowledgeShots:
 
 @dataclass(frozen=True, slots=True)
 class ResponseShots:
-    """How the samples of the dialogue generator are selected: the same for every dialogue.
+    """The selection of the dialogue generator's samples: the same for every dialogue.
 
     Attributes:
         selection: `overlap`, or `random` for any.

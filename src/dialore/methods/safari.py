@@ -64,7 +64,7 @@ class Safari:
         top: pieces of each source that does not say (Section 5.1: 1; Table 8: 2, 3).
         turns: how many of the last turns make the query; 0: the whole context.
         retriever: ranks the persona and its documents where nothing is declared: `dialogue`, or a reranker's spec.
-        dependency: off: "- Dependency"; no source is narrowed by another, and the planner is not told of any.
+        dependency: off: "- Dependency"; no source is narrowed by another, and the planner sees none.
         use_documents: off: "- Documents"; sources of the kind `documents` are left out.
     """
 

@@ -121,7 +121,7 @@ def gold_plan(dialogue: Dialogue, declared: DeclaredSources) -> list[str]:
 
 
 def gold_knowledge(dialogue: Dialogue, entry: DeclaredSource) -> list[Knowledge]:
-    """What a data set says that the response stands on, of one source ("+ Ground Retrieval").
+    """The gold knowledge of one source in a data set ("+ Ground Retrieval").
 
     Raises:
         DialoreError: the dialogue has no gold knowledge, nor a gold plan that says that none is needed.

@@ -66,7 +66,7 @@ _MARKS = ("passage", "passages")
 
 @dataclass(frozen=True, slots=True)
 class ScgQp:
-    """What a friend would feel like saying next guides the web search where nobody asks for anything.
+    """A commonsense response guides the web search where the user asks for nothing in particular.
 
     The stages `topic-tracking`, `commonsense-directive` and `query-generation` have forms for models without chat, so
     that the paper's own may do them: Flan-T5 and Cosmo (`--stage-model commonsense-directive=hf:allenai/cosmo-xl`).
@@ -158,7 +158,7 @@ def _kind(value: Any) -> Any:  # noqa: ANN401 - what a model wrote
 
 
 class SearchDecision(BaseModel):
-    """What kind of turn is to be answered; of a request for information, the request made self-contained."""
+    """The kind of turn to be answered; of a request for information, the request made self-contained."""
 
     kind: Annotated[Kind, BeforeValidator(_kind)]
     query: str = ""
@@ -166,7 +166,7 @@ class SearchDecision(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What the dialogue is about now.
+    """The current topic of the dialogue.
 
     Attributes:
         name: the topic; empty where there is none or it is not known.
@@ -201,7 +201,7 @@ def says_no_search(text: str) -> bool:
 
 
 def plain_query(text: str) -> str:
-    """A query made of a text's content words, for where nobody could make a better one; empty where it has none."""
+    """A query made of a text's content words, where the model made none; empty where the text has none."""
     language: Literal["en", "zh"] = "zh" if is_chinese(text) else "en"
     return " ".join(list(dict.fromkeys(content_words(text, language)))[:10])
 
@@ -334,9 +334,9 @@ class QueryMaker:
 
 
 def _interests(dialogue: Dialogue) -> list[str]:
-    """What data sets tell of the one who is answered, and a service of its user: `extra["user_persona"]`."""
-    told = dialogue.extra.get("user_persona")
-    return [plain_line(line) for line in told if isinstance(line, str)] if isinstance(told, list | tuple) else []
+    """The persona of the user, where data set or service gives one: `extra["user_persona"]`."""
+    given = dialogue.extra.get("user_persona")
+    return [plain_line(line) for line in given if isinstance(line, str)] if isinstance(given, list | tuple) else []
 
 
 # --- search

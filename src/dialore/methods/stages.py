@@ -392,12 +392,12 @@ class Stages:
         return cited.text
 
     def citations(self, text: str) -> list[Citation]:
-        """What a text that was written here cites; nothing for one that has been changed since."""
+        """The citations of a text that was written here; none for one that has been changed since."""
         return self._citations.get(text, [])
 
     @property
     def is_streaming(self) -> bool:
-        """Whether somebody reads the response while it is written."""
+        """Whether the response is streamed to a reader."""
         return self._on_text is not None
 
     def send(self, text: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from dialore.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -43,45 +43,8 @@ class Embedder(Protocol):
         ...
 
 
-def _static(argument: str) -> Embedder:
-    from dialore.retrieval.static import StaticEmbedder
-
-    return StaticEmbedder(argument or None)
-
-
-def _hashing(argument: str) -> Embedder:
-    from dialore.retrieval.encoders import HashingEmbedder
-
-    return HashingEmbedder()
-
-
-def _sentence_transformer(argument: str) -> Embedder:
-    from dialore.retrieval.encoders import SentenceTransformerEmbedder
-
-    return SentenceTransformerEmbedder(argument)
-
-
-def _onnx(argument: str) -> Embedder:
-    from dialore.retrieval.encoders import OnnxEmbedder
-
-    return OnnxEmbedder(argument)
-
-
-def _endpoint(argument: str) -> Embedder:
-    from dialore.retrieval.encoders import EndpointEmbedder
-
-    model, separator, url = argument.rpartition("@http")
-    return EndpointEmbedder(model, base_url="http" + url) if separator else EndpointEmbedder(argument)
-
-
-_MAKERS: dict[str, Callable[[str], Embedder]] = {
-    "static": _static,
-    "hashing": _hashing,
-    "onnx": _onnx,
-    "st": _sentence_transformer,
-    "endpoint": _endpoint,
-}
-_NEEDS_ARGUMENT = {"onnx": "onnx:FOLDER", "st": "st:NAME", "endpoint": "endpoint:MODEL@URL"}
+_KINDS = {"static": "", "hashing": "", "onnx": "onnx:FOLDER", "st": "st:NAME", "endpoint": "endpoint:MODEL@URL"}
+"""The kinds of embedders, and how those are written that need a model's name."""
 
 
 def load_embedder(spec: str = "static") -> Embedder:
@@ -99,10 +62,23 @@ def load_embedder(spec: str = "static") -> Embedder:
         MissingExtraError: `onnx:` without the `onnx` extra, `st:` without `sentence-transformers`.
     """
     kind, _, argument = spec.partition(":")
-    if kind not in _MAKERS:
-        raise UnknownNameError("embedder", kind, _MAKERS)
-    if kind in _NEEDS_ARGUMENT and not argument:
-        raise InputError(f"the embedder {kind!r} needs a model's name", mend=f"write {_NEEDS_ARGUMENT[kind]}")
-    if kind == "hashing" and argument:
-        raise InputError(f"the embedder 'hashing' takes no argument, got {argument!r}", mend="write hashing")
-    return _MAKERS[kind](argument)
+    if kind not in _KINDS:
+        raise UnknownNameError("embedder", kind, _KINDS)
+    if _KINDS[kind] and not argument:
+        raise InputError(f"the embedder {kind!r} needs a model's name", mend=f"write {_KINDS[kind]}")
+    if kind == "static":
+        from dialore.retrieval.static import StaticEmbedder
+
+        return StaticEmbedder(argument or None)
+    from dialore.retrieval import encoders
+
+    if kind == "hashing":
+        if argument:
+            raise InputError(f"the embedder 'hashing' takes no argument, got {argument!r}", mend="write hashing")
+        return encoders.HashingEmbedder()
+    if kind == "onnx":
+        return encoders.OnnxEmbedder(argument)
+    if kind == "st":
+        return encoders.SentenceTransformerEmbedder(argument)
+    model, at, url = argument.rpartition("@http")
+    return encoders.EndpointEmbedder(model, "http" + url) if at else encoders.EndpointEmbedder(argument)

@@ -119,10 +119,10 @@ def _check(
 
 
 def best(
-    raw: NDArray[Any], top: int, *, keys: Sequence[str] | ArrayLike | None = None
+    raw: NDArray[Any], top: int, *, keys: Sequence[str] | ArrayLike | None = None, decimals: int = DECIMALS
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """The indices of the `top` highest scores and these scores, rounded, the best first; `keys` as in `rank`."""
-    scores = np.round(raw, DECIMALS)
+    scores = np.round(raw, decimals)
     top = min(top, len(scores))
     if top <= 0:
         return np.zeros(0, dtype=np.int64), scores[:0]

@@ -16,7 +16,7 @@ import numpy as np
 from dialore.errors import InputError, MissingExtraError, UnknownNameError
 from dialore.retrieval.bm25 import K1, B, Bm25
 from dialore.retrieval.embedding import load_embedder
-from dialore.retrieval.ranking import DECIMALS, K, reciprocal_ranks
+from dialore.retrieval.ranking import DECIMALS, K, best, reciprocal_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from dialore.retrieval.embedding import Embedder
 
+_DECIMALS = 6
 _REMEMBERED = 4096
 """Vectors that a dense reranker keeps: a dialogue's persona is ranked again at every turn."""
 _INDICES = 64
@@ -164,7 +165,7 @@ class FusedReranker:
         orders[0] = orders[0][: np.count_nonzero(lexical > 0)]  # what shares a word with the query
         scores = np.zeros(len(texts))
         for at, score in reciprocal_ranks(orders, weights=(self._weight, 1 - self._weight)):
-            scores[at] = round(score * (K + 1), 6)
+            scores[at] = round(score * (K + 1), _DECIMALS)
         return _best(scores, top)
 
 
@@ -245,5 +246,5 @@ RERANKERS = ("bm25", "dense", "fused", "cross")
 def _best(scores: NDArray[np.float64], top: int) -> list[tuple[int, float]]:
     if top < 0:
         raise InputError(f"top must not be negative, got {top}")
-    order = np.argsort(-scores, kind="stable")[:top]
-    return list(zip(order.tolist(), scores[order].tolist(), strict=True))
+    rows, found = best(scores, top, decimals=_DECIMALS)
+    return list(zip(rows.tolist(), found.tolist(), strict=True))

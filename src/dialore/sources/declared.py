@@ -34,7 +34,6 @@ from dialore.dialogue import Dialogue, describe, read_text
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import Findings
-from dialore.sources.dialogue_ranking import DialogueDocuments, DialoguePersona
 from dialore.sources.persona import PersonaDocuments, PersonaSource, read_persona
 from dialore.sources.registry import KINDS
 from dialore.text import LANGUAGES, Language
@@ -455,7 +454,7 @@ def _open(
     elif entry.kind == "persona":
         source = _persona(entry, opened, folder)
     elif isinstance(under, PersonaSource) and (filters or opened.get("documents") is None):
-        source = _documents_under(under, entry)
+        source = PersonaDocuments(under, retriever=entry.retriever, name=entry.name)
     else:
         source = _other(entry, opened, own, folder, place)
     return DeclaredSource(entry.name, entry.kind, entry.description, source, entry.depends_on, join, entry.top)
@@ -475,17 +474,7 @@ def _persona(entry: Declaration, opened: Mapping[str, object], folder: Path | No
     else:
         given = opened.get("persona")
         persona = given.persona if isinstance(given, PersonaSource) else {}
-    if entry.retriever in {None, "dialogue"}:
-        return DialoguePersona(persona, name=entry.name)
-    return PersonaSource(persona, retriever=str(entry.retriever), name=entry.name)
-
-
-def _documents_under(persona: PersonaSource, entry: Declaration) -> PersonaDocuments:
-    if entry.retriever is None:
-        return persona.documents(name=entry.name)
-    if entry.retriever == "dialogue":
-        return DialogueDocuments(persona, name=entry.name)
-    return PersonaDocuments(persona, retriever=entry.retriever, name=entry.name)
+    return PersonaSource(persona, retriever=entry.retriever or "dialogue", name=entry.name)
 
 
 def _other(

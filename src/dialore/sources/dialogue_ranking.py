@@ -11,9 +11,7 @@ and 51.7%.
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import math
 import re
 import threading
 from collections import Counter
@@ -21,11 +19,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dialore.knowledge import Knowledge, PersonaDetail, stable_id
+from dialore.retrieval.bm25 import rarity, saturation
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.ranking import DECIMALS
-from dialore.sources.base import Findings
-from dialore.sources.persona import PersonaDocuments, PersonaSource
 from dialore.text import CHINESE_RUN, WIDE, content_lemmas, is_chinese, normalise, stem, stop_words, words
 
 if TYPE_CHECKING:
@@ -36,7 +32,6 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.retrieval.embedding import Embedder
 
-_K1, _B = 1.2, 0.75
 _FADING = 0.5
 _REMEMBERED = 4096
 _GAP = re.compile(rf"(?<=[{WIDE}])\s+|\s+(?=[{WIDE}])")
@@ -95,9 +90,7 @@ class DialogueRanker:
 
     def documents(self, query: str, dialogue: Dialogue, texts: Sequence[str]) -> NDArray[np.float64]:
         """The score of each document: what the last turn asks and the responder has not told."""
-        told = [turn.text for turn in dialogue.turns[:-1] if turn.speaker == dialogue.responder]
-        if not self.told:
-            told = []
+        told = [turn.text for turn in dialogue.turns[:-1] if turn.speaker == dialogue.responder] if self.told else []
         found = self.likeness([query, *told], texts)
         asked: NDArray[np.float64] = found[0] - self.told * found[1:].max(axis=0) if told else found[0]
         return asked
@@ -106,7 +99,7 @@ class DialogueRanker:
         """(len(queries), len(texts)): how much alike they are."""
         if not texts:
             return np.zeros((len(queries), 0))
-        scores = _bm25([_set_of(query) for query in queries], [_counted(text) for text in texts])
+        scores = _bm25([frozenset(grams(query)) for query in queries], [_counted(text) for text in texts])
         if self.cosine:
             vectors = np.stack(self._encode([joined(text) for text in (*queries, *texts)]))
             cosines = vectors[: len(queries)] @ vectors[len(queries) :].T
@@ -124,74 +117,6 @@ class DialogueRanker:
             return [self._vectors[text] for text in texts]
 
 
-class DialoguePersona(PersonaSource):
-    """A persona whose sentences are ranked by the dialogue's turns.
-
-    Args:
-        persona: see `PersonaSource`.
-        ranker: ranks; None: with the settings that did best.
-        name: the source's name.
-    """
-
-    def __init__(
-        self,
-        persona: Mapping[str, Sequence[str]] | None = None,
-        *,
-        ranker: DialogueRanker | None = None,
-        name: str = "persona",
-    ) -> None:
-        super().__init__(persona, retriever="bm25", name=name)
-        self.ranker = ranker or DialogueRanker()
-
-    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
-        """See `KnowledgeSource`; `query` is what stands in for the last turn. Raises as `PersonaSource.search`."""
-        persona = self.of(dialogue)
-        scores = await asyncio.to_thread(self.ranker.sentences, query, dialogue, persona)
-        sentences = list(persona)
-        return Findings(
-            Knowledge(
-                id=stable_id("persona", sentences[at]),
-                kind="persona",
-                text=sentences[at],
-                source="persona",
-                score=round(float(scores[at]), DECIMALS),
-                detail=PersonaDetail(documents=list(persona[sentences[at]])),
-            )
-            for at in _best(scores, top)
-        )
-
-    def documents(self, *, name: str = "documents") -> DialogueDocuments:
-        """The source of the documents under these sentences, ranked as the sentences are."""
-        return DialogueDocuments(self, ranker=self.ranker, name=name)
-
-
-class DialogueDocuments(PersonaDocuments):
-    """The documents under persona sentences, ranked by the dialogue's turns.
-
-    Args:
-        persona: the persona that owns them.
-        ranker: ranks; None: with the settings that did best.
-        name: the source's name.
-    """
-
-    def __init__(
-        self, persona: PersonaSource | None = None, *, ranker: DialogueRanker | None = None, name: str = "documents"
-    ) -> None:
-        super().__init__(persona, name=name)
-        self.ranker = ranker or DialogueRanker()
-
-    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
-        """See `PersonaDocuments.search`."""
-        # Which documents there are is the parent's business: it gives all of them, in its own order.
-        pieces = await super().search(query, dialogue, _ALL, within)
-        scores = await asyncio.to_thread(self.ranker.documents, query, dialogue, [piece.text for piece in pieces])
-        ranked = sorted(range(len(pieces)), key=lambda at: (-scores[at], pieces[at].id))[: max(0, top)]
-        return Findings(pieces[at].model_copy(update={"score": round(float(scores[at]), DECIMALS)}) for at in ranked)
-
-
-_ALL = 1 << 30
-
-
 @functools.lru_cache(maxsize=8192)
 def grams(text: str) -> tuple[str, ...]:
     """What texts are compared by: Chinese characters and pairs of them, stems of English words; no stop words."""
@@ -206,11 +131,6 @@ def grams(text: str) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=8192)
-def _set_of(text: str) -> frozenset[str]:
-    return frozenset(grams(text))
-
-
-@functools.lru_cache(maxsize=8192)
 def _counted(text: str) -> Counter[str]:
     return Counter(grams(text))
 
@@ -222,23 +142,12 @@ def joined(text: str) -> str:
 
 
 def _bm25(queries: Sequence[frozenset[str]], texts: Sequence[Counter[str]]) -> NDArray[np.float64]:
-    lengths = [text.total() for text in texts]
-    mean = sum(lengths) / len(lengths) or 1.0
-    asked = frozenset[str]().union(*queries)
-    shared = [[gram for gram in text if gram in asked] for text in texts]
-    having = Counter(gram for grams_of_text in shared for gram in grams_of_text)
-    rarity = {gram: math.log(1 + (len(texts) - n + 0.5) / (n + 0.5)) for gram, n in having.items()}
-    scores = np.zeros((len(queries), len(texts)))
-    for column, (text, found) in enumerate(zip(texts, shared, strict=True)):
-        if not found:
-            continue
-        damping = _K1 * (1 - _B + _B * lengths[column] / mean)
-        worth = {gram: rarity[gram] * text[gram] * (_K1 + 1) / (text[gram] + damping) for gram in found}
-        for row, query in enumerate(queries):
-            # In a fixed order, so that sums do not differ in their last digit from run to run.
-            scores[row, column] = sum(worth[gram] for gram in found if gram in query)
+    """(len(queries), len(texts)): BM25 of queries whose terms count once."""
+    terms = sorted(frozenset[str]().union(*queries) & frozenset[str]().union(*texts))
+    counts = np.array([[text[term] for term in terms] for text in texts], np.float64)
+    asked = np.array([[term in query for term in terms] for query in queries], np.float64)
+    lengths = np.array([text.total() for text in texts], np.float64)
+    worth = saturation(counts, lengths[:, None], float(lengths.mean()))
+    weights = rarity(len(texts), np.count_nonzero(counts, axis=0)) * worth
+    scores: NDArray[np.float64] = np.round(asked @ weights.T, DECIMALS)
     return scores
-
-
-def _best(scores: NDArray[np.float64], top: int) -> list[int]:
-    return [int(at) for at in np.argsort(-scores, kind="stable")[: max(0, top)]]

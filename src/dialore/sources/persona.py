@@ -10,19 +10,27 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dialore.dialogue import read_text
 from dialore.errors import InputError, SourceError
 from dialore.knowledge import Knowledge, Passage, PassageDetail, PersonaDetail, stable_id
+from dialore.retrieval.ranking import DECIMALS
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import Findings
+from dialore.sources.dialogue_ranking import DialogueRanker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Source
     from dialore.retrieval.reranking import Reranker
+
+    Ranker = Reranker | DialogueRanker
 
 Persona = dict[str, tuple[str, ...]]
 """Persona sentences in order, each with the documents under it."""
@@ -40,8 +48,9 @@ class PersonaSource:
     Args:
         persona: what stands in where a dialogue has no persona; its documents also serve a dialogue's sentences that
             have none of their own.
-        retriever: what ranks, a `Reranker` or its spec: `bm25`, `dense`, `fused`, ...; of these the default finds the
-            most persona sentences in KBP's dev split (Recall@1 of .67, dense .65, BM25 .62, by the last two turns).
+        retriever: what ranks: a `Reranker` or its spec (`bm25`, `dense`, `fused`, ...), or a `DialogueRanker` or
+            `dialogue`. Of the specs that see the query alone the default finds the most persona sentences in KBP's dev
+            split (Recall@1 of .67, dense .65, BM25 .62, by the last two turns).
         name: the source's name.
 
     Raises:
@@ -54,12 +63,12 @@ class PersonaSource:
         self,
         persona: Mapping[str, Sequence[str]] | None = None,
         *,
-        retriever: str | Reranker = "fused",
+        retriever: str | Ranker = "fused",
         name: str = "persona",
     ) -> None:
         self.name = name
         self.persona: Persona = {sentence: tuple(under) for sentence, under in (persona or {}).items()}
-        self.retriever = load_reranker(retriever) if isinstance(retriever, str) else retriever
+        self.retriever = _loaded(retriever)
 
     def of(self, dialogue: Dialogue) -> Persona:
         """The persona that speaks in a dialogue: its own, else this source's.
@@ -80,7 +89,12 @@ class PersonaSource:
         """
         persona = self.of(dialogue)
         sentences = list(persona)
-        ranked = await asyncio.to_thread(self.retriever.rerank, query, sentences, top)
+
+        def rank() -> list[tuple[int, float]]:
+            if isinstance(self.retriever, DialogueRanker):
+                return _best(self.retriever.sentences(query, dialogue, persona), top)
+            return self.retriever.rerank(query, sentences, top)
+
         return Findings(
             Knowledge(
                 id=stable_id("persona", sentences[at]),
@@ -90,7 +104,7 @@ class PersonaSource:
                 score=score,
                 detail=PersonaDetail(documents=list(persona[sentences[at]])),
             )
-            for at, score in ranked
+            for at, score in await asyncio.to_thread(rank)
         )
 
     def documents(self, *, name: str = "documents") -> PersonaDocuments:
@@ -109,7 +123,7 @@ class PersonaDocuments:
 
     Args:
         persona: the persona that owns them.
-        retriever: what ranks, a `Reranker` or its spec; None: the persona's own.
+        retriever: what ranks, as for `PersonaSource`; None: the persona's own.
         name: the source's name.
     """
 
@@ -119,13 +133,12 @@ class PersonaDocuments:
         self,
         persona: PersonaSource | None = None,
         *,
-        retriever: str | Reranker | None = None,
+        retriever: str | Ranker | None = None,
         name: str = "documents",
     ) -> None:
         self.name = name
         self._persona = persona or PersonaSource()
-        chosen = load_reranker(retriever) if isinstance(retriever, str) else retriever
-        self.retriever = chosen or self._persona.retriever
+        self.retriever = self._persona.retriever if retriever is None else _loaded(retriever)
 
     async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
         """See `KnowledgeSource`; of `within`, persona pieces count. `detail.persona` names the owning sentence.
@@ -142,7 +155,12 @@ class PersonaDocuments:
             for document in documents:
                 owner.setdefault(document, sentence)
         texts = list(owner)
-        ranked = await asyncio.to_thread(self.retriever.rerank, query, texts, top)
+
+        def rank() -> list[tuple[int, float]]:
+            if isinstance(self.retriever, DialogueRanker):
+                return _best(self.retriever.documents(query, dialogue, texts), top)
+            return self.retriever.rerank(query, texts, top)
+
         return Findings(
             Knowledge(
                 id=Passage(texts[at]).id,
@@ -152,14 +170,25 @@ class PersonaDocuments:
                 score=score,
                 detail=PassageDetail(persona=owner[texts[at]]),
             )
-            for at, score in ranked
+            for at, score in await asyncio.to_thread(rank)
         )
 
     def close(self) -> None:
         """Nothing is held open."""
 
 
-def open_persona(path: Path | None = None, *, retriever: str | Reranker = "fused") -> PersonaSource:
+def _loaded(retriever: str | Ranker) -> Ranker:
+    if retriever == "dialogue":
+        return DialogueRanker()
+    return load_reranker(retriever) if isinstance(retriever, str) else retriever
+
+
+def _best(scores: NDArray[np.float64], top: int) -> list[tuple[int, float]]:
+    order = np.argsort(-scores, kind="stable")[: max(0, top)]
+    return [(int(at), round(float(scores[at]), DECIMALS)) for at in order]
+
+
+def open_persona(path: Path | None = None, *, retriever: str | Ranker = "fused") -> PersonaSource:
     """The persona of a file, or each dialogue's own.
 
     Args:

@@ -70,7 +70,7 @@ class CriteriaSet(_Frozen):
         form: the form that the paper asks in.
         shows: what annotators see besides the dialogue: `persona`, `knowledge`, `topic`.
         judges: whether responses or search queries are judged.
-        guide: what annotators are told first.
+        guide: the instructions that annotators read first.
         criteria: the questions, by name.
     """
 

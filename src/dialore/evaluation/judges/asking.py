@@ -152,7 +152,7 @@ def spoken(response: Response) -> str:
 
 
 def queries_of(response: Response) -> list[str]:
-    """What a response looked up: its demands' queries, else the queries or questions that its trace tells of."""
+    """What a response looked up: its demands' queries, else the queries or questions in its trace."""
     if response.demands is not None and response.demands.queries:
         return response.demands.queries
     found: list[str] = []

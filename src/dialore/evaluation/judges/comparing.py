@@ -28,8 +28,6 @@ CRITERIA: dict[Judged, tuple[str, ...]] = {
     "queries": ("relevance", "specificity", "usefulness", "interestingness", "overall"),
 }
 """What can be compared: responses by DCRAG's Appendix A.3, queries by SCG-QP's guidelines."""
-
-
 TOP = 10
 """The best score."""
 JOINT_CRITERIA: dict[Judged, tuple[str, ...]] = {"responses": ("overall", "useful-knowledge"), "queries": ("overall",)}
@@ -58,7 +56,7 @@ class Preference:
 
     @property
     def winner(self) -> str:
-        """Whoever was picked in both orders; empty where nobody was: a tie, or no preference at all."""
+        """The system picked in both orders; empty for a tie, or where there is no preference."""
         return self.picks[0] if self.problem is None and self.picks[0] == self.picks[1] else ""
 
     @property
@@ -108,7 +106,7 @@ async def compare(
 ) -> list[Preference]:
     """Compare every two systems' answers to a dialogue, by each criterion, in both orders.
 
-    A system wins only where both orders agree on it. Equal answers are a tie that nobody is asked about.
+    A system wins only where both orders agree on it. Equal answers are a tie without a call.
 
     Args:
         judge: who is asked.

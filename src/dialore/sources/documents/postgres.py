@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from dialore.sources.documents.tables import NewPassage, Settings
 
-SCHEMES = ("postgresql://", "postgres://")
 _CONNECTIONS = 8
 _SECONDS = 10.0
 _WIDEST = 1000

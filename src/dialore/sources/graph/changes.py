@@ -148,7 +148,7 @@ class GraphEditor:
         """The editor itself."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:  # noqa: ANN401
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Commit, unless the body failed."""
         if kind is None:
             self.commit()

@@ -13,7 +13,7 @@ import zlib
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from dialore.errors import GraphError, InputError
+from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.sources.graph.relations import RELATIONS, canonical
 from dialore.sources.graph.writing import replacing, writing
@@ -167,16 +167,6 @@ def read_facts(
             yield from parse_jsonl(_lines(text, told), path, rejects)
         else:
             yield from parse_tsv(_lines(text, told), path, rejects)
-
-
-def check_format(name: str | None) -> FileFormat | None:
-    """The file format of that name, None for None; raises InputError for any other."""
-    for known in FILE_FORMATS:
-        if name == known:
-            return known
-    if name is None:
-        return None
-    raise InputError(f"unknown graph format: {name!r}", mend=f"known: {', '.join(FILE_FORMATS)}")
 
 
 # --- lines

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from dialore.sources.graph.english import EnglishReader, Match, Reading
-from dialore.sources.graph.protocol import FactStore
+from dialore.sources.graph.store import GraphStore
 from dialore.text import content_words, is_chinese, normalise, segments
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph.chinese import ChineseReader
     from dialore.sources.graph.english import How
+    from dialore.sources.graph.protocol import FactStore
     from dialore.text import Language
 
 # How often links of each kind are right on the development half of our labelled phrases, one of each added to the
@@ -171,15 +172,6 @@ def best_links(groups: Iterable[Sequence[Link]]) -> list[Link]:
 # --- the nearest concept
 
 
-@runtime_checkable
-class ConceptSums(FactStore, Protocol):
-    """A store that gives its concepts' vectors."""
-
-    def concept_sums(self, concepts: NDArray[np.uint32]) -> NDArray[np.float32]:
-        """(n, dimension): each concept's unnormalised vector."""
-        ...
-
-
 class NearestConcepts:
     """Exact search of all of a graph's concepts by cosine.
 
@@ -188,13 +180,13 @@ class NearestConcepts:
         embedder: the one that made its vectors.
     """
 
-    def __init__(self, store: ConceptSums, embedder: Embedder) -> None:
+    def __init__(self, store: GraphStore, embedder: Embedder) -> None:
         self._store, self._embedder = store, embedder
 
     @classmethod
     def of(cls, store: FactStore, embedder: Embedder | None, *, wanted: bool | None) -> Self | None:
         """The search, or None: not wanted, neither quick nor asked for, or the graph lacks the embedder's vectors."""
-        if wanted is False or embedder is None or not isinstance(store, ConceptSums):
+        if wanted is False or embedder is None or not isinstance(store, GraphStore):
             return None
         if store.meta.embedder_fingerprint != embedder.fingerprint:
             return None

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import heapq
 import math
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.retrieval.static import normalise
-from dialore.sources.graph.linking import ConceptSums, unit
+from dialore.sources.graph.linking import unit
 from dialore.sources.graph.relations import RELATIONS, is_safe, is_well_formed, verbalise
-from dialore.sources.graph.store import Edges
+from dialore.sources.graph.store import Edges, GraphStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from dialore.knowledge import Fact
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph.protocol import FactStore
-    from dialore.sources.graph.vectors import LinearCosines, LinearEmbedder
+    from dialore.sources.graph.vectors import LinearCosines
     from dialore.text import Language
 
 UNINFORMATIVE = frozenset(name for name, known in RELATIONS.items() if not known.informative)
@@ -80,12 +78,6 @@ class Ranking:
         for name in ("pool", "rerank"):
             if getattr(self, name) < 1:
                 raise InputError(f"ranking: {name} must be at least 1, got {getattr(self, name)}")
-
-    @property
-    def plain(self) -> bool:
-        """Whether facts are ranked by their cosine with the question alone, and none is dropped."""
-        changes = (self.nearest, self.specificity, self.decay, self.without, self.fold, self.well_formed, self.safe)
-        return not any(changes)
 
     @classmethod
     def named(cls, name: str) -> Self:
@@ -141,10 +133,7 @@ class Question:
         """Its vectors by an embedder, encoded at once; phrases only where the ranking asks for them."""
         asked = self.phrases if ranking.demands else ()
         near = self.phrases if ranking.nearest else ()
-        if asked and near and _is_linear(type(embedder)) and all(map(str.isprintable, asked)):
-            found = _added(cast("LinearEmbedder", embedder), self.history, asked)
-        else:
-            found = embedder.encode([self.history, *(["\n".join(asked)] if asked else []), *near])
+        found = embedder.encode([self.history, *(["\n".join(asked)] if asked else []), *near])
         whole = found[0]
         if asked:
             whole = _unit(found[0] + np.float32(ranking.demands) * found[1])
@@ -162,21 +151,6 @@ class QuestionVectors:
 
     whole: NDArray[np.float32]
     phrases: NDArray[np.float32]
-
-
-@functools.lru_cache(maxsize=64)
-def _is_linear(kind: type) -> bool:
-    """Whether embedders of a class are linear: what they have is looked at once, not with each question."""
-    return all(hasattr(kind, name) for name in ("sums", "parts", "part_sums"))
-
-
-def _added(embedder: LinearEmbedder, history: str, phrases: Sequence[str]) -> NDArray[np.float32]:
-    """The history, the phrases a line each, and each phrase encoded: the second is what the others add up to.
-
-    White space parts phrases as it parts words; what some texts drop, control characters, printable ones lack.
-    """
-    sums = embedder.sums([history, *phrases])
-    return normalise(np.concatenate([sums[:1], sums[1:].sum(axis=0, keepdims=True), sums[1:]]))
 
 
 def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -248,7 +222,7 @@ class Ranker:
         self._store = store
         self._embedder, self._reranker = embedder, reranker
         self.ranking = ranking
-        self._ends = Ends(store)
+        self._ends: dict[int, tuple[str, bool]] = {}
         self._vectors = FactVectors(store, embedder)
         self._closer = FactVectors(store, reranker) if reranker is not None else None
 
@@ -283,9 +257,6 @@ class Ranker:
             top: how many.
             whole: whether all rows to choose from are here, however many of a hub's were read: those between concepts.
         """
-        if self.ranking.plain and self._closer is None:
-            best = best_rows(scored.edges, scored.scores, rows_of(scored.edges), top)
-            return [(self._store.fact(scored.edges, row), float(scored.scores[row])) for row in best]
         rows = rows_of(scored.edges)
         if top <= 0 or not len(rows):
             return []
@@ -297,8 +268,8 @@ class Ranker:
             if looked is None:  # a larger pool begins with the same facts
                 looked = self._look_closely(scored, close[: self._looked_at])
             scores = self._with_rest(scored, close, looked)
-            chooser = _Chooser(self._store, edges, close, self.ranking, self._ends)
-            taken = take(edges, scores, scored.owner, close, self.ranking.decay, top, chooser.accept)
+            accept = self._acceptor(edges, close)
+            taken = take(edges, scores, scored.owner, close, self.ranking.decay, top, accept)
             more = not whole and scored.partial
             if len(taken) == top or (len(close) == len(rows) and not more):
                 return [(self._store.fact(edges, row), score) for row, score in taken]
@@ -343,57 +314,42 @@ class Ranker:
         cost = self.ranking.specificity * np.log(np.maximum(scored.edges.degrees, 1))[scored.owner[rows]]
         return (found - cost).astype(np.float32)
 
+    # --- what may be taken
 
-class Ends:
-    """The names of facts' ends and whether each is safe, the latest remembered: one is the end of many facts.
-
-    Args:
-        store: whose concepts they are.
-    """
-
-    def __init__(self, store: FactStore) -> None:
-        self._store = store
-        self._known: dict[int, tuple[str, bool]] = {}
-
-    def of(self, concept: int) -> tuple[str, bool]:
-        """A concept's name, and whether it is safe."""
-        found = self._known.get(concept)
-        if found is None:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            name = self._store.concept(concept)
-            found = self._known[concept] = name, is_safe(name)
-        return found
-
-
-class _Chooser:
-    """Says of some of the facts, asked the best first, whether each may be taken beside those taken before."""
-
-    def __init__(self, store: FactStore, edges: Edges, rows: NDArray[np.intp], ranking: Ranking, ends: Ends) -> None:
-        self._ranking, self._end = ranking, ends.of
-        self._names = store.meta.relations
-        self._dropped = frozenset(number for number, name in enumerate(self._names) if name in ranking.without)
+    def _acceptor(self, edges: Edges, rows: NDArray[np.intp]) -> Callable[[int], bool]:
+        """What says of the rows, asked the best first, whether each may be taken beside those taken before."""
+        ranking, relations = self.ranking, self._store.meta.relations
         columns = (column[rows].tolist() for column in (edges.head, edges.relation, edges.tail))
-        self._facts = dict(zip(rows.tolist(), zip(*columns, strict=True), strict=True))
-        self._pairs: set[tuple[int, int]] = set()
+        facts = dict(zip(rows.tolist(), zip(*columns, strict=True), strict=True))
+        pairs: set[tuple[int, int]] = set()
 
-    def accept(self, row: int) -> bool:
-        """Whether the fact may be taken; it then counts as taken."""
-        head, relation, tail = self._facts[row]
-        if relation in self._dropped:
-            return False
-        ranking = self._ranking
-        pair = (head, tail) if head < tail else (tail, head)
-        if ranking.fold and pair in self._pairs:
-            return False
-        if ranking.well_formed or ranking.safe:
-            (one, one_safe), (other, other_safe) = self._end(head), self._end(tail)
-            if ranking.safe and not (one_safe and other_safe):
+        def accept(row: int) -> bool:
+            head, relation, tail = facts[row]
+            if relations[relation] in ranking.without:
                 return False
-            if ranking.well_formed and not is_well_formed(one, self._names[relation], other):
+            pair = (head, tail) if head < tail else (tail, head)
+            if ranking.fold and pair in pairs:
                 return False
-        self._pairs.add(pair)
-        return True
+            if ranking.well_formed or ranking.safe:
+                (one, one_safe), (other, other_safe) = self._end(head), self._end(tail)
+                if ranking.safe and not (one_safe and other_safe):
+                    return False
+                if ranking.well_formed and not is_well_formed(one, relations[relation], other):
+                    return False
+            pairs.add(pair)
+            return True
+
+        return accept
+
+    def _end(self, concept: int) -> tuple[str, bool]:
+        """A concept's name, and whether it is safe; the latest are remembered, for one is the end of many facts."""
+        found = self._ends.get(concept)
+        if found is None:
+            if len(self._ends) >= _REMEMBERED:
+                self._ends.clear()
+            name = self._store.concept(concept)
+            found = self._ends[concept] = name, is_safe(name)
+        return found
 
 
 # --- cosines
@@ -414,12 +370,12 @@ class FactVectors:
         self._store, self._embedder = store, embedder
         self._encoded: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
         own = store.meta.embedder_fingerprint == embedder.fingerprint
-        self._own = store if own and isinstance(store, ConceptSums) else None
+        self._own = store if own and isinstance(store, GraphStore) else None
         self._linear: LinearCosines | None = None
-        if self._own is None and _is_linear(type(embedder)):
-            from dialore.sources.graph.vectors import LinearCosines
+        if self._own is None:
+            from dialore.sources.graph.vectors import LinearCosines, LinearEmbedder
 
-            self._linear = LinearCosines(store, cast("LinearEmbedder", embedder))
+            self._linear = LinearCosines(store, embedder) if isinstance(embedder, LinearEmbedder) else None
 
     def edges(
         self, concepts: Iterable[int], query: NDArray[np.float32], keep: int, language: Language
@@ -473,23 +429,6 @@ def owners(edges: Edges) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return owner, counts
 
 
-def best_of_each(
-    scores: NDArray[np.float32], owner: NDArray[np.intp], rows: NDArray[np.intp], keep: int
-) -> NDArray[np.intp]:
-    """Those of the rows that can be among the best: of each concept the best `keep`, and what ties with the last."""
-    of = owner[rows]
-    counts = np.bincount(of)
-    crowded = np.flatnonzero(counts > keep)
-    if not len(crowded):
-        return rows
-    kept = [rows[(counts <= keep)[of]]]
-    for place in crowded.tolist():
-        own = rows[of == place]
-        values = scores[own]
-        kept.append(own[values >= np.partition(values, len(values) - keep)[len(values) - keep]])
-    return np.concatenate(kept)
-
-
 def pool(
     edges: Edges,
     scores: NDArray[np.float32],
@@ -499,7 +438,6 @@ def pool(
     size: int,
 ) -> NDArray[np.intp]:
     """The best `size` of the rows, decay counted, best first; equal ones in order of head, relation and tail."""
-    rows = best_of_each(scores, owner, rows, size)
     rows = rows[np.lexsort((*_names(edges, rows), -scores[rows], owner[rows]))]
     of = owner[rows]
     first = np.flatnonzero(np.diff(of, prepend=-1))
@@ -510,16 +448,6 @@ def pool(
         near = adjusted >= np.partition(adjusted, place)[place]
         rows, adjusted = rows[near], adjusted[near]
     return rows[np.lexsort((*_names(edges, rows), -adjusted))[:size]]
-
-
-def best_rows(edges: Edges, scores: NDArray[np.float32], rows: NDArray[np.intp], top: int) -> list[int]:
-    """The best-scored of the rows, best first; equal ones in order of head, relation and tail."""
-    if top < len(rows):
-        of_rows = scores[rows]
-        least = np.partition(of_rows, len(rows) - top)[len(rows) - top] if top > 0 else np.inf
-        rows = rows[of_rows >= least]
-    chosen: list[int] = rows[np.lexsort((*_names(edges, rows), -scores[rows]))][:top].tolist()
-    return chosen
 
 
 def _names(edges: Edges, rows: NDArray[np.intp]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -553,28 +481,24 @@ def take(
     """
     ties = np.empty(len(rows), np.intp)  # each row's place in order of head, relation and tail
     ties[np.lexsort(_names(edges, rows))] = np.arange(len(rows))
-    order = np.lexsort((ties, -scores))
-    queues: dict[int, list[int]] = {}
-    for place, concept in zip(order.tolist(), owner[rows[order]].tolist(), strict=True):
-        queues.setdefault(concept, []).append(place)
-    values, ids, tie = scores.tolist(), rows.tolist(), ties.tolist()
-    heap = [(-values[queue[0]], tie[queue[0]], concept, 0) for concept, queue in queues.items()]
+    queues: dict[int, list[tuple[float, int, int]]] = {}
+    of_rows = zip((-scores.astype(np.float64)).tolist(), ties.tolist(), rows.tolist(), strict=True)
+    for concept, entry in sorted(zip(owner[rows].tolist(), of_rows, strict=True), reverse=True):
+        queues.setdefault(concept, []).append(entry)  # the best last
+    heap = [(*queue[-1][:2], concept) for concept, queue in queues.items()]
     heapq.heapify(heap)
-    costs = dict.fromkeys(queues, 0.0)
     counts = dict.fromkeys(queues, 0)
     taken: list[tuple[int, float]] = []
     while heap and len(taken) < top:
-        negative, _, concept, at = heap[0]
+        negative, _, concept = heap[0]
         queue = queues[concept]
-        row = ids[queue[at]]
+        row = queue.pop()[2]
         if accept(row):
             taken.append((row, -negative))
             counts[concept] += 1
-            costs[concept] = decay * math.log2(1 + counts[concept])
-        at += 1
-        if at < len(queue):
-            place = queue[at]
-            heapq.heapreplace(heap, (-round(values[place] - costs[concept], DIGITS), tie[place], concept, at))
+        if queue:
+            score, tie, _ = queue[-1]
+            heapq.heapreplace(heap, (round(score + decay * math.log2(1 + counts[concept]), DIGITS), tie, concept))
         else:
             heapq.heappop(heap)
     return taken

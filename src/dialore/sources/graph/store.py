@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import math
 import struct
 import weakref
 from dataclasses import dataclass
@@ -39,7 +38,6 @@ from dialore.text import content_words, is_chinese, lemma, normalise, stem, word
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
-    from types import TracebackType
 
     from numpy.typing import NDArray
 
@@ -275,6 +273,13 @@ class GraphState:
         end = 4 + 4 * int.from_bytes(raw[:4], "little")
         return str(raw[end:], "utf-8"), np.frombuffer(raw[4:end], "<u4")
 
+    def parts_of(self, number: int) -> NDArray[np.uint32]:
+        """A concept's parts; that of nothing for one that is not there."""
+        raw = self.get(CONCEPTS, id_key(number))
+        if raw is None:
+            return _NOTHING
+        return np.frombuffer(raw, "<u4", int.from_bytes(raw[:4], "little"), 4)
+
     def degree(self, number: int) -> int:
         """How many facts a concept has, as head or tail."""
         sides = (self.get(table, id_key(number)) for table in (OUT, IN))
@@ -305,15 +310,18 @@ class GraphState:
 
     def sums(self, concepts: NDArray[np.uint32]) -> NDArray[np.float32]:
         """(n, dimension): each concept's unnormalised vector; zero for one that is not there."""
-        found = [self.concept(number) for number in concepts.tolist()]
-        parts = [_NOTHING if own is None or not len(own[1]) else own[1] for own in found]
+        parts = [self.parts_of(number) for number in concepts.tolist()]
+        total = np.zeros((len(parts), self.rows.shape[1]), np.float32)
         if not parts:
-            return np.empty((0, self.rows.shape[1]), np.float32)
+            return total
+        counts = np.array([*map(len, parts)])
+        starts = np.cumsum(counts) - counts
         flat = np.concatenate(parts)
-        starts = np.cumsum([0, *map(len, parts)])[:-1]
         vectors = self.rows.take(flat, axis=0).astype(np.float32)
         vectors *= self.scales.take(flat)[:, None]
-        total: NDArray[np.float32] = np.add.reduceat(vectors, starts)
+        for place in range(int(counts.max())):  # each concept's first part, then the second of those that have one
+            rows = np.flatnonzero(counts > place)
+            total[rows] += vectors[starts[rows] + place]
         return total
 
     def cosines(
@@ -333,11 +341,13 @@ class GraphState:
             asked: the concepts.
             query: of unit length (dimension,).
         """
-        own = [found[1] for number in asked.tolist() if (found := self.concept(number)) is not None]
-        values = self._products(np.concatenate([parts, *own]), query)
+        own = [self.parts_of(number) for number in asked.tolist()]
+        firsts = np.cumsum([0, *map(len, own)])[:-1]
+        of_own = np.concatenate(own)
+        values = self._products(np.concatenate([parts, of_own]), query)
         counts = facts["parts"].astype(np.intp)
         total: NDArray[np.float32] = np.add.reduceat(values.take(parts), np.cumsum(counts) - counts)
-        total += np.array([values.take(some).sum() for some in own], np.float32).take(owner)
+        total += np.add.reduceat(values.take(of_own), firsts).take(owner)
         total += (self.relations @ query).take(facts["relation"])
         total /= facts["norm"]
         return total
@@ -347,42 +357,20 @@ class GraphState:
         wanted = np.zeros(len(self.rows), np.bool_)
         wanted[parts] = True
         used = np.flatnonzero(wanted)
-        digits, coarse, fine = _fixed(query)
-        sums = np.empty((len(used), 2), np.float32)
+        found = np.empty(len(used), np.float32)
         floats = np.empty((_CHUNK, len(query)), np.float32)
         for start in range(0, len(used), _CHUNK):
             rows = self.rows.take(used[start : start + _CHUNK], axis=0)
             some = floats[: len(rows)]
             np.copyto(some, rows)
-            np.dot(some, digits, out=sums[start : start + len(rows)])
+            np.dot(some, query, out=found[start : start + len(rows)])
         products = np.zeros(len(self.rows), np.float32)
-        products[used] = (sums[:, 1] / fine + sums[:, 0]) / coarse * self.scales[used]
+        products[used] = found * self.scales.take(used)
         return products
 
 
 _NOTHING = np.zeros(1, np.uint32)
 """The part of concepts in which the embedder knows nothing: the zero vector, the first of a graph's parts."""
-_PEAK = 127
-_EXACT = 1 << 24
-"""Whole numbers up to here, and their sums, are exact in float32."""
-
-
-def _fixed(query: NDArray[np.float32]) -> tuple[NDArray[np.float32], np.float32, np.float32]:
-    """A query as whole numbers, coarse and fine ones side by side (dimension, 2), and what each is to be divided by.
-
-    No sum of their products with a row of int8 is larger than what float32 holds exactly, so that products are the same
-    whichever rows are multiplied together and in whatever order a library adds them up; together they are as fine as a
-    float32.
-    """
-    size = len(query)
-    weight = max(float(np.abs(query).sum(dtype=np.float64)), 1e-30)
-    coarse = np.float32(2.0 ** math.floor(math.log2((_EXACT / _PEAK - size / 2) / weight)))
-    fine = np.float32(2.0 ** math.floor(math.log2(_EXACT / _PEAK / (size / 2))))
-    scaled = query * coarse
-    digits = np.empty((size, 2), np.float32)
-    digits[:, 0] = first = np.rint(scaled)
-    digits[:, 1] = np.rint((scaled - first) * fine)
-    return digits, coarse, fine
 
 
 # --- the store
@@ -445,9 +433,7 @@ class GraphStore:
         """The store itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
 

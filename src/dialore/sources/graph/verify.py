@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import lmdb
 import numpy as np
 from pydantic import BaseModel
 
-from dialore.sources.graph.mapping import open_file, unpacked_side
+from dialore.sources.graph.mapping import EDGE, open_file, unpacked_side
 from dialore.sources.graph.store import IDS, IN, KEYS, OUT, GraphState, concept_key, text_key
 from dialore.sources.graph.vectors import fact_norms
 from dialore.sources.graph.writing import fact_hashes, name_hashes
@@ -20,11 +20,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Step = Callable[[str, int, int], None]
-
 _SAMPLE = 2000
 _OFF = 0.02
 """How far a fact's length may lie from the exact one: a build works with vectors of one byte a component."""
+_FACT = np.dtype([("head", "<u4"), ("tail", "<u4"), *((name, EDGE[name]) for name in (EDGE.names or ())[1:5])])
 
 
 class VerifyReport(BaseModel):
@@ -43,15 +42,7 @@ class VerifyReport(BaseModel):
     problems: list[str] = []
 
 
-class _Facts(NamedTuple):
-    """All facts as one of the two tables has them, in order of head, relation and tail."""
-
-    head: NDArray[np.uint32]
-    tail: NDArray[np.uint32]
-    records: NDArray[np.void]
-
-
-def verify(path: Path, on_step: Step | None = None) -> VerifyReport:
+def verify(path: Path, on_step: Callable[[str, int, int], None] | None = None) -> VerifyReport:
     """Check a graph file. A file that does not even open raises GraphError as GraphStore does.
 
     Args:
@@ -63,8 +54,11 @@ def verify(path: Path, on_step: Step | None = None) -> VerifyReport:
         with file.env.begin(buffers=True) as transaction:
             state = GraphState(file, transaction, str(path))
             report = VerifyReport(path=str(path), concepts=state.meta.concepts)
+            step = on_step or (lambda _name, _done, _total: None)
             try:
-                report.problems.extend(_problems(state, report, on_step or (lambda _name, _done, _total: None)))
+                for done, found in enumerate(_problems(state, report), start=1):
+                    step("checking", done, 4)
+                    report.problems.extend(found)
             except (lmdb.Error, UnicodeDecodeError, ValueError, IndexError) as error:
                 report.problems.append(f"{path} cannot be read to its end: {error}")
             return report
@@ -72,76 +66,66 @@ def verify(path: Path, on_step: Step | None = None) -> VerifyReport:
         file.close()
 
 
-def _problems(state: GraphState, report: VerifyReport, step: Step) -> Iterator[str]:
-    names = [found[0] if (found := state.concept(number)) else "" for number in range(state.meta.concepts)]
-    step("names", 1, 4)
-    outgoing, unsorted, damaged = _facts(state, OUT)
-    incoming, also, too = _facts(state, IN)
-    report.facts = len(outgoing.head)
-    step("facts", 2, 4)
-    for table, behind, parts in (("out", unsorted, damaged), ("in", also, too)):
-        if behind:
-            yield f"in table {table} {behind:,} facts stand before heavier ones of the same concept"
-        if parts:
-            yield f"in table {table} {parts:,} concepts have facts with other parts than those of their ends"
-    yield from _of_facts(state, outgoing, incoming)
-    step("directions", 3, 4)
-    if max(int(side.max(initial=0)) for side in (outgoing.head, outgoing.tail)) < len(names):
-        yield from _of_names(state, names, np.union1d(outgoing.head, outgoing.tail))
-        yield from _of_meaning(state, names, outgoing)
-    step("fingerprint", 4, 4)
+def _problems(state: GraphState, report: VerifyReport) -> Iterator[list[str]]:
+    """The problems of each table and of what they have in common."""
+    outgoing, problems = _facts(state, OUT, "out")
+    yield problems
+    incoming, problems = _facts(state, IN, "in")
+    yield problems
+    report.facts = len(outgoing)
+    yield list(_of_facts(state, outgoing, incoming))
+    if len(outgoing) and max(outgoing["head"].max(), outgoing["tail"].max()) < state.meta.concepts:
+        names = [found[0] if (found := state.concept(number)) else "" for number in range(state.meta.concepts)]
+        yield [
+            *_of_names(state, names, np.union1d(outgoing["head"], outgoing["tail"])),
+            *_of_meaning(state, names, outgoing),
+        ]
 
 
-def _facts(state: GraphState, table: bytes) -> tuple[_Facts, int, int]:
-    """The facts of one table, how many stand behind a lighter one, and how many sides have wrong parts."""
-    sides, owners, damaged = [], [], 0
+def _facts(state: GraphState, table: bytes, name: str) -> tuple[NDArray[np.void], list[str]]:
+    """The facts of one table in order of head, relation and tail, and what is wrong with its values."""
+    sides, lighter, damaged = [np.empty(0, _FACT)], 0, 0
     for key, value in state.items(table):
         records, parts = unpacked_side(value)
         damaged += int(records["parts"].sum()) != len(parts) or int(parts.max(initial=0)) >= max(1, len(state.rows))
-        found = state.concept(int(records["other"][0])) if len(records) else None
-        damaged += found is not None and not np.array_equal(found[1], parts[: int(records["parts"][0])])
-        sides.append(records)
-        owners.append(np.full(len(records), int.from_bytes(key, "big"), np.uint32))
-    records, own = np.concatenate([*sides, np.empty(0, sides[0].dtype)]), np.concatenate(owners)
-    behind = (records["weight"][1:] > records["weight"][:-1]) & (own[1:] == own[:-1])
-    head, tail = (own, records["other"]) if table == OUT else (records["other"], own)
-    order = np.lexsort((tail, records["relation"], head))
-    return _Facts(head[order], tail[order], records[order]), int(behind.sum()), damaged
+        lighter += bool((records["weight"][1:] > records["weight"][:-1]).any())
+        facts = np.empty(len(records), _FACT)
+        own, other = ("head", "tail") if table == OUT else ("tail", "head")
+        facts[own], facts[other] = int.from_bytes(key, "big"), records["other"]
+        for field in (_FACT.names or ())[2:]:
+            facts[field] = records[field]
+        sides.append(facts)
+    every = np.concatenate(sides)
+    problems = [f"in table {name} {lighter:,} concepts have facts before heavier ones"] if lighter else []
+    problems += [f"in table {name} {damaged:,} concepts have facts without the parts of their ends"] if damaged else []
+    return every[np.lexsort((every["tail"], every["relation"], every["head"]))], problems
 
 
-def _of_facts(state: GraphState, outgoing: _Facts, incoming: _Facts) -> Iterator[str]:
-    meta, records = state.meta, outgoing.records
-    if len(outgoing.head) != meta.facts:
-        yield f"it holds {len(outgoing.head):,} facts where it says {meta.facts:,}"
-    if len(outgoing.head) != len(incoming.head):
-        yield f"{len(outgoing.head):,} facts have heads and {len(incoming.head):,} tails (tables out and in)"
-    else:
-        other = (outgoing.head != incoming.head) | (outgoing.tail != incoming.tail)
-        for field in ("relation", "provenance", "weight", "norm"):
-            other |= records[field] != incoming.records[field]
-        if other.any():
-            yield f"{int(other.sum()):,} facts are not the same in both directions (tables out and in)"
-    ends = max(int(side.max(initial=0)) for side in (outgoing.head, outgoing.tail))
-    for found, known, what in (
-        (ends, meta.concepts, "concepts"),
-        (int(records["relation"].max(initial=0)), len(meta.relations), "relations"),
-        (int(records["provenance"].max(initial=0)), len(meta.provenances), "provenances"),
+def _of_facts(state: GraphState, outgoing: NDArray[np.void], incoming: NDArray[np.void]) -> Iterator[str]:
+    meta = state.meta
+    if len(outgoing) != meta.facts:
+        yield f"it holds {len(outgoing):,} facts where it says {meta.facts:,}"
+    if len(outgoing) != len(incoming):
+        yield f"{len(outgoing):,} facts have heads and {len(incoming):,} tails (tables out and in)"
+    elif (outgoing != incoming).any():
+        yield f"{int((outgoing != incoming).sum()):,} facts are not the same in both directions (tables out and in)"
+    for fields, known, what in (
+        (("head", "tail"), meta.concepts, "concepts"),
+        (("relation",), len(meta.relations), "relations"),
+        (("provenance",), len(meta.provenances), "provenances"),
     ):
-        if found >= known:
+        if any((outgoing[field] >= known).any() for field in fields):
             yield f"facts name {what} that are not there"
-    same = (outgoing.head[1:] == outgoing.head[:-1]) & (outgoing.tail[1:] == outgoing.tail[:-1])
-    same &= records["relation"][1:] == records["relation"][:-1]
-    if same.any():
-        yield f"{int(same.sum()):,} facts stand in it twice"
+    same = [outgoing[field][1:] == outgoing[field][:-1] for field in ("head", "relation", "tail")]
+    if np.logical_and.reduce(same).any():
+        yield "facts stand in it twice"
 
 
 def _of_names(state: GraphState, names: list[str], used: NDArray[np.uint32]) -> Iterator[str]:
     """Whether the concepts that have facts are found."""
-    wrong = sum(state.find(normalise(names[number])) != number for number in used.tolist())
-    if wrong:
+    if wrong := sum(state.find(normalise(names[number])) != number for number in used.tolist()):
         yield f"{wrong:,} concepts are not found by their names (tables concepts and ids)"
-    entries = sum(1 for _ in state.items(IDS))
-    if entries != len(used):
+    if (entries := sum(1 for _ in state.items(IDS))) != len(used):
         yield f"table ids has {entries:,} entries where there are {len(used):,} concepts with facts"
     lost = 0
     for number in used[_sample(len(used))].tolist():
@@ -152,24 +136,23 @@ def _of_names(state: GraphState, names: list[str], used: NDArray[np.uint32]) -> 
         yield f"{lost:,} of {_SAMPLE:,} concepts are not found by their stems (table keys)"
 
 
-def _of_meaning(state: GraphState, names: list[str], facts: _Facts) -> Iterator[str]:
-    meta, relation = state.meta, facts.records["relation"]
-    concepts, kinds = name_hashes(names), name_hashes(meta.relations)
-    if int(relation.max(initial=0)) >= len(kinds):
+def _of_meaning(state: GraphState, names: list[str], facts: NDArray[np.void]) -> Iterator[str]:
+    """Whether the fingerprint and the facts' lengths are those of the facts."""
+    meta = state.meta
+    if int(facts["relation"].max()) >= len(meta.relations):
         return
-    weights = np.ascontiguousarray(facts.records["weight"])
-    found = f"{fact_hashes(concepts[facts.head], kinds[relation], concepts[facts.tail], weights):016x}"
-    if found != meta.fingerprint:
+    concepts, kinds = name_hashes(names), name_hashes(meta.relations)
+    ends = concepts[facts["head"]], kinds[facts["relation"]], concepts[facts["tail"]]
+    if (found := f"{fact_hashes(*ends, facts['weight']):016x}") != meta.fingerprint:
         yield f"its facts have the fingerprint {found}, not {meta.fingerprint} as it says"
     if not meta.dimension:
         return
     if len(state.relations) != len(meta.relations):
         yield f"{len(meta.relations):,} relations have {len(state.relations):,} vectors"
         return
-    some = _sample(len(facts.head))
-    norms = fact_norms(facts.head[some], relation[some], facts.tail[some], state.sums, state.relations)
-    wrong = int((~(np.abs(facts.records["norm"][some] / norms - 1) <= _OFF)).sum())
-    if wrong:
+    some = facts[_sample(len(facts))]
+    norms = fact_norms(some["head"], some["relation"], some["tail"], state.sums, state.relations)
+    if wrong := int((~(np.abs(some["norm"] / norms - 1) <= _OFF)).sum()):
         yield f"the lengths of {wrong:,} of {len(some):,} facts are not those of their vectors"
 
 

@@ -136,7 +136,7 @@ class PageFetcher:
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[ClientSession]:
-        """A session without cookies, credentials, proxy or memory: nothing of one page is told to another."""
+        """A session without cookies, credentials, proxy or memory: nothing of one page reaches another."""
         import aiohttp
 
         connector = aiohttp.TCPConnector(resolver=_resolver(self._rules), use_dns_cache=False, force_close=True)

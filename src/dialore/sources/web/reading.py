@@ -119,7 +119,7 @@ def _codec(label: str) -> str | None:
 def passages(text: str, *, size: int = 600) -> list[str]:
     """Split a text into passages of whole sentences and at most `size` characters; Chinese ones have half as many.
 
-    A sentence that is longer stands alone, and is cut only at twice the size. Paragraphs are joined while they fit, so
+    A sentence that is longer stands alone, and is split at twice the size. Paragraphs are joined while they fit, so
     that a heading stays with what follows it.
     """
     size = size // 2 if is_chinese(text) else size

@@ -111,7 +111,7 @@ will may mark rose hope grace faith joy art bill june april august summer autumn
 christian jordan paris london sydney chelsea virginia georgia dallas austin india china ruby amber jade pearl jack
 """
 _WORDS_TOO = frozenset(_WORDS_TOO_TEXT.split())
-"""Given names that are other words too: alone they stay, for "in May" and "will it rain" are nobody's."""
+"""Given names that are other words too: alone they stay, for "in May" and "will it rain" name no person."""
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff"
 _SURNAME = (
     "(?:欧阳|司马|上官|诸葛|[王李张刘陈杨黄赵吴周徐孙马朱胡郭何林高罗郑梁谢宋唐许韩冯邓曹彭曾肖田董袁潘于蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆汪范金石"

@@ -31,7 +31,7 @@ _READER = r"(?:ai|llms?|language models?|chatbots?|(?:ai )?assistants?|(?:ai )?a
 _COMMANDS = re.compile(
     "|".join(
         [
-            # To drop what the model was told.
+            # To drop earlier instructions.
             rf"{_DROP}(?:\s+{_FILLER})*\s+{_EARLIER}(?:\s+(?:{_FILLER}|{_EARLIER}))*\s+{_TOLD}",
             rf"{_DROP}\s+(?:all|any|every)(?:\s+{_FILLER})*\s+(?:instruction|prompt)",
             rf"{_DROP}\s+(?:all|everything|anything|what(?:ever)?)\s+(?:(?:of|that|you|the|was|were|has|have|been|i|we)\s+)*"

@@ -1,4 +1,4 @@
-"""The web as a source of knowledge: search, fetch, read, cut, filter, rerank (SCG-QP, Section 2.3)."""
+"""The web as a source of knowledge: search, fetch, read, split, filter, rerank (SCG-QP, Section 2.3)."""
 
 from __future__ import annotations
 

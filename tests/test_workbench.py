@@ -1,0 +1,98 @@
+"""Settings from arguments, environment and file; and what a workbench opens and closes."""
+
+from __future__ import annotations
+
+import pytest
+
+from dialore import Settings, Workbench, create_agent
+from dialore.dialogue import Dialogue
+from dialore.errors import InputError
+from dialore.llm.rehearsal import Rehearsal
+from dialore.settings import SourceSettings, read_settings
+from dialore.workbench import Models, open_agents
+
+HELLO = Dialogue(id="hello", turns=["I have a sore throat."])
+
+
+def test_arguments_win_over_the_environment_and_this_over_the_file(tmp_path, monkeypatch):
+    path = tmp_path / "dialore.toml"
+    path.write_text(
+        'method = "vanilla"\ncite = true\n[model]\nmodel = "from-file"\nbase_url = "http://file/v1"\nretries = 1\n'
+        '[sources]\npersona = "me.txt"\n[options]\nlimit = 5\n',
+        "utf-8",
+    )
+    (tmp_path / "me.txt").write_text("I sail.\n", "utf-8")
+    monkeypatch.setenv("DIALORE_MODEL", "from-environment")
+    monkeypatch.setenv("DIALORE_BASE_URL", "http://environment/v1")
+    monkeypatch.setenv("DIALORE_DOCUMENTS", "one.docs, two.docs")
+    settings = read_settings(path, {"model.model": "from-arguments"})
+    assert (settings.model.model, settings.model.base_url) == ("from-arguments", "http://environment/v1")
+    assert (settings.method, settings.cite, settings.model.retries) == (["vanilla"], True, 1)
+    assert settings.options == {"limit": 5}
+    assert settings.sources.places("persona") == [str(tmp_path / "me.txt")]
+    assert settings.sources.places("documents") == ["one.docs", "two.docs"]
+    monkeypatch.setenv("DIALORE_SETTINGS", str(path))
+    assert read_settings().cite
+
+
+def test_a_file_is_not_looked_for_by_itself(tmp_path, monkeypatch):
+    (tmp_path / "dialore.toml").write_text("cite = true\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert not read_settings().cite
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"),
+    [
+        ("a.toml", "method = ", "is not TOML"),
+        ("a.yaml", "sources: {documnts: x}", "did you mean documents"),
+        ("a.yaml", "model: {retries: -1}", "model.retries"),
+        ("a.yaml", "modle: x", "modle: Extra inputs"),
+        ("a.yaml", "model: {cache: x, no_cache: true}", "do not go together"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named(tmp_path, name, text, wanted):
+    path = tmp_path / name
+    path.write_text(text, "utf-8")
+    with pytest.raises(InputError, match=wanted):
+        read_settings(path)
+
+
+def test_a_key_is_neither_shown_nor_kept():
+    settings = read_settings(said={"model.api_key": "sk-secret"})
+    assert "sk-secret" not in repr(settings)
+    assert "sk-secret" not in settings.model_dump_json()
+
+
+async def test_a_source_is_opened_once_and_only_where_it_is_wanted():
+    async with Workbench() as bench:
+        models = Models(Rehearsal())
+        first, second = bench.agent("dcrag", models), bench.agent("t-rag", models)
+        assert first.method.graph is second.method.graph
+        # It can do without a graph, and nobody named one.
+        assert bench.agent("safari", models).method.graph is None
+    async with Workbench(SourceSettings.model_validate({"graph": "starter"})) as bench:
+        assert bench.agent("safari", models).method.graph is not None
+
+
+def test_one_place_is_taken_where_one_can_be():
+    with pytest.raises(InputError, match="one --search is taken, not 2"):
+        Workbench(SourceSettings.model_validate({"search": ["brave:", "brave:"]})).source("web")
+
+
+async def test_agents_of_settings():
+    settings = Settings.model_validate({"method": ["vanilla", "t-rag"], "model": {"model": "rehearsal"}})
+    async with open_agents(settings) as agents:
+        assert [(await agent.respond(HELLO)).method for agent in agents] == ["vanilla", "t-rag"]
+
+
+async def test_an_agent_closes_what_it_was_made_of():
+    closed = []
+
+    class Closing(Rehearsal):
+        async def close(self):
+            closed.append(self.name)
+
+    async with create_agent("vanilla", model=Closing()) as agent:
+        assert (await agent.respond(HELLO)).status == "ok"
+    assert closed == ["rehearsal"]
