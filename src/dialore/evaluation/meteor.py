@@ -141,7 +141,7 @@ def _places(named: str) -> Iterator[tuple[str, _Folder]]:
 
 
 def _reader(root: _Folder) -> Any:  # noqa: ANN401 - the library is untyped
-    """WordNet of a folder by nltk's reader, each word looked up once; nltk itself opens no file outside its own data."""
+    """WordNet of a folder by nltk's reader, each word looked up once; nltk opens no file outside its own data."""
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
     from nltk.data import SeekableUnicodeStreamReader
 
@@ -162,7 +162,7 @@ def _reader(root: _Folder) -> Any:  # noqa: ANN401 - the library is untyped
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of other languages, which METEOR does not ask for
-        reader = Reader("", None)
+        reader: Any = Reader("", None)
     reader.synsets = functools.lru_cache(maxsize=65536)(reader.synsets)
     return reader
 
