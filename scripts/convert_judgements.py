@@ -9,11 +9,11 @@ English and Chinese), and factual correctness of grounded responses (Santhanam e
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import math
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -202,7 +202,11 @@ def convert(name: str, path: Path, out: Path) -> int:
 
 def main() -> None:
     """Convert what lies in a folder."""
-    published, out = map(Path, sys.argv[1:3])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("published", metavar="FROM", type=Path, help="the folder of the published files")
+    parser.add_argument("out", metavar="TO", type=Path, help="the folder that the converted files go to")
+    options = parser.parse_args()
+    published, out = options.published, options.out
     out.mkdir(parents=True, exist_ok=True)
     for name in SETS:
         path = find(name, published)

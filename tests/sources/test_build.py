@@ -15,8 +15,9 @@ import pytest
 
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
-from dialore.sources.graph import GraphStore, build_graph
+from dialore.sources.graph import GraphStore, build_graph, writing
 from dialore.sources.graph.facts import read_facts
+from dialore.sources.graph.verify import verify
 from dialore.text import normalise
 from tests.sources.graphs import ROOT, build, development_data, embedder, facts
 
@@ -348,3 +349,13 @@ def test_a_really_full_disk(tmp_path: Path) -> None:
         assert files(disk) == ["g.graph"]
     finally:
         subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_facts_sorted_a_range_at_a_time_make_the_same_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = facts(*(f"head {n % 300} | Relation{n % 7} | tail {n % 911} | {1 + n % 5}" for n in range(5000)))
+    whole = build(tmp_path / "whole.graph", many)
+    monkeypatch.setattr(writing, "_SORTED", 700)
+    ranged = build(tmp_path / "ranged.graph", many)
+    assert rows(ranged) == rows(whole)
+    assert verify(ranged).problems == []
+    assert GraphStore(ranged).meta.fingerprint == GraphStore(whole).meta.fingerprint

@@ -135,7 +135,7 @@ def test_real_phrases_over_real_facts_give_the_same_answers(tmp_path: Path, monk
         assert compare(graph, questions(), monkeypatch, 3) > 30
 
 
-def test_cosines_are_the_same_to_the_last_bit_whatever_else_is_asked(path: Path) -> None:
+def test_cosines_are_the_same_whatever_else_is_asked(path: Path) -> None:
     with GraphStore(path) as store:
         query = embedder().encode(["a road that never ends"])[0]
         every = list(range(0, store.meta.concepts, 3))

@@ -59,8 +59,8 @@ def knowledge_texts(name: str, path: Path) -> Iterator[str]:
     """
     reader = data_set(name)
     if "knowledge" not in reader.has:
-        telling = ", ".join(other for other in data_set_names() if "knowledge" in data_set(other).has)
-        raise InputError(f"{name} comes without knowledge", mend=f"these have some: {telling}")
+        with_knowledge = ", ".join(other for other in data_set_names() if "knowledge" in data_set(other).has)
+        raise InputError(f"{name} comes without knowledge", mend=f"these have some: {with_knowledge}")
     seen: set[bytes] = set()
     for text in reader.texts(path):
         clean = text.strip()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dialore.retrieval.bm25 import rarity, saturation
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.ranking import DECIMALS
 from dialore.text import CHINESE_RUN, WIDE, content_lemmas, is_chinese, normalise, stem, stop_words, words
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.retrieval.embedding import Embedder
 
-_K1, _B = 1.2, 0.75
 _FADING = 0.5
 _REMEMBERED = 4096
 _GAP = re.compile(rf"(?<=[{WIDE}])\s+|\s+(?=[{WIDE}])")
@@ -147,9 +147,7 @@ def _bm25(queries: Sequence[frozenset[str]], texts: Sequence[Counter[str]]) -> N
     counts = np.array([[text[term] for term in terms] for text in texts], np.float64)
     asked = np.array([[term in query for term in terms] for query in queries], np.float64)
     lengths = np.array([text.total() for text in texts], np.float64)
-    having = np.count_nonzero(counts, axis=0)
-    rarity = np.log1p((len(texts) - having + 0.5) / (having + 0.5))
-    damping = _K1 * (1 - _B + _B * lengths / max(lengths.mean(), 1e-9))
-    weights = rarity * counts * (_K1 + 1) / (counts + damping[:, None])
+    worth = saturation(counts, lengths[:, None], float(lengths.mean()))
+    weights = rarity(len(texts), np.count_nonzero(counts, axis=0)) * worth
     scores: NDArray[np.float64] = np.round(asked @ weights.T, DECIMALS)
     return scores

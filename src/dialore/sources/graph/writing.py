@@ -65,8 +65,8 @@ _REMEMBERED = 1_000_000
 """Names whose numbers are kept in memory, some 150 MB; the others are looked up."""
 _COMMIT = 50_000
 """New names between two commits of the table that numbers them."""
-_SORTED = 4_000_000
-"""Facts that are sorted at once, some 400 MB."""
+_SORTED = 1_000_000
+"""Facts that are sorted at once, some 200 MB."""
 
 _ROW = np.dtype([("head", "<u4"), ("tail", "<u4"), ("weight", "<f4"), ("relation", "<u2"), ("provenance", "<u2")])
 """A fact on its way."""
@@ -248,7 +248,7 @@ def merged_rows(rows: NDArray[np.void]) -> NDArray[np.void]:
     return rows[new]
 
 
-def ranges_of(counts: NDArray[np.intp], most: int = _SORTED) -> Iterator[tuple[int, int]]:
+def ranges_of(counts: NDArray[np.intp], most: int) -> Iterator[tuple[int, int]]:
     """Ranges of concepts that have at most so many facts together, or are one concept."""
     ends = np.cumsum(counts)
     start = 0
@@ -391,7 +391,7 @@ class _Build:
         counts = np.zeros(self.meta.concepts, np.intp)
         for start in range(0, len(ends), _SORTED):
             counts += np.bincount(ends[start : start + _SORTED], minlength=len(counts))
-        for first, last in ranges_of(counts):
+        for first, last in ranges_of(counts, _SORTED):
             found = []
             for start in range(0, len(ends), _SORTED):
                 some = ends[start : start + _SORTED]
