@@ -150,6 +150,7 @@ def _compared(found: "dict[str, list[Preference]]") -> list[dict[str, Any]]:
             {
                 "criterion": criterion,
                 **dataclasses.asdict(rate),
+                "share": rate.share,
                 "position_bias": {**dataclasses.asdict(bias), "lean": bias.lean},
                 "problems": _problems(preferences),
             }
