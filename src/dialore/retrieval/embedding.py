@@ -71,8 +71,3 @@ def load_embedder(spec: str = "static") -> Embedder:
         return encoders.SentenceTransformerEmbedder(argument)
     model, at, url = argument.rpartition("@http")
     return encoders.EndpointEmbedder(model, "http" + url) if at else encoders.EndpointEmbedder(argument)
-
-
-def first_line(error: Exception) -> str:
-    """What a library's error says first; its name where it says nothing."""
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialore.errors import InputError, MissingExtraError, ModelError
+from dialore.errors import InputError, MissingExtraError, ModelError, first_line
 from dialore.llm.http import HttpClient, Retry, run_blocking
-from dialore.retrieval.embedding import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from dialore.errors import InputError, MissingExtraError, UnknownNameError
+from dialore.errors import InputError, MissingExtraError, UnknownNameError, first_line
 from dialore.retrieval.bm25 import Bm25
-from dialore.retrieval.embedding import first_line, load_embedder
+from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.ranking import DECIMALS, K, best, reciprocal_ranks
 
 if TYPE_CHECKING:

@@ -152,7 +152,7 @@ def test_other_embedders_or_none(place, tmp_path):
     with DocumentIndex(place("n")) as index:
         assert index.find("tide")[0].text == FACTS[4]  # fused of what there is
         with pytest.raises(UnknownNameError, match="did you mean bm25"):
-            index.find("x", retriever="bm52")
+            index.by("bm52")
     with pytest.raises(InputError, match="no vectors"):
         DocumentIndex(place("n"), retriever="dense")
 
@@ -185,7 +185,7 @@ def test_adding_updating_and_deleting(place, tmp_path):
     assert index.find("three", 1)[0].text == "This is a three."
     kept = [f"This is {x}." for x in ("b one", "b two", "c one", "c two")]
     assert texts(out) == {*kept, "This is a one.", "This is a three.", "This is d."}
-    assert index.find("a two", 10, retriever="bm25")[0].text != "This is a two."
+    assert index.by("bm25").find("a two")[0].text != "This is a two."
 
     (folder / "b.txt").unlink()
     assert add_documents(out, [folder]).deleted == 0
@@ -197,7 +197,7 @@ def test_adding_updating_and_deleting(place, tmp_path):
     assert texts(out) == {"This is a one.", "This is a three.", "This is d."}
     identifier = index.find("three", 1)[0].id
     delete_documents(out, ids=[identifier])
-    assert index.find("three", 5, retriever="bm25") == []
+    assert index.by("bm25").find("three") == []
     assert index.passage(identifier) is None
     # What was deleted of a file comes back when the file is added again: two passages each of a and c.
     assert add_documents(out, [folder]).added == 4
