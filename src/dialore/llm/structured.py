@@ -9,7 +9,7 @@ import re
 import types
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Generic, Literal, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import from_json
@@ -328,19 +328,22 @@ def _fit_model(value: object, kind: type[BaseModel]) -> object:
             value = value[0]
     if not isinstance(value, dict):
         return value
-    if len(value) == 1:
-        ((name, inner),) = value.items()
-        if isinstance(inner, dict) and _plain(name) not in names and any(_plain(key) in names for key in inner):
-            value = inner  # wrapped in one key more
     fitted: dict[str, object] = {}
-    for name, item in value.items():
-        key: str = name if name in fields else names.get(_plain(name), name)
+    for name, item in _unwrapped(value, names).items():
+        key = name if name in fields else names.get(_plain(name), name)
         known = fields.get(key)
         if known is None or (key != name and (key in value or key in fitted)):
             fitted.setdefault(name, item)
         elif item is not None or known.is_required() or type(None) in get_args(known.annotation):
             fitted[key] = fit(item, known.annotation)
     return fitted
+
+
+def _unwrapped(value: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """An object without the one key more that it may be wrapped in."""
+    inner = next(iter(value.values())) if len(value) == 1 else None
+    is_wrapped = isinstance(inner, dict) and not any(_plain(name) in names for name in value)
+    return inner if is_wrapped and any(_plain(key) in names for key in inner) else value
 
 
 @functools.lru_cache(maxsize=256)
