@@ -341,9 +341,11 @@ def _fit_model(value: object, kind: type[BaseModel]) -> object:
 
 def _unwrapped(value: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
     """An object without the one key more that it may be wrapped in."""
-    inner = next(iter(value.values())) if len(value) == 1 else None
-    is_wrapped = isinstance(inner, dict) and not any(_plain(name) in names for name in value)
-    return inner if is_wrapped and any(_plain(key) in names for key in inner) else value
+    if len(value) == 1:
+        ((name, inner),) = value.items()
+        if isinstance(inner, dict) and _plain(name) not in names and any(_plain(key) in names for key in inner):
+            return inner
+    return value
 
 
 @functools.lru_cache(maxsize=256)
