@@ -187,7 +187,7 @@ class Knowledge(BaseModel):
         cls, fact: Fact, text: str, score: float, set_name: Literal["", "foreseen", "unforeseen"] = ""
     ) -> Knowledge:
         """A graph's fact as knowledge; `text` is its wording in the dialogue's language."""
-        # Validated types, straight from a Fact: thousands are made for a response.
+        # Not validated: a response has hundreds of them, of checked types.
         detail = FactDetail.model_construct(
             head=fact.head,
             relation=fact.relation,
@@ -196,4 +196,13 @@ class Knowledge(BaseModel):
             graph=fact.graph,
             provenance=fact.provenance,
         )
-        return cls(id=fact.id, kind="fact", text=text, source="graph", score=score, set=set_name, detail=detail)
+        return cls.model_construct(
+            id=fact.id,
+            kind="fact",
+            text=text,
+            source="graph",
+            score=score,
+            used=False,
+            set=set_name,
+            detail=detail,
+        )
