@@ -55,12 +55,8 @@ def connect(
 
     Arguments win, then `DIALORE_MODEL`, `DIALORE_BASE_URL` and `DIALORE_API_KEY`, then the `OPENAI_*` names, then an
     Ollama on this machine. `OPENAI_API_KEY` is sent only to OpenAI or to the endpoint of `OPENAI_BASE_URL`, never to
-    one that was named otherwise. Where no model is named, the endpoint is asked for its list.
-
-    Args:
-        model: the model's name, or `hf:NAME_OR_PATH` for a Hugging Face model run here.
-        base_url, api_key, timeout, retries, concurrency, api: as of `Endpoint`.
-        cache: a cache file, or None for no cache.
+    one that was named otherwise. Where no model is named, the endpoint is asked for its list. A model called
+    `hf:NAME_OR_PATH` is one of Hugging Face's, run here; `cache` is a cache file; the other arguments are `Endpoint`'s.
 
     Returns:
         The model, or None if nothing names one and no Ollama answers.
