@@ -11,7 +11,7 @@ from dialore.evaluation.base import About
 from dialore.evaluation.geomean import ABOUT as GEOMEAN
 from dialore.evaluation.geomean import RAGAS_ABOUT as RAGAS_GEOMEAN
 from dialore.evaluation.geomean import geomean
-from dialore.evaluation.registry import Context, load_metric
+from dialore.evaluation.report.comparison import combiner
 from dialore.evaluation.report.data import Judged, ScoredResponse, SystemScores
 from dialore.experiments.judging import ComparisonStore, kept_preferences
 from dialore.experiments.scoring import score_of
@@ -19,7 +19,6 @@ from dialore.experiments.scoring import score_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from dialore.evaluation.base import Metric
     from dialore.experiments.store import RunStore, System
 
 
@@ -125,11 +124,6 @@ class RunResults:
             counts=counts,
             totals=totals,
         )
-
-
-def combiner(name: str) -> Metric:
-    """A metric that combines measures; it needs nothing that measuring needs."""
-    return load_metric(name, Context())
 
 
 def _dataset(facts: dict[str, Any]) -> str:

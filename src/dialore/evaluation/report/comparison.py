@@ -10,7 +10,7 @@ import numpy as np
 
 from dialore.evaluation.base import Additive
 from dialore.evaluation.registry import Context, load_metric
-from dialore.evaluation.statistics import RESAMPLES, holm, paired_bootstrap, wilcoxon
+from dialore.evaluation.statistics import RESAMPLES, as_table, holm, paired_bootstrap, wilcoxon
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -147,7 +147,7 @@ def _compare(
     common = [dialogue for dialogue in mine if dialogue in theirs]
     if len(common) < 2:
         return None
-    first, second = table([mine[each] for each in common]), table([theirs[each] for each in common])
+    first, second = as_table([mine[each] for each in common]), as_table([theirs[each] for each in common])
     # A bootstrap's p is never below two resamples' worth: enough of them that a corrected one can pass 0.01.
     resamples = max(RESAMPLES, 400 * comparisons) if isinstance(metric, Additive) else RESAMPLES
     interval, bootstrapped = paired_bootstrap(metric, first, second, resamples=resamples)
@@ -184,14 +184,6 @@ def by_dialogue(metric: Metric, measures: Measures) -> dict[str, tuple[float, ..
     }
 
 
-def table(rows: Sequence[tuple[float, ...]]) -> NDArray[np.float64]:
-    """Rows as an array, short ones filled with NaN."""
-    filled = np.full((len(rows), max(map(len, rows), default=0)), np.nan)
-    for place, row in enumerate(rows):
-        filled[place, : len(row)] = row
-    return filled
-
-
 def values(metric: Metric, rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Each row's own value, of a metric whose single responses have one."""
     if rows.shape[1] == 1:
@@ -203,5 +195,5 @@ def values_of(metric: Metric, measures: Mapping[tuple[str, int], tuple[float, ..
     """Each response's own value by its key, those that have one."""
     if not measures:
         return {}
-    found = values(metric, table(list(measures.values())))
+    found = values(metric, as_table(list(measures.values())))
     return {key: float(value) for key, value in zip(measures, found, strict=True) if not math.isnan(value)}
