@@ -109,9 +109,6 @@ class Agreement:
     """How far a metric agrees with people's judgement by one criterion.
 
     Attributes:
-        metric: the metric's name.
-        criterion: what people judged.
-        level: over responses, or over systems' figures.
         n: responses, or systems.
         figures: each coefficient of `KINDS` with its interval, for ratings and at system level; for yes-or-no labels
             `auc`, the probability that a yes has the better value than a no. The sign is turned where lower is better,
@@ -119,7 +116,6 @@ class Agreement:
         p: each figure's p-value.
         accuracy: of the best threshold, found on other contexts (five folds), for labels.
         majority: the accuracy of always saying the commoner label.
-        reason: why there is no figure.
     """
 
     metric: str

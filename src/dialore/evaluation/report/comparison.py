@@ -28,16 +28,10 @@ class Comparison:
     """One system against the baseline on one metric, on the dialogues that both have measures of.
 
     Attributes:
-        system: the system.
-        baseline: what it is compared with.
-        metric: the metric's name.
         pairs: dialogues that both have.
         difference: the system's figure less the baseline's, on these.
-        low: lower end of the difference's 95% bootstrap interval.
-        high: upper end.
         bootstrap: p of the paired bootstrap, Holm-corrected over the systems compared on the metric.
         wilcoxon: p of Wilcoxon's signed-rank test, corrected alike; None for metrics of the corpus as a whole.
-        higher_is_better: which way the metric goes.
     """
 
     system: SystemScores
@@ -73,8 +67,6 @@ class Ablation:
     """A full method and its variants on one data set and model.
 
     Attributes:
-        full: the method as it is by default.
-        variants: the same method with options, in the run's order.
         comparisons: each variant less the full method, by the variant's place and the metric's name.
     """
 
@@ -96,14 +88,7 @@ def combiner(name: str) -> Metric:
 def compare(
     results: Results, systems: Sequence[SystemScores], baseline: SystemScores, abouts: Sequence[About]
 ) -> list[Comparison]:
-    """Every other system against the baseline, metric by metric; those without common dialogues are left out.
-
-    Args:
-        results: where measures come from.
-        systems: the systems of a group.
-        baseline: one of them.
-        abouts: the metrics.
-    """
+    """Every other system against the baseline, metric by metric; those without common dialogues are left out."""
     found: list[Comparison] = []
     others = [system for system in systems if system is not baseline]
     for about in abouts:
