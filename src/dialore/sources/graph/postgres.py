@@ -236,7 +236,9 @@ class PostgresStore:
 
     # --- facts
 
-    def edges_of(self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, keep: int = 1000) -> Edges:
+    def edges_of(
+        self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, most: int | None = None
+    ) -> Edges:
         """The facts with one of the concepts as head or tail, each once, in one round trip; see `FactStore.edges_of`.
 
         The names of their other ends come with them and are remembered.
