@@ -13,10 +13,10 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError, UnknownNameError
 from dialore.knowledge import Fact
 from dialore.response import Demands
-from dialore.retrieval.encoders import HashingEmbedder
 from dialore.sources.graph import Graph, GraphStore
 from dialore.sources.graph.ranking import RANKINGS, UNINFORMATIVE, Ranking, owners, pool, take
 from dialore.sources.graph.store import Edges
+from tests.hashing import HashingEmbedder
 from tests.sources.graphs import build, embedder, facts
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.response import Demands
-from dialore.retrieval.encoders import HashingEmbedder
 from dialore.sources.graph import Graph, GraphStore
 from dialore.sources.graph.several import Graphs
+from tests.hashing import HashingEmbedder
 from tests.sources.graphs import build, embedder, facts
 
 if TYPE_CHECKING:

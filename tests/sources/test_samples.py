@@ -13,7 +13,6 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError
 from dialore.knowledge import Fact
 from dialore.retrieval.embedding import load_embedder
-from dialore.retrieval.encoders import HashingEmbedder
 from dialore.sources.graph.source import Graph
 from dialore.sources.graph.writing import build_graph
 from dialore.sources.registry import KINDS
@@ -28,6 +27,7 @@ from dialore.sources.samples import (
 )
 from dialore.sources.samples.sample import context_text, topic_of
 from tests.data_folder import real_file
+from tests.hashing import HashingEmbedder
 from tests.llm.server import answer
 from tests.sources.sample_fixture import histories
 

@@ -18,9 +18,9 @@ from dialore.dialogue import Dialogue
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.response import Demands
-from dialore.retrieval.encoders import HashingEmbedder
 from dialore.sources.graph import Graph, GraphStore
 from dialore.sources.graph.store import FORMAT, META
+from tests.hashing import HashingEmbedder
 from tests.sources.graphs import ROOT, build, embedder, facts, graph_of
 
 if TYPE_CHECKING:

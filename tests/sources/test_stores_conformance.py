@@ -13,12 +13,12 @@ from dialore.dialogue import Dialogue
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.response import Demands
-from dialore.retrieval.encoders import HashingEmbedder
 from dialore.sources.graph import Graph, GraphStore, load_store, open_store
 from dialore.sources.graph.linking import Linker
 from dialore.sources.graph.protocol import FactStore
 from dialore.sources.graph.store import phrase_tokens, stem_key
 from dialore.sources.graph.vectors import LinearCosines
+from tests.hashing import HashingEmbedder
 from tests.sources.graphs import build, embedder, facts
 
 if TYPE_CHECKING:
