@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from dialore.settings import Settings
     from dialore.workbench import Workbench
 
+_BEST = 5
+"""Pieces of knowledge shown for a turn where there is no model; /why shows all."""
 _HELP = """\
 /why            what the last response drew on, and the demands behind it
 /trace [STAGE]  every stage of the last response; with a name, its prompt and answer
@@ -175,7 +177,11 @@ class Session:
             typer.echo(shown.dumps(shown.as_line(response)))
         elif not streamed:
             typer.echo(response.text)
-        if response.citations and not self._json:
+        if self._json:
+            pass
+        elif shown.is_without_model(response):
+            shown.show_found(console(), response, _BEST)
+        elif response.citations:
             shown.show_cited(console(), response)
         self._last = response
         self._turns = [*turns, {"speaker": dialogue.responder, "text": response.text}]
@@ -195,6 +201,9 @@ class Session:
 
         response = self._response()
         out = console(stderr=self._json)
+        if shown.is_without_model(response):
+            shown.show_found(out, response)
+            return
         if response.demands is not None:
             shown.show_demands(out, response.demands)
         shown.show_used(out, response)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Literal, Protocol, Self, runtime_checkable
@@ -239,9 +240,12 @@ class Sampled(Wrapper):
         return await self._model.complete(request.model_copy(update={"sample": self._sample}), on_text)
 
 
+_WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af]")
+
+
 def estimate_tokens(text: str) -> int:
     """A rough token count for servers that report none: a token a CJK character, else one per four characters."""
-    wide = sum(1 for character in text if "⺀" <= character <= "鿿" or "가" <= character <= "힯")
+    wide = len(_WIDE.findall(text))
     return max(1, wide + (len(text) - wide) // 4)
 
 
