@@ -173,16 +173,10 @@ class Session:
             typer.echo()
         if response is None or response.status == "failed":
             raise InputError(f"no response: {response.error if response else 'it was stopped'}", mend="say it again")
-        if self._json:
-            typer.echo(shown.dumps(shown.as_line(response)))
-        elif not streamed:
-            typer.echo(response.text)
-        if self._json:
-            pass
-        elif shown.is_without_model(response):
-            shown.show_found(console(), response, _BEST)
-        elif response.citations:
-            shown.show_cited(console(), response)
+        if not streamed:
+            typer.echo(shown.dumps(shown.as_line(response)) if self._json else response.text)
+        if not self._json:
+            shown.show_grounds(console(), response, _BEST)
         self._last = response
         self._turns = [*turns, {"speaker": dialogue.responder, "text": response.text}]
 

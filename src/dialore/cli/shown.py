@@ -96,6 +96,14 @@ def show_found(out: Console, result: Result, most: int | None = None) -> None:
         out.print(f"[dim]and {len(result.knowledge) - most} more[/]")
 
 
+def show_grounds(out: Console, response: Response, most: int) -> None:
+    """What stands below a response in a chat: what it cites; without a model the best of what was found."""
+    if is_without_model(response):
+        show_found(out, response, most)
+    elif response.citations:
+        show_cited(out, response)
+
+
 def show_used(out: Console, response: Response) -> None:
     """What a response drew on, of what it was given; what it cites first, by number."""
     knowledge, numbers = response.knowledge, cited_numbers(response)
