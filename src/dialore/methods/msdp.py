@@ -75,7 +75,7 @@ class MsdpKg:
         samples: the sample base.
         selection: `query`, the samples nearest to topic and history (Section 2.1); `perplexity`, those of the lowest
             perplexity (Appendix A); `random` (Table 8).
-        shots: how many samples (Section 3.6: 10).
+        shots: samples of the knowledge generator (Section 3.6: 10).
         seed: of random selections.
         topic: off: "w/o topic" (Table 5).
         fit: only samples whose knowledge is a short sentence that names its topic (see `is_fit`).

@@ -188,8 +188,8 @@ class QueryMaker:
 
     Attributes:
         decision: off: every turn is taken as passive, as the paper's examples are.
-        topic_tracking: off: Table 2, "W/O Topic Tracker".
-        directive: off: Table 1, "Flan T5 w/o Cosmo".
+        topic_tracking: off: SCG-QP's Table 2, "W/O Topic Tracker".
+        directive: off: SCG-QP's Table 1, "Flan T5 w/o Cosmo".
     """
 
     decision: bool = True
