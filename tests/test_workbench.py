@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from itertools import islice
+from typing import TYPE_CHECKING
+
 import pytest
 
 from dialore import Settings, Workbench, create_agent
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
+from dialore.knowledge import Knowledge
 from dialore.llm.rehearsal import Rehearsal
+from dialore.response import Response
 from dialore.settings import SourceSettings, read_settings
+from dialore.sources.base import Findings
+from dialore.sources.registry import KINDS, SourceKind
 from dialore.workbench import Models, open_agents
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HELLO = Dialogue(id="hello", turns=["I have a sore throat."])
 
@@ -96,3 +106,45 @@ async def test_an_agent_closes_what_it_was_made_of():
     async with create_agent("vanilla", model=Closing()) as agent:
         assert (await agent.respond(HELLO)).status == "ok"
     assert closed == ["rehearsal"]
+
+
+class Notes:
+    """A source of a kind that the package does not know: lines that hold a word of the query."""
+
+    kind = "notes"
+
+    def __init__(self, path: Path) -> None:
+        self.name, self.lines, self.is_open = path.name, path.read_text("utf-8").splitlines(), True
+
+    async def search(self, query, dialogue, top=10, within=()):
+        found = (line for line in self.lines if set(line.lower().split()) & set(query.lower().split()))
+        return Findings(
+            Knowledge(id=f"passage:{line}", kind="passage", text=line, source=self.kind) for line in islice(found, top)
+        )
+
+    def close(self):
+        self.is_open = False
+
+
+@pytest.mark.parametrize("declares", ["", "from: notes.txt"])
+async def test_a_kind_of_source_is_one_class_and_one_entry(tmp_path, monkeypatch, declares):
+    kind = SourceKind("notes", f"{__name__}:Notes", "Notes of your own.", key="notes", metavar="FILE")
+    monkeypatch.setitem(KINDS, "notes", kind)
+    (tmp_path / "notes.txt").write_text("honey soothes a sore throat\nbees hum\n", "utf-8")
+    (tmp_path / "declared.yaml").write_text(
+        f"- {{name: remedies, kind: notes, description: home, {declares}}}", "utf-8"
+    )
+    (tmp_path / "agent.yaml").write_text(
+        f"method: safari\nsources: {{{'' if declares else 'notes: notes.txt, '}declared: declared.yaml}}", "utf-8"
+    )
+    settings = read_settings(tmp_path / "agent.yaml")
+    assert "--notes" in {name for option in Settings.flagged() for name in option.flag.names}
+    async with Workbench(settings.sources) as bench:
+        agent = bench.agent("safari", Models(Rehearsal()))
+        (declared,) = agent.method.declared.entries
+        response = await agent.respond(HELLO)
+        assert {(piece.source, piece.text) for piece in response.knowledge} == {
+            ("notes", "honey soothes a sore throat")
+        }
+        assert Response.model_validate_json(response.model_dump_json()) == response
+    assert not declared.source.is_open

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 from dialore.text import normalise
 
-Source = Literal["graph", "documents", "persona", "web", "model"]
+Source = str
+"""A kind of source: one of `dialore.sources.registry.KINDS` (`graph`, `documents`, `persona`, `web`), or `model`."""
 Kind = Literal["fact", "passage", "persona"]
 
 

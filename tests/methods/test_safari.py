@@ -12,7 +12,7 @@ from dialore.knowledge import Knowledge
 from dialore.methods.registry import create_method
 from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
-from dialore.sources.declared import DeclaredSource, DeclaredSources
+from dialore.sources.declared import DeclaredSource, DeclaredSources, in_order
 from dialore.workbench import create_agent
 from tests.methods.conftest import ScriptedModel
 
@@ -144,7 +144,7 @@ def entry(source, depends_on=(), join="query", top=None, kind="documents"):
 async def test_independent_sources_are_asked_at_once_and_dependent_ones_after():
     together = asyncio.Barrier(2)
     a, b, c = Recorded("a", together), Recorded("b", together), Recorded("c")
-    sources = DeclaredSources.of([entry(c, ("a", "b")), entry(b, top=2), entry(a)])
+    sources = DeclaredSources(in_order([entry(c, ("a", "b")), entry(b, top=2), entry(a)]))
     response, _, _ = await respond(plan='{"sources": ["B", "A", "C"]}', sources=sources)
     last = TURNS["en"][-1]
     assert a.asked == [(last, 1, [])]
@@ -164,7 +164,7 @@ async def test_independent_sources_are_asked_at_once_and_dependent_ones_after():
 )
 async def test_the_preceding_result_is_a_filter_or_joined_to_the_query(join, dependency, query, within):
     a, c = Recorded("a"), Recorded("c")
-    sources = DeclaredSources.of([entry(a), entry(c, ("a",), join)])
+    sources = DeclaredSources(in_order([entry(a), entry(c, ("a",), join)]))
     await respond(plan='{"sources": ["A", "C"]}', sources=sources, dependency=dependency, top=2)
     assert c.asked == [(TURNS["en"][-1] + query, 2, within)]
 
@@ -174,7 +174,7 @@ async def test_the_preceding_result_is_a_filter_or_joined_to_the_query(join, dep
 )
 async def test_how_much_of_the_context_is_the_query(turns, query):
     a = Recorded("a")
-    await respond(plan='{"sources": ["A"]}', sources=DeclaredSources.of([entry(a)]), turns=turns)
+    await respond(plan='{"sources": ["A"]}', sources=DeclaredSources([entry(a)]), turns=turns)
     assert a.asked[0][0] == query
 
 
@@ -188,7 +188,7 @@ async def test_what_the_model_knows_is_a_source():
     described = {"en": "x", "zh": "x"}
     memory = DeclaredSource("memory", "model", described, None, ("a",), "query")
     a = Recorded("a")
-    sources = DeclaredSources.of([memory, entry(a)])
+    sources = DeclaredSources(in_order([memory, entry(a)]))
     response, _, model = await respond(plan='{"sources": ["MEMORY"]}', sources=sources)
     assert model.stages == ["planning", "model-knowledge-memory", "response-generation"]
     assert [(piece.text, piece.source) for piece in response.knowledge][-1] == ("Facts.", "model")
@@ -289,7 +289,7 @@ def test_options_that_do_not_fit(options, wanted):
 
 
 def test_switches_that_leave_nothing():
-    only = DeclaredSources.of([entry(Recorded("a"))])
+    only = DeclaredSources(in_order([entry(Recorded("a"))]))
     with pytest.raises(InputError, match="no source left"):
         create_method("safari", {"sources": only}, {"use_documents": False})
     with pytest.raises(InputError, match="kind persona"):
@@ -323,7 +323,7 @@ async def test_a_source_that_fails_does_not_stop_the_others():
             raise SourceError("engine down")
 
     a, down = Recorded("a"), Down("down")
-    sources = DeclaredSources.of([entry(a), entry(down)])
+    sources = DeclaredSources(in_order([entry(a), entry(down)]))
     response, trace, _ = await respond(plan='{"sources": ["DOWN", "A"]}', sources=sources)
     assert texts(response) == ["a 1"]
     assert trace["retrieval-down"].error == "engine down"

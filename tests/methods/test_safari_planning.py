@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dialore.methods.safari_planning import Plan, mend_plan, read_plan
-from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources
+from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources, in_order
 from tests.methods.test_safari import TURNS, dialogue_of, prompt_of, respond
 
 
@@ -36,7 +36,8 @@ async def test_the_planner_is_told_of_dependencies(dependency, told):
 def declared(**depends_on):
     """Sources that exist by name alone."""
     described = {"en": "x", "zh": "x"}
-    return DeclaredSources.of(DeclaredSource(name, "model", described, None, on) for name, on in depends_on.items())
+    entries = [DeclaredSource(name, "model", described, None, on) for name, on in depends_on.items()]
+    return DeclaredSources(in_order(entries))
 
 
 CHAIN = declared(persona=(), documents=("persona",), notes=("documents",), web=())

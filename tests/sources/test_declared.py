@@ -15,7 +15,7 @@ from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.encoders import EndpointEmbedder
 from dialore.retrieval.reranking import DenseReranker, load_reranker
 from dialore.sources.base import KnowledgeSource
-from dialore.sources.declared import GraphKnowledge, Reranked, default_sources, in_order, open_declared
+from dialore.sources.declared import DeclaredSource, GraphKnowledge, Reranked, default_sources, in_order, open_declared
 from dialore.sources.dialogue_ranking import DialogueRanker
 from dialore.sources.documents import build_documents
 from dialore.sources.graph.source import Graph
@@ -384,4 +384,6 @@ async def test_a_persona_that_is_open_stands_in_for_dialogues_without_one():
 
 
 def test_an_order_keeps_what_needs_no_change():
-    assert in_order({"c": (), "a": ("b",), "b": ("c",), "d": ()}) == ["c", "b", "a", "d"]
+    on = {"c": (), "a": ("b",), "b": ("c",), "d": ()}
+    entries = [DeclaredSource(name, "model", {}, depends_on=before) for name, before in on.items()]
+    assert [entry.name for entry in in_order(entries)] == ["c", "b", "a", "d"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self, cast
 from dialore.errors import ModelError, is_fatal
 from dialore.evaluation.base import Measure
 from dialore.evaluation.judges.comparing import Preference, compare, score_jointly, shown
+from dialore.evaluation.report.data import Judged as Comparisons
 from dialore.experiments.scoring import keep_in_chunks
 from dialore.experiments.store import FILE, Job
 
@@ -33,29 +34,6 @@ create table if not exists joint_scores (judge text not null, judged text not nu
     system text not null, texts text not null, score real, problem text, reason text not null, detail text not null,
     primary key (judge, judged, criterion, systems, seed, position, repetition, system)) without rowid;
 """
-
-
-@dataclass(frozen=True, slots=True)
-class KeptPreferences:
-    """What one judge prefers of two systems by one criterion, as far as it is kept in a run.
-
-    Attributes:
-        judge: the judge's identity: its model and its prompts.
-        judged: `responses` or `queries`.
-        first: a system.
-        second: the other.
-        criterion: what was compared.
-        preferences: one a dialogue and repetition.
-        stale: how many are of responses that changed since; they are not among the preferences.
-    """
-
-    judge: str
-    judged: str
-    first: str
-    second: str
-    criterion: str
-    preferences: list[Preference]
-    stale: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,17 +139,13 @@ class ComparisonStore:
                 "insert or replace into joint_scores values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
             )
 
-    def close(self) -> None:
-        """Close the file."""
-        self._database.close()
-
     def __enter__(self) -> Self:
         """The store itself."""
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Close it."""
-        self.close()
+        """Close the file."""
+        self._database.close()
 
 
 async def compare_systems(
@@ -244,7 +218,7 @@ async def compare_systems(
     return results
 
 
-def kept_preferences(store: RunStore, kept: ComparisonStore) -> Iterator[KeptPreferences]:
+def kept_preferences(store: RunStore, kept: ComparisonStore, run: str, dataset: str) -> Iterator[Comparisons]:
     """Everything that is kept of comparisons; of responses that changed since, it is left out and counted."""
     numbers = {name: number for number, name in system_names(store).items()}
     hashes: dict[tuple[str, str, str, Place], str] = {}
@@ -263,7 +237,7 @@ def kept_preferences(store: RunStore, kept: ComparisonStore) -> Iterator[KeptPre
                 found.append(one)
             else:
                 stale += 1
-        yield KeptPreferences(judge, judged, first, second, criterion, found, stale)
+        yield Comparisons(run, dataset, judge, judged, first, second, criterion, found, stale)
 
 
 async def score_systems_together(

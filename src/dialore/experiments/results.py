@@ -11,7 +11,7 @@ from dialore.evaluation.base import About
 from dialore.evaluation.geomean import ABOUT as GEOMEAN
 from dialore.evaluation.geomean import RAGAS_ABOUT as RAGAS_GEOMEAN
 from dialore.evaluation.geomean import geomean
-from dialore.evaluation.registry import Context, load_metric
+from dialore.evaluation.report.comparison import combiner
 from dialore.evaluation.report.data import Judged, ScoredResponse, SystemScores
 from dialore.experiments.judging import ComparisonStore, kept_preferences
 from dialore.experiments.scoring import score_of
@@ -19,7 +19,6 @@ from dialore.experiments.scoring import score_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from dialore.evaluation.base import Metric
     from dialore.experiments.store import RunStore, System
 
 
@@ -46,7 +45,7 @@ class RunResults:
     @property
     def title(self) -> str:
         """The runs' names."""
-        return ", ".join(dict.fromkeys(str(store.facts().get("name", store.folder.name)) for store in self._stores))
+        return ", ".join(dict.fromkeys(_name(store, store.facts()) for store in self._stores))
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -74,24 +73,11 @@ class RunResults:
 
     def judged(self) -> Sequence[Judged]:
         """What judges prefer of two systems of a run, run by run."""
-        found = []
+        found: list[Judged] = []
         for store in self._stores:
             facts = store.facts()
             with ComparisonStore(store.folder, reading=True) as kept:
-                found += [
-                    Judged(
-                        run=str(facts.get("name", store.folder.name)),
-                        dataset=_dataset(facts),
-                        judge=each.judge,
-                        judged=each.judged,
-                        first=each.first,
-                        second=each.second,
-                        criterion=each.criterion,
-                        preferences=each.preferences,
-                        stale=each.stale,
-                    )
-                    for each in kept_preferences(store, kept)
-                ]
+                found += kept_preferences(store, kept, _name(store, facts), _dataset(facts))
         return found
 
     def responses(self, system: SystemScores, limit: int | None = None) -> Iterator[ScoredResponse]:
@@ -120,16 +106,15 @@ class RunResults:
             options=system.options,
             model=system.model,
             dataset=_dataset(facts),
-            run=str(facts.get("name", store.folder.name)),
+            run=_name(store, facts),
             scores=scores,
             counts=counts,
             totals=totals,
         )
 
 
-def combiner(name: str) -> Metric:
-    """A metric that combines measures; it needs nothing that measuring needs."""
-    return load_metric(name, Context())
+def _name(store: RunStore, facts: dict[str, Any]) -> str:
+    return str(facts.get("name", store.folder.name))
 
 
 def _dataset(facts: dict[str, Any]) -> str:

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from dialore.methods.stages import Stages
     from dialore.response import Response
     from dialore.sources.base import KnowledgeSource
-    from dialore.sources.declared import DeclaredSource, GraphLike
+    from dialore.sources.declared import DeclaredSource
+    from dialore.sources.graph.several import Graphs
+    from dialore.sources.graph.source import Graph
     from dialore.text import Language
 
 _CHOICES = {
@@ -79,7 +81,7 @@ class Safari:
     sources: DeclaredSources | None = None
     persona: KnowledgeSource | None = None
     documents: KnowledgeSource | None = None
-    graph: GraphLike | None = None
+    graph: Graph | Graphs | None = None
     web: KnowledgeSource | None = None
     planning: str = "model"
     demonstrations: int = 0

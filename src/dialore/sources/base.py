@@ -64,8 +64,7 @@ class KnowledgeSource(Protocol):
                 to such pieces (documents under a persona sentence) gives only what belongs to them; others ignore it.
 
         Returns:
-            At most `top` pieces; none where nothing fits, never an error for that. A source that changed the query or
-            has something to report gives `Findings`.
+            At most `top` pieces; none where nothing fits, never an error for that.
 
         Raises:
             SourceError: the source cannot be asked (an engine is down, an index is damaged).

@@ -25,7 +25,7 @@ import re
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from dialore.knowledge import Knowledge, Source
     from dialore.retrieval.reranking import Reranker
     from dialore.sources.base import KnowledgeSource
-    from dialore.sources.graph.linking import Link
+    from dialore.sources.graph.several import Graphs
+    from dialore.sources.graph.source import Graph
 
 Join = Literal["filter", "query"]
 _NAME = re.compile(r"[^\W\d_][\w-]*(?: [\w-]+)*")
-_KINDS = (*(name for name, kind in KINDS.items() if kind.is_declared), "model")
-_FORM = f"a source is {{name: ..., kind: {'|'.join(_KINDS)}, description: ...}}"
+_FORM = "a source is {name: ..., kind: persona|documents|graph|web|model, description: ...}"
 _WIDER = 5
 """How many times more pieces are asked for than are wanted, where a reranker chooses among them."""
 
@@ -91,8 +91,9 @@ class Declaration(BaseModel):
     @field_validator("kind")
     @classmethod
     def _can_be_opened(cls, kind: str) -> str:
-        if kind not in _KINDS:
-            raise ValueError(f"a kind is one of {', '.join(map(repr, _KINDS))}")
+        known = [*(name for name, each in KINDS.items() if each.is_declared), "model"]
+        if kind not in known:
+            raise ValueError(f"a kind is one of {', '.join(map(repr, known))}")
         return kind
 
     @field_validator("description")
@@ -156,18 +157,27 @@ def _named(problem: str, data: object) -> str:
     return problem
 
 
-def in_order(depends_on: Mapping[str, Sequence[str]]) -> list[str]:
-    """Names, each after those that it depends on, else as they stand.
+Named = TypeVar("Named", "Declaration", "DeclaredSource")
+
+
+def in_order(entries: Iterable[Named]) -> list[Named]:
+    """Sources, each after those that it depends on, else as they stand.
 
     Raises:
-        InputError: a cycle, which is named, or names that differ in case alone.
+        InputError: a cycle, which is named, a name that stands twice, or names that differ in case alone.
         UnknownNameError: a dependency on a name that is not there.
     """
+    by_name: dict[str, Named] = {}
     folded: dict[str, str] = {}
-    for name in depends_on:
-        other = folded.setdefault(name.casefold(), name)
-        if other != name:
-            raise InputError(f"the sources {other!r} and {name!r} differ in case alone", mend="rename one of them")
+    for entry in entries:
+        other = folded.setdefault(entry.name.casefold(), entry.name)
+        if other != entry.name:
+            raise InputError(
+                f"the sources {other!r} and {entry.name!r} differ in case alone", mend="rename one of them"
+            )
+        if entry.name in by_name:
+            raise InputError(f"the source {entry.name!r} is declared twice", mend="give each a name of its own")
+        by_name[entry.name] = entry
     order: dict[str, None] = {}
 
     def visit(name: str, path: tuple[str, ...]) -> None:
@@ -176,15 +186,15 @@ def in_order(depends_on: Mapping[str, Sequence[str]]) -> list[str]:
             raise InputError(f"the sources depend on each other in a circle: {cycle}", mend="take one dependency out")
         if name in order:
             return
-        for before in depends_on[name]:
-            if before not in depends_on:
-                raise UnknownNameError(f"source that {name!r} depends on", before, depends_on)
+        for before in by_name[name].depends_on:
+            if before not in by_name:
+                raise UnknownNameError(f"source that {name!r} depends on", before, by_name)
             visit(before, (*path, name))
         order[name] = None
 
-    for name in depends_on:
+    for name in by_name:
         visit(name, ())
-    return list(order)
+    return [by_name[name] for name in order]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,9 +230,9 @@ class DeclaredSources:
         opened: what `close` closes: what was opened for this declaration and nothing else.
     """
 
-    entries: tuple[DeclaredSource, ...]
+    entries: Sequence[DeclaredSource]
     demonstrations: Mapping[Language, Sequence[Demonstration]] = field(default_factory=dict)
-    opened: tuple[KnowledgeSource, ...] = ()
+    opened: Sequence[KnowledgeSource] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -256,61 +266,18 @@ class DeclaredSources:
         )
         return DeclaredSources(kept, self.demonstrations)
 
-    @classmethod
-    def of(
-        cls,
-        entries: Iterable[DeclaredSource],
-        demonstrations: Mapping[Language, Sequence[Demonstration]] | None = None,
-        opened: Iterable[KnowledgeSource] = (),
-    ) -> Self:
-        """Sources in whatever order.
-
-        Raises:
-            InputError: a name that stands twice, or a cycle of dependencies.
-            UnknownNameError: a source depends on one that is not declared.
-        """
-        listed = list(entries)
-        order = in_order({entry.name: entry.depends_on for entry in listed})
-        if len(order) < len(listed):
-            names = [entry.name for entry in listed]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise InputError(f"the source {twice!r} is declared twice", mend="give each a name of its own")
-        by_name = {entry.name: entry for entry in listed}
-        return cls(tuple(by_name[name] for name in order), demonstrations or {}, tuple(opened))
-
     def close(self) -> None:
         """Close what was opened for this declaration."""
         for source in self.opened:
             source.close()
 
 
-class GraphLike(Protocol):
-    """What is asked of a graph, or of several as one."""
-
-    def mentions_in(self, texts: Sequence[str], language: Language) -> list[Link]:
-        """Every concept that texts mention."""
-        ...
-
-    def retrieve_queries(self, links: Sequence[Link], dialogue: Dialogue, top: int = 20) -> tuple[list[Knowledge], int]:
-        """Facts of the linked concepts, the best first, and how many there were."""
-        ...
-
-    def close(self) -> None:
-        """Close it."""
-        ...
-
-
 class GraphKnowledge:
-    """Facts of the concepts that a query mentions, ranked as the graph ranks.
-
-    Args:
-        graph: the graph.
-        name: the source's name.
-    """
+    """Facts of the concepts that a query mentions, ranked as the graph ranks."""
 
     kind: Source = "graph"
 
-    def __init__(self, graph: GraphLike, *, name: str = "graph") -> None:
+    def __init__(self, graph: Graph | Graphs, *, name: str = "graph") -> None:
         self.graph, self.name = graph, name
 
     async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
@@ -336,12 +303,7 @@ class GraphKnowledge:
 
 
 class Reranked:
-    """A source whose pieces are put in order by a reranker: some times as many are asked for as are wanted.
-
-    Args:
-        source: what is asked.
-        reranker: what puts in order.
-    """
+    """A source whose pieces are put in order by a reranker: some times as many are asked for as are wanted."""
 
     def __init__(self, source: KnowledgeSource, reranker: Reranker) -> None:
         self.source, self.reranker = source, reranker
@@ -403,32 +365,17 @@ def default_sources(opened: Mapping[str, object], *, retriever: str = "dialogue"
 def _open_entries(
     file: DeclarationFile, opened: Mapping[str, object], *, folder: Path | None, place: str
 ) -> DeclaredSources:
-    """Open what is declared; where one cannot be opened, what was opened before it is closed.
-
-    Args:
-        file: the declaration.
-        opened: see `open_declared`.
-        folder: what paths are relative to.
-        place: names the declaration in errors.
-
-    Raises:
-        InputError: as `open_declared`.
-    """
-    given = {entry.name: entry for entry in file.sources}
-    if len(given) < len(file.sources):
-        names = [entry.name for entry in file.sources]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"{place}: the source {twice!r} is declared twice", mend="give each a name of its own")
+    """Open what is declared, paths relative to the folder; where one cannot be opened, close those before it."""
     done: dict[str, DeclaredSource] = {}
     own: list[KnowledgeSource] = []
     try:
-        for name in in_order({entry.name: entry.depends_on for entry in file.sources}):
-            done[name] = _open(given[name], done, opened, own, folder, place)
+        for entry in in_order(file.sources):
+            done[entry.name] = _open(entry, done, opened, own, folder, place)
     except BaseException:
         for source in own:
             source.close()
         raise
-    return DeclaredSources.of(done.values(), file.demonstrations, own)
+    return DeclaredSources(list(done.values()), file.demonstrations, own)
 
 
 def _open(
