@@ -104,7 +104,7 @@ class _MicroBatches:
         self._worker: asyncio.Task[None] | None = None
 
     async def score(self, pair: Scored) -> Likelihood:
-        """The likelihood of one text; raises as `LikelihoodModel.score`."""
+        """The likelihood of one text; raises as `LocalLikelihood.score`."""
         found: asyncio.Future[Likelihood] = asyncio.get_running_loop().create_future()
         self._waiting.append((pair, found))
         if self._worker is None or self._worker.done():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
     from dialore.methods.stages import Stages
     from dialore.response import Response
-    from dialore.retrieval.reranking import Reranker
     from dialore.sources.base import KnowledgeSource
 
 Kind = Literal["information", "opinion", "passive", "none"]
@@ -352,16 +350,11 @@ async def search_web(
 
 def _rerank(query: str, found: list[Knowledge], stage: Stages, passages: int, reranker: str) -> list[Knowledge]:
     with stage.step("reranking") as step:
-        order = _load(reranker).rerank(query, [titled(piece) for piece in found], passages)
+        order = load_reranker(reranker).rerank(query, [titled(piece) for piece in found], passages)
         kept = [found[place].model_copy(update={"score": round(score, 4)}) for place, score in order]
         chosen = [{"id": piece.id, "score": piece.score, "from": page_of(piece)} for piece in kept]
         step.output = {"reranker": reranker, "candidates": len(found), "kept": chosen}
     return kept
-
-
-@functools.lru_cache(maxsize=4)
-def _load(spec: str) -> Reranker:
-    return load_reranker(spec)
 
 
 def titled(piece: Knowledge) -> str:

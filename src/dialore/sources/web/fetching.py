@@ -55,8 +55,7 @@ class PageFetcher:
     A host is resolved once, and that very address is connected to. No proxy is asked, for it would resolve anew.
 
     Args:
-        allowed_hosts: `host:port` pairs that need no public address and usual port: a page server of one's own.
-        rules: what may be fetched; None: public addresses, ports 80 and 443, and `allowed_hosts`.
+        rules: what may be fetched; by default what is at public addresses, ports 80 and 443.
         max_bytes: the most bytes of a page, on the wire and decompressed.
         timeout: seconds for a whole page, redirects included.
         read_timeout: seconds without a byte after which a page is given up, and for making the connection.
@@ -66,14 +65,13 @@ class PageFetcher:
     def __init__(
         self,
         *,
-        allowed_hosts: frozenset[str] = frozenset(),
         rules: AddressRules | None = None,
         max_bytes: int = 2_000_000,
         timeout: float = 10.0,
         read_timeout: float = 5.0,
         concurrency: int = 8,
     ) -> None:
-        self._rules = rules or AddressRules(allowed_hosts)
+        self._rules = rules or AddressRules()
         self._max_bytes = max_bytes
         self._timeout, self._read_timeout = timeout, read_timeout
         self._limiter = AdaptiveLimiter(concurrency)
@@ -196,12 +194,9 @@ class _Inflater:
 
 def _refusal(error: BaseException | None) -> RefusedAddressError | None:
     """The refusal that a failed connection comes from."""
-    seen = 0
-    while error is not None and seen < 8:
-        if isinstance(error, RefusedAddressError):
-            return error
-        error, seen = error.__cause__ or error.__context__, seen + 1
-    return None
+    while error is not None and not isinstance(error, RefusedAddressError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _resolver(rules: AddressRules) -> AbstractResolver:
