@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dialore.cli.options import Json, JudgeModel, MeasureSettings, takes_settings
-from dialore.cli.output import check_targets, console, note, print_json, progress, table, write_whole
+from dialore.cli.output import console, note, print_json, progress, table
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,9 +42,6 @@ def meta(
         int | None, typer.Option("--limit", "-n", min=3, metavar="N", help="Only a sample of N responses of each set.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the sample, the bootstrap and the folds.")] = 0,
-    markdown: Annotated[
-        Path | None, typer.Option("--markdown", metavar="FILE", help="Write the tables there, too.")
-    ] = None,
     json: Json = False,
 ) -> None:
     """Correlate metrics and judges with human scores; judges are asked by --model and --base-url.
@@ -62,7 +59,6 @@ def meta(
     [bold]Examples[/bold]
     dialore meta judged.jsonl
     dialore meta judged/ -x meep -x overall --limit 60 -m gpt-4o
-    dialore meta judged/ --markdown meta.md
     """
     import asyncio
     import dataclasses
@@ -71,7 +67,6 @@ def meta(
     from dialore.evaluation.meta import read_judgements
     from dialore.evaluation.registry import load_metrics
 
-    check_targets(markdown)
     names = metric or default_metrics(measures, without=("plan",))  # nobody judged plans
     needs = {need for name in names for need in needs_of(name)}
     read = {path.name.split(".")[0]: read_judgements(path) for path in _files(sets)}
@@ -91,8 +86,6 @@ def meta(
             return found
 
     found = asyncio.run(measure_all())
-    if markdown is not None:
-        write_whole(markdown, _markdown(found))
     if json:
         print_json([one.data() for one in found])
     else:
@@ -219,29 +212,6 @@ def _data(one: "Agreement") -> dict[str, Any]:
         data[kind] = {name: None if isnan(value) else value for name, value in values.items()}
     extra = {"accuracy": one.accuracy, "majority": one.majority, "reason": one.reason}
     return data | {name: value for name, value in extra.items() if value not in {None, ""}}
-
-
-def _markdown(found: "Sequence[_Set]") -> str:
-    """The tables in Markdown, with what is lacking."""
-    lines = ["# Metrics and people", ""]
-    lines += ["Coefficients and areas with 95% bootstrap intervals over contexts; positive is agreement.", ""]
-    for one in found:
-        lines += [f"## {one.name}", "", f"{one.responses} responses.", ""]
-        for title, columns, rows in one.tables():
-            lines += [f"**{title.partition(': ')[2].capitalize()}**", "", f"| {' | '.join(columns)} |"]
-            lines.append(f"| {' | '.join('---' if place < 2 else '---:' for place in range(len(columns)))} |")
-            for row in rows:
-                lines.append(f"| {' | '.join(cell if isinstance(cell, str) else _wide(cell) for cell in row)} |")
-            lines.append("")
-        lines += [f"- {line}" for line in one.lacking()]
-        lines.append("")
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _wide(figure: "Interval") -> str:
-    """A figure with its interval."""
-    interval = "" if isnan(figure.low) else f" [{_rounded(figure.low, 2)}, {_rounded(figure.high, 2)}]"
-    return _rounded(figure.value, 3) + interval
 
 
 def _narrow(figure: "Interval") -> str:
