@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialore.errors import MissingExtraError
-from dialore.evaluation.base import About, Mean, Measure, unavailable
-from dialore.evaluation.overlap import Worded, check_chinese_tokens
+from dialore.evaluation.base import About, Measure, unavailable
+from dialore.evaluation.overlap import Compared, check_chinese_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dialore.evaluation.base import Metric, Sample
+    from dialore.dialogue import Dialogue
+    from dialore.evaluation.base import Metric
     from dialore.evaluation.registry import Context
 
     _Folder = Path | zipfile.Path
@@ -42,7 +43,7 @@ def make(name: str, context: Context) -> Metric:
     return Meteor(chinese) if name == "meteor" else MeteorExactStem(chinese)
 
 
-class MeteorExactStem(Mean, Worded):
+class MeteorExactStem(Compared):
     """METEOR with exact and stem matches, by nltk; without WordNet's synonyms, so that it can be had everywhere."""
 
     about = About(
@@ -53,15 +54,9 @@ class MeteorExactStem(Mean, Worded):
         needs=("reference",),
     )
 
-    async def measure(self, sample: Sample) -> Measure:
-        """METEOR, 0 to 1."""
-        reference = sample.dialogue.reference
-        if not reference:
-            return unavailable("the dialogue has no reference")
-        return self._score(self._split(reference, sample.dialogue), self._split(sample.response.text, sample.dialogue))
-
-    def _score(self, reference: tuple[str, ...], response: tuple[str, ...]) -> Measure:
-        return Measure((_meteor(reference, response, _NoSynonyms()),))
+    def figure(self, response: tuple[str, ...], other: tuple[str, ...]) -> float:
+        """METEOR."""
+        return _meteor(other, response, _NoSynonyms())
 
 
 class Meteor(MeteorExactStem):
@@ -83,12 +78,13 @@ class Meteor(MeteorExactStem):
         which = "without WordNet" if isinstance(found, str) else f"WordNet {found.get_version()}"
         return f"{super().identity}, {which}"
 
-    def _score(self, reference: tuple[str, ...], response: tuple[str, ...]) -> Measure:
+    def compare(self, response: str, other: str, dialogue: Dialogue) -> Measure:
+        """METEOR, or why there is none."""
         found = find_wordnet()
         if isinstance(found, str):
             return unavailable(found)
         try:
-            return Measure((_meteor(reference, response, found),))
+            return Measure((_meteor(self._split(other, dialogue), self._split(response, dialogue), found),))
         except Exception as error:  # noqa: BLE001 - nltk says in many ways that an index does not fit its files
             # Not "unavailable", which is kept: the same WordNet, mended, does not change what this metric is.
             return Measure(problem="failed", reason=f"WordNet is damaged, install it again: {error}")

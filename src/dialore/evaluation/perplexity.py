@@ -39,10 +39,6 @@ class Perplexity:
 
     The measure of a response is its summed negative log-likelihood and its tokens. Figures of models with different
     tokens do not compare.
-
-    Args:
-        model: says how likely texts are; None where there is none.
-        name: the model's name.
     """
 
     def __init__(self, model: LikelihoodModel | None, name: str = "") -> None:

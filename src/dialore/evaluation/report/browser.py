@@ -29,14 +29,7 @@ _STAGE = {"stage", "by", "outcome", "started", "seconds", "usage", "prompt", "me
 
 
 class Browser:
-    """Collects what the browser shows, response by response; at most so many dialogues of each data set.
-
-    Args:
-        names: every system's name, in the order of the report.
-        datasets: every system's data set.
-        abouts: the metrics.
-        limit: how many dialogues of each data set.
-    """
+    """Collects what the browser shows, response by response; at most so many dialogues of each data set."""
 
     def __init__(self, names: Sequence[str], datasets: Sequence[str], abouts: Sequence[About], limit: int) -> None:
         self._names, self._of, self._limit = list(names), list(datasets), limit

@@ -90,10 +90,8 @@ class Versions:
     """A draft and its edit, each as pieces with whether the other lacks them.
 
     Attributes:
-        before: the draft.
         after: the edit; nothing where it keeps the draft word for word.
         kept: which of them was sent, `draft` or `edit`.
-        why: why.
         votes: what was preferred in each order, in words.
     """
 
@@ -121,8 +119,6 @@ class Steps:
     Attributes:
         plan: the sources in order; empty for NULL, None where nothing is planned.
         told: the summaries of its stages in order, each as name and words.
-        questions: open questions with their answers.
-        versions: draft and edit.
     """
 
     plan: list[str] | None = None

@@ -32,11 +32,11 @@ from pydantic import BaseModel, ValidationError
 
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
-from dialore.sources.graph.mapping import EDGE, REBUILD, open_file, unpacked_side
+from dialore.sources.graph.mapping import EDGE, REBUILD, open_file, unpacked_parts, unpacked_side
 from dialore.text import content_words, is_chinese, lemma, normalise, stem, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -241,14 +241,7 @@ class GraphState:
     def _parts(self) -> tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.uint32]]:
         """All parts' rows, their scales and their numbers in the embedder; in the file's own memory if in one block."""
         width = max(1, self.meta.dimension)
-        blocks = []
-        for _, value in self.items(PARTS):
-            count = len(value) // (width + 8)
-            ends = count * width, count * (width + 4)
-            rows = np.frombuffer(value[: ends[0]], np.int8).reshape(-1, width)
-            blocks.append(
-                (rows, np.frombuffer(value[ends[0] : ends[1]], "<f4"), np.frombuffer(value[ends[1] :], "<u4"))
-            )
+        blocks = [unpacked_parts(value, width) for _, value in self.items(PARTS)]
         if len(blocks) == 1:
             return blocks[0]
         if not blocks:
@@ -530,14 +523,7 @@ class GraphStore:
 
     def fact(self, edges: Edges, row: int) -> Fact:
         """One row as a fact."""
-        return Fact(
-            head=self.concept(edges.head.item(row)),
-            relation=self.meta.relations[edges.relation.item(row)],
-            tail=self.concept(edges.tail.item(row)),
-            weight=shortest(edges.weight.item(row)),
-            provenance=self.meta.provenances[edges.provenance.item(row)],
-            graph=self.meta.name,
-        )
+        return fact_of(edges, row, self.meta, self.concept)
 
     def facts(self) -> Iterator[Fact]:
         """Every fact of the graph, by head, the heaviest of each first."""
@@ -556,7 +542,19 @@ def _release(transaction: lmdb.Transaction, file: MappedFile) -> None:
     file.close()
 
 
+def fact_of(edges: Edges, row: int, meta: GraphMeta, concept: Callable[[int], str]) -> Fact:
+    """One row as a fact; `concept` gives a concept's name."""
+    return Fact(
+        head=concept(edges.head.item(row)),
+        relation=meta.relations[edges.relation.item(row)],
+        tail=concept(edges.tail.item(row)),
+        weight=_shortest(edges.weight.item(row)),
+        provenance=meta.provenances[edges.provenance.item(row)],
+        graph=meta.name,
+    )
+
+
 @functools.lru_cache(maxsize=4096)
-def shortest(weight: float) -> float:
+def _shortest(weight: float) -> float:
     """The shortest decimal of a float32: 2.828, not 2.8280000686645508."""
     return float(str(np.float32(weight)))
