@@ -7,9 +7,9 @@ import json
 import pytest
 from benchmarks.endpoint import waited
 
-from dialore.cli.measuring import default_metrics
 from dialore.cli.meta import sampled
 from dialore.cli.options import MeasureSettings
+from dialore.cli.score import default_metrics
 from dialore.dialogue import Dialogue
 from dialore.evaluation.meta import read_judgements
 from dialore.experiments.store import Job, RunStore, System
@@ -54,7 +54,7 @@ class Engaged:
 @pytest.fixture
 def judge(monkeypatch):
     def put(model):
-        monkeypatch.setattr("dialore.cli.measuring.connecting", lambda _: lambda settings, name: model)
+        monkeypatch.setattr("dialore.cli.score.connecting", lambda _: lambda settings, name: model)
         return model
 
     return put

@@ -46,15 +46,11 @@ def meta(
 ) -> None:
     """Correlate metrics and judges with human scores; judges are asked by --model and --base-url.
 
-    A set is a dialogue file (JSONL, .gz too) whose lines have some keys more:
-    "response" (the text that was judged), "ratings" ({"overall": 4}, higher
-    is better) or "labels" ({"attributable": true}), and perhaps "system",
-    "reference" and "knowledge". scripts/convert_judgements.py of the source
-    code makes such files of published sets.
-
-    Intervals are 95% bootstrap intervals over contexts. Where people
-    said yes or no, the area under the curve and the accuracy of a
-    threshold found on other contexts stand in place of correlations.
+    A set is a dialogue file (JSONL, .gz too) whose lines also have "response",
+    "ratings" ({"overall": 4}, higher is better) or "labels"
+    ({"attributable": true}), and perhaps "system", "reference", "knowledge".
+    Intervals are 95% bootstrap intervals over contexts; for labels, AUC and
+    accuracy stand in place of correlations.
 
     [bold]Examples[/bold]
     dialore meta judged.jsonl
@@ -63,12 +59,12 @@ def meta(
     import asyncio
     import dataclasses
 
-    from dialore.cli.measuring import default_metrics, measuring, needs_of
+    from dialore.cli.score import abouts, default_metrics, measuring
     from dialore.evaluation.meta import read_judgements
     from dialore.evaluation.registry import load_metrics
 
     names = metric or default_metrics(measures, without=("plan",))  # nobody judged plans
-    needs = {need for name in names for need in needs_of(name)}
+    needs = {need for about in abouts(names) for need in about.needs}
     read = {path.name.split(".")[0]: read_judgements(path) for path in _files(sets)}
 
     async def measure_all() -> list[_Set]:
@@ -208,8 +204,7 @@ class _Set:
 def _data(one: "Agreement") -> dict[str, Any]:
     data: dict[str, Any] = {"metric": one.metric, "criterion": one.criterion, "level": one.level, "n": one.n}
     for kind, figure in one.figures.items():
-        values = {"value": figure.value, "low": figure.low, "high": figure.high, "p": one.p[kind]}
-        data[kind] = {name: None if isnan(value) else value for name, value in values.items()}
+        data[kind] = {"value": figure.value, "low": figure.low, "high": figure.high, "p": one.p[kind]}
     extra = {"accuracy": one.accuracy, "majority": one.majority, "reason": one.reason}
     return data | {name: value for name, value in extra.items() if value not in {None, ""}}
 
