@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Callable
-from functools import cached_property
-from typing import Any, Literal, Protocol, Self, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -74,17 +73,6 @@ class OutputSchema(BaseModel):
 
     name: str
     definition: dict[str, Any]
-
-    @cached_property
-    def text(self) -> str:
-        """The definition as JSON: written once a schema, which is sent with thousands of calls."""
-        return json.dumps(self.definition)
-
-    def __copy__(self) -> Self:
-        """A copy, which may be given another definition: its text is written anew."""
-        copied = super().__copy__()
-        copied.__dict__.pop("text", None)
-        return copied
 
 
 class Request(BaseModel):
@@ -239,9 +227,12 @@ class Sampled(Wrapper):
         return await self._model.complete(request.model_copy(update={"sample": self._sample}), on_text)
 
 
+_WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af]")
+
+
 def estimate_tokens(text: str) -> int:
     """A rough token count for servers that report none: a token a CJK character, else one per four characters."""
-    wide = sum(1 for character in text if "⺀" <= character <= "鿿" or "가" <= character <= "힯")
+    wide = len(_WIDE.findall(text))
     return max(1, wide + (len(text) - wide) // 4)
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, RootModel, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from dialore.errors import DialoreError
@@ -308,16 +308,12 @@ def _words(kind: object) -> tuple[object, ...]:
 
 def _is_about(value: object, kind: type[BaseModel]) -> bool:
     """Whether a decoded value can be meant for a model: an object with at least one of its keys, or an empty one."""
-    if issubclass(kind, RootModel):
-        return True
     if not isinstance(value, dict):
         return False
     return not value or not kind.model_fields or any(name in _names(kind).values() for name in value)
 
 
 def _fit_model(value: object, kind: type[BaseModel]) -> object:
-    if issubclass(kind, RootModel):
-        return fit(value, kind.model_fields["root"].annotation)
     names = _names(kind)
     fields = {known.alias or name: known for name, known in kind.model_fields.items()}
     if isinstance(value, list):

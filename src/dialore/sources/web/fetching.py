@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import zlib
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
@@ -16,8 +15,6 @@ from dialore.llm.http import AdaptiveLimiter
 from dialore.sources.web.addresses import AddressRules, RefusedAddressError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from aiohttp import ClientResponse, ClientSession
     from aiohttp.abc import AbstractResolver
 
@@ -132,13 +129,12 @@ class PageFetcher:
     def _too_big(self) -> PageError:
         return PageError(f"more than {self._max_bytes:,} bytes")
 
-    @asynccontextmanager
-    async def _session(self) -> AsyncIterator[ClientSession]:
+    def _session(self) -> ClientSession:
         """A session without cookies, credentials, proxy or memory: nothing of one page reaches another."""
         import aiohttp
 
         connector = aiohttp.TCPConnector(resolver=_resolver(self._rules), use_dns_cache=False, force_close=True)
-        async with aiohttp.ClientSession(
+        return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
@@ -149,8 +145,7 @@ class PageFetcher:
                 "Accept-Encoding": "gzip",
             },
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._read_timeout, sock_read=self._read_timeout),
-        ) as session:
-            yield session
+        )
 
 
 class _Inflater:
