@@ -127,7 +127,7 @@ def ask(here: str, passages: str, questions: str) -> dict[str, Any]:
     with DocumentIndex(Path(here) / "documents", embedder=embedder) as index:
         figures: dict[str, Any] = {"open_ms": round((time.perf_counter() - begun) * 1000, 2)}
         for retriever in RETRIEVERS:
-            find = partial(index.find, top=_TOP, retriever=retriever)
+            find = partial(index.by(retriever).find, top=_TOP)
             first, times = timed(find, given[:1])[0], timed(find, given)
             figures[retriever] = {**spread(times), "first": round(first, 3)}
     figures["memory_mb"] = round(resident().get("all", 0) - before, 1)

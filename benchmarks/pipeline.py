@@ -23,7 +23,7 @@ from benchmarks.made_up import made_up, open_world, with_persona
 from benchmarks.measure import peak_memory, percentile, report, show, tell
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
-from dialore.evaluation.report.page import longest_chain
+from dialore.evaluation.report.display import longest_chain
 from dialore.llm.rehearsal import Rehearsal
 from dialore.methods.registry import method_class, method_names, method_sources
 from dialore.response import Response

@@ -77,7 +77,9 @@ def read_frequencies() -> dict[str, int]:
 def token_shares(english: EnglishTokens, senses: list[str]) -> dict[int, float]:
     """Return how much each English token contributes to the mean of the senses' unit vectors."""
     shares: dict[int, float] = defaultdict(float)
-    for rank, (tokens, weights) in enumerate(english.terms(senses)):
+    for rank, sense in enumerate(senses):
+        tokens = english.pieces.ids(sense)
+        weights = english.weights[tokens]
         length = np.linalg.norm(weights @ english.vectors[tokens].astype(np.float64)) if len(tokens) else 0.0
         if length > 0:
             for token, weight in zip(tokens, weights, strict=True):

@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--embedder", action="append", help="spec for load_embedder; repeat for several")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    rows = [measure(spec) for spec in options.embedder or ["static", "hashing"]]
+    rows = [measure(spec) for spec in options.embedder or ["static"]]
     if options.json:
         print(json.dumps(rows, indent=1))
         return

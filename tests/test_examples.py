@@ -51,7 +51,7 @@ def _no_endpoint(monkeypatch, tmp_path_factory):
     for name in ("DIALORE_BASE_URL", "OPENAI_BASE_URL", "DIALORE_MODEL", "OPENAI_MODEL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DIALORE_CACHE", str(tmp_path_factory.getbasetemp() / "example-cache"))
-    monkeypatch.setattr("dialore.llm.connection.ollama_models", lambda address: [])
+    monkeypatch.setattr("dialore.llm.connection.ollama_models", list)
 
 
 def command(text):

@@ -120,3 +120,8 @@ class StageError(DialoreError):
 def is_fatal(error: DialoreError) -> bool:
     """Return whether an error would recur for every dialogue: wrong input or configuration, a spent budget."""
     return isinstance(error, InputError | BudgetError) or (isinstance(error, ModelError) and error.configuration)
+
+
+def first_line(error: Exception) -> str:
+    """Return what a library's error says first; its name where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -82,7 +82,7 @@ _PHRASE = 48
 
 
 @functools.lru_cache(maxsize=1)
-def _segmenter() -> Any:  # noqa: ANN401 - the library is untyped
+def segmenter() -> Any:  # noqa: ANN401 - the library is untyped
     """The jieba tokenizer with its dictionary loaded, quietly."""
     import logging
     import warnings
@@ -104,7 +104,7 @@ def words(text: str, language: Language) -> list[str]:
         return [word for match in _WORD.findall(folded) if (word := _without_clitics(match))]
     found: list[str] = []
     for piece in _ZH_PIECE.findall(folded):
-        found.extend(_segmenter().lcut(piece) if is_chinese(piece) else [piece])
+        found.extend(segmenter().lcut(piece) if is_chinese(piece) else [piece])
     return found
 
 

@@ -52,7 +52,7 @@ def at_home(cache_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("PYTHONPATH", str(Path(dialore.__file__).parents[1]))  # for processes, wherever they start
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("dialore.llm.connection.ollama_models", lambda address: [])
+    monkeypatch.setattr("dialore.llm.connection.ollama_models", list)
 
 
 @pytest.fixture

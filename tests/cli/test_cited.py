@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dialore.evaluation.report.cited import cited_numbers, cited_parts, raised
+from dialore.evaluation.report.display import cited_numbers, cited_parts, raised
 from dialore.response import Citation, Response
 from tests.llm.server import say
 

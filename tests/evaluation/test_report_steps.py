@@ -23,16 +23,7 @@ def browsed(*, dialogue=None, **response):
     browser.add(0, ScoredResponse(Dialogue.model_validate(given), told))
     packed = browser.packed()
     (entry,) = unpack(packed["index"])["dialogues"]
-    chunk = unpack(packed["chunk-0"])
-
-    def whole(value):
-        if isinstance(value, list):
-            return [whole(item) for item in value]
-        if isinstance(value, dict):
-            return chunk["texts"][value["$"]] if set(value) == {"$"} else {k: whole(v) for k, v in value.items()}
-        return value
-
-    return entry, whole(chunk["items"][0])
+    return entry, unpack(packed["details"])[0]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +31,7 @@ def browsed(*, dialogue=None, **response):
 )
 def test_plan_and_gold_plan_tell_no_source_from_no_plan(plan, gold):
     entry, detail = browsed(plan=plan, dialogue={} if gold is None else {"sources": gold})
-    assert detail["plan"] == (None if plan is None else [name.upper() for name in plan])
+    assert detail["steps"]["plan"] == (None if plan is None else [name.upper() for name in plan])
     assert entry["plan"] == (None if gold is None else [name.upper() for name in gold])
 
 
@@ -62,9 +53,15 @@ def test_questions_with_the_answers_that_were_chosen_from():
         {"question": "Who?", "by": "model", "why": "nobody had an answer", "from": {}},
     ]
     assert browsed(trace=[did("answer-integration", answers=rows)])[1]["steps"]["questions"] == [
-        ["Winter?", [["the model's", "They sleep.", False], ["the base's", "They shiver.", True]]],
-        ["Ivy?", [["the model's", "Yes.", True]]],
-        ["Who?", []],
+        {
+            "text": "Winter?",
+            "answers": [
+                {"by": "the model's", "text": "They sleep.", "chosen": False},
+                {"by": "the base's", "text": "They shiver.", "chosen": True},
+            ],
+        },
+        {"text": "Ivy?", "answers": [{"by": "the model's", "text": "Yes.", "chosen": True}]},
+        {"text": "Who?", "answers": []},
     ]
 
 
@@ -73,7 +70,7 @@ def test_draft_and_edit_in_pieces(kept):
     votes = {"draft first": "edit", "edit first": "no difference"}
     texts = {"draft": "Have fun there!", "edit": "Have fun in Soho!"}
     choice = did("choice", kept=kept, **texts, votes=votes, notes=["both orders agree"])
-    before, after, which, why, said = browsed(trace=[choice])[1]["steps"]["versions"]
+    before, after, which, why, said = browsed(trace=[choice])[1]["steps"]["versions"].values()
     assert [text for text, gone in before if gone] == ["there"]
     assert [text for text, come in after if come] == ["in Soho"]
     assert "".join(text for text, _ in after) == "Have fun in Soho!"
@@ -83,11 +80,16 @@ def test_draft_and_edit_in_pieces(kept):
 
 def test_an_edit_that_changes_nothing_has_no_pieces():
     choice = did("choice", kept="draft", draft="Have fun!", edit="Have fun!")
-    assert browsed(trace=[choice])[1]["steps"]["versions"][1] == []
+    assert browsed(trace=[choice])[1]["steps"]["versions"]["after"] == []
 
 
 def test_a_response_without_such_stages_has_no_steps():
-    assert browsed(trace=[did("response-generation", text="Hello.")])[1]["steps"] == {}
+    assert browsed(trace=[did("response-generation", text="Hello.")])[1]["steps"] == {
+        "plan": None,
+        "told": [],
+        "questions": [],
+        "versions": None,
+    }
 
 
 def test_citations_are_numbered_as_they_come():

@@ -130,8 +130,6 @@ def test_two_proportions_by_hand():
     found = statistics.two_proportions((60, 40), (100, 100))
     assert found.statistic == pytest.approx(0.2 / math.sqrt(0.5 * 0.5 * 0.02))
     assert statistics.two_proportions((0, 0), (10, 10)).p == 1.0
-    with pytest.raises(InputError, match="no proportions"):
-        statistics.two_proportions((3, 1), (2, 2))
 
 
 @pytest.mark.parametrize("kind", ["spearman", "kendall", "pearson"])
@@ -164,8 +162,6 @@ def test_kappas_agree_with_scikit_learn_and_by_hand():
     # Observed agreement 2/3, expected 1/2.
     assert statistics.fleiss_kappa([["a", "a"], ["b", "b"], ["a", "b"]]) == pytest.approx((2 / 3 - 1 / 2) / (1 / 2))
     assert math.isnan(statistics.cohen_kappa(["a", "a"], ["a", "a"]))
-    with pytest.raises(InputError, match="Krippendorff"):
-        statistics.fleiss_kappa([["a", "b"], ["a"]])
 
 
 def test_krippendorff_takes_missing_ratings():

@@ -190,12 +190,12 @@ def test_texts_are_texts_and_stay_so_when_the_sheet_is_saved_again(export, text)
 
 def test_what_no_cell_can_hold_is_shown_as_such(export):
     def change(items):
-        items[0].texts = ["a\x0bb\x00\r\nc", "😀" * 20000]
+        items[0].texts = ["a\x0bb\x00\r\nc", "😀" * 40000]
 
     _, _, path = export(change=change)
     sheet = openpyxl.load_workbook(path)["answers"]
     assert sheet["C2"].value == "a�b�\nc"
-    assert len(sheet["D2"].value.encode("utf-16-le")) // 2 in (32766, 32767)
+    assert len(sheet["D2"].value) == 32767
     assert sheet["D2"].value.endswith("😀 … (shortened; the page to print has all of it)")
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from dialore import llm
 from dialore.errors import InputError, ModelError
+from dialore.llm import connection
 from dialore.llm.cache import Cached
-from dialore.llm.connection import find
+from dialore.llm.connection import connect, find
 from dialore.llm.endpoint import Endpoint
 from tests.llm.models import ask
 from tests.llm.server import FaultyServer
@@ -18,8 +19,9 @@ from tests.llm.server import FaultyServer
 NOWHERE = "http://127.0.0.1:1/v1"
 
 
-def connect(*args, ollama=NOWHERE, **settings):
-    return llm.connect(*args, ollama=ollama, **settings)
+@pytest.fixture(autouse=True)
+def no_ollama(monkeypatch):
+    monkeypatch.setattr(connection, "OLLAMA", NOWHERE)
 
 
 def test_nothing_set_and_nothing_found():
@@ -97,12 +99,14 @@ def test_no_list_of_models(faulty_server):
         connect(base_url=NOWHERE)
 
 
-def test_ollama_is_found(faulty_server):
+def test_ollama_is_found(faulty_server, monkeypatch):
     faulty_server.models = ["llama3:latest", "qwen:7b"]
-    assert connect(ollama=faulty_server.url).name == "llama3:latest"
-    assert connect("llama3", ollama=faulty_server.url).name == "llama3:latest"
-    with pytest.raises(InputError, match="did you mean qwen:7b"):
-        connect("qwen:9b", ollama=faulty_server.url)
+    with monkeypatch.context() as here:
+        here.setattr(connection, "OLLAMA", faulty_server.url)
+        assert connect().name == "llama3:latest"
+        assert connect("llama3").name == "llama3:latest"
+        with pytest.raises(InputError, match="did you mean qwen:7b"):
+            connect("qwen:9b")
     with pytest.raises(InputError, match="no endpoint is known for the model 'm'"):
         connect("m")
 

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from dialore.errors import InputError, ModelError
-from dialore.llm.endpoint import Endpoint
+from dialore.llm.endpoint import Endpoint, list_models
 from dialore.llm.http import ModelTimeoutError, Retry
 from dialore.llm.model import Message, OutputSchema, Request, Sampling
 from tests.llm.server import (
@@ -433,7 +433,7 @@ async def test_retries_are_counted(faulty_server):
 async def test_models(faulty_server):
     faulty_server.models = ["a", "b"]
     model = endpoint(faulty_server)
-    assert await model.models() == ["a", "b"]
+    assert await list_models(model.http) == ["a", "b"]
     await model.close()
 
 
@@ -462,4 +462,4 @@ def test_bad_key_is_not_shown(key):
 
 
 def test_address_in_one_form():
-    assert Endpoint("m", " http://h:1/v1/chat/completions/ ").base_url == "http://h:1/v1"
+    assert Endpoint("m", " http://h:1/v1/chat/completions/ ").http.base_url == "http://h:1/v1"

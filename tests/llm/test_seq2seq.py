@@ -185,7 +185,7 @@ async def test_requests_that_wait_are_batched(model):
 @needs_torch
 async def test_encoder_and_decoder_have_their_places_each(folders):
     bart = LocalModel(str(folders["bart"]), device="cpu", dtype="float32")
-    with pytest.raises(ModelError, match="reads 48"):
+    with pytest.raises(ModelError, match="takes 48"):
         await bart.complete(ask("tea " * 80))
     # A prompt that nearly fills the encoder leaves the decoder its own room.
     tokenizer, _ = bart._load()

@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Annotated, Literal
 
 import pytest
-from pydantic import BaseModel, Field, RootModel
+from pydantic import BaseModel, Field
 
 from dialore.errors import ModelError
 from dialore.llm.structured import UnparsedError, complete_structured, output_schema, parse
@@ -96,7 +96,7 @@ UNPARSED = {
     "prose": ("I think the weather is fine. Tea; coffee, both.", Loose, "no JSON"),
     "quoted prose": ('"a fine day"', Loose, "no JSON"),
     "a word": ("null", Loose, "no JSON"),
-    "citations": ("As was said [1], and again [2, 3].", RootModel[list[int]], "no JSON"),
+    "citations": ("As was said [1], and again [2, 3].", Loose, "no JSON"),
     "template": ("Use {items} here", Loose, "no JSON"),
     "other keys": ('{"foo": 1}', Loose, "none of the keys items"),
     "other keys repaired": ("{foo: 1", Loose, "none of the keys items"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
@@ -25,7 +24,6 @@ def transformer_folder(tmp_path_factory):
 @pytest.fixture(
     params=[
         "static",
-        "hashing",
         "endpoint",
         pytest.param("st", marks=tiny_transformer.needs_sentence_transformers),
     ]
@@ -95,31 +93,10 @@ def test_unknown_spec_suggests():
         load_embedder("statik")
 
 
-@pytest.mark.parametrize("spec", ["st:", "endpoint", "hashing:9"])
-def test_incomplete_or_overlong_specs(spec):
+@pytest.mark.parametrize("spec", ["st:", "endpoint", "onnx"])
+def test_incomplete_specs(spec):
     with pytest.raises(InputError):
         load_embedder(spec)
-
-
-def test_hashing_knows_spelling_across_processes():
-    program = (
-        "from dialore.retrieval import load_embedder as l; print(l('hashing').encode(['walking']).tobytes().hex())"
-    )
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(outputs) == 1
-    walking, walks, river = load_embedder("hashing").encode(["walking", "walks", "river"])
-    assert walking @ walks > walking @ river + 0.2
-    rains, drizzle = load_embedder("hashing").encode(["下雨了", "下雨吧"])
-    assert rains @ drizzle > 0.5
 
 
 def test_importing_the_room_is_light():

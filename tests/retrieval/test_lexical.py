@@ -39,33 +39,26 @@ def by_the_formula(texts: list[str], query: str, k1: float, b: float, tokens: To
     return scores
 
 
-@pytest.mark.parametrize(("k1", "b"), [(1.2, 0.75), (0.9, 0.4), (2.0, 0.0), (0.0, 1.0), (1.5, 1.0)])
-def test_exact_bm25_is_the_formula(k1, b):
+def test_exact_bm25_is_the_formula():
     texts = corpus(80)
     for query in ("tea ceremony in Kyoto", "rice rice soup", "the trains", "nothing of it"):
-        wanted = by_the_formula(texts, query, k1, b, Tokeniser())
-        engine = Bm25(texts, k1=k1, b=b)
+        wanted = by_the_formula(texts, query, 1.2, 0.75, Tokeniser())
+        engine = Bm25(texts)
         assert engine.scores(query) == pytest.approx(wanted, abs=1e-4)
         order = sorted(range(len(texts)), key=lambda row: (-round(wanted[row], 4), row))
-        assert [hit.row for hit in engine.search(query, 10)] == [row for row in order if wanted[row] > 0][:10]
+        assert [row for row, _ in engine.search(query, 10)] == [row for row in order if wanted[row] > 0][:10]
 
 
 def test_terms_decide_and_ties_fall_by_place():
     texts = ["The cats are running home.", "A dog sleeps.", "", "猫在家里睡觉。", "cats", "cats"]
     bm25 = Bm25(texts)
     assert len(bm25) == 6
-    assert {hit.row for hit in bm25.search("a CAT runs", 10)} == {0, 4, 5}
-    assert [hit.row for hit in bm25.search("cat", 2)] == [4, 5]  # equal ones by place
-    assert [hit.row for hit in bm25.search("家里的猫", 3)] == [3]
+    assert {row for row, _ in bm25.search("a CAT runs", 10)} == {0, 4, 5}
+    assert [row for row, _ in bm25.search("cat", 2)] == [4, 5]  # equal ones by place
+    assert [row for row, _ in bm25.search("家里的猫", 3)] == [3]
     assert bm25.search("the of and", 5) == bm25.search("", 5) == bm25.search("zebra", 5) == bm25.search("cat", 0) == []
     assert bm25.scores("dog").tolist().index(max(bm25.scores("dog"))) == 1
     assert Bm25([]).search("cat") == []
-
-
-def test_constants_out_of_range_are_refused():
-    for constants in ({"k1": -1.0}, {"b": 1.5}):
-        with pytest.raises(InputError, match="out of range"):
-            Bm25(["a"], **constants)
 
 
 def test_texts_of_a_larger_collection_score_as_all_of_it_does():

@@ -43,21 +43,6 @@ def test_differences_below_rounding_are_ties():
     assert rank(query, vectors, 2)[0].tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("keys", [["d", "c", "b", "a"], np.array([4, 3, 2, 1])])
-def test_ties_fall_by_key(keys):
-    vectors = np.ones((4, 1), dtype=np.float32)
-    assert rank(np.ones(1, dtype=np.float32), vectors, 2, keys=keys)[0].tolist() == [3, 2]
-
-
-def test_order_of_rows_does_not_matter_under_keys(vectors):
-    rows = np.concatenate([vectors[:100], vectors[:100]])
-    keys = np.array([f"{number:03}" for number in range(200)])
-    order = np.random.default_rng(1).permutation(200)
-    first = keys[rank(vectors[3], rows, 30, keys=keys)[0]]
-    second = keys[order][rank(vectors[3], rows[order], 30, keys=keys[order])[0]]
-    assert first.tolist() == second.tolist()
-
-
 def test_more_wanted_than_there_are(vectors):
     assert len(rank(vectors[0], vectors[:3], 10)[0]) == 3
     assert len(rank(vectors[0], vectors[:0], 10)[0]) == 0
@@ -84,7 +69,6 @@ def test_zero_rows_survive_quantising():
     [
         ({"query": np.ones(3, dtype=np.float32)}, "does not fit"),
         ({"top": -1}, "negative"),
-        ({"keys": ["a"]}, "keys"),
     ],
 )
 def test_what_does_not_fit_is_refused(settings, message):

@@ -6,7 +6,6 @@ import pytest
 
 from dialore.errors import InputError, UnknownNameError
 from dialore.retrieval import Tokeniser
-from dialore.retrieval.encoders import HashingEmbedder
 from dialore.retrieval.reranking import (
     Bm25Reranker,
     CrossEncoderReranker,
@@ -15,6 +14,7 @@ from dialore.retrieval.reranking import (
     Reranker,
     load_reranker,
 )
+from dialore.retrieval.static import StaticEmbedder
 from tests.retrieval.tiny_transformer import WORDS, needs_sentence_transformers
 
 TEXTS = [
@@ -24,7 +24,7 @@ TEXTS = [
     "Bakers knead dough until it is smooth.",
 ]
 CHINESE = ["渡轮每天早上九点离开港口。", "酸面包需要用面粉和水做酵头。", "博物馆的门票星期一比较便宜。"]
-SPECS = ["bm25", "dense", "fused", "dense:hashing", "fused:hashing"]
+SPECS = ["bm25", "dense", "fused", "dense:static", "fused:static"]
 
 
 @pytest.fixture(scope="module", params=SPECS)
@@ -93,21 +93,15 @@ def test_a_rare_word_says_more_than_a_common_one():
 
 
 def test_fused_rewards_what_is_first_in_both():
-    ranked = FusedReranker(HashingEmbedder()).rerank("museum tickets on Mondays", TEXTS, 4)
+    ranked = FusedReranker().rerank("museum tickets on Mondays", TEXTS, 4)
     assert ranked[0] == (2, 1.0)
     assert all(score < 1 for _, score in ranked[1:])
-
-
-def test_fused_by_weight_is_one_or_the_other():
-    query = "knead sourdough"
-    only_words = FusedReranker(lexical_weight=1.0).rerank(query, TEXTS, 4)
-    assert [at for at, _ in only_words] == [at for at, _ in Bm25Reranker().rerank(query, TEXTS, 4)]
 
 
 def test_dense_embeds_a_text_once():
     encoded: list[str] = []
 
-    class Counting(HashingEmbedder):
+    class Counting(StaticEmbedder):
         def encode(self, texts):
             encoded.extend(texts)
             return super().encode(texts)

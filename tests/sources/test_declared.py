@@ -307,7 +307,7 @@ async def test_a_reranked_source_that_tells_nothing_is_asked_as_before(within):
     assert (traced.output["query"], traced.notes) == ("dogs", [])
 
 
-@pytest.mark.parametrize("retriever", ["", ", retriever: bm25", ", retriever: dense", ", retriever: dense:hashing"])
+@pytest.mark.parametrize("retriever", ["", ", retriever: bm25", ", retriever: dense", ", retriever: dense:static"])
 async def test_an_index_beside_the_declaration_is_opened_and_closed(declare, tmp_path, retriever):
     (tmp_path / "cats.txt").write_text("Cats purr when they are content.\n", encoding="utf-8")
     (tmp_path / "moon.txt").write_text("The moon has no air.\n", encoding="utf-8")

@@ -3,7 +3,7 @@
 # No deferred annotations here: typer reads them.
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -124,10 +124,6 @@ def _write(
     from dialore.evaluation.human.sheets import render_csv, render_page
     from dialore.evaluation.human.workbook import has_xlsx, write_xlsx
 
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {out}: {error.strerror}", mend="name another --out") from error
     written = []
     for number in range(1, annotators + 1):
         own = for_annotator(items, number, seed)
@@ -195,9 +191,9 @@ def agreement(
 
     findings = analyse(_read(file))
     if json:
-        print_json(_plain(dataclasses.asdict(findings)))
-        return
-    _show(findings)
+        print_json(dataclasses.asdict(findings))
+    else:
+        _show(findings)
 
 
 @app.command("criteria")
@@ -215,22 +211,10 @@ def criteria(json: Json = False) -> None:
 
 
 def _read(path: Path) -> "list[Annotation]":
-    from pydantic import ValidationError
-
+    from dialore.datasets.files import read_entries
     from dialore.evaluation.human.sheets import Annotation
 
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}", mend="name what `annotate import` wrote") from error
-    found = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            found.append(Annotation.model_validate_json(line))
-        except ValidationError as error:
-            raise InputError(f"{path}, line {number}: no annotation", mend="import the sheets again") from error
-    if not found:
-        raise InputError(f"{path} holds no annotation", mend="import filled-in sheets first")
+    found = [one for _, one in read_entries(path, Annotation, "name what `annotate import` wrote")]
     if len({(each.criteria, each.form) for each in found}) > 1:
         raise InputError(f"{path} holds annotations of several exports", mend="analyse each on its own")
     return found
@@ -266,14 +250,3 @@ def _show(findings: "Findings") -> None:
         rows.add_row(contest.criterion, pair, *shares, str(contest.items), *tests)
     console().print(rows)
     note("wins are the first system's, over all judgements; p over items, Holm-corrected over all contests")
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - plain data
-    """Data with null for what is no number."""
-    import math
-
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,7 +1,6 @@
 """`dialore bench endpoint`: how fast your endpoint answers, and how much of its speed arrives."""
 
 # No deferred annotations here: typer reads them.
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,17 +10,14 @@ import typer
 from dialore.cli.options import AgentOptions, Json, SettingsFile, SettingsGroup, connecting, takes_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dialore.dialogue import Dialogue
     from dialore.llm.model import Completion, LanguageModel, OnText, Request
     from dialore.response import Response
     from dialore.settings import Settings
 
 app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help="Measure your own endpoint.")
-
-
-@app.callback()
-def bench() -> None:
-    """Measure your own endpoint."""
 
 
 @app.command("endpoint")
@@ -40,11 +36,8 @@ def endpoint(
     """Measure calls a second, latency and tokens a second of your endpoint.
 
     Dialogues are answered by a method, with at most --concurrency calls at
-    once; nothing is cached. The ideal is the time that the calls took at the
-    endpoint, shared by all connections: what is lacking to 100% is spent
-    between calls, by steps that wait for one another, and at the end, where
-    connections fall idle. Try several values of --concurrency to find where
-    your endpoint stops getting faster.
+    once; nothing is cached. The ideal is the calls' time at the endpoint,
+    shared by all connections: what is lacking to 100% is spent between calls.
 
     [bold]Examples[/bold]
     dialore bench endpoint --concurrency 8
@@ -139,13 +132,17 @@ async def _measure(settings: "Settings", dialogues: "Sequence[Dialogue]") -> dic
 def _figures(
     model: _Timed, responses: "Sequence[Response]", seconds: float, cpu: float, concurrency: int
 ) -> dict[str, Any]:
+    import numpy as np
+
     from dialore.errors import InputError
 
     calls = model.completions
     if not calls:
         failed = next((response.error for response in responses if response.error), "the method asked it nothing")
         raise InputError(f"no call was answered: {failed}", mend="check the endpoint with `dialore respond`")
-    latencies = sorted(call.seconds for call in calls)
+    latencies = [call.seconds for call in calls]
+    shares = (50, 95, 99)
+    percentiles = np.percentile(latencies, shares, method="nearest").tolist()
     prompt = sum(call.usage.prompt_tokens for call in calls)
     written = sum(call.usage.completion_tokens for call in calls)
     return {
@@ -159,18 +156,13 @@ def _figures(
         "seconds": round(seconds, 3),
         "calls_a_second": round(len(calls) / seconds, 2),
         "responses_a_second": round(len(responses) / seconds, 2),
-        "latency_ms": {f"p{share}": round(_percentile(latencies, share) * 1000, 1) for share in (50, 95, 99)},
+        "latency_ms": {f"p{share}": round(at * 1000, 1) for share, at in zip(shares, percentiles, strict=True)},
         "prompt_tokens_a_second": round(prompt / seconds, 1),
         "completion_tokens_a_second": round(written / seconds, 1),
         "completion_tokens_a_second_of_one_call": round(written / sum(latencies), 1),
         "share_of_ideal": round(sum(latencies) / concurrency / seconds, 4),
         "own_cpu_ms_a_call": round(cpu / len(calls) * 1000, 2),
     }
-
-
-def _percentile(ordered: Sequence[float], percent: int) -> float:
-    """The nearest value of an ordered list."""
-    return ordered[min(len(ordered) - 1, round(percent / 100 * (len(ordered) - 1)))]
 
 
 def _words(figures: dict[str, Any]) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dialore.cli.options import Json, one_of
-from dialore.cli.output import check_targets, console, escape, note, print_json, table
+from dialore.cli.output import check_targets, console, escape, note, print_json, table, write_whole
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
@@ -131,7 +131,14 @@ def convert(
             typer.echo(as_line(dialogue))
         return
     check_targets(out, source=file)
-    count = _write_lines(out, (as_line(dialogue) for dialogue in histories))
+    count = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal count
+        for count, dialogue in enumerate(histories, start=1):  # noqa: B007 - the last is how many there were
+            yield f"{as_line(dialogue)}\n"
+
+    write_whole(out, lines())
     if json:
         print_json({"data_set": name, "dialogues": count, "out": str(out), "cut": cut, "seed": seed})
     else:
@@ -181,25 +188,6 @@ def _number(value: object) -> str:
     if value is None:
         return "-"
     return f"{value:,.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _write_lines(path: Path, lines: Iterator[str]) -> int:
-    """Write lines as they come to a file that takes its name when it is whole."""
-    import os
-
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    count = 0
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            for count, line in enumerate(lines, start=1):  # noqa: B007 - the last is how many there were
-                file.write(f"{line}\n")
-        temporary.replace(path)
-    except OSError as error:
-        problem = f"cannot write {path}: {error.strerror or error}"
-        raise InputError(problem, mend="check the folder and its permissions") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return count
 
 
 def as_line(dialogue: "Dialogue") -> str:

@@ -43,10 +43,9 @@ def demo(
     """Nine dialogues, answered by every method, side by side.
 
     Six are answered over the starter graph by vanilla, t-rag, qp-rag and
-    dcrag, three over a persona, documents, a shelf of passages and samples by
-    safari, scg-qp, edit, msdp and draft-ground. Completions are replayed from
-    recordings; retrieval is live. Writes a page with the whole trace of every
-    response.
+    dcrag, three over sources of our own by safari, scg-qp, edit, msdp and
+    draft-ground. Completions are replayed, retrieval is live. Writes a page
+    with the whole trace of every response.
 
     [bold]Examples[/bold]
     dialore demo
@@ -58,6 +57,7 @@ def demo(
     from dialore.cli import shown
     from dialore.evaluation.report.page import render_page
     from dialore.llm.recording import Replay
+    from dialore.sources.graph.starter import cache_folder
 
     check_targets(html)
     recordings = demo_folder() / "recordings.jsonl"
@@ -65,7 +65,7 @@ def demo(
         raise InputError(f"the demo's recordings are missing: {recordings}", mend="install dialore again")
     conversations = asyncio.run(_answer(Paced(Replay(recordings, match="label"))))
     responses = [response for conversation in conversations for response in conversation.responses]
-    page = html or _default_page()
+    page = html or cache_folder() / "demo.html"
     title = "Dialore: what a reply needs to know"
     write_whole(page, render_page(conversations, title=title, made=_MADE, pace=_PACE))
     if json:
@@ -102,12 +102,6 @@ class Paced:
         """Nothing to release."""
 
 
-def _default_page() -> Path:
-    from dialore.sources.graph.starter import cache_folder
-
-    return cache_folder() / "demo.html"
-
-
 async def _answer(model: "LanguageModel") -> "list[Conversation]":
     """One response at a time: what runs at once in a trace is then what the method itself asked at once."""
     from dialore.evaluation.report.page import Conversation, Heading
@@ -118,7 +112,7 @@ async def _answer(model: "LanguageModel") -> "list[Conversation]":
         work = [(part, part.dialogues()) for part in PARTS]
         whole = sum(len(dialogues) for _, dialogues in work)
         for part, dialogues in work:
-            heading = Heading(part.title, part.about) if len(work) > 1 else None
+            heading: Heading | None = Heading(part.title, part.about)
             async with open_part(part, model) as agents:
                 await _warm_up(agents, dialogues)
                 for dialogue in dialogues:
@@ -201,15 +195,12 @@ def demo_folder() -> Path:
 
 
 @asynccontextmanager
-async def open_part(
-    part: Part, model: "LanguageModel | None", methods: Sequence[str] | None = None
-) -> "AsyncIterator[list[Agent]]":
+async def open_part(part: Part, model: "LanguageModel | None") -> "AsyncIterator[list[Agent]]":
     """An agent for each of a part's methods, over the part's sources, which are closed at the end; the model is not.
 
     Args:
         part: the part.
         model: the model; None: knowledge is shown, by the method `lexical`.
-        methods: some of its methods; None: all.
 
     Raises:
         InputError: the part's files are damaged.
@@ -231,7 +222,7 @@ async def open_part(
                 options=part.options.get(method),
                 cite=part.cite,
             )
-            for method in (part.methods if methods is None else methods)
+            for method in part.methods
         ]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dialore.cli.options import Json, one_of
-from dialore.cli.output import console, escape, note, print_json, progress, table
+from dialore.cli.output import console, escape, note, note_rejects, print_json, progress, table
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
@@ -302,10 +302,7 @@ def _texts_name(dataset: str | None) -> str:
 
 
 def _show_report(report: "DocumentReport", *, json: bool) -> None:
-    for sentence in report.rejects:
-        note(f"left out: {sentence}")
-    if report.rejected > len(report.rejects):
-        note(f"left out: {report.rejected - len(report.rejects):,} more")
+    note_rejects(report.rejects, report.rejected)
     if json:
         print_json(report.model_dump())
         return

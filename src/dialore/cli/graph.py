@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from dialore.cli.options import Json, one_of
-from dialore.cli.output import console, escape, note, print_json, progress, table
+from dialore.cli.output import console, escape, note, note_rejects, print_json, progress, table
 from dialore.errors import GraphError, InputError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def build(
         facts = _facts(files, file_format, language, rejects, step)
         embedder: Any = load_embedder()
         report = build_graph(facts, out, name=name or out.stem, embedder=embedder, on_step=step)
-    _show_rejects(rejects)
+    note_rejects(rejects.first, rejects.count)
     if json:
         print_json({**report.model_dump(), "rejected": rejects.count})
         return
@@ -149,7 +149,9 @@ def show(
             else:
                 raise _unknown(concept, [link.name for link in linked], opened)
     if json:
-        print_json([{"head": f.head, "relation": f.relation, "tail": f.tail, **_rest(f)} for f in found[:limit]])
+        fields = ("head", "relation", "tail", "weight", "provenance", "graph", "id")
+        facts = [{name: getattr(fact, name) for name in fields} for fact in found[:limit]]
+        print_json([{**fact, "weight": round(fact["weight"], 4)} for fact in facts])
         return
     rows = table("head", "relation", "tail", ">weight", "from")
     for fact in found[:limit]:
@@ -351,7 +353,7 @@ def _change(
         getattr(editor, verb)(_facts(files, file_format, None, rejects, step))
         step("changing the graph", 0, None)
         report = editor.commit()
-    _show_rejects(rejects)
+    note_rejects(rejects.first, rejects.count)
     if json:
         print_json({**report.model_dump(), "rejected": rejects.count})
     else:
@@ -383,14 +385,6 @@ def _facts(
         return read_facts(path, file_format=chosen, languages=kept, progress=count, rejects=rejects)
 
     return (fact for path in files for fact in read(path))
-
-
-def _show_rejects(rejects: "Rejects") -> None:
-    """Show the first of the lines that were left out."""
-    for sentence in rejects.first:
-        note(f"left out: {sentence}")
-    if rejects.count > len(rejects.first):
-        note(f"left out: {rejects.count - len(rejects.first):,} more lines")
 
 
 def _check_target(out: Path, files: Sequence[Path], *, force: bool) -> None:
@@ -426,10 +420,6 @@ def _count(store: "FactStore") -> "tuple[dict[str, int], np.ndarray[Any, np.dtyp
             step("", end, meta.concepts)
     order = np.argsort(-relations, kind="stable")
     return {meta.relations[place]: int(relations[place]) for place in order if relations[place]}, degrees
-
-
-def _rest(fact: "Fact") -> dict[str, object]:
-    return {"weight": round(fact.weight, 4), "provenance": fact.provenance, "graph": fact.graph, "id": fact.id}
 
 
 def _unknown(concept: str, linked: list[str], graph: "Graph") -> InputError:

@@ -2,6 +2,7 @@
 
 # No deferred annotations here: typer reads them.
 from collections import Counter
+from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ from dialore.cli.output import console, escape, note, print_json, progress, tabl
 from dialore.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from dialore.evaluation.base import Measure, Metric
     from dialore.evaluation.judges.comparing import Judged, Preference
@@ -66,8 +67,9 @@ def judge(
     dialore judge runs/try --together --queries
     """
     import asyncio
+    from contextlib import asynccontextmanager
 
-    from dialore.cli.measuring import required_judge
+    from dialore.cli.score import required_judge
     from dialore.evaluation.judges.asking import Asker
     from dialore.evaluation.judges.comparing import check_criteria
     from dialore.experiments.judging import ComparisonStore, compare_systems, score_systems_together, system_names
@@ -81,45 +83,26 @@ def judge(
     named = tuple(name.strip() for name in (criteria or "").split(",") if name.strip())
     judged: Judged = "queries" if queries else "responses"
 
-    async def compare(pair: tuple[int, int]) -> "dict[str, list[Preference]]":
+    @asynccontextmanager
+    async def asking(what: str) -> "AsyncIterator[tuple[Asker, dict[str, Any]]]":
+        """The judge, and what every judging is given."""
         asker = Asker(required_judge(asked), PromptLibrary(prompts))
         try:
-            with progress("comparing") as step:
-                return await compare_systems(
-                    store,
-                    kept,
-                    asker,
-                    pair,
-                    criteria=named or _DEFAULTS[judged],
-                    judged=judged,
-                    at_once=asked.concurrency,
-                    limit=limit,
-                    on_progress=step,
-                )
+            with progress(what) as step:
+                yield asker, {"judged": judged, "at_once": asked.concurrency, "limit": limit, "on_progress": step}
         finally:
             await asker.model.close()
 
+    async def compare(pair: tuple[int, int]) -> "dict[str, list[Preference]]":
+        async with asking("comparing") as (asker, shared):
+            return await compare_systems(store, kept, asker, pair, criteria=named or _DEFAULTS[judged], **shared)
+
     async def score(systems: list[int]) -> "dict[str, dict[str, list[Measure]]]":
-        asker = Asker(required_judge(asked), PromptLibrary(prompts))
-        try:
-            with progress("scoring") as step:
-                return {
-                    criterion: await score_systems_together(
-                        store,
-                        kept,
-                        asker,
-                        systems,
-                        criterion=criterion,
-                        judged=judged,
-                        seed=seed,
-                        at_once=asked.concurrency,
-                        limit=limit,
-                        on_progress=step,
-                    )
-                    for criterion in named or ("overall",)
-                }
-        finally:
-            await asker.model.close()
+        async with asking("scoring") as (asker, shared):
+            return {
+                each: await score_systems_together(store, kept, asker, systems, criterion=each, seed=seed, **shared)
+                for each in named or ("overall",)
+            }
 
     with RunStore.open(run) as store, store.writing(), ComparisonStore(run) as kept:
         if pairwise is not None:
@@ -167,10 +150,8 @@ def _compared(found: "dict[str, list[Preference]]") -> list[dict[str, Any]]:
             {
                 "criterion": criterion,
                 **dataclasses.asdict(rate),
-                "low": _or_none(rate.low),
-                "high": _or_none(rate.high),
-                "share": _or_none(rate.share),
-                "position_bias": {**dataclasses.asdict(bias), "lean": _or_none(bias.lean)},
+                "share": rate.share,
+                "position_bias": {**dataclasses.asdict(bias), "lean": bias.lean},
                 "problems": _problems(preferences),
             }
         )
@@ -192,9 +173,9 @@ def _scored(found: "dict[str, dict[str, list[Measure]]]") -> list[dict[str, Any]
                 {
                     "criterion": criterion,
                     "system": system,
-                    "score": figure.value if figure else None,
-                    "low": _or_none(figure.low) if figure else None,
-                    "high": _or_none(figure.high) if figure else None,
+                    "score": figure.value if figure else nan,
+                    "low": figure.low if figure else nan,
+                    "high": figure.high if figure else nan,
                     "n": len(values),
                     "problems": _problems(measures),
                 }
@@ -207,19 +188,13 @@ def _problems(judged: "Sequence[Preference | Measure]") -> dict[str, int]:
     return dict(Counter(str(one.problem) for one in judged if one.problem is not None))
 
 
-def _or_none(value: float) -> float | None:
-    import math
-
-    return None if math.isnan(value) else value
-
-
 def _show_compared(rows: list[dict[str, Any]], pair: tuple[str, str]) -> None:
     first, second = pair
     shown = table("!criterion", f">{first} wins", ">ties", f">{second} wins", f">{first}, ties half", ">p", ">position")
     for row in rows:
-        share = "-" if row["share"] is None else f"{row['share']:.1%}"
+        share = "-" if isnan(row["share"]) else f"{row['share']:.1%}"
         lean = row["position_bias"]["lean"]
-        place = "-" if lean is None else f"{lean:+.1%}"
+        place = "-" if isnan(lean) else f"{lean:+.1%}"
         shown.add_row(
             row["criterion"], str(row["wins"]), str(row["ties"]), str(row["losses"]), share, f"{row['p']:.4f}", place
         )
@@ -231,8 +206,8 @@ def _show_compared(rows: list[dict[str, Any]], pair: tuple[str, str]) -> None:
 def _show_scored(rows: list[dict[str, Any]]) -> None:
     shown = table("!criterion", "!system", ">score (1-10)", ">dialogues")
     for row in rows:
-        score = "-" if row["score"] is None else f"{row['score']:.2f}"
-        if row["low"] is not None:
+        score = "-" if isnan(row["score"]) else f"{row['score']:.2f}"
+        if not isnan(row["low"]):
             score += f" [dim]±{(row['high'] - row['low']) / 2:.2f}[/]"
         shown.add_row(row["criterion"], escape(row["system"]), score, str(row["n"]))
     console().print(shown)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dialore.cli.options import Json, JudgeModel, MeasureSettings, takes_settings
-from dialore.cli.output import check_targets, console, note, print_json, progress, table, write_whole
+from dialore.cli.output import console, note, print_json, progress, table
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,38 +42,29 @@ def meta(
         int | None, typer.Option("--limit", "-n", min=3, metavar="N", help="Only a sample of N responses of each set.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the sample, the bootstrap and the folds.")] = 0,
-    markdown: Annotated[
-        Path | None, typer.Option("--markdown", metavar="FILE", help="Write the tables there, too.")
-    ] = None,
     json: Json = False,
 ) -> None:
     """Correlate metrics and judges with human scores; judges are asked by --model and --base-url.
 
-    A set is a dialogue file (JSONL, .gz too) whose lines have some keys more:
-    "response" (the text that was judged), "ratings" ({"overall": 4}, higher
-    is better) or "labels" ({"attributable": true}), and perhaps "system",
-    "reference" and "knowledge". scripts/convert_judgements.py of the source
-    code makes such files of published sets.
-
-    Intervals are 95% bootstrap intervals over contexts. Where people
-    said yes or no, the area under the curve and the accuracy of a
-    threshold found on other contexts stand in place of correlations.
+    A set is a dialogue file (JSONL, .gz too) whose lines also have "response",
+    "ratings" ({"overall": 4}, higher is better) or "labels"
+    ({"attributable": true}), and perhaps "system", "reference", "knowledge".
+    Intervals are 95% bootstrap intervals over contexts; for labels, AUC and
+    accuracy stand in place of correlations.
 
     [bold]Examples[/bold]
     dialore meta judged.jsonl
     dialore meta judged/ -x meep -x overall --limit 60 -m gpt-4o
-    dialore meta judged/ --markdown meta.md
     """
     import asyncio
     import dataclasses
 
-    from dialore.cli.measuring import default_metrics, measuring, needs_of
+    from dialore.cli.score import abouts, default_metrics, measuring
     from dialore.evaluation.meta import read_judgements
     from dialore.evaluation.registry import load_metrics
 
-    check_targets(markdown)
     names = metric or default_metrics(measures, without=("plan",))  # nobody judged plans
-    needs = {need for name in names for need in needs_of(name)}
+    needs = {need for about in abouts(names) for need in about.needs}
     read = {path.name.split(".")[0]: read_judgements(path) for path in _files(sets)}
 
     async def measure_all() -> list[_Set]:
@@ -91,8 +82,6 @@ def meta(
             return found
 
     found = asyncio.run(measure_all())
-    if markdown is not None:
-        write_whole(markdown, _markdown(found))
     if json:
         print_json([one.data() for one in found])
     else:
@@ -215,33 +204,9 @@ class _Set:
 def _data(one: "Agreement") -> dict[str, Any]:
     data: dict[str, Any] = {"metric": one.metric, "criterion": one.criterion, "level": one.level, "n": one.n}
     for kind, figure in one.figures.items():
-        values = {"value": figure.value, "low": figure.low, "high": figure.high, "p": one.p[kind]}
-        data[kind] = {name: None if isnan(value) else value for name, value in values.items()}
+        data[kind] = {"value": figure.value, "low": figure.low, "high": figure.high, "p": one.p[kind]}
     extra = {"accuracy": one.accuracy, "majority": one.majority, "reason": one.reason}
     return data | {name: value for name, value in extra.items() if value not in {None, ""}}
-
-
-def _markdown(found: "Sequence[_Set]") -> str:
-    """The tables in Markdown, with what is lacking."""
-    lines = ["# Metrics and people", ""]
-    lines += ["Coefficients and areas with 95% bootstrap intervals over contexts; positive is agreement.", ""]
-    for one in found:
-        lines += [f"## {one.name}", "", f"{one.responses} responses.", ""]
-        for title, columns, rows in one.tables():
-            lines += [f"**{title.partition(': ')[2].capitalize()}**", "", f"| {' | '.join(columns)} |"]
-            lines.append(f"| {' | '.join('---' if place < 2 else '---:' for place in range(len(columns)))} |")
-            for row in rows:
-                lines.append(f"| {' | '.join(cell if isinstance(cell, str) else _wide(cell) for cell in row)} |")
-            lines.append("")
-        lines += [f"- {line}" for line in one.lacking()]
-        lines.append("")
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _wide(figure: "Interval") -> str:
-    """A figure with its interval."""
-    interval = "" if isnan(figure.low) else f" [{_rounded(figure.low, 2)}, {_rounded(figure.high, 2)}]"
-    return _rounded(figure.value, 3) + interval
 
 
 def _narrow(figure: "Interval") -> str:

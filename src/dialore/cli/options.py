@@ -156,10 +156,6 @@ def spread_settings(command: Callable[..., None]) -> Callable[..., None]:
     return _with_parameters(spread_out, parameters)
 
 
-def _is_unsaid(value: object) -> bool:
-    return value is None or value is False or value == []
-
-
 def _made(settings: "type[Strict]", said: Mapping[str, object]) -> object:
     from dialore.settings import changed, validated
 

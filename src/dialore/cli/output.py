@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ import typer
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import TextIO
@@ -32,6 +33,14 @@ def say_error(message: str) -> None:
 def note(message: str) -> None:
     """One line on standard error: something to know that is no failure."""
     typer.echo(f"dialore: {' '.join(message.split())}", err=True)
+
+
+def note_rejects(first: Sequence[str], count: int) -> None:
+    """Say what was left out of the input: the first rejects, a sentence each, and how many more there are."""
+    for sentence in first:
+        note(f"left out: {sentence}")
+    if count > len(first):
+        note(f"left out: {count - len(first):,} more lines or files")
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -131,9 +140,17 @@ def table(*columns: str, title: str | None = None, shares: Sequence[int] = ()) -
 
 
 def print_json(data: object) -> None:
-    """One JSON document on standard output: indented on a terminal, else on one line."""
+    """One JSON document on standard output: indented on a terminal, else on one line. NaN becomes null."""
     indent = 2 if sys.stdout.isatty() else None
-    typer.echo(json.dumps(data, ensure_ascii=False, indent=indent))
+    typer.echo(json.dumps(_without_nan(data), ensure_ascii=False, indent=indent))
+
+
+def _without_nan(data: object) -> object:
+    if isinstance(data, dict):
+        return {name: _without_nan(value) for name, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_without_nan(value) for value in data]
+    return None if isinstance(data, float) and math.isnan(data) else data
 
 
 @contextmanager
@@ -205,16 +222,26 @@ def check_targets(*targets: Path | None, source: Path | None = None) -> None:
         seen.add(path.resolve())
 
 
-def write_whole(path: Path, text: str | bytes) -> None:
-    """Write a file that is there whole or not at all; raises InputError where it cannot be written."""
+def write_whole(path: Path, content: str | bytes | Iterable[str]) -> None:
+    """Write a text, bytes, or lines as they come to a file that is there whole or not at all; its folder is made.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_bytes(text.encode() if isinstance(text, str) else text)
-        temporary.replace(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            if isinstance(content, bytes):
+                temporary.write_bytes(content)
+            else:
+                with temporary.open("w", encoding="utf-8", newline="") as file:
+                    file.writelines([content] if isinstance(content, str) else content)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise _unwritable(path, error) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _unwritable(path: Path, error: OSError) -> InputError:

@@ -82,10 +82,6 @@ def export_prompts(
     if there and not force:
         raise InputError(f"{there[0]} is already there (and {len(there) - 1} more)", mend="--force overwrites")
     for path, text in targets.items():
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"cannot make {path.parent}: {error.strerror}", mend="name another folder") from error
         write_whole(path, text)
     if json:
         print_json({"folder": str(folder), "prompts": [str(path) for path in targets]})

@@ -107,10 +107,6 @@ def _write(report: "Report", folder: Path, forms: list[str], *, plots: bool) -> 
         files |= {
             f"plots/{name}.{form}": figure.render(form) for name, figure in report.files() for form in get_args(Form)
         }
-    try:
-        (folder / "plots" if plots else folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {folder}: {error.strerror}", mend="name another by --out") from error
     for name, content in files.items():
         write_whole(folder / name, content)
     return [folder / name for name in files]

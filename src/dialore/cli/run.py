@@ -1,16 +1,17 @@
 """`dialore run`: methods × dialogues × models × repetitions, kept on disk and resumed."""
 
 # No deferred annotations here: typer reads them.
+import asyncio
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dialore.cli.options import WITHOUT_MODEL, Json, RunOptions, connecting, takes_settings
-from dialore.cli.output import note, print_json
+from dialore.cli.options import WITHOUT_MODEL, Json, RunOptions, connecting, one_of, takes_settings
+from dialore.cli.output import note, print_json, progress
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
@@ -124,33 +125,19 @@ def _run(
     on_estimate: "Callable[[Estimate], None]",
     on_progress: "Callable[[Progress], None]",
 ) -> "Progress":
-    connect = connecting(WITHOUT_MODEL)
-    if engine == "ray":
-        from dialore.experiments.ray import run_on_ray
+    from dialore.experiments.run import run_experiment
 
-        return run_on_ray(
-            config,
-            folder,
-            connect,
-            accept_changed_prompts=accept_changed_prompts,
-            on_estimate=on_estimate,
-            on_progress=on_progress,
-        )
-    if engine == "local":
-        import asyncio
+    given: dict[str, Any] = {
+        "connect": connecting(WITHOUT_MODEL),
+        "accept_changed_prompts": accept_changed_prompts,
+        "on_estimate": on_estimate,
+        "on_progress": on_progress,
+    }
+    if one_of("engine", engine, ("local", "ray")) == "local":
+        return asyncio.run(run_experiment(config, folder, **given))
+    from dialore.experiments.ray import run_on_ray
 
-        from dialore.experiments.run import run_experiment
-
-        making = run_experiment(
-            config,
-            folder,
-            connect,
-            accept_changed_prompts=accept_changed_prompts,
-            on_estimate=on_estimate,
-            on_progress=on_progress,
-        )
-        return asyncio.run(making)
-    raise InputError(f"no such engine: {engine}", mend="local or ray")
+    return run_on_ray(config, folder, **given)
 
 
 def _say_estimate(estimate: "Estimate") -> None:
@@ -170,22 +157,13 @@ def _is_wanted(estimate: "Estimate") -> bool:
 @contextmanager
 def _bar() -> "Iterator[Callable[[Progress], None]]":
     """A progress bar with rate, failures, tokens and time left, where standard error is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _progress: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-    from rich.progress import Progress as Bar
+    with progress("answering") as step:
 
-    words = TextColumn("{task.fields[words]}")
-    with Bar(TextColumn("answering"), BarColumn(), MofNCompleteColumn(), words, console=Console(stderr=True)) as bar:
-        shown = bar.add_task("answering", total=None, words="")
-
-        def show(progress: "Progress") -> None:
-            left = progress.seconds_left
+        def show(now: "Progress") -> None:
+            left = now.seconds_left
             ends = f", {int(left // 60)}:{int(left % 60):02d} left" if left is not None else ""
-            words = f"{progress.rate:.1f}/s, {progress.failed} failed, {progress.tokens:,} tokens{ends}"
-            bar.update(shown, total=progress.total, completed=progress.before + progress.done, words=words)
+            words = f"answering: {now.rate:.1f}/s, {now.failed} failed, {now.tokens:,} tokens{ends}"
+            step(words, now.before + now.done, now.total)
 
         yield show
 

@@ -2,22 +2,29 @@
 
 # No deferred annotations here: typer reads them.
 from collections.abc import Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dialore.cli.options import Json, JudgeModel, MeasureSettings, takes_settings
+from dialore.cli.options import Json, JudgeModel, MeasureSettings, connecting, takes_settings
 from dialore.cli.output import console, note, print_json, progress, table
+from dialore.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection
+
     from dialore.evaluation.base import About, Metric, Score
     from dialore.evaluation.registry import Context
     from dialore.experiments.results import RunResults
     from dialore.experiments.store import RunStore
+    from dialore.llm.model import LanguageModel
+    from dialore.settings import ModelSettings
 
 _ACROSS = 4
 """Systems that stand side by side in a table."""
+_WITHOUT_JUDGE = "nothing is judged"
 
 
 @takes_settings
@@ -48,7 +55,6 @@ def score(
     import asyncio
     import dataclasses
 
-    from dialore.cli.measuring import default_metrics, measuring
     from dialore.experiments.results import RunResults
     from dialore.experiments.store import RunStore
 
@@ -58,10 +64,10 @@ def score(
     with RunStore.open(run) as store:
         named = metric or store.facts().get("config", {}).get("metrics") or ()
         names = tuple(named) or default_metrics(measures)
-        abouts = _abouts(names)
+        known = abouts(names)
 
         async def measure_all() -> None:
-            needs = {need for about in abouts for need in about.needs}
+            needs = {need for about in known for need in about.needs}
             async with measuring(measures, judge, needs, must_judge=bool(metric)) as opened:
                 context = dataclasses.replace(
                     opened,
@@ -76,7 +82,7 @@ def score(
             except KeyboardInterrupt:
                 note(f"interrupted: what is measured is kept in {run}; the same command again does the rest")
                 raise
-        results = RunResults([store], [about.name for about in abouts])
+        results = RunResults([store], [about.name for about in known])
         if json:
             print_json([dataclasses.asdict(system) for system in results.systems()])
         else:
@@ -112,7 +118,8 @@ def _is_kept(store: "RunStore", metric: "Metric") -> bool:
     return before is not None and before.get("identity", "") != getattr(metric, "identity", "")
 
 
-def _abouts(names: Sequence[str]) -> "list[About]":
+def abouts(names: Sequence[str]) -> "list[About]":
+    """What is known about metrics; raises UnknownNameError where there is none of that name."""
     from dialore.evaluation.registry import Context, load_metric
 
     return [load_metric(name, Context()).about for name in names]
@@ -120,18 +127,18 @@ def _abouts(names: Sequence[str]) -> "list[About]":
 
 def _show(results: "RunResults") -> None:
     """The scores on the terminal: metrics down, systems across, what is not available as a dash."""
-    abouts, systems = results.metrics(), results.systems()
+    measured, systems = results.metrics(), results.systems()
     several = len({system.model for system in systems}) > 1
     for begin in range(0, len(systems), _ACROSS):
         some = systems[begin : begin + _ACROSS]
         heads = (f"{system.name} ({system.model})" if several else system.name for system in some)
         rows = table("!metric", *(f">{head}" for head in heads))
-        for about in abouts:
+        for about in measured:
             rows.add_row(about.name, *(_cell(system.scores[about.name]) for system in some))
         console().print(rows)
     missing = {
         f"{about.name}: {system.scores[about.name].reason}"
-        for about in abouts
+        for about in measured
         for system in systems
         if system.scores[about.name].value is None
     }
@@ -153,11 +160,60 @@ def _show_list(*, json: bool) -> None:
 
     from dialore.evaluation.registry import metric_names
 
-    abouts = _abouts(metric_names())
+    known = abouts(metric_names())
     if json:
-        print_json([dataclasses.asdict(about) for about in abouts])
+        print_json([dataclasses.asdict(about) for about in known])
         return
     rows = table("!metric", "what it measures", "needs", "paper")
-    for about in abouts:
+    for about in known:
         rows.add_row(about.name, about.definition, ", ".join(about.needs) or "-", about.paper)
     console().print(rows)
+
+
+def default_metrics(settings: MeasureSettings, *, without: "Collection[str]" = ()) -> tuple[str, ...]:
+    """The metrics that need no model beside those that were named, and nothing that is not to be had."""
+    from dialore.evaluation.registry import metric_names
+    from dialore.experiments.scoring import NEEDS_MODEL
+
+    given = {"nli"} if settings.nli else set()
+    given |= {"language-model"} if settings.language_model else set()
+    lacking = (NEEDS_MODEL - given) | set(without)
+    return tuple(about.name for about in abouts(metric_names()) if not lacking & set(about.needs))
+
+
+def required_judge(settings: "ModelSettings") -> "LanguageModel":
+    """The model that judges; raises InputError where no endpoint is known, or as `connect_model` does."""
+    model = connecting(_WITHOUT_JUDGE)(settings.cached(), None)
+    if model is None:
+        raise InputError("a judge is a language model", mend="set --base-url and --model")
+    return model
+
+
+@asynccontextmanager
+async def measuring(
+    settings: MeasureSettings, judge: "ModelSettings", needs: "Collection[str]", *, must_judge: bool
+) -> "AsyncIterator[Context]":
+    """What metrics may use, opened as far as they need it, without a corpus; closed at the end.
+
+    Raises:
+        InputError: no judge where there must be one, or as `connect_model` and `open_graph` do.
+    """
+    from dialore.evaluation.registry import Context
+    from dialore.sources.graph import open_graph
+
+    async with AsyncExitStack() as opened:
+        model = graph = None
+        if "judge" in needs:
+            model = required_judge(judge) if must_judge else connecting(_WITHOUT_JUDGE)(judge.cached(), None)
+        if model is not None:
+            opened.push_async_callback(model.close)
+        if "graph" in needs:
+            graph = opened.enter_context(closing(open_graph(settings.graph)))
+        yield Context(
+            graph=graph,
+            judge=model,
+            judge_prompts=settings.prompts,
+            nli=settings.nli,
+            language_model=settings.language_model,
+            tokens=settings.tokens,
+        )

@@ -11,9 +11,19 @@ from rich.rule import Rule
 from rich.table import Table
 
 from dialore.cli.output import console, table
-from dialore.evaluation.report.cited import cited_numbers, cited_parts, raised
-from dialore.evaluation.report.page import cost, figures_of, origin_of, summary, total
-from dialore.evaluation.report.steps import steps_of
+from dialore.evaluation.report.display import (
+    cited_numbers,
+    cited_parts,
+    cost,
+    figures_of,
+    in_words,
+    notes_of,
+    origin_of,
+    raised,
+    steps_of,
+    summary,
+    used_knowledge,
+)
 from dialore.llm.model import Usage
 from dialore.response import Response
 
@@ -78,13 +88,13 @@ def show(result: Result, dialogue: Dialogue | None) -> None:
         if result.demands is not None:
             show_demands(out, result.demands)
         show_ranked(out, result.knowledge)
-    out.print(f"[dim]{_summary(result)}[/]\n")
+    out.print(f"[dim]{summary(result)}[/]\n")
 
 
 def show_used(out: Console, response: Response) -> None:
     """What a response drew on, of what it was given; what it cites first, by number."""
     knowledge, numbers = response.knowledge, cited_numbers(response)
-    used = sorted((item for item in knowledge if item.used), key=lambda item: numbers.get(item.id, len(numbers) + 1))
+    used = used_knowledge(response)
     if not knowledge:
         out.print("[dim]no knowledge was looked up[/]")
     elif not used:
@@ -135,7 +145,7 @@ def show_trace(out: Console, trace: Iterable[StageTrace]) -> None:
     rows = table("!stage", "by", ">began", ">took", ">tokens", "outcome and notes")
     for stage in trace:
         tokens = stage.usage.prompt_tokens + stage.usage.completion_tokens
-        said = [stage.outcome, *stage.notes, *([stage.error] if stage.error else [])]
+        said = [stage.outcome, *notes_of(stage)]
         times = (f"{stage.started * 1000:.0f} ms", f"{stage.seconds * 1000:.0f} ms")
         rows.add_row(stage.stage, escape(stage.by), *times, f"{tokens:,}" if tokens else "", escape("; ".join(said)))
     out.print(rows)
@@ -150,14 +160,10 @@ def totals(results: Iterable[Result], *, to_stderr: bool = False) -> None:
     for method, group in by_method.items():
         failed = sum(result.status == "failed" for result in group)
         usage = sum((result.usage for result in group), Usage())
-        words = total([figures_of(result.trace) for result in group]).words()
+        words = in_words(figures_of(stage for result in group for stage in result.trace))
         spent = cost(usage, sum(result.seconds for result in group))
         rows.add_row(method, str(len(group) - failed), str(failed), spent, ", ".join(words))
     console(stderr=to_stderr).print(rows)
-
-
-def _summary(result: Result) -> str:
-    return summary(result.usage, result.seconds, result.trace)
 
 
 # --- the demo
@@ -210,14 +216,13 @@ def _text(response: Response) -> str:
 
 
 def _drew(response: Response) -> str:
-    used = [item for item in response.knowledge if item.used]
+    used = used_knowledge(response)
     if not response.knowledge:
         return "[dim]nothing was looked up[/]"
     if not used:
         facts = "facts" if all(item.kind == "fact" for item in response.knowledge) else "pieces"
         return f"[dim]none of {len(response.knowledge)} {facts}[/]"
     numbers = cited_numbers(response)
-    used.sort(key=lambda item: numbers.get(item.id, len(numbers) + 1))
     return "\n".join(f"{_mark(item, numbers)} {escape(item.text)}{_origin(item)}" for item in used)
 
 
@@ -242,13 +247,13 @@ def _side_by_side(out: Console, responses: Sequence[Response]) -> None:
     if any(ways):
         rows.add_row(*ways, end_section=True)
     rows.add_row(*map(_drew, responses))
-    rows.add_row(*(f"[dim]{escape(_summary(response))}[/]" for response in responses))
+    rows.add_row(*(f"[dim]{escape(summary(response))}[/]" for response in responses))
     out.print(rows)
 
 
 def _stacked(out: Console, responses: Sequence[Response]) -> None:
     rows = table("!method", "response", "draws on", shares=[1, 3, 2])
     for response in responses:
-        below = "".join(f"\n{part}" for part in (_way(response), f"[dim]{escape(_summary(response))}[/]") if part)
+        below = "".join(f"\n{part}" for part in (_way(response), f"[dim]{escape(summary(response))}[/]") if part)
         rows.add_row(_name(response), _text(response) + below, _drew(response), end_section=True)
     out.print(rows)

@@ -202,7 +202,7 @@ def _lines(text: TextIO, path: Path, form: str) -> Iterator[tuple[int, str, Any]
         if not found and not line.rstrip().endswith("}"):
             source += text.read()
         try:
-            value = json.loads(source)
+            value = json.loads(source.rstrip())  # what is missing at a line's end is that line's error
         except (ValueError, RecursionError) as error:
             raise _invalid(str(path), error, form, before=number - 1) from error
         found = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from dialore.evaluation.base import About, Mean, Measure, unavailable
 from dialore.text import content_lemmas, content_words, is_chinese, normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dialore.evaluation.base import Sample
     from dialore.evaluation.registry import Context
     from dialore.knowledge import Fact
+    from dialore.sources.graph.protocol import FactStore
     from dialore.text import Language
 
 _LONGEST = 5
@@ -54,7 +55,7 @@ def _mark(graph: Any) -> str:  # noqa: ANN401 - a graph or several
     return " ".join([str(graph.name), *(str(getattr(meta, "fingerprint", "")) for meta in metas)]).strip()
 
 
-def stores_of(graph: Any) -> list[Facts]:  # noqa: ANN401 - a graph or several
+def stores_of(graph: Any) -> list[FactStore]:  # noqa: ANN401 - a graph or several
     """The stores of a graph, or of several as one."""
     return [part.store for part in getattr(graph, "graphs", [graph])]
 
@@ -108,14 +109,6 @@ class Cdf(Mean):
         return Measure((sum(self._table.of(int(first), int(second)) for first, second in facts),))
 
 
-class Facts(Protocol):
-    """What holds facts: a graph's store."""
-
-    def facts(self) -> Iterator[Fact]:
-        """Every fact."""
-        ...
-
-
 class HardMatcher:
     """Finds the facts between texts.
 
@@ -127,7 +120,7 @@ class HardMatcher:
         stores: whose facts are matched; about 60 bytes a fact are held in memory.
     """
 
-    def __init__(self, stores: Iterable[Facts]) -> None:
+    def __init__(self, stores: Iterable[FactStore]) -> None:
         self._keys: dict[str, int] = {}
         pairs = [self._pair(fact) for store in stores for fact in store.facts()]
         known = np.array([pair for pair in pairs if pair is not None], dtype=np.int64).reshape(-1, 2)
@@ -147,19 +140,8 @@ class HardMatcher:
         return first, second
 
     def match(self, history: Sequence[str], response: str, language: Language) -> NDArray[np.int64]:
-        """The facts between a history and a response.
-
-        Args:
-            history: the turns before.
-            response: the response.
-            language: of both.
-
-        Returns:
-            Shape (facts, 2): the two concepts of each, by number (see `said`); one is in the history, the other in the
-            response.
-        """
-        before = set().union(*(self._said(turn, language) for turn in history)) if history else set()
-        now = self._said(response, language)
+        """The facts between a history and a response, shape (facts, 2): the numbers of the concepts of each."""
+        before, now = self.said(history, language), self._said(response, language)
         if not before or not now:
             return np.empty((0, 2), dtype=np.int64)
         first = np.fromiter(before, dtype=np.int64, count=len(before))[:, None]
@@ -203,9 +185,7 @@ class IdfTable:
     DCRAG (Section 4.1.3) takes a fact's IDF without saying of which corpus: figures compare within one corpus only.
 
     Args:
-        matcher: finds concepts.
         dialogues: the corpus, each with its reference where there is one.
-        corpus: its name, for tables.
     """
 
     def __init__(self, matcher: HardMatcher, dialogues: Iterable[Dialogue], corpus: str) -> None:
@@ -217,13 +197,10 @@ class IdfTable:
             for concept in matcher.said(texts, dialogue.language):
                 self._where.setdefault(concept, set()).add(count)
         self.size = count
-        self._known: dict[tuple[int, int], float] = {}
+        self.of = lru_cache(maxsize=None)(self._of)
 
-    def of(self, first: int, second: int) -> float:
+    def _of(self, first: int, second: int) -> float:
         """The IDF of a fact between two concepts, in nats."""
-        pair = (first, second)
-        if pair not in self._known:
-            nowhere: set[int] = set()
-            both = len(self._where.get(first, nowhere) & self._where.get(second, nowhere))
-            self._known[pair] = math.log((1 + self.size) / (1 + both))
-        return self._known[pair]
+        nowhere: set[int] = set()
+        both = len(self._where.get(first, nowhere) & self._where.get(second, nowhere))
+        return math.log((1 + self.size) / (1 + both))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from dialore.datasets import gold_text
 from dialore.errors import InputError, MissingExtraError
@@ -22,15 +22,7 @@ _SOURCES: dict[str, Literal["persona", "documents"]] = {
     "persona-consistency": "persona",
     "knowledge-consistency": "documents",
 }
-_models: dict[str, Entailment] = {}
-
-
-class Entailment(Protocol):
-    """A natural-language-inference model: does one text follow from another?"""
-
-    def entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
-        """Whether each second text agrees with its first; see the model for what it was trained to call so."""
-        ...
+_models: dict[str, TransformerEntailment] = {}
 
 
 def make(name: str, context: Context) -> Consistency:
@@ -48,7 +40,9 @@ class Consistency(Mean):
     none and the plan does not use it; 0 where plan and gold disagree.
     """
 
-    def __init__(self, source: Literal["persona", "documents"], model: Entailment | None, name: str = "") -> None:
+    def __init__(
+        self, source: Literal["persona", "documents"], model: TransformerEntailment | None, name: str = ""
+    ) -> None:
         self._source, self._model, self._name = source, model, name
         short = "P.C" if source == "persona" else "K.C"
         self.about = About(
@@ -93,7 +87,6 @@ class TransformerEntailment:
 
     Args:
         name_or_path: a model of the hub, or a folder.
-        batch: the most pairs at once.
     """
 
     def __init__(self, name_or_path: str, *, batch: int = 32) -> None:

@@ -139,9 +139,7 @@ class Ranking(Mean):
     """How the knowledge that a response was given is ranked.
 
     Args:
-        about: what it is.
         figure: the value, from which pieces are gold, best first, and how many gold pieces there are.
-        source: look at knowledge of this source alone.
     """
 
     def __init__(self, about: About, figure: Callable[[list[bool], int], float], source: str = "") -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -15,8 +15,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dialore.datasets.base import gold_text
 from dialore.dialogue import Dialogue, describe, read_dialogues
 from dialore.errors import InputError, MissingExtraError
-from dialore.evaluation.base import Additive
-from dialore.evaluation.statistics import RESAMPLES, Interval, correlation
+from dialore.evaluation.statistics import (
+    RESAMPLES,
+    Interval,
+    as_table,
+    correlation,
+    resample_weights,
+    resampled_figures,
+)
 from dialore.knowledge import Knowledge, Passage
 from dialore.response import Response
 
@@ -103,9 +109,6 @@ class Agreement:
     """How far a metric agrees with people's judgement by one criterion.
 
     Attributes:
-        metric: the metric's name.
-        criterion: what people judged.
-        level: over responses, or over systems' figures.
         n: responses, or systems.
         figures: each coefficient of `KINDS` with its interval, for ratings and at system level; for yes-or-no labels
             `auc`, the probability that a yes has the better value than a no. The sign is turned where lower is better,
@@ -113,7 +116,6 @@ class Agreement:
         p: each figure's p-value.
         accuracy: of the best threshold, found on other contexts (five folds), for labels.
         majority: the accuracy of always saying the commoner label.
-        reason: why there is no figure.
     """
 
     metric: str
@@ -149,7 +151,7 @@ def agreements(
     for criterion in dict.fromkeys(name for one in judgements for name in (*one.ratings, *one.labels)):
         some = [one for one in known if criterion in one.ratings or criterion in one.labels]
         people = np.array([one.ratings.get(criterion, one.labels.get(criterion, 0)) for one in some], np.float64)
-        table = _table([measures[one.id].values for one in some])
+        table = as_table([measures[one.id].values for one in some])
         weights = context_weights([one.dialogue.history for one in some], resamples, seed)
         if metric.about.level == "response":
             values = np.array([metric.combine(row[None, :]) for row in table])
@@ -161,20 +163,13 @@ def agreements(
     return found
 
 
-def _table(rows: Sequence[tuple[float, ...]]) -> Floats:
-    table = np.full((len(rows), max((len(row) for row in rows), default=0)), np.nan)
-    for place, row in enumerate(rows):
-        table[place, : len(row)] = row
-    return table
-
-
 def _over_responses(
     metric: str,
     criterion: str,
     values: Floats,
     people: Floats,
     some: Sequence[Judgement],
-    weights: Floats,
+    weights: NDArray[Any],
     seed: int,
 ) -> Agreement:
     n = len(some)
@@ -194,7 +189,7 @@ def _over_responses(
 
 
 def _over_systems(
-    metric: Metric, criterion: str, table: Floats, people: Floats, systems: Sequence[str], weights: Floats
+    metric: Metric, criterion: str, table: Floats, people: Floats, systems: Sequence[str], weights: NDArray[Any]
 ) -> Agreement:
     names = sorted(set(systems) - {""})
     sign = 1.0 if metric.about.higher_is_better else -1.0
@@ -203,7 +198,7 @@ def _over_systems(
     theirs = np.array([people[row].mean() for row in rows])
     if np.ptp(ours) == 0 or np.isnan(ours).any() or np.ptp(theirs) == 0:
         return Agreement(metric.about.name, criterion, "system", len(names), reason="systems do not differ")
-    our_resamples = sign * np.stack([_resampled_figures(metric, table[row], weights[:, row]) for row in rows], axis=1)
+    our_resamples = sign * np.stack([resampled_figures(metric, table[row], weights[:, row]) for row in rows], axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         their_resamples = [weights[:, row] @ people[row] / weights[:, row].sum(axis=1) for row in rows]
     each = np.ones((1, len(rows)))
@@ -218,16 +213,6 @@ def _over_systems(
     return Agreement(metric.about.name, criterion, "system", len(names), figures, p)
 
 
-def _resampled_figures(metric: Metric, values: Floats, weights: Floats) -> Floats:
-    """A metric's figure in each resample; NaN where it has no response."""
-    if isinstance(metric, Additive):
-        summed = np.hstack([values, np.ones((len(values), 1))]) if values.shape[1] == 1 else values
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return metric.of_sums(weights @ summed)
-    rows = np.arange(len(values))
-    return np.array([metric.combine(values[np.repeat(rows, w.astype(int))]) if w.any() else np.nan for w in weights])
-
-
 def _interval(value: float, resampled: Floats) -> Interval:
     """A figure with the 95% interval of its resamples, those that are NaN left out."""
     known = resampled[~np.isnan(resampled)]
@@ -235,25 +220,21 @@ def _interval(value: float, resampled: Floats) -> Interval:
     return Interval(value, float(low), float(high))
 
 
-def context_weights(contexts: Sequence[str], resamples: int, seed: int) -> Floats:
+def context_weights(contexts: Sequence[str], resamples: int, seed: int) -> NDArray[Any]:
     """How often each response counts in each resample of contexts, shape (resamples, responses)."""
     if not contexts:
         return np.zeros((0, 0))
     count, of = _numbered(contexts)
-    rng = np.random.default_rng(seed)
-    picked = [np.bincount(rng.integers(count, size=count), minlength=count) for _ in range(resamples)]
-    weights: Floats = np.stack(picked)[:, of].astype(np.float64)
-    return weights
+    return resample_weights(count, resamples, seed)[:, of]
 
 
 def _numbered(contexts: Sequence[str]) -> tuple[int, NDArray[np.int64]]:
     """How many contexts there are, and the number of each response's."""
-    numbers: dict[str, int] = {}
-    of = [numbers.setdefault(context, len(numbers)) for context in contexts]
-    return len(numbers), np.array(of)
+    numbers = {context: number for number, context in enumerate(dict.fromkeys(contexts))}
+    return len(numbers), np.array([numbers[context] for context in contexts])
 
 
-def resampled_correlations(first: Floats, second: Floats, weights: Floats) -> dict[Kind, Floats]:
+def resampled_correlations(first: Floats, second: Floats, weights: NDArray[Any]) -> dict[Kind, Floats]:
     """Each coefficient in each resample; NaN where a resample does not vary.
 
     A resample is given by how often each item counts, so that its ranks and its concordant pairs are matrix products.
@@ -278,7 +259,7 @@ def resampled_correlations(first: Floats, second: Floats, weights: Floats) -> di
     }
 
 
-def _weighted_pearson(first: Floats, second: Floats, weights: Floats) -> Floats:
+def _weighted_pearson(first: Floats, second: Floats, weights: NDArray[Any]) -> Floats:
     total = weights.sum(axis=1, keepdims=True)
     a = first - (weights * first).sum(axis=1, keepdims=True) / total
     b = second - (weights * second).sum(axis=1, keepdims=True) / total
@@ -288,7 +269,7 @@ def _weighted_pearson(first: Floats, second: Floats, weights: Floats) -> Floats:
     return found
 
 
-def area_under_curve(values: Floats, truth: NDArray[np.bool_], weights: Floats) -> tuple[Interval, float]:
+def area_under_curve(values: Floats, truth: NDArray[np.bool_], weights: NDArray[Any]) -> tuple[Interval, float]:
     """The area under the ROC curve with its interval, and the p-value of Mann and Whitney's test.
 
     Args:

@@ -13,14 +13,15 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dialore.errors import InputError, MissingExtraError
-from dialore.evaluation.base import About, Mean, Measure, unavailable
-from dialore.evaluation.overlap import Worded, check_chinese_tokens
+from dialore.errors import MissingExtraError
+from dialore.evaluation.base import About, Measure, unavailable
+from dialore.evaluation.overlap import Compared, check_chinese_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dialore.evaluation.base import Metric, Sample
+    from dialore.dialogue import Dialogue
+    from dialore.evaluation.base import Metric
     from dialore.evaluation.registry import Context
 
     _Folder = Path | zipfile.Path
@@ -32,8 +33,6 @@ ABSENT = (
     "no WordNet on this machine (Debian's wordnet-base, nltk's wordnet, or a folder that DIALORE_WORDNET names): "
     "meteor-exact-stem does without"
 )
-_PARTS = ("noun", "verb", "adj", "adv")
-_FILES = tuple(name.format(part) for part in _PARTS for name in ("data.{}", "index.{}", "{}.exc"))
 # Debian leaves this list out, and synonyms do not need it: each lexicographer's file is called by its number.
 _LEXNAMES = "".join(f"{number:02d}\t{number:02d}\t0\n" for number in range(100)).encode()
 
@@ -44,7 +43,7 @@ def make(name: str, context: Context) -> Metric:
     return Meteor(chinese) if name == "meteor" else MeteorExactStem(chinese)
 
 
-class MeteorExactStem(Mean, Worded):
+class MeteorExactStem(Compared):
     """METEOR with exact and stem matches, by nltk; without WordNet's synonyms, so that it can be had everywhere."""
 
     about = About(
@@ -55,15 +54,9 @@ class MeteorExactStem(Mean, Worded):
         needs=("reference",),
     )
 
-    async def measure(self, sample: Sample) -> Measure:
-        """METEOR, 0 to 1."""
-        reference = sample.dialogue.reference
-        if not reference:
-            return unavailable("the dialogue has no reference")
-        return self._score(self._split(reference, sample.dialogue), self._split(sample.response.text, sample.dialogue))
-
-    def _score(self, reference: tuple[str, ...], response: tuple[str, ...]) -> Measure:
-        return Measure((_meteor(reference, response, _NoSynonyms()),))
+    def figure(self, response: tuple[str, ...], other: tuple[str, ...]) -> float:
+        """METEOR."""
+        return _meteor(other, response, _NoSynonyms())
 
 
 class Meteor(MeteorExactStem):
@@ -82,17 +75,19 @@ class Meteor(MeteorExactStem):
     def identity(self) -> str:
         """How Chinese is counted, and which WordNet there is: once there is one, what lacked it is measured."""
         found = find_wordnet()
-        return f"{super().identity}, {'without WordNet' if isinstance(found, str) else f'WordNet {found.version}'}"
+        which = "without WordNet" if isinstance(found, str) else f"WordNet {found.get_version()}"
+        return f"{super().identity}, {which}"
 
-    def _score(self, reference: tuple[str, ...], response: tuple[str, ...]) -> Measure:
+    def compare(self, response: str, other: str, dialogue: Dialogue) -> Measure:
+        """METEOR, or why there is none."""
         found = find_wordnet()
         if isinstance(found, str):
             return unavailable(found)
         try:
-            return Measure((_meteor(reference, response, found),))
-        except InputError as error:
+            return Measure((_meteor(self._split(other, dialogue), self._split(response, dialogue), found),))
+        except Exception as error:  # noqa: BLE001 - nltk says in many ways that an index does not fit its files
             # Not "unavailable", which is kept: the same WordNet, mended, does not change what this metric is.
-            return Measure(problem="failed", reason=error.message)
+            return Measure(problem="failed", reason=f"WordNet is damaged, install it again: {error}")
 
 
 class _NoSynonyms:
@@ -102,41 +97,8 @@ class _NoSynonyms:
         return ()
 
 
-class WordNet:
-    """WordNet by nltk's reader, each word looked up once.
-
-    Args:
-        root: the folder of its files.
-        place: what the folder is called in errors.
-
-    Attributes:
-        reader: nltk's reader.
-        version: WordNet's, as its files say it.
-
-    Raises:
-        InputError: it is no folder, lacks a file, or a file is truncated or changed.
-    """
-
-    def __init__(self, root: _Folder, place: str) -> None:
-        self._place = place
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of other languages, which METEOR does not ask for
-            self.reader = _reader(root)
-        self.version = str(self.reader.get_version() or "")
-        self.synsets = functools.lru_cache(maxsize=65536)(self._synsets)
-
-    def _synsets(self, word: str) -> list[Any]:
-        """A word's sets of synonyms; raises InputError where the files are damaged."""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
-                return list(self.reader.synsets(word))
-        except Exception as error:
-            raise InputError(f"WordNet of {self._place} is damaged at {word!r}", mend="install it again") from error
-
-
-def find_wordnet() -> WordNet | str:
-    """The first WordNet that can be read, or why there is none.
+def find_wordnet() -> Any:  # noqa: ANN401 - the library is untyped
+    """The first WordNet that can be read, by nltk's reader, or in words why there is none.
 
     nltk's own data come first, then the folder that `DIALORE_WORDNET` names, then Debian's.
 
@@ -147,15 +109,13 @@ def find_wordnet() -> WordNet | str:
 
 
 @functools.lru_cache(maxsize=4)
-def _find(named: str) -> WordNet | str:
+def _find(named: str) -> Any:  # noqa: ANN401 - the library is untyped
     wrong = []
     for place, root in _places(named):
         try:
-            return WordNet(root, place)
-        except InputError as error:
-            wrong.append(f"WordNet of {place} {error.message}")
+            return _reader(root)
         except Exception as error:  # noqa: BLE001 - damaged files fail wherever nltk or zipfile stumbles over them
-            wrong.append(f"WordNet of {place} cannot be read: {type(error).__name__}")
+            wrong.append(f"WordNet of {place} cannot be read: {error!r}")
     return "; ".join(wrong) or ABSENT
 
 
@@ -177,36 +137,33 @@ def _places(named: str) -> Iterator[tuple[str, _Folder]]:
 
 
 def _reader(root: _Folder) -> Any:  # noqa: ANN401 - the library is untyped
-    """Nltk's reader of a folder's files, held in memory: nltk itself opens none outside its own data."""
+    """WordNet of a folder by nltk's reader, each word looked up once; nltk opens no file outside its own data."""
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
     from nltk.data import SeekableUnicodeStreamReader
 
     root = root / "dict" if (root / "dict").is_dir() else root  # as in Princeton's archive
-    if not root.is_dir():
-        raise InputError("is no folder")
-    if missing := [name for name in _FILES if not (root / name).is_file()]:
-        raise InputError(f"lacks {', '.join(missing)}")
-    files = {name: (root / name).read_bytes() for name in _FILES} | {"lexnames": _LEXNAMES}
-    if damaged := [name for name, text in files.items() if name.startswith("data.") and not _is_whole(text)]:
-        raise InputError(f"is damaged: {', '.join(damaged)}")
 
     class Reader(WordNetCorpusReader):  # type: ignore[misc]
         def open(self, file: str) -> Any:  # noqa: ANN401 - the library is untyped
-            return SeekableUnicodeStreamReader(io.BytesIO(files[file]), self._ENCODING)
+            content = _LEXNAMES if file == "lexnames" else (root / file).read_bytes()
+            return SeekableUnicodeStreamReader(io.BytesIO(content), self._ENCODING)
 
         def map_wn(self, version: str = "wordnet") -> None:
             """No mapping to WordNet 3.0: only other languages want it, and it wants a file that Debian leaves out."""
 
-    return Reader("", None)
+        def synsets(self, word: str) -> Any:  # noqa: ANN401 - the library is untyped
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # a synset that is not where the index says
+                return super().synsets(word)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of other languages, which METEOR does not ask for
+        reader: Any = Reader("", None)
+    reader.synsets = functools.lru_cache(maxsize=65536)(reader.synsets)
+    return reader
 
 
-def _is_whole(text: bytes) -> bool:
-    """Whether a file of synsets is as it was made: each line begins with its own place in bytes, so the last tells."""
-    place = text.rfind(b"\n", 0, -1) + 1
-    return text.endswith(b"\n") and text[place : place + 8] == b"%08d" % place
-
-
-def _meteor(reference: tuple[str, ...], response: tuple[str, ...], wordnet: _NoSynonyms | WordNet) -> float:
+def _meteor(reference: tuple[str, ...], response: tuple[str, ...], wordnet: Any) -> float:  # noqa: ANN401
     try:
         from nltk.translate.meteor_score import single_meteor_score
     except ImportError:
@@ -216,15 +173,11 @@ def _meteor(reference: tuple[str, ...], response: tuple[str, ...], wordnet: _NoS
     return float(single_meteor_score(list(reference), list(response), stemmer=_stemmer(), wordnet=wordnet))
 
 
-class _CachedStemmer:
-    """nltk's Porter stemmer, which takes most of METEOR's time, asked once a word."""
-
-    def __init__(self, stemmer: Any) -> None:  # noqa: ANN401 - the library is untyped
-        self.stem = functools.lru_cache(maxsize=65536)(stemmer.stem)
-
-
 @functools.lru_cache(maxsize=1)
-def _stemmer() -> _CachedStemmer:
+def _stemmer() -> Any:  # noqa: ANN401 - the library is untyped
+    """The Porter stemmer of nltk, which takes most of METEOR's time, asked once a word."""
     from nltk.stem.porter import PorterStemmer
 
-    return _CachedStemmer(PorterStemmer())
+    stemmer = PorterStemmer()
+    stemmer.stem = functools.lru_cache(maxsize=65536)(stemmer.stem)
+    return stemmer

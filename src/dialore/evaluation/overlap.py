@@ -183,28 +183,6 @@ class MeanBleu(Bleu):
         return figure
 
 
-class RougeL(Mean, Worded):
-    """ROUGE-L F-measure of single responses, by rouge-score without stemming; Chinese by our own tokens."""
-
-    about = About(
-        "rouge-l",
-        "Lin (2004); SAFARI (EMNLP Findings 2023), Table 6; MSDP (ACL Findings 2022), Section 3.4",
-        "F-measure of the longest common subsequence of response and reference, as rouge-score computes it.",
-        needs=("reference",),
-    )
-
-    async def measure(self, sample: Sample) -> Measure:
-        """F-measure, 0 to 1."""
-        reference = sample.dialogue.reference
-        if not reference:
-            return unavailable(_NO_REFERENCE)
-        response = sample.response.text
-        if sample.dialogue.language == "zh":
-            response, reference = (" ".join(self._split(text, sample.dialogue)) for text in (response, reference))
-        scorer = _rouge(sample.dialogue.language == "zh")
-        return Measure((float(scorer.score(reference, response)["rougeL"].fmeasure),))
-
-
 class Distinct(Worded):
     """Distinct n-grams over all n-grams of all responses together (Li et al., 2016), per cent.
 
@@ -252,7 +230,50 @@ class Distinct(Worded):
         return figures
 
 
-class F1(Mean, Worded):
+class Compared(Mean, Worded):
+    """A metric that compares a response's tokens with those of another text, the reference unless said otherwise."""
+
+    lacking = _NO_REFERENCE
+
+    async def measure(self, sample: Sample) -> Measure:
+        """The figure, 0 to 1."""
+        other = self.other_text(sample)
+        if not other:
+            return unavailable(self.lacking)
+        return self.compare(sample.response.text, other, sample.dialogue)
+
+    def other_text(self, sample: Sample) -> str:
+        """The text that the response is compared with; empty where there is none."""
+        return sample.dialogue.reference or ""
+
+    def compare(self, response: str, other: str, dialogue: Dialogue) -> Measure:
+        """The measure of two texts in the dialogue's language."""
+        return Measure((self.figure(self._split(response, dialogue), self._split(other, dialogue)),))
+
+    def figure(self, response: tuple[str, ...], other: tuple[str, ...]) -> float:
+        """Unigram F1 of two texts' tokens, where nothing else is said."""
+        return unigram_f1(response, other)
+
+
+class RougeL(Compared):
+    """ROUGE-L F-measure of single responses, by rouge-score without stemming; Chinese by our own tokens."""
+
+    about = About(
+        "rouge-l",
+        "Lin (2004); SAFARI (EMNLP Findings 2023), Table 6; MSDP (ACL Findings 2022), Section 3.4",
+        "F-measure of the longest common subsequence of response and reference, as rouge-score computes it.",
+        needs=("reference",),
+    )
+
+    def compare(self, response: str, other: str, dialogue: Dialogue) -> Measure:
+        """The F-measure; rouge-score splits English itself."""
+        is_chinese = dialogue.language == "zh"
+        if is_chinese:
+            response, other = (" ".join(self._split(text, dialogue)) for text in (response, other))
+        return Measure((float(_rouge(is_chinese).score(other, response)["rougeL"].fmeasure),))
+
+
+class F1(Compared):
     """Unigram F1 with the reference."""
 
     about = About(
@@ -262,16 +283,8 @@ class F1(Mean, Worded):
         needs=("reference",),
     )
 
-    async def measure(self, sample: Sample) -> Measure:
-        """F1, 0 to 1."""
-        dialogue = sample.dialogue
-        if not dialogue.reference:
-            return unavailable(_NO_REFERENCE)
-        response, reference = self._split(sample.response.text, dialogue), self._split(dialogue.reference, dialogue)
-        return Measure((unigram_f1(response, reference),))
 
-
-class KnowledgeF1(Mean, Worded):
+class KnowledgeF1(Compared):
     """Unigram F1 with the gold knowledge."""
 
     about = About(
@@ -280,17 +293,14 @@ class KnowledgeF1(Mean, Worded):
         "Unigram F1 of the response and its gold knowledge, all pieces together, normalised as for f1.",
         needs=("knowledge",),
     )
+    lacking = "the dialogue has no gold knowledge"
 
-    async def measure(self, sample: Sample) -> Measure:
-        """F1, 0 to 1."""
-        gold = gold_texts(sample.dialogue)
-        if not gold:
-            return unavailable("the dialogue has no gold knowledge")
-        response = self._split(sample.response.text, sample.dialogue)
-        return Measure((unigram_f1(response, self._split(" ".join(gold), sample.dialogue)),))
+    def other_text(self, sample: Sample) -> str:
+        """The gold knowledge."""
+        return " ".join(filter(str.strip, map(gold_text, sample.dialogue.knowledge)))
 
 
-class KnowledgeCopy(Mean, Worded):
+class KnowledgeCopy(Compared):
     """How much of the response is in the knowledge that it was given."""
 
     about = About(
@@ -299,17 +309,15 @@ class KnowledgeCopy(Mean, Worded):
         "Share of the response's tokens that the knowledge it was given holds too, each token as often as there.",
         needs=("retrieved",),
     )
+    lacking = "the response was given no knowledge"
 
-    async def measure(self, sample: Sample) -> Measure:
-        """The share, 0 to 1."""
-        given = " ".join(piece.text for piece in sample.response.knowledge)
-        if not given:
-            return unavailable("the response was given no knowledge")
-        response = self._split(sample.response.text, sample.dialogue)
-        if not response:
-            return Measure((0.0,))
-        common = Counter(response) & Counter(self._split(given, sample.dialogue))
-        return Measure((sum(common.values()) / len(response),))
+    def other_text(self, sample: Sample) -> str:
+        """The knowledge that the response was given."""
+        return " ".join(piece.text for piece in sample.response.knowledge)
+
+    def figure(self, response: tuple[str, ...], other: tuple[str, ...]) -> float:
+        """The share; 0 of an empty response."""
+        return (Counter(response) & Counter(other)).total() / len(response) if response else 0.0
 
 
 def unigram_f1(first: Sequence[str], second: Sequence[str]) -> float:
@@ -319,12 +327,6 @@ def unigram_f1(first: Sequence[str], second: Sequence[str]) -> float:
         return 0.0
     precision, recall = common / len(first), common / len(second)
     return 2 * precision * recall / (precision + recall)
-
-
-def gold_texts(dialogue: Dialogue) -> list[str]:
-    """The gold knowledge of a dialogue in words."""
-    texts = (gold_text(piece) for piece in dialogue.knowledge)
-    return [text for text in texts if text.strip()]
 
 
 @functools.lru_cache(maxsize=262144)

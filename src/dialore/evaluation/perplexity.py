@@ -39,10 +39,6 @@ class Perplexity:
 
     The measure of a response is its summed negative log-likelihood and its tokens. Figures of models with different
     tokens do not compare.
-
-    Args:
-        model: says how likely texts are; None where there is none.
-        name: the model's name.
     """
 
     def __init__(self, model: LikelihoodModel | None, name: str = "") -> None:
@@ -104,7 +100,7 @@ class _MicroBatches:
         self._worker: asyncio.Task[None] | None = None
 
     async def score(self, pair: Scored) -> Likelihood:
-        """The likelihood of one text; raises as `LikelihoodModel.score`."""
+        """The likelihood of one text; raises as `LocalLikelihood.score`."""
         found: asyncio.Future[Likelihood] = asyncio.get_running_loop().create_future()
         self._waiting.append((pair, found))
         if self._worker is None or self._worker.done():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dialore.errors import UnknownNameError
 
@@ -61,14 +61,6 @@ class Context:
     tokens: str = "character"
 
 
-class Maker(Protocol):
-    """Makes a metric of its name and what it may use."""
-
-    def __call__(self, name: str, context: Context) -> Metric:
-        """The metric; never raises for what the context lacks."""
-        ...
-
-
 def metric_names() -> list[str]:
     """The names of all metrics, in the order of tables."""
     return [*_OWN, *sorted(point.name for point in entry_points(group=GROUP))]
@@ -82,12 +74,12 @@ def load_metric(name: str, context: Context) -> Metric:
         MissingExtraError: it needs the `evaluation` or the `local` extra.
     """
     if name in _OWN:
-        make: Maker = importlib.import_module(_OWN[name]).make
-        return make(name, context)
+        made: Metric = importlib.import_module(_OWN[name]).make(name, context)
+        return made
     for point in entry_points(group=GROUP):
         if point.name == name:
-            added: Maker = point.load()
-            return added(name, context)
+            found: Metric = point.load()(name, context)
+            return found
     raise UnknownNameError("metric", name, metric_names())
 
 

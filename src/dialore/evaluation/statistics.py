@@ -51,12 +51,8 @@ class Rate:
     """Wins, losses and ties of one side against the other, with the sign test on what is decided.
 
     Attributes:
-        wins: how often it won.
-        losses: how often it lost.
-        ties: how often neither did.
         p: two-sided binomial p-value of wins against losses; 1 where nothing is decided.
         low: lower end of the 95% Wilson interval of the share of wins among all.
-        high: upper end.
     """
 
     wins: int
@@ -110,8 +106,8 @@ def bootstrap(
     if isinstance(metric, Jackknifed):
         half = _Z * _jackknife_error(metric.without_each(values, of))
         return Interval(value, value - half, value + half)
-    weights = _weights(count, resamples, seed)
-    sampled = _resampled(metric, values, weights if count == len(values) else weights[:, of])
+    weights = resample_weights(count, resamples, seed)
+    sampled = resampled_figures(metric, values, weights if count == len(values) else weights[:, of])
     low, high = np.nanpercentile(sampled, [2.5, 97.5])
     return Interval(value, float(low), float(high))
 
@@ -148,8 +144,8 @@ def paired_bootstrap(
         error = _jackknife_error(metric.without_each(first) - metric.without_each(second))
         p = float(2 * _library("scipy.stats").norm.sf(abs(difference) / error)) if error else float(difference == 0)
         return Interval(difference, difference - _Z * error, difference + _Z * error), p
-    weights = _weights(len(first), resamples, seed)
-    sampled = _resampled(metric, first, weights) - _resampled(metric, second, weights)
+    weights = resample_weights(len(first), resamples, seed)
+    sampled = resampled_figures(metric, first, weights) - resampled_figures(metric, second, weights)
     # A resample without a figure says nothing for either side.
     sampled = sampled[~np.isnan(sampled)]
     if math.isnan(difference) or not len(sampled):
@@ -168,7 +164,7 @@ def _jackknife_error(without: NDArray[np.float64]) -> float:
 
 
 @functools.lru_cache(maxsize=1)
-def _weights(rows: int, resamples: int, seed: int) -> NDArray[np.uint16]:
+def resample_weights(rows: int, resamples: int, seed: int) -> NDArray[np.uint16]:
     """How often each row is sampled in each resample, shape (resamples, rows); kept for the next metric."""
     draw = np.random.default_rng(seed)
     weights = np.empty((resamples, rows), dtype=np.uint16)
@@ -178,14 +174,24 @@ def _weights(rows: int, resamples: int, seed: int) -> NDArray[np.uint16]:
     return weights
 
 
-def _resampled(metric: Metric, values: NDArray[np.float64], weights: NDArray[np.uint16]) -> NDArray[np.float64]:
+def resampled_figures(metric: Metric, values: NDArray[np.float64], weights: NDArray[Any]) -> NDArray[np.float64]:
+    """A metric's figure in each resample; NaN where it has no response."""
     if isinstance(metric, Additive):
         summed = np.hstack([values, np.ones((len(values), 1))]) if values.shape[1] == 1 else values
         # In blocks: as floats all weights would take four times their memory.
         blocks = (weights[begin : begin + _BLOCK] for begin in range(0, len(weights), _BLOCK))
-        return metric.of_sums(np.concatenate([block.astype(np.float64) @ summed for block in blocks]))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return metric.of_sums(np.concatenate([block.astype(np.float64) @ summed for block in blocks]))
     rows = np.arange(len(values))
-    return np.array([metric.combine(values[np.repeat(rows, sampled)]) for sampled in weights])
+    return np.array([metric.combine(values[np.repeat(rows, w)]) if w.any() else math.nan for w in weights])
+
+
+def as_table(rows: Sequence[Sequence[float]]) -> NDArray[np.float64]:
+    """Rows as an array, short ones filled with NaN."""
+    table = np.full((len(rows), max(map(len, rows), default=0)), np.nan)
+    for place, row in enumerate(rows):
+        table[place, : len(row)] = row
+    return table
 
 
 def wilcoxon(first: ArrayLike, second: ArrayLike) -> Result:
@@ -198,13 +204,7 @@ def wilcoxon(first: ArrayLike, second: ArrayLike) -> Result:
 
 
 def two_proportions(successes: tuple[int, int], totals: tuple[int, int]) -> Result:
-    """The two-proportion z-test, two-sided (SCG-QP, Table 1).
-
-    Raises:
-        InputError: a total is not positive, or smaller than its successes.
-    """
-    if any(total <= 0 or not 0 <= success <= total for success, total in zip(successes, totals, strict=True)):
-        raise InputError(f"no proportions: {successes} of {totals}", mend="successes lie between 0 and their total")
+    """The two-proportion z-test, two-sided (SCG-QP, Table 1)."""
     if sum(successes) in {0, sum(totals)}:
         return Result(0.0, 1.0)
     z, p = _library("statsmodels.stats.proportion").proportions_ztest(list(successes), list(totals))
@@ -233,12 +233,7 @@ def win_rate(outcomes: Sequence[Literal["win", "loss", "tie"]]) -> Rate:
 
 
 def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> float:
-    """Cohen's kappa of two raters' labels; NaN where chance agreement is complete.
-
-    Raises:
-        InputError: the raters did not label the same items.
-    """
-    _check_pairs(first, second)
+    """Cohen's kappa of two raters' labels of the same items; NaN where chance agreement is complete."""
     labels, numbers = np.unique([first, second], return_inverse=True)
     if len(labels) < 2:
         return math.nan
@@ -249,13 +244,7 @@ def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> float:
 
 
 def fleiss_kappa(ratings: Sequence[Sequence[str]]) -> float:
-    """Fleiss' kappa: a row an item, as many labels in each; NaN where only one label was ever given.
-
-    Raises:
-        InputError: items have different numbers of labels.
-    """
-    if len({len(row) for row in ratings}) != 1:
-        raise InputError("Fleiss' kappa wants as many labels for every item", mend="use Krippendorff's alpha")
+    """Fleiss' kappa: a row an item, as many labels in each; NaN where only one label was ever given."""
     inter_rater = _library("statsmodels.stats.inter_rater")
     table, labels = inter_rater.aggregate_raters(np.asarray(ratings))
     with np.errstate(invalid="ignore", divide="ignore"):

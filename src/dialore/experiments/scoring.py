@@ -12,7 +12,7 @@ import numpy as np
 
 from dialore.errors import ModelError, is_fatal
 from dialore.evaluation.base import Measure, Sample, Score
-from dialore.evaluation.statistics import bootstrap
+from dialore.evaluation.statistics import as_table, bootstrap
 from dialore.parallel import bounded_map
 
 if TYPE_CHECKING:
@@ -185,12 +185,7 @@ async def measure(metric: Metric, dialogue: Dialogue, response: Response) -> Mea
 
 def table_of(measures: Iterable[Measure]) -> NDArray[np.float64]:
     """The values of measures that have some, a row each, short rows filled with NaN."""
-    rows = [measure.values for measure in measures if measure.problem is None]
-    width = max((len(row) for row in rows), default=0)
-    filled = np.full((len(rows), width), np.nan)
-    for place, row in enumerate(rows):
-        filled[place, : len(row)] = row
-    return filled
+    return as_table([measure.values for measure in measures if measure.problem is None])
 
 
 def score_of(metric: Metric, measures: Sequence[Measure], *, dialogues: Sequence[int] | None = None) -> Score:

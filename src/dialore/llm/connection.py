@@ -17,7 +17,6 @@ from dialore.llm.model import Api
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dialore.llm.endpoint import JsonMode
     from dialore.llm.model import LanguageModel
 
 log = logging.getLogger(__name__)
@@ -47,32 +46,17 @@ def connect(
     api_key: str | None = None,
     *,
     timeout: float = 120.0,
-    max_bytes: int = 8_000_000,
-    structured: JsonMode = "auto",
     retries: int = 4,
     concurrency: int = 64,
     cache: str | Path | None = None,
-    ollama: str = OLLAMA,
     api: Api = "chat",
 ) -> LanguageModel | None:
     """The language model that arguments and environment name, ready to use.
 
     Arguments win, then `DIALORE_MODEL`, `DIALORE_BASE_URL` and `DIALORE_API_KEY`, then the `OPENAI_*` names, then an
     Ollama on this machine. `OPENAI_API_KEY` is sent only to OpenAI or to the endpoint of `OPENAI_BASE_URL`, never to
-    one that was named otherwise. Where no model is named, the endpoint is asked for its list.
-
-    Args:
-        model: the model's name, or `hf:NAME_OR_PATH` for a Hugging Face model run here.
-        base_url: the endpoint.
-        api_key: its key.
-        timeout: seconds for one try of a whole answer.
-        max_bytes: the most bytes of an answer.
-        structured: how JSON is asked for.
-        retries: how often a failed call is tried again.
-        concurrency: the most calls at once.
-        cache: a cache file, or None for no cache.
-        ollama: where an Ollama is looked for.
-        api: `chat`, or `completions` for a base model that continues plain text.
+    one that was named otherwise. Where no model is named, the endpoint is asked for its list. A model called
+    `hf:NAME_OR_PATH` is one of Hugging Face's, run here; `cache` is a cache file; the other arguments are `Endpoint`'s.
 
     Returns:
         The model, or None if nothing names one and no Ollama answers.
@@ -89,30 +73,22 @@ def connect(
 
         return _with_cache(LocalModel(found.model.removeprefix(LOCAL), api=api), cache, f"{LOCAL} {api}")
     if found.base_url is None:
-        names = ollama_models(ollama)
+        names = ollama_models()
         if not names:
             if found.model is None:
                 return None
             raise InputError(
                 f"no endpoint is known for the model {found.model!r}", mend="set DIALORE_BASE_URL or --base-url"
             )
-        found = Found(_pick_local(found.model, names), ollama, None)
-        log.info("using Ollama's %s at %s", found.model, ollama)
+        found = Found(_pick_local(found.model, names), OLLAMA, None)
+        log.info("using Ollama's %s at %s", found.model, OLLAMA)
     address = found.base_url or ""
     name = found.model or _only_model(address, found.api_key)
 
     from dialore.llm.endpoint import Endpoint
 
     endpoint = Endpoint(
-        name,
-        address,
-        found.api_key,
-        timeout=timeout,
-        max_bytes=max_bytes,
-        structured=structured,
-        retries=retries,
-        concurrency=concurrency,
-        api=api,
+        name, address, found.api_key, timeout=timeout, retries=retries, concurrency=concurrency, api=api
     )
     return _with_cache(endpoint, cache, f"{endpoint.http.where} {api}")
 
@@ -155,15 +131,15 @@ def _list_models(base_url: str, api_key: str | None) -> list[str]:
         raise
 
 
-def ollama_models(ollama: str) -> list[str]:
+def ollama_models() -> list[str]:
     """The models of an Ollama; empty where nothing listens, which a bare connection finds out fast."""
-    parts = urlsplit(ollama)
+    parts = urlsplit(OLLAMA)
     try:
         with closing(socket.create_connection((parts.hostname or "", parts.port or 80), timeout=_PROBE_SECONDS)):
             pass
     except OSError:
         return []
-    return _list_models(ollama, None)
+    return _list_models(OLLAMA, None)
 
 
 def _pick_local(wanted: str | None, names: list[str]) -> str:

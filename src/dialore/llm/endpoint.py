@@ -78,11 +78,6 @@ class Endpoint:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.http.where!r})"
 
-    @property
-    def base_url(self) -> str:
-        """The endpoint's address."""
-        return self.http.base_url
-
     async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
         """See `LanguageModel.complete`."""
         if request.steering is not None:
@@ -110,10 +105,6 @@ class Endpoint:
 
         # Pieces that were passed on are never taken back.
         return await self.retry.run(attempt, is_over=lambda: pieces > 0)
-
-    async def models(self) -> list[str]:
-        """The names of the models that the server offers; see `list_models`."""
-        return await list_models(self.http)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -158,8 +149,9 @@ class Endpoint:
             return ModelError(
                 f"{self.http.where}: {unknown.message}", mend=unknown.mend, status=404, configuration=True
             )
-        if names is None and not urlsplit(self.base_url).path.endswith("/v1"):
-            async with HttpClient(join_url(self.base_url, "/v1"), self.http.key).once() as below:
+        base_url = self.http.base_url
+        if names is None and not urlsplit(base_url).path.endswith("/v1"):
+            async with HttpClient(join_url(base_url, "/v1"), self.http.key).once() as below:
                 if await _models_or_none(below) is not None:
                     error.mend = f"the base URL should be {shown_url(below.base_url)}"
         return error
@@ -401,7 +393,7 @@ class Dialect:
 
 
 def _response_format(kind: str, schema: OutputSchema) -> dict[str, Any]:
-    return {"type": "json_object"} if kind == "json_object" else _by_schema(schema.name, schema.text)
+    return {"type": "json_object"} if kind == "json_object" else _by_schema(schema.name, json.dumps(schema.definition))
 
 
 @functools.lru_cache(maxsize=64)

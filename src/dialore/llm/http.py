@@ -247,7 +247,6 @@ class HttpClient:
             self._headers |= headers
         elif self.key:
             self._headers["Authorization"] = f"Bearer {self.key}"
-        self._urls: dict[str, str] = {}
         self._session: ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._has_answered = False
@@ -295,7 +294,7 @@ class HttpClient:
         """
         import aiohttp
 
-        url = self._urls.get(path) or self._urls.setdefault(path, join_url(self.base_url, path))
+        url = join_url(self.base_url, path)
         method, data = ("GET", None) if body is None else ("POST", _as_json(body))
         seconds = min(self.timeout, timeout or self.timeout)
         try:

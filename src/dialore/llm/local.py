@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dialore.errors import DialoreError, InputError, MissingExtraError, ModelError
-from dialore.llm.local_text import ChatTemplates, TextStream, find_stop, room_for
+from dialore.llm.local_text import ChatTemplates, TextStream, find_stop
 from dialore.llm.model import Completion, Usage, strip_thoughts
 
 if TYPE_CHECKING:
@@ -203,15 +203,14 @@ class LocalModel:
     def _bounds(self, width: int, wanted: int) -> tuple[int, int]:
         """How many tokens stand before the answer in what the model gives back, and how many the answer may have."""
         config = self._load()[1].config
+        # An encoder and a decoder have this many places each; models of relative positions (T5) name no number.
         most = getattr(config, "max_position_embeddings", None)
-        if not config.is_encoder_decoder:
-            return width, room_for(most, width, wanted)
-        # Encoder and decoder each have this many places; models of relative positions (T5) name no number.
+        given = 1 if config.is_encoder_decoder else width
         if not isinstance(most, int):
-            return 1, wanted
-        if width > most:
-            raise ModelError(f"the prompt has {width} tokens, {self.name} reads {most}", mend="shorten the prompt")
-        return 1, min(wanted, most - 1)
+            return given, wanted
+        if max(width, given + 1) > most:
+            raise ModelError(f"the prompt has {width} tokens, {self.name} takes {most}", mend="shorten the prompt")
+        return given, min(wanted, most - given)
 
     def _continue(
         self, inputs: Any, request: Request, most: int, stream: TextStream | None, is_done: Callable[..., Any]

@@ -6,7 +6,6 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dialore.errors import ModelError
 from dialore.llm.model import Message, ThinkFilter
 
 if TYPE_CHECKING:
@@ -96,24 +95,6 @@ def _form_for(tokenizer: Any, roles: Sequence[Role]) -> ChatForm:
 def _apply(tokenizer: Any, messages: Sequence[Message]) -> str:
     plain = [message.model_dump() for message in messages]
     return str(tokenizer.apply_chat_template(plain, tokenize=False, add_generation_prompt=True))
-
-
-def room_for(most: object, prompt: int, wanted: int) -> int:
-    """How many tokens may be generated.
-
-    Args:
-        most: tokens that the model takes in all; anything but a number for no limit.
-        prompt: tokens of the prompt.
-        wanted: tokens asked for.
-
-    Raises:
-        ModelError: the prompt leaves no room.
-    """
-    if not isinstance(most, int):
-        return wanted
-    if prompt >= most:
-        raise ModelError(f"the prompt has {prompt} tokens, the model takes {most} in all", mend="shorten the prompt")
-    return min(wanted, most - prompt)
 
 
 def find_stop(text: str, stop: tuple[str, ...]) -> int | None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from functools import cached_property
-from typing import Any, Literal, Protocol, Self, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -74,17 +72,6 @@ class OutputSchema(BaseModel):
 
     name: str
     definition: dict[str, Any]
-
-    @cached_property
-    def text(self) -> str:
-        """The definition as JSON: written once a schema, which is sent with thousands of calls."""
-        return json.dumps(self.definition)
-
-    def __copy__(self) -> Self:
-        """A copy, which may be given another definition: its text is written anew."""
-        copied = super().__copy__()
-        copied.__dict__.pop("text", None)
-        return copied
 
 
 class Request(BaseModel):

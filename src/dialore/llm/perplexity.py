@@ -7,7 +7,7 @@ import itertools
 import math
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from dialore.errors import InputError, ModelError
 from dialore.llm.connection import LOCAL, find
@@ -52,41 +52,6 @@ class Likelihood:
         return math.exp(mean) if mean < 700 else math.inf
 
 
-def joint_perplexity(likelihoods: Sequence[Likelihood]) -> float:
-    """The perplexity a token of many texts together."""
-    tokens = sum(likelihood.tokens for likelihood in likelihoods)
-    return Likelihood(sum(likelihood.log_probability for likelihood in likelihoods), tokens).perplexity
-
-
-@runtime_checkable
-class LikelihoodModel(Protocol):
-    """Anything that says how likely texts are."""
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        ...
-
-    async def score(
-        self, pairs: Sequence[Scored], on_step: Callable[[int, int], None] | None = None
-    ) -> list[Likelihood]:
-        """The likelihood of each text given its context, in order.
-
-        Args:
-            pairs: contexts and texts; a context may be empty.
-            on_step: called with how many are done, and of how many.
-
-        Raises:
-            InputError: an empty text, or a model that cannot be loaded.
-            ModelError: a text longer than the model takes, or an endpoint that failed or tells no probabilities.
-        """
-        ...
-
-    async def close(self) -> None:
-        """Release memory and connections."""
-        ...
-
-
 def _check(pairs: Sequence[Scored]) -> None:
     """Check that there is something to score in each; raises InputError."""
     for number, pair in enumerate(pairs, start=1):
@@ -99,25 +64,11 @@ class EndpointLikelihood:
 
     The text's tokens are those that end after its beginning, by the server's own `text_offset`.
 
-    Args:
-        model: the model's name at the server.
-        base_url: the endpoint, e.g. `http://localhost:8000/v1`.
-        api_key: the key, or None where none is wanted.
-        retries: how often a failed call is tried again.
-        concurrency: the most calls at once; how many really run adapts to what the server bears.
-
-    Raises:
-        InputError: the address is not a URL, or the key cannot be one.
+    The arguments are those of `Endpoint`.
     """
 
     def __init__(
-        self,
-        model: str,
-        base_url: str,
-        api_key: str | None = None,
-        *,
-        retries: int = 4,
-        concurrency: int = 16,
+        self, model: str, base_url: str, api_key: str | None = None, *, retries: int = 4, concurrency: int = 16
     ) -> None:
         self.name = model
         self._http = HttpClient(base_url, api_key)
@@ -126,7 +77,16 @@ class EndpointLikelihood:
     async def score(
         self, pairs: Sequence[Scored], on_step: Callable[[int, int], None] | None = None
     ) -> list[Likelihood]:
-        """The likelihood of each text given its context; see `LikelihoodModel.score`."""
+        """The likelihood of each text given its context, in order.
+
+        Args:
+            pairs: contexts and texts; a context may be empty.
+            on_step: called with how many are done, and of how many.
+
+        Raises:
+            InputError: a text is empty.
+            ModelError: the endpoint failed, or gives no log-probabilities.
+        """
         _check(pairs)
         found: dict[int, Likelihood] = {}
 
@@ -182,11 +142,7 @@ class LocalLikelihood:
     Context and text are tokenised as one string; a token that begins in the context and ends in the text counts
     as the text's. A context that is too long for the model loses its beginning.
 
-    Args:
-        name_or_path: a model of the hub, or a folder.
-        device: where it runs, as `dialore.llm.local.load` takes it.
-        dtype: its numbers, likewise.
-        batch: texts scored together.
+    The arguments are those of `LocalModel`; `batch` texts are scored together.
     """
 
     def __init__(self, name_or_path: str, *, device: str = "auto", dtype: str = "auto", batch: int = 16) -> None:
@@ -198,7 +154,12 @@ class LocalLikelihood:
     async def score(
         self, pairs: Sequence[Scored], on_step: Callable[[int, int], None] | None = None
     ) -> list[Likelihood]:
-        """The likelihood of each text given its context; see `LikelihoodModel.score`."""
+        """The likelihood of each text given its context; see `EndpointLikelihood.score`.
+
+        Raises:
+            InputError: a text is empty, or the model cannot be loaded.
+            ModelError: a text is longer than the model takes.
+        """
         _check(pairs)
         found: list[Likelihood] = []
         size = self._batch * _AHEAD
@@ -265,6 +226,10 @@ class LocalLikelihood:
             Likelihood(float(rows[row, first - 1 : len(tokens) - 1].sum()), max(0, len(tokens) - first))
             for row, (tokens, first) in enumerate(texts)
         ]
+
+
+LikelihoodModel: TypeAlias = EndpointLikelihood | LocalLikelihood
+"""Says how likely texts are."""
 
 
 def likelihood_model(model: str, base_url: str | None = None, api_key: str | None = None) -> LikelihoodModel:

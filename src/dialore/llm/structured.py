@@ -9,9 +9,9 @@ import re
 import types
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Generic, Literal, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, RootModel, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from dialore.errors import DialoreError
@@ -169,15 +169,22 @@ def _repair_request(request: Request, answer: Completion, error: str) -> Request
 # --- JSON in what a model wrote
 
 _FENCE = re.compile(r"```[ \t]*[\w+-]*[ \t]*\r?\n?(.*?)(?:```|\Z)", re.DOTALL)
-_OUTSIDE = str.maketrans("：，；｛｝［］【】＂", ':,;{}[][]"')
-_CLOSERS = {'"': '"', "'": "'", "“": "”", "”": "”", "‘": "’", "’": "’", "「": "」", "『": "』"}
-_ENDS = {
-    opener: re.compile(rf'\\.|[{closer}"]' if closer not in "\"'" else rf"\\.|{closer}", re.DOTALL)
-    for opener, closer in _CLOSERS.items()
-}
-_AFTER_STRING = re.compile(r"\s*(?:[,:\]}：，｝］】]|\Z)")
-_BRACE_OR_QUOTE = re.compile('[{｛}｝"“]')
-_HALVES = re.compile(r"\\u[dD][89a-fA-F]")
+_WIDE = str.maketrans("：，；｛｝［］【】＂", ':,;{}[][]"')
+_AFTER = r"(?=\s*(?:[,:\]}：，｝］】]|\Z))"
+_STRING = "|".join(
+    [
+        r'"(?:\\.|[^"\\])*+"?',
+        # A single quote after anything else is an apostrophe.
+        rf"(?<=[\s{{\[,:(｛［：，])'(?:\\?.)*?(?:'{_AFTER}|\Z)",
+        # One that was opened full-width may be closed straight.
+        *(rf'[{opener}](?:\\?.)*?(?:[{opener[-1]}"]{_AFTER}|\Z)' for opener in ("“”", "‘’")),
+        *(rf'{opener}(?:\\?.)*?(?:[{closer}"]{_AFTER}|\Z)' for opener, closer in ("「」", "『』")),
+    ]
+)
+"""A string, also with quotes that JSON does not know; one that never closes reaches to the end."""
+_STRING_OR_WIDE = re.compile(rf"{_STRING}|[：，；｛｝［］【】＂]", re.DOTALL)
+_STRING_OR_BRACE = re.compile(rf"{_STRING}|[{{}}｛｝]", re.DOTALL)
+_OPENING_BRACE = re.compile("[{｛]")
 _LONGEST = 200_000
 _REPAIRED = 40_000
 """Characters of an answer that are repaired at most, at some microseconds each: no answer is to hold up a run."""
@@ -192,18 +199,16 @@ def candidates(text: str) -> Iterator[object]:
     split spells, is a replacement character in what is found.
     """
     text = mend_surrogates(text).strip().lstrip("\ufeff")[:_LONGEST]
-    seen: set[str] = set()
     left = _REPAIRED
-    for piece in _pieces(text):
-        if piece in seen:
-            continue
-        seen.add(piece)
-        value = _decode(piece)
-        if value is None and len(piece) <= left:
-            left -= len(piece)
-            value = _repair(_ascii_punctuation(piece))
-        if value is not None:
-            yield value
+    for piece in dict.fromkeys(_pieces(text)):
+        value, found = piece, _decode(piece)
+        if isinstance(found, str):  # JSON within a JSON string
+            value, found = found.strip(), _decode(found)
+        if found is None and len(value) <= left:
+            left -= len(value)
+            found = _repair(_STRING_OR_WIDE.sub(_straight, value))
+        if isinstance(found, (dict, list)):
+            yield found
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -212,16 +217,11 @@ def _pieces(text: str) -> Iterator[str]:
     yield from reversed(list(_objects(text)))
 
 
-def _decode(piece: str, depth: int = 0) -> object:
-    """The object or list that a piece of text is as it stands, or None."""
+def _decode(piece: str) -> object:
     try:
-        value = from_json(piece)
+        return from_json(piece)
     except ValueError:
         return None
-    if isinstance(value, str) and depth == 0 and value.lstrip()[:1] in {"{", "["}:
-        inner = value.strip()  # JSON within a JSON string
-        return _decode(inner, depth + 1) or (_repair(inner) if len(inner) <= _REPAIRED else None)
-    return value if isinstance(value, (dict, list)) else None
 
 
 def _repair(piece: str) -> object:
@@ -233,24 +233,20 @@ def _repair(piece: str) -> object:
 
     try:
         value = json_repair.loads(piece)
-        if _HALVES.search(piece):
-            value = json.loads(mend_surrogates(json.dumps(value, ensure_ascii=False)))
+        return json.loads(mend_surrogates(json.dumps(value, ensure_ascii=False))) or None
     except (ValueError, RecursionError, IndexError):
         return None
-    return value if value and isinstance(value, (dict, list)) else None
 
 
 def _objects(text: str) -> Iterator[str]:
     """Outermost `{...}` spans; one that never closes reaches to the end."""
-    place, start, depth = 0, 0, 0
-    while (match := _BRACE_OR_QUOTE.search(text, place)) is not None:
-        sign, place = match[0], match.end()
-        if sign in "{｛":
+    place = start = depth = 0
+    while match := (_STRING_OR_BRACE if depth else _OPENING_BRACE).search(text, place):
+        place = match.end()
+        if match[0] in {"{", "｛"}:
             start = start if depth else match.start()
             depth += 1
-        elif depth and sign in '"“':
-            place = _end_of_string(text, match.start())
-        elif depth:
+        elif match[0] in {"}", "｝"}:
             depth -= 1
             if not depth:
                 yield text[start:place]
@@ -258,46 +254,16 @@ def _objects(text: str) -> Iterator[str]:
         yield text[start:]
 
 
-def _end_of_string(text: str, start: int) -> int:
-    """The place after the string that opens at `start`."""
-    closer = _CLOSERS[text[start]]
-    place = start + 1
-    while (match := _ENDS[text[start]].search(text, place)) is not None:
-        place = match.end()
-        # One that was opened full-width may be closed straight; only a straight double quote needs nothing after it.
-        if match[0] == closer == '"' or (match[0][0] != "\\" and _AFTER_STRING.match(text, place)):
-            return place
-    return len(text)
-
-
-def _ascii_punctuation(text: str) -> str:
-    """The text with full-width quotes, colons, commas and brackets made ASCII outside strings."""
-    out: list[str] = []
-    place = 0
-    last = "{"
-    while place < len(text):
-        character = text[place]
-        # A single quote after anything else is an apostrophe.
-        if character in _CLOSERS and (character != "'" or last in "{[,:("):
-            end = _end_of_string(text, place)
-            out.append(_straight_string(text[place:end]))
-            place = end
-        else:
-            out.append(character.translate(_OUTSIDE))
-            place += 1
-        if not character.isspace():
-            last = out[-1][-1]
-    return "".join(out)
-
-
-def _straight_string(quoted: str) -> str:
-    if quoted[0] == '"':
-        return quoted
-    if quoted[0] == "'":
-        quoted = quoted.replace("\\'", "'")
-    closed = len(quoted) > 1 and quoted[-1] in {_CLOSERS[quoted[0]], '"'}
-    inner = quoted[1:-1] if closed else quoted[1:]
-    return '"' + re.sub(r'(?<!\\)"', r"\\\"", inner) + ('"' if closed else "")
+def _straight(found: re.Match[str]) -> str:
+    """A string in straight quotes, a full-width sign outside strings as ASCII."""
+    text = found[0]
+    if text[0] == '"' or ord(text[0]) in _WIDE:
+        return text.translate(_WIDE) if len(text) == 1 else text
+    if text[0] == "'":
+        text = text.replace("\\'", "'")
+    is_closed = len(text) > 1 and text[-1] in "\"'”’」』"
+    inner = text[1:-1] if is_closed else text[1:]
+    return '"' + re.sub(r'(?<!\\)"', r"\\\"", inner) + ('"' if is_closed else "")
 
 
 # --- bringing a decoded value nearer to the wanted shape
@@ -342,32 +308,25 @@ def _words(kind: object) -> tuple[object, ...]:
 
 def _is_about(value: object, kind: type[BaseModel]) -> bool:
     """Whether a decoded value can be meant for a model: an object with at least one of its keys, or an empty one."""
-    if issubclass(kind, RootModel):
-        return True
     if not isinstance(value, dict):
         return False
     return not value or not kind.model_fields or any(name in _names(kind).values() for name in value)
 
 
 def _fit_model(value: object, kind: type[BaseModel]) -> object:
-    if issubclass(kind, RootModel):
-        return fit(value, kind.model_fields["root"].annotation)
     names = _names(kind)
     fields = {known.alias or name: known for name, known in kind.model_fields.items()}
     if isinstance(value, list):
         lists = [key for key, known in fields.items() if (get_origin(known.annotation) or known.annotation) in _LISTS]
         if len(fields) == len(lists) == 1:
-            return {lists[0]: fit(value, fields[lists[0]].annotation)}
-        return fit(value[0], kind) if len(value) == 1 and isinstance(value[0], dict) else value
+            value = {lists[0]: value}
+        elif len(value) == 1:
+            value = value[0]
     if not isinstance(value, dict):
         return value
-    if len(value) == 1:
-        ((name, inner),) = value.items()
-        if isinstance(inner, dict) and _plain(name) not in names and any(_plain(key) in names for key in inner):
-            return _fit_model(inner, kind)  # wrapped in one key more
-    fitted: dict[object, object] = {}
-    for name, item in value.items():
-        key = str(name) if name in fields else names.get(_plain(name), str(name))
+    fitted: dict[str, object] = {}
+    for name, item in _unwrapped(value, names).items():
+        key = name if name in fields else names.get(_plain(name), name)
         known = fields.get(key)
         if known is None or (key != name and (key in value or key in fitted)):
             fitted.setdefault(name, item)
@@ -376,23 +335,25 @@ def _fit_model(value: object, kind: type[BaseModel]) -> object:
     return fitted
 
 
+def _unwrapped(value: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """An object without the one key more that it may be wrapped in."""
+    if len(value) == 1:
+        ((name, inner),) = value.items()
+        if isinstance(inner, dict) and _plain(name) not in names and any(_plain(key) in names for key in inner):
+            return inner
+    return value
+
+
 @functools.lru_cache(maxsize=256)
 def _names(kind: type[BaseModel]) -> dict[str, str]:
     """Plain form of each field's name and alias, to the key that validation wants."""
-    names: dict[str, str] = {}
-    for name, known in kind.model_fields.items():
-        key = known.alias or name
-        names[_plain(name)] = names[_plain(key)] = key
-    return names
+    keys = {name: known.alias or name for name, known in kind.model_fields.items()}
+    return {_plain(form): key for name, key in keys.items() for form in (name, key)}
 
 
 @functools.lru_cache(maxsize=4096)
-def _folded(name: str) -> str:
+def _plain(name: str) -> str:
     return re.sub(r"[\W_]+", "", name).casefold()
-
-
-def _plain(name: object) -> str:
-    return _folded(str(name))
 
 
 def _fit_word(value: object, words: tuple[object, ...]) -> object:
@@ -405,13 +366,9 @@ def _fit_word(value: object, words: tuple[object, ...]) -> object:
 def _fit_list(value: object, kind: object) -> object:
     if value is None:
         return []
-    if isinstance(value, list):
-        return [fit(item, kind) for item in value]
     if isinstance(value, str) and kind is str:
         return _split(value)
-    if isinstance(value, (str, int, float, dict)):
-        return [fit(value, kind)]
-    return value
+    return [fit(item, kind) for item in (value if isinstance(value, list) else [value])]
 
 
 def _split(text: str) -> list[str]:

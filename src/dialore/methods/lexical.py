@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -14,7 +13,7 @@ from dialore.methods.cleaning import on_one_line
 from dialore.methods.demands import link, retrieve_facts
 from dialore.parallel import gather
 from dialore.response import Citation, Demands, Grounding
-from dialore.retrieval.reranking import DenseReranker
+from dialore.retrieval.reranking import load_reranker
 from dialore.text import content_words, is_mentioned, light_words, split_sentences
 
 if TYPE_CHECKING:
@@ -112,15 +111,10 @@ class Lexical:
 def _ranked(pieces: Sequence[Knowledge], dialogue: Dialogue, stage: Stages) -> list[Knowledge]:
     """The pieces, the nearest to the last two turns first; their scores are these cosines."""
     with stage.step("ranking") as step:
-        order = _reranker().rerank(" ".join(dialogue.texts[-2:]), [piece.text for piece in pieces], len(pieces))
+        order = load_reranker().rerank(" ".join(dialogue.texts[-2:]), [piece.text for piece in pieces], len(pieces))
         ranked = [pieces[place].model_copy(update={"score": round(score, 4)}) for place, score in order]
         step.output = {"ranked": [{"id": piece.id, "score": piece.score} for piece in ranked]}
     return ranked
-
-
-@functools.lru_cache(maxsize=1)
-def _reranker() -> DenseReranker:
-    return DenseReranker()
 
 
 def _is_said(piece: Knowledge, dialogue: Dialogue) -> bool:
@@ -134,7 +128,7 @@ def _quoted(piece: Knowledge, dialogue: Dialogue) -> str:
     sentences = split_sentences(piece.text) if piece.kind == "passage" else []
     if len(sentences) < 2:
         return on_one_line(piece).text
-    return " ".join(sentences[_reranker().rerank(dialogue.last.text, sentences, 1)[0][0]].split())
+    return " ".join(sentences[load_reranker().rerank(dialogue.last.text, sentences, 1)[0][0]].split())
 
 
 class NoModel:

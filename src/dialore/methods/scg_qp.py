@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
     from dialore.methods.stages import Stages
     from dialore.response import Response
-    from dialore.retrieval.reranking import Reranker
     from dialore.sources.base import KnowledgeSource
 
 Kind = Literal["information", "opinion", "passive", "none"]
@@ -367,16 +365,11 @@ class Search:
 
     def _rerank(self, query: str, found: list[Knowledge], stage: Stages) -> list[Knowledge]:
         with stage.step("reranking") as step:
-            order = _load(self.reranker).rerank(query, [titled(piece) for piece in found], self.passages)
+            order = load_reranker(self.reranker).rerank(query, [titled(piece) for piece in found], self.passages)
             kept = [found[place].model_copy(update={"score": round(score, 4)}) for place, score in order]
             chosen = [{"id": piece.id, "score": piece.score, "from": page_of(piece)} for piece in kept]
             step.output = {"reranker": self.reranker, "candidates": len(found), "kept": chosen}
         return kept
-
-
-@functools.lru_cache(maxsize=4)
-def _load(spec: str) -> Reranker:
-    return load_reranker(spec)
 
 
 def titled(piece: Knowledge) -> str:

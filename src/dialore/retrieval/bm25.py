@@ -8,11 +8,10 @@ logarithm that keeps it positive),
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialore.errors import InputError
 from dialore.retrieval.ranking import DECIMALS, best
 from dialore.retrieval.tokens import Tokeniser
 
@@ -22,13 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 K1, B = 1.2, 0.75
-
-
-class Hit(NamedTuple):
-    """A text that was found: its place among the texts, and its score."""
-
-    row: int
-    score: float
+"""How slowly a term's count saturates, and how much a text's length counts."""
 
 
 def rarity(size: int, having: NDArray[Any]) -> NDArray[np.float64]:
@@ -37,11 +30,9 @@ def rarity(size: int, having: NDArray[Any]) -> NDArray[np.float64]:
     return found
 
 
-def saturation(
-    counts: NDArray[Any], lengths: NDArray[Any], mean: float, k1: float = K1, b: float = B
-) -> NDArray[np.float64]:
+def saturation(counts: NDArray[Any], lengths: NDArray[Any], mean: float) -> NDArray[np.float64]:
     """What counts of terms in texts of those lengths are worth beside the terms' rarity."""
-    found: NDArray[np.float64] = counts * (k1 + 1) / (counts + k1 * (1 - b + b * lengths / max(mean, 1e-9)))
+    found: NDArray[np.float64] = counts * (K1 + 1) / (counts + K1 * (1 - B + B * lengths / max(mean, 1e-9)))
     return found
 
 
@@ -70,20 +61,11 @@ class Bm25:
 
     Args:
         texts: what is searched.
-        k1: how slowly a term's count saturates.
-        b: how much a text's length counts; 0 not at all, 1 fully.
         tokeniser: how texts and queries are split into terms.
-
-    Raises:
-        InputError: constants out of range.
     """
 
-    def __init__(
-        self, texts: Iterable[str], *, k1: float = K1, b: float = B, tokeniser: Tokeniser | None = None
-    ) -> None:
-        if k1 < 0 or not 0 <= b <= 1:
-            raise InputError(f"k1 = {k1}, b = {b} are out of range", mend="k1 is at least 0, b from 0 to 1")
-        self.k1, self.b, self.tokeniser = k1, b, tokeniser or Tokeniser()
+    def __init__(self, texts: Iterable[str], *, tokeniser: Tokeniser | None = None) -> None:
+        self.tokeniser = tokeniser or Tokeniser()
         tallies = [Counter(self.tokeniser(text)) for text in texts]
         self._size = len(tallies)
         number_of: dict[str, int] = {}
@@ -97,16 +79,16 @@ class Bm25:
         self._ends = np.concatenate([[0], np.cumsum(having)])
         self._rows = rows[order]
         mean = float(lengths.mean()) if self._size else 0.0
-        worth = saturation(counts[order], lengths[self._rows], mean, k1, b)
+        worth = saturation(counts[order], lengths[self._rows], mean)
         self._weights = rarity(self._size, having)[kinds[order]] * worth
 
     def __len__(self) -> int:
         return self._size
 
-    def search(self, query: str, top: int = 10) -> list[Hit]:
-        """The `top` texts that share a term with the query, the best first; of equal ones the first."""
+    def search(self, query: str, top: int = 10) -> list[tuple[int, float]]:
+        """The places and scores of the `top` texts that share a term with the query, the best first, then by place."""
         rows, scores = best(self.scores(query), top)
-        return [Hit(*pair) for pair in zip(rows.tolist(), scores.tolist(), strict=True) if pair[1] > 0]
+        return [pair for pair in zip(rows.tolist(), scores.tolist(), strict=True) if pair[1] > 0]
 
     def scores(self, query: str) -> NDArray[np.float64]:
         """(n,): each text's score, zero where it shares no term with the query; a term asked twice counts twice."""

@@ -15,17 +15,11 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Anything that turns texts into vectors whose dot product is their cosine.
-
-    Attributes:
-        name: the spec that loads it again.
-        dimension: the number of components of a vector.
-        fingerprint: a stable hash of the model and its version; indexes built under another one do not fit.
-    """
+    """Anything that turns texts into vectors whose dot product is their cosine."""
 
     @property
     def name(self) -> str:
-        """The spec that loads this embedder."""
+        """The spec that loads it again."""
         ...
 
     @property
@@ -35,7 +29,7 @@ class Embedder(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Stable hash of model and version."""
+        """A stable hash of the model and its version; an index built under another one does not fit."""
         ...
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -43,7 +37,7 @@ class Embedder(Protocol):
         ...
 
 
-_KINDS = {"static": "", "hashing": "", "onnx": "onnx:FOLDER", "st": "st:NAME", "endpoint": "endpoint:MODEL@URL"}
+_KINDS = {"static": "", "onnx": "onnx:FOLDER", "st": "st:NAME", "endpoint": "endpoint:MODEL@URL"}
 """The kinds of embedders, and how those are written that need a model's name."""
 
 
@@ -51,10 +45,9 @@ def load_embedder(spec: str = "static") -> Embedder:
     """Make an embedder from its spec.
 
     Args:
-        spec: `static` (shipped, English and Chinese), `static:FOLDER` (another distilled model), `hashing` (character
-            n-grams, any language), `onnx:FOLDER` (a sentence encoder in ONNX), `st:NAME` (a sentence-transformers model
-            or folder) or `endpoint:MODEL@URL` (an OpenAI-compatible server; without `@URL`, the one that
-            `DIALORE_BASE_URL` or `OPENAI_BASE_URL` names).
+        spec: `static` (shipped, English and Chinese), `static:FOLDER` (another distilled model), `onnx:FOLDER` (a
+            sentence encoder in ONNX), `st:NAME` (a sentence-transformers model or folder) or `endpoint:MODEL@URL` (an
+            OpenAI-compatible server; without `@URL`, the one that `DIALORE_BASE_URL` or `OPENAI_BASE_URL` names).
 
     Raises:
         UnknownNameError: no embedder is called that.
@@ -72,10 +65,6 @@ def load_embedder(spec: str = "static") -> Embedder:
         return StaticEmbedder(argument or None)
     from dialore.retrieval import encoders
 
-    if kind == "hashing":
-        if argument:
-            raise InputError(f"the embedder 'hashing' takes no argument, got {argument!r}", mend="write hashing")
-        return encoders.HashingEmbedder()
     if kind == "onnx":
         return encoders.OnnxEmbedder(argument)
     if kind == "st":

@@ -1,29 +1,25 @@
-"""Embedders besides the shipped one: hashed n-grams, sentence-transformers, ONNX, and OpenAI-compatible servers."""
+"""Embedders besides the shipped one: sentence-transformers, ONNX, and OpenAI-compatible servers."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import unicodedata
-import zlib
-from functools import cached_property, lru_cache
+from abc import ABC, abstractmethod
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialore.errors import InputError, MissingExtraError, ModelError
+from dialore.errors import InputError, MissingExtraError, ModelError, first_line
 from dialore.llm.http import HttpClient, Retry, run_blocking
-from dialore.retrieval.static import normalise
-from dialore.text import CHINESE_RUN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
 
-_HASHING_VERSION = "1"
 _ONNX_MEND = "make one with scripts/export_minilm_onnx.py"
 
 
@@ -32,51 +28,29 @@ def digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-class HashingEmbedder:
-    """Counts of hashed character n-grams (feature hashing with signs: Weinberger et al., 2009).
+class _LocalEmbedder(ABC):
+    """A model on this machine, asked for batches of texts that are not blank."""
 
-    Words of alphabetic scripts give their n-grams of 3 to 5 characters, with the word's edges marked; runs of Chinese
-    give single characters and pairs. A frequent n-gram is damped by nothing: there is no corpus to count it in.
+    dimension: int
 
-    Args:
-        dimension: components of a vector; a power of two.
-    """
-
-    name = "hashing"
-
-    def __init__(self, dimension: int = 1024) -> None:
-        self.dimension = dimension
-        self.fingerprint = digest("hashing", _HASHING_VERSION, str(dimension))
+    def __init__(self, name: str, batch_size: int) -> None:
+        self.name, self._batch_size = name, batch_size
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return (len(texts), dimension) unit rows; zero for a text without letters or digits."""
-        counts = np.zeros((len(texts), self.dimension), dtype=np.int64)
-        for row, text in zip(counts, texts, strict=True):
-            for gram in _grams(unicodedata.normalize("NFKC", text).casefold()):
-                code = _code(gram)
-                row[code % self.dimension] += 1 if code >> 31 else -1
-        return normalise(counts)
+        """Return (len(texts), dimension) unit rows; zero for a blank text."""
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        # By length, so that little of a batch is padding.
+        filled = sorted((at for at, text in enumerate(texts) if text.strip()), key=lambda at: len(texts[at]))
+        for start in range(0, len(filled), self._batch_size):
+            batch = filled[start : start + self._batch_size]
+            vectors[batch] = self._run([texts[at] for at in batch])
+        return vectors
+
+    @abstractmethod
+    def _run(self, texts: list[str]) -> NDArray[np.float32]: ...
 
 
-@lru_cache(maxsize=1 << 16)
-def _code(gram: str) -> int:
-    # CRC-32 rather than hash(): the same in every process and on every machine.
-    return zlib.crc32(gram.encode("utf-8", "surrogatepass"))
-
-
-def _grams(text: str) -> Iterator[str]:
-    for run in CHINESE_RUN.findall(text):
-        yield from run
-        yield from (run[at : at + 2] for at in range(len(run) - 1))
-    latin = CHINESE_RUN.sub(" ", text)
-    for word in "".join(character if character.isalnum() else " " for character in latin).split():
-        marked = f"<{word}>"
-        yield marked
-        for size in (3, 4, 5):
-            yield from (marked[at : at + size] for at in range(len(marked) - size + 1))
-
-
-class SentenceTransformerEmbedder:
+class SentenceTransformerEmbedder(_LocalEmbedder):
     """A sentence-transformers model (Reimers and Gurevych, 2019) by name or folder.
 
     Args:
@@ -97,25 +71,15 @@ class SentenceTransformerEmbedder:
         try:
             self._model = SentenceTransformer(model, device=device)
         except (OSError, ValueError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise InputError(
-                f"cannot load the sentence-transformers model {model!r}: {reason}",
+                f"cannot load the sentence-transformers model {model!r}: {first_line(error)}",
                 mend="check the name, or give a local folder",
             ) from error
-        self.name = f"st:{model}"
-        self._batch_size = batch_size
-        self.dimension = int(self._model.get_sentence_embedding_dimension() or self._encode(["a"]).shape[1])
+        super().__init__(f"st:{model}", batch_size)
+        self.dimension = int(self._model.get_sentence_embedding_dimension() or self._run(["a"]).shape[1])
         self.fingerprint = digest("sentence-transformers", _weights_hash(self._model))
 
-    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return (len(texts), dimension) unit rows; zero for a blank text."""
-        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        filled = [at for at, text in enumerate(texts) if text.strip()]
-        if filled:
-            vectors[filled] = self._encode([texts[at] for at in filled])
-        return vectors
-
-    def _encode(self, texts: list[str]) -> NDArray[np.float32]:
+    def _run(self, texts: list[str]) -> NDArray[np.float32]:
         rows = self._model.encode(
             texts,
             batch_size=self._batch_size,
@@ -135,13 +99,13 @@ def _weights_hash(model: SentenceTransformer) -> str:
     return total.hexdigest()
 
 
-class OnnxEmbedder:
+class OnnxEmbedder(_LocalEmbedder):
     """Mean-pooled states of a BERT-like encoder (Reimers and Gurevych, 2019), run by ONNX Runtime on the CPU.
 
     Args:
         folder: holds `model.onnx` (inputs `input_ids`, `attention_mask` and perhaps `token_type_ids`; its first output
             the last layer's states) and `tokenizer.json`.
-        batch_size: texts encoded at once; they are batched by length, so that little is padding.
+        batch_size: texts encoded at once.
         longest: tokens of a text that are read.
         threads: threads of one batch; batches of short texts are no faster on more.
 
@@ -169,25 +133,15 @@ class OnnxEmbedder:
             )
         except Exception as error:
             # Both libraries raise bare exceptions of their own for a file that they cannot read.
-            raise InputError(f"cannot load the ONNX model in {path}: {_first_line(error)}", mend=_ONNX_MEND) from error
+            raise InputError(f"cannot load the ONNX model in {path}: {first_line(error)}", mend=_ONNX_MEND) from error
         # Files made for training truncate and pad to a length of their own.
         self._tokenizer.enable_truncation(longest)
         self._tokenizer.enable_padding(pad_id=self._tokenizer.token_to_id("[PAD]") or 0)
         self._inputs = {item.name for item in self._session.get_inputs()}
-        self._batch_size = batch_size
-        self.name = f"onnx:{folder}"
+        super().__init__(f"onnx:{folder}", batch_size)
         weights = (path / "model.onnx").read_bytes()
         self.fingerprint = digest("onnx", digest(weights.hex()), digest((path / "tokenizer.json").read_text("utf-8")))
         self.dimension = int(self._run(["a"]).shape[1])
-
-    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return (len(texts), dimension) unit rows; zero for a blank text."""
-        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        filled = sorted((at for at, text in enumerate(texts) if text.strip()), key=lambda at: len(texts[at]))
-        for start in range(0, len(filled), self._batch_size):
-            batch = filled[start : start + self._batch_size]
-            vectors[batch] = self._run([texts[at] for at in batch])
-        return vectors
 
     def _run(self, texts: list[str]) -> NDArray[np.float32]:
         encodings = self._tokenizer.encode_batch(texts)
@@ -197,13 +151,13 @@ class OnnxEmbedder:
         states = self._session.run(None, {name: feed[name] for name in self._inputs})[0]
         shares = mask[:, :, None].astype(np.float32)
         pooled = (states * shares).sum(axis=1)
-        lengths = np.linalg.norm(pooled, axis=1, keepdims=True)
-        unit: NDArray[np.float32] = (pooled / np.where(lengths > 0, lengths, 1)).astype(np.float32)
-        return unit
+        return _unit(pooled)
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def _unit(rows: NDArray[Any]) -> NDArray[np.float32]:
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: NDArray[np.float32] = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    return unit
 
 
 class EndpointEmbedder:
@@ -289,9 +243,7 @@ class EndpointEmbedder:
             raise self._malformed("something else") from error
         if len(vectors) != expected or vectors.ndim != 2 or not np.isfinite(vectors).all():
             raise self._malformed(f"{len(vectors)} embeddings for {expected} texts, or not numbers")
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        unit: NDArray[np.float32] = (vectors / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
-        return unit
+        return _unit(vectors)
 
     def _malformed(self, found: str) -> ModelError:
         return ModelError(

@@ -4,9 +4,9 @@ Below 200,000 vectors an exact scan beats every index, at recall 1 (see DESIGN.m
 
 Scores are rounded to `DECIMALS` decimals before they are compared. A matrix product adds in an order that depends on
 the BLAS, the processor and the batch, so its last digits differ between machines, and two equally good items would
-change places. After rounding they tie, and ties are broken by a key of the caller's or by position, so a ranking is
-the same everywhere. (A score within float error of a rounding boundary can still fall on either side: about one in ten
-thousand, and only where two items are that close does their order change.)
+change places. After rounding they tie, and ties are broken by position, so a ranking is the same everywhere. (A score
+within float error of a rounding boundary can still fall on either side: about one in ten thousand, and only where two
+items are that close does their order change.)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dialore.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     Item = TypeVar("Item", bound=Hashable)
 
@@ -56,20 +56,14 @@ def quantise(vectors: NDArray[np.float32]) -> Quantised:
 
 
 def rank(
-    query: NDArray[np.float32],
-    vectors: NDArray[np.float32],
-    top: int,
-    *,
-    keys: Sequence[str] | ArrayLike | None = None,
+    query: NDArray[np.float32], vectors: NDArray[np.float32], top: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return the indices and scores of the `top` rows nearest to the query, best first.
 
     Args:
         query: (d,), L2-normalised.
         vectors: (n, d), rows L2-normalised, so that a dot product is the cosine.
-        top: how many to return; fewer come back where there are fewer rows.
-        keys: n sortable values; of two rows with the same score, the one with the smaller key comes first. None: the
-            one with the smaller index.
+        top: how many to return; fewer come back where there are fewer rows. Of equal ones the first come first.
 
     Returns:
         Indices (int64) and scores (float32, rounded to `DECIMALS` decimals), each (min(top, n),).
@@ -77,36 +71,27 @@ def rank(
     Raises:
         InputError: shapes that do not fit, or a `top` below zero.
     """
-    _check(query, vectors, top, keys)
-    return best(vectors @ query, top, keys=keys)
+    _check(query, vectors, top)
+    return best(vectors @ query, top)
 
 
 def rank_quantised(
-    query: NDArray[np.float32],
-    quantised: Quantised,
-    top: int,
-    *,
-    keys: Sequence[str] | ArrayLike | None = None,
+    query: NDArray[np.float32], quantised: Quantised, top: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Rank int8 rows as `rank` does float rows: the query is float, the scores are within about 0.01 of it.
 
     Rows are widened block by block, so that the memory needed stays that of the int8 matrix. A BLAS would start threads
     for every block.
     """
-    _check(query, quantised.vectors, top, keys)
+    _check(query, quantised.vectors, top)
     scores = np.empty(len(quantised), dtype=np.float32)
     for start in range(0, len(scores), _BLOCK):
         stop = start + _BLOCK
         scores[start:stop] = np.einsum("ij,j->i", quantised.vectors[start:stop].astype(np.float32), query)
-    return best(scores * quantised.scales, top, keys=keys)
+    return best(scores * quantised.scales, top)
 
 
-def _check(
-    query: NDArray[np.float32],
-    vectors: NDArray[np.float32] | NDArray[np.int8],
-    top: int,
-    keys: Sequence[str] | ArrayLike | None,
-) -> None:
+def _check(query: NDArray[np.float32], vectors: NDArray[np.float32] | NDArray[np.int8], top: int) -> None:
     if vectors.ndim != 2 or query.shape != vectors.shape[1:]:
         raise InputError(
             f"a query of shape {query.shape} does not fit vectors of shape {vectors.shape}",
@@ -114,14 +99,10 @@ def _check(
         )
     if top < 0:
         raise InputError(f"top must not be negative, got {top}")
-    if keys is not None and np.shape(keys) != (len(vectors),):
-        raise InputError(f"{np.shape(keys)} keys for {len(vectors)} vectors", mend="give one key a vector")
 
 
-def best(
-    raw: NDArray[Any], top: int, *, keys: Sequence[str] | ArrayLike | None = None, decimals: int = DECIMALS
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """The indices of the `top` highest scores and these scores, rounded, the best first; `keys` as in `rank`."""
+def best(raw: NDArray[Any], top: int, *, decimals: int = DECIMALS) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """The indices of the `top` highest scores and these scores, rounded, the best first, of equal ones the first."""
     scores = np.round(raw, decimals)
     top = min(top, len(scores))
     if top <= 0:
@@ -129,8 +110,7 @@ def best(
     # Everything that ties with the last one in must be sorted too, or the ties at the edge would fall by chance.
     edge = np.partition(scores, len(scores) - top)[len(scores) - top]
     candidates = np.flatnonzero(scores >= edge)
-    tiebreak = candidates if keys is None else np.asarray(keys)[candidates]
-    order = candidates[np.lexsort((candidates, tiebreak, -scores[candidates]))[:top]]
+    order = candidates[np.argsort(-scores[candidates], kind="stable")[:top]]
     return order, scores[order]
 
 

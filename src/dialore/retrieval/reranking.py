@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from dialore.errors import InputError, MissingExtraError, UnknownNameError
-from dialore.retrieval.bm25 import K1, B, Bm25
+from dialore.errors import InputError, MissingExtraError, UnknownNameError, first_line
+from dialore.retrieval.bm25 import Bm25
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.ranking import DECIMALS, K, best, reciprocal_ranks
 
@@ -51,19 +50,12 @@ class Reranker(Protocol):
 
 
 class Bm25Reranker:
-    """BM25 over the candidates alone, so that a word is rare where few of them have it; see `Bm25`.
-
-    Args:
-        k1: how soon more of the same word stops to count.
-        b: how much a text's length counts, 0 to 1.
-    """
+    """BM25 over the candidates alone, so that a word is rare where few of them have it; see `Bm25`."""
 
     name = "bm25"
 
-    def __init__(self, *, k1: float = K1, b: float = B) -> None:
-        self._k1, self._b = k1, b
-        self._indices: OrderedDict[tuple[str, ...], Bm25] = OrderedDict()
-        self._lock = threading.Lock()
+    def __init__(self) -> None:
+        self._index = functools.lru_cache(_INDICES)(Bm25)
 
     def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
         """See `Reranker`; a text without any word of the query scores 0."""
@@ -72,17 +64,6 @@ class Bm25Reranker:
     def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
         """(len(texts),): the BM25 score of each."""
         return self._index(tuple(texts)).scores(query)
-
-    def _index(self, texts: tuple[str, ...]) -> Bm25:
-        with self._lock:
-            index = self._indices.pop(texts, None)
-        if index is None:
-            index = Bm25(texts, k1=self._k1, b=self._b)
-        with self._lock:
-            self._indices[texts] = index
-            while len(self._indices) > _INDICES:
-                self._indices.popitem(last=False)
-        return index
 
 
 class DenseReranker:
@@ -94,7 +75,7 @@ class DenseReranker:
 
     def __init__(self, embedder: Embedder | None = None) -> None:
         self._given = embedder
-        self._vectors: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
+        self._vectors: dict[str, NDArray[np.float32]] = {}
         self._lock = threading.Lock()
 
     @property
@@ -129,11 +110,11 @@ class DenseReranker:
         if new:
             known |= zip(new, self._embedder.encode(new), strict=True)
         with self._lock:
-            for text, vector in known.items():
+            for text, vector in known.items():  # what was asked last stays longest
+                self._vectors.pop(text, None)
                 self._vectors[text] = vector
-                self._vectors.move_to_end(text)
-            while len(self._vectors) > _REMEMBERED:
-                self._vectors.popitem(last=False)
+            for text in list(self._vectors)[:-_REMEMBERED]:
+                del self._vectors[text]
         return np.stack([known[text] for text in texts])
 
 
@@ -142,12 +123,10 @@ class FusedReranker:
 
     Args:
         embedder: see `DenseReranker`.
-        lexical_weight: BM25's share, 0 to 1.
     """
 
-    def __init__(self, embedder: Embedder | None = None, *, lexical_weight: float = 0.5) -> None:
+    def __init__(self, embedder: Embedder | None = None) -> None:
         self._lexical, self._dense = Bm25Reranker(), DenseReranker(embedder)
-        self._weight = lexical_weight
 
     @property
     def name(self) -> str:
@@ -164,8 +143,8 @@ class FusedReranker:
         orders = [np.argsort(-each, kind="stable").tolist() for each in (lexical, dense)]
         orders[0] = orders[0][: np.count_nonzero(lexical > 0)]  # what shares a word with the query
         scores = np.zeros(len(texts))
-        for at, score in reciprocal_ranks(orders, weights=(self._weight, 1 - self._weight)):
-            scores[at] = round(score * (K + 1), _DECIMALS)
+        for at, score in reciprocal_ranks(orders):
+            scores[at] = score * (K + 1) / 2
         return _best(scores, top)
 
 
@@ -190,9 +169,8 @@ class CrossEncoderReranker:
         try:
             self._model: Any = CrossEncoder(model, device=device)
         except (OSError, ValueError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            mend = "check the name, or give a local folder"
-            raise InputError(f"cannot load the cross-encoder {model!r}: {reason}", mend=mend) from error
+            message = f"cannot load the cross-encoder {model!r}: {first_line(error)}"
+            raise InputError(message, mend="check the name, or give a local folder") from error
         if self._model.num_labels != 1:
             message = f"the cross-encoder {model!r} gives {self._model.num_labels} scores a pair"
             raise InputError(message, mend="take one that was trained for ranking, with one score")
@@ -212,8 +190,9 @@ class CrossEncoderReranker:
         return _best(np.asarray(scores, dtype=np.float64), top)
 
 
+@functools.lru_cache(maxsize=8)
 def load_reranker(spec: str = "dense") -> Reranker:
-    """Make a reranker from its spec.
+    """The reranker of a spec; it is loaded once, and what it has read of texts serves all who ask it.
 
     Args:
         spec: `bm25`; `dense` (the shipped static embedder) or `dense:EMBEDDER` (see `load_embedder`, e.g.

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     Terms = tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]]]
 
-_BLOCK = 256
-"""Tokens from which on what was read so far is added up: their vectors as integers stay in a processor's cache."""
 _BITS = 26
 _ASCII_PIECE = re.compile(r"[a-z0-9]+|[!-/:-@\[-`{-~]")
 _LONGEST = 100
@@ -87,31 +85,14 @@ class StaticEmbedder:
         A graph's facts are ranked by such parts, so keep this beside `encode`.
         """
         sums = np.zeros((len(texts), self.dimension), dtype=np.int64)
-        english, pieces = self._english, self._english.pieces
-        ids: list[int] = []
-        ends: list[tuple[int, int]] = []
-        for row, text in enumerate(texts):
-            runs = () if text.isascii() else CHINESE_RUN.findall(text)
-            ids += pieces.ids(CHINESE_RUN.sub(" ", text) if runs else text)
-            ends.append((row, len(ids)))
-            if runs and self._chinese:
-                for tokens, weights in self._chinese.terms(runs):
-                    sums[row] += weights @ english.vectors[tokens].astype(np.int64)
-            if len(ids) >= _BLOCK or row == len(texts) - 1:
-                self._add(sums, ids, ends)
-                ids, ends = [], []
-        return sums
-
-    def _add(self, sums: NDArray[np.int64], ids: list[int], ends: list[tuple[int, int]]) -> None:
-        """Add English tokens to the rows of sums whose tokens end there: several texts' are looked up at once."""
-        tokens = np.array(ids, dtype=np.int64)
-        vectors, weights = self._english.vectors.take(tokens, axis=0).astype(np.int64), self._english.weights[tokens]
-        start = 0
-        for row, end in ends:
-            if end > start:
+        vectors, weights = self._english.vectors, self._english.weights
+        for row, (tokens, words) in enumerate(map(self._split, texts)):
+            if tokens:
                 # numpy multiplies integer matrices itself, without BLAS: exact, and quick at these sizes.
-                sums[row] += weights[start:end] @ vectors[start:end]
-            start = end
+                sums[row] = weights.take(tokens) @ vectors.take(tokens, axis=0).astype(np.int64)
+            for word in words:
+                sums[row] += self._word_sum(word)
+        return sums
 
     def parts(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
         """Each text's parts by number: its English tokens, then its Chinese words.
@@ -119,29 +100,35 @@ class StaticEmbedder:
         The rows that `part_sums` has for them add up to the text's row of `sums`. White space parts nothing that
         belongs together: the parts of a text are those of its words.
         """
-        runs = [CHINESE_RUN.findall(text) for text in texts]
-        latin = [CHINESE_RUN.sub(" ", text) if found else text for text, found in zip(texts, runs, strict=True)]
         first = len(self._english.vectors)
-        found: list[NDArray[np.int64]] = []
-        for row, (tokens, _) in enumerate(self._english.terms(latin)):
-            ids = tokens.astype(np.int64)
-            if runs[row] and self._chinese:
-                places = np.fromiter(self._chinese.places(runs[row]), np.int64)
-                ids = np.concatenate([ids, places + first])
-            found.append(ids)
-        return found
+        return [
+            np.array([*tokens, *(first + word for word in words)], dtype=np.int64)
+            for tokens, words in map(self._split, texts)
+        ]
 
     def part_sums(self, parts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return (len(parts), dimension): the unnormalised sum that each part brings."""
-        english = self._english
+        english, first = self._english, len(self._english.vectors)
         sums = np.zeros((len(parts), self.dimension), dtype=np.int64)
         for row, part in enumerate(parts.tolist()):
-            if part < len(english.vectors):
+            if part < first:
                 sums[row] = english.weights[part] * english.vectors[part].astype(np.int64)
-            elif self._chinese:
-                tokens, weights = self._chinese.word(part - len(english.vectors))
-                sums[row] = weights @ english.vectors[tokens].astype(np.int64)
+            else:
+                sums[row] = self._word_sum(part - first)
         return sums
+
+    def _split(self, text: str) -> tuple[list[int], list[int]]:
+        """The numbers of a text's English tokens, and of its Chinese words."""
+        if text.isascii() or not (runs := CHINESE_RUN.findall(text)):
+            return self._english.pieces.ids(text), []
+        words = self._chinese.places(runs) if self._chinese else ()
+        return self._english.pieces.ids(CHINESE_RUN.sub(" ", text)), list(words)
+
+    def _word_sum(self, word: int) -> NDArray[np.int64]:
+        """The sum of a Chinese word's English tokens."""
+        assert self._chinese is not None, "only its own words have numbers"
+        tokens, weights = self._chinese.word(word)
+        return weights.astype(np.int64) @ self._english.vectors[tokens].astype(np.int64)
 
 
 def normalise(sums: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -199,12 +186,6 @@ class EnglishTokens:
         vectors = arrays["vectors"][arrays["rows"]] if "rows" in arrays else arrays["vectors"]
         pieces = WordPiece.load(folder / "english.tokenizer.json")
         return cls(pieces, vectors, arrays["weights"].astype(np.int64))
-
-    def terms(self, texts: Sequence[str]) -> Iterator[Terms]:
-        """Yield each text's tokens and their weights."""
-        for text in texts:
-            ids = np.array(self.pieces.ids(text), dtype=np.int64)
-            yield ids, self.weights[ids]
 
 
 @dataclass
@@ -267,10 +248,6 @@ class ChineseWords:
         begin, end = int(self.ends[place - 1]) if place else 0, int(self.ends[place])
         return self.tokens[begin:end], self.weights[begin:end]
 
-    def terms(self, runs: Iterable[str]) -> Iterator[Terms]:
-        """Yield, for each word of the runs that is known, its English tokens and their weights."""
-        return (self.word(place) for place in self.places(runs))
-
 
 def _jieba_over(words: Iterable[str], counts: Sequence[int]) -> Jieba:
     """Return jieba over our own words.
@@ -321,12 +298,8 @@ class WordPiece:
 
     def ids(self, text: str) -> list[int]:
         """The tokens of a text, in order."""
-        if text.isascii():
-            # Control characters vanish and join what they part; only white space parts words.
-            lowered = text.lower()
-            words = _ASCII_PIECE.findall(lowered if lowered.isprintable() else _without_controls(lowered))
-        else:
-            words = _split(_fold(text))
+        plain = text.isascii() and text.isprintable()
+        words = _ASCII_PIECE.findall(text.lower()) if plain else _split(_fold(text))
         found: list[int] = []
         for word in words:
             known = self._known.get(word)
@@ -353,11 +326,6 @@ class WordPiece:
             else:
                 return []
         return tokens
-
-
-def _without_controls(text: str) -> str:
-    kept = (" " if character.isspace() and character not in "\x1c\x1d\x1e\x1f" else character for character in text)
-    return "".join(character for character in kept if character == " " or character.isprintable())
 
 
 def _fold(text: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from dialore.errors import UnknownNameError
-from dialore.text import CHINESE_RUN, is_stop_word, normalise, stem, stop_words, words
+from dialore.text import CHINESE_RUN, is_stop_word, normalise, segmenter, stem, stop_words, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +62,8 @@ class Tokeniser:
         elif self.chinese == "bigrams":
             split = [run[at : at + 2] for at in range(max(1, len(run) - 1))]
         else:
-            split = words(run, "zh") if self.chinese == "words" else _for_search(run)
+            jieba = segmenter()
+            split = jieba.lcut(run) if self.chinese == "words" else jieba.lcut_for_search(run)
         if self.stop_words:
             return split
         stop = stop_words("zh")
@@ -75,24 +76,3 @@ def _term(word: str, stems: bool, keep: bool) -> str:
     if len(word) > LONGEST or (not keep and is_stop_word(word, "en") and not word.isdigit()):
         return ""
     return stem(word) if stems else word
-
-
-def _for_search(run: str) -> list[str]:
-    terms: list[str] = []
-    for word in words(run, "zh"):
-        terms.extend(_within(word))
-        terms.append(word)
-    return terms
-
-
-@functools.lru_cache(maxsize=1 << 17)
-def _within(word: str) -> tuple[str, ...]:
-    """The dictionary's words of two and three characters inside a longer word, as jieba's search mode has them."""
-    if len(word) < 3:
-        return ()
-    import jieba  # `words` has loaded its dictionary
-
-    known = jieba.dt.FREQ
-    pairs = (word[at : at + 2] for at in range(len(word) - 1))
-    triples = (word[at : at + 3] for at in range(len(word) - 2)) if len(word) > 3 else ()
-    return tuple(part for part in (*pairs, *triples) if known.get(part))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal
+import copy
+from typing import TYPE_CHECKING, Literal, get_args
 
 from dialore.errors import InputError, UnknownNameError
 from dialore.knowledge import Knowledge, Passage, PassageDetail
@@ -19,10 +20,9 @@ if TYPE_CHECKING:
     from dialore.knowledge import Source
     from dialore.retrieval.reranking import Reranker
     from dialore.sources.documents.chunking import Chunking
-    from dialore.text import Language
 
 ShelfKind = Literal["documents", "web"]
-KINDS: tuple[Source, ...] = ("documents", "web")
+KINDS: tuple[ShelfKind, ...] = get_args(ShelfKind)
 
 
 class Shelf:
@@ -62,10 +62,7 @@ class Shelf:
         self.passages = tuple({passage.id: passage for passage in whole}.values())
         self.retriever = load_reranker(retriever) if isinstance(retriever, str) else retriever
         self.own_language = own_language
-        self._otherwise: dict[str, Shelf] = {}
-        self._by_language: dict[Language, list[Passage]] = {}
-        for passage in self.passages:
-            self._by_language.setdefault(detect_language(passage.text), []).append(passage)
+        self._languages = [detect_language(passage.text) for passage in self.passages]
 
     def __len__(self) -> int:
         return len(self.passages)
@@ -79,7 +76,8 @@ class Shelf:
         Raises:
             ModelError: the retriever's embedder is an endpoint that failed.
         """
-        held = self._by_language.get(dialogue.language, []) if self.own_language else list(self.passages)
+        every = zip(self.passages, self._languages, strict=True)
+        held = [passage for passage, language in every if not self.own_language or language == dialogue.language]
         ranked = await asyncio.to_thread(self.retriever.rerank, query, [_searched(passage) for passage in held], top)
         if self.retriever.name == "bm25":
             ranked = [(at, score) for at, score in ranked if score > 0]
@@ -87,14 +85,10 @@ class Shelf:
 
     def by(self, retriever: str) -> Shelf:
         """The same passages, ranked in another way; raises UnknownNameError where no retriever is called that."""
-        if retriever == self.retriever.name:
-            return self
-        if retriever not in self._otherwise:  # kept, with the vectors of what it has embedded
-            kind: ShelfKind = "web" if self.kind == "web" else "documents"
-            self._otherwise[retriever] = Shelf(
-                self.passages, kind=kind, name=self.name, retriever=retriever, own_language=self.own_language
-            )
-        return self._otherwise[retriever]
+        other = copy.copy(self)
+        if retriever != self.retriever.name:
+            other.retriever = load_reranker(retriever)
+        return other
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -106,23 +100,12 @@ class Shelf:
         )
 
 
-def open_shelf(
-    paths: Sequence[Path],
-    *,
-    kind: ShelfKind = "documents",
-    name: str | None = None,
-    retriever: str | Reranker = "fused",
-    own_language: bool = False,
-    chunking: Chunking | None = None,
-) -> Shelf:
+def open_shelf(paths: Sequence[Path], *, own_language: bool = False, chunking: Chunking | None = None) -> Shelf:
     """A shelf of the passages in files; PDF and HTML need the extra `documents`, other formats none.
 
     Args:
         paths: files, and folders of them, in the formats of document indices (`dialore.sources.documents`).
-        kind: see `Shelf`, likewise `name`, `retriever` and `own_language`.
-        name: as there.
-        retriever: as there.
-        own_language: as there.
+        own_language: see `Shelf`.
         chunking: how they are split; None: as document indices are.
 
     Raises:
@@ -133,7 +116,7 @@ def open_shelf(
     if not passages:
         named = ", ".join(map(str, paths)) or "no file"
         raise InputError(f"{named}: nothing to put on a shelf", mend="name text, Markdown or JSONL files")
-    return Shelf(passages, kind=kind, name=name, retriever=retriever, own_language=own_language)
+    return Shelf(passages, own_language=own_language)
 
 
 def _passages(paths: Sequence[Path], chunking: Chunking | None) -> Iterable[Passage]:

@@ -9,8 +9,10 @@ import subprocess
 import sys
 import textwrap
 import time
-from contextlib import closing
+from collections import Counter
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,11 +20,16 @@ import dialore
 from dialore.errors import InputError
 from dialore.sources.documents import DocumentIndex, add_documents, build_documents
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 CHANGES = """
     import sys
     from pathlib import Path
     from dialore.sources.documents import add_documents, delete_documents, build_documents
+    from dialore.retrieval import load_embedder
     path, first = Path(sys.argv[1]), int(sys.argv[2])
+    load_embedder().encode(["warm"])
     print("ready", flush=True)
     for n in range(first, first + 1000):
         add_documents(path, texts=[f"change {n} passage {m} kept" for m in range(30)], texts_name=f"n{n}")
@@ -45,31 +52,53 @@ def check(path: Path) -> int:
         assert len(passages) == 30 * len(by_change) == len(index)
         assert sum(document.passages for document in index.documents()) == len(index)
         for retriever in ("bm25", "dense"):
-            assert {piece.text for piece in index.find("change passage kept", 10_000, retriever=retriever)} == set(
-                passages
-            )
+            found = index.by(retriever).find("change passage kept", 10_000)
+            assert {piece.text for piece in found} == set(passages)
     return max(by_change)
+
+
+@contextmanager
+def writing(path: Path, first: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Another process that changes the index from change `first` on, until it is killed at the end."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(dialore.__file__).parents[1])}
+    command = [sys.executable, "-c", textwrap.dedent(CHANGES), str(path), str(first)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        try:
+            yield writer
+        finally:
+            writer.kill()
+
+
+def test_a_reader_goes_on_while_another_process_writes(tmp_path):
+    path = tmp_path / "index"
+    build_documents(path, texts=[f"change 0 passage {m} kept" for m in range(30)], texts_name="n0")
+    states, deadline = set(), time.monotonic() + 60
+    with DocumentIndex(path) as index, writing(path, 1) as writer:
+        while len(states) < 6 and time.monotonic() < deadline:
+            changes = Counter(piece.text.split()[1] for piece in index.find("change passage kept", 10_000))
+            assert set(changes.values()) == {30}, changes  # each answer is of one state, whatever is being written
+            states.add(frozenset(changes))
+        assert writer.poll() is None
+    assert len(states) == 6, "the reader did not see what the other process wrote"
+    assert check(path) >= 4
 
 
 @pytest.mark.skipif(os.name == "nt", reason="processes are killed otherwise there")
 def test_kills_at_random_moments(tmp_path):
     path = tmp_path / "index"
     build_documents(path, texts=[f"change 0 passage {m} kept" for m in range(30)], texts_name="n0")
-    draw, latest = random.Random(7), 0
-    script = tmp_path / "changes.py"
-    script.write_text(textwrap.dedent(CHANGES), "utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(Path(dialore.__file__).parents[1])}
+    draw, latest, started = random.Random(7), 1, time.monotonic()
+    add_documents(path, texts=[f"change 1 passage {m} kept" for m in range(30)], texts_name="n1")
+    change = time.monotonic() - started  # seconds that one takes on this machine now
     reached = []
     for _ in range(20):
-        command = [sys.executable, str(script), str(path), str(latest + 1)]
-        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as writer:
-            assert writer.stdout is not None
-            writer.stdout.readline()
-            time.sleep(draw.uniform(0.05, 0.4))
-            writer.kill()
+        with writing(path, latest + 1):
+            time.sleep(draw.uniform(0.2, 4) * change)
         latest = check(path)
         reached.append(latest)
-    assert reached[-1] > 0, "no change was ever finished: the kills show nothing"
+    assert reached[-1] > 1, "no change was ever finished: the kills show nothing"
     add_documents(path, texts=[f"change {latest + 1} passage {m} kept" for m in range(30)], texts_name="last")
     assert check(path) == latest + 1
     assert [each.name for each in tmp_path.glob("index*")] == ["index"]  # nothing is left of the killed

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +14,6 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, UnknownNameError
 from dialore.knowledge import Knowledge, Passage, PersonaDetail, stable_id
 from dialore.retrieval import Bm25
-from dialore.retrieval.encoders import HashingEmbedder
 from dialore.retrieval.static import StaticEmbedder
 from dialore.sources.base import KnowledgeSource, RankedSource
 from dialore.sources.documents import (
@@ -110,9 +111,9 @@ def test_bm25_ranks_as_brute_force_does(place):
             query = " ".join(draw.choice(words, 5))
             wanted = exact.search(query, 10)
             found = index.find(query, 10)
-            assert [piece.score for piece in found] == pytest.approx([hit.score for hit in wanted], abs=2e-4)
+            assert [piece.score for piece in found] == pytest.approx([score for _, score in wanted], abs=2e-4)
             scores = dict(zip(passages, exact.scores(query), strict=True))
-            assert [scores[piece.text] for piece in found] == pytest.approx([hit.score for hit in wanted], abs=2e-4)
+            assert [scores[piece.text] for piece in found] == pytest.approx([score for _, score in wanted], abs=2e-4)
 
 
 def test_of_a_long_query_the_most_informative_terms_find(place, monkeypatch):
@@ -134,18 +135,24 @@ def test_dense_ranks_by_the_embedder(place):
     assert [piece.score for piece in found] == pytest.approx(np.sort(cosines)[::-1][:3], abs=0.01)
 
 
-def test_other_embedders_or_none(place):
-    build_documents(place("h"), texts=FACTS, embedder=HashingEmbedder())
+def test_other_embedders_or_none(place, tmp_path):
+    """One without Chinese, of a folder of one's own."""
+    for file in Path(str(files("dialore") / "data" / "embedding")).iterdir():
+        if not file.name.startswith("chinese"):
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(manifest.read_text("utf-8").replace(EMBEDDER.fingerprint, "0" * 16), "utf-8")
+    build_documents(place("h"), texts=FACTS, embedder=StaticEmbedder(tmp_path))
     with DocumentIndex(place("h"), retriever="dense") as index:
-        assert index.stats()["embedder"] == "hashing"
-        assert index.find("museum in Londn")[0].text == FACTS[2]
-    with pytest.raises(InputError, match="another version of the embedder hashing"):
+        assert index.stats()["embedder"] == f"static:{tmp_path}"
+        assert index.find("free museums in London")[0].text == FACTS[2]
+    with pytest.raises(InputError, match="another version of the embedder static:"):
         DocumentIndex(place("h"), embedder=EMBEDDER)
     build_documents(place("n"), texts=FACTS, vectors=False)
     with DocumentIndex(place("n")) as index:
         assert index.find("tide")[0].text == FACTS[4]  # fused of what there is
         with pytest.raises(UnknownNameError, match="did you mean bm25"):
-            index.find("x", retriever="bm52")
+            index.by("bm52")
     with pytest.raises(InputError, match="no vectors"):
         DocumentIndex(place("n"), retriever="dense")
 
@@ -178,7 +185,7 @@ def test_adding_updating_and_deleting(place, tmp_path):
     assert index.find("three", 1)[0].text == "This is a three."
     kept = [f"This is {x}." for x in ("b one", "b two", "c one", "c two")]
     assert texts(out) == {*kept, "This is a one.", "This is a three.", "This is d."}
-    assert index.find("a two", 10, retriever="bm25")[0].text != "This is a two."
+    assert index.by("bm25").find("a two")[0].text != "This is a two."
 
     (folder / "b.txt").unlink()
     assert add_documents(out, [folder]).deleted == 0
@@ -190,7 +197,7 @@ def test_adding_updating_and_deleting(place, tmp_path):
     assert texts(out) == {"This is a one.", "This is a three.", "This is d."}
     identifier = index.find("three", 1)[0].id
     delete_documents(out, ids=[identifier])
-    assert index.find("three", 5, retriever="bm25") == []
+    assert index.by("bm25").find("three") == []
     assert index.passage(identifier) is None
     # What was deleted of a file comes back when the file is added again: two passages each of a and c.
     assert add_documents(out, [folder]).added == 4

@@ -8,6 +8,7 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.sources.web import PageFetcher
+from dialore.sources.web.addresses import AddressRules
 from tests.sources.web.page_server import Site
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def site() -> Iterator[Site]:
 @pytest.fixture
 def fetcher(site: Site) -> PageFetcher:
     """A fetcher that may fetch from the site, by name, and from no other private address."""
-    return PageFetcher(allowed_hosts=frozenset({site.host}), timeout=10.0, read_timeout=2.0)
+    return PageFetcher(rules=AddressRules(frozenset({site.host})), timeout=10.0, read_timeout=2.0)
 
 
 @pytest.fixture

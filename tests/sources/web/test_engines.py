@@ -32,13 +32,14 @@ def brave_reply(results):
 
 
 @pytest.fixture(params=["searxng", "brave"])
-def engine(request, site):
+def engine(request, site, monkeypatch):
     """An engine at the site, with the path that it asks and the words of a good answer."""
+    monkeypatch.setattr("dialore.sources.web.engines._LONGEST_WAIT", 1.0)
     if request.param == "searxng":
-        made = SearxngEngine(site.url(""), timeout=2.0, wait=1.0)
+        made = SearxngEngine(site.url(""), timeout=2.0)
         made.path, made.reply = "/search", lambda results: found(*results)
     else:
-        made = BraveEngine(KEY, url=site.url("/v1"), timeout=2.0, wait=1.0)
+        made = BraveEngine(KEY, url=site.url("/v1"), timeout=2.0)
         made.path, made.reply = "/v1/web/search", brave_reply
     return made
 
@@ -190,9 +191,9 @@ def test_bad_specs_are_one_clear_line(monkeypatch):
     with pytest.raises(UnknownNameError, match="searxng"):
         open_web("searxn:http://localhost")
     for spec, reason in [
-        ("searxng:", "needs an address"),
+        ("searxng:", "takes an address"),
         ("searxng:localhost", "not an endpoint"),
-        ("corpus:", "needs a document index"),
+        ("corpus:", "takes a document index"),
         ("brave:", "BRAVE_API_KEY"),
         ("brave:key", "no argument"),
     ]:

@@ -159,7 +159,7 @@ async def test_a_gzip_bomb_does_not_fill_the_memory(site, fetcher):
 
 @pytest.mark.parametrize(("reply", "limit"), [(trickle(0.05), 0.5), (silence(), 0.5)])
 async def test_a_slow_page_is_given_up(site, reply, limit):
-    fetcher = PageFetcher(allowed_hosts=frozenset({site.host}), timeout=limit, read_timeout=5.0)
+    fetcher = PageFetcher(rules=AddressRules(frozenset({site.host})), timeout=limit, read_timeout=5.0)
     started = time.monotonic()
     with pytest.raises(PageError, match=r"0\.5 s"):
         await fetcher.fetch(site.serve("/slow", reply))
@@ -167,7 +167,7 @@ async def test_a_slow_page_is_given_up(site, reply, limit):
 
 
 async def test_a_page_that_falls_silent_is_given_up_before_its_time(site):
-    fetcher = PageFetcher(allowed_hosts=frozenset({site.host}), timeout=15.0, read_timeout=0.3)
+    fetcher = PageFetcher(rules=AddressRules(frozenset({site.host})), timeout=15.0, read_timeout=0.3)
     started = time.monotonic()
     with pytest.raises(PageError):
         await fetcher.fetch(site.serve("/slow", silence()))
@@ -196,7 +196,7 @@ async def test_other_trouble_is_a_page_error_with_its_reason(site, fetcher, repl
 
 async def test_a_port_where_nothing_listens(site):
     with pytest.raises(PageError, match="cannot be reached"):
-        await PageFetcher(allowed_hosts=frozenset({"127.0.0.1:9"})).fetch("http://127.0.0.1:9/")
+        await PageFetcher(rules=AddressRules(frozenset({"127.0.0.1:9"}))).fetch("http://127.0.0.1:9/")
 
 
 async def test_no_more_pages_at_once_than_allowed(site):
@@ -213,14 +213,14 @@ async def test_no_more_pages_at_once_than_allowed(site):
         page(BODY)(handler)
 
     url = site.serve("/p", reply)
-    fetcher = PageFetcher(allowed_hosts=frozenset({site.host}), concurrency=2)
+    fetcher = PageFetcher(rules=AddressRules(frozenset({site.host})), concurrency=2)
     await asyncio.gather(*(fetcher.fetch(url) for _ in range(6)))
     assert most == 2
 
 
 def test_one_fetcher_serves_several_loops(site):
     url = site.serve("/p", page(BODY))
-    fetcher = PageFetcher(allowed_hosts=frozenset({site.host}), concurrency=1)
+    fetcher = PageFetcher(rules=AddressRules(frozenset({site.host})), concurrency=1)
 
     async def twice() -> None:
         await asyncio.gather(fetcher.fetch(url), fetcher.fetch(url))

@@ -7,29 +7,14 @@
   const fields = { search: at("search"), show: at("show"), language: at("language"), dataset: at("dataset"), order: at("order") };
 
   const { make, inflate, rove, inSight } = dialore;
-  const KEPT = 12;
-  const chunks = new Map();
-  const chunk = (number) => {
-    const known = chunks.get(number) ?? inflate(`chunk-${number}`);
-    chunks.delete(number);
-    chunks.set(number, known);
-    if (chunks.size > KEPT) chunks.delete(chunks.keys().next().value);
-    return known;
-  };
-  const whole = (value, texts) => {
-    if (Array.isArray(value)) return value.map((item) => whole(item, texts));
-    if (value === null || typeof value !== "object") return value;
-    if (Object.keys(value).length === 1 && "$" in value) return texts[value.$];
-    return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, whole(item, texts)]));
-  };
-  const detail = async (answer) => {
-    const { texts, items } = await chunk(answer.chunk);
-    return whole(items[answer.place], texts);
-  };
+  let details = null;
+  const detail = async (answer) => (await (details ??= inflate("details")))[answer.place];
 
   const three = (value) => (value === 0 ? "0" : Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : value.toPrecision(3));
   const time = (seconds) => (seconds >= 1 ? `${three(seconds)} s` : `${Math.round(seconds * 1000)} ms`);
   const many = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
+
+  const tokens = (usage) => usage.prompt_tokens + usage.completion_tokens;
 
   const fold = (title, ...content) => make("details", {}, make("summary", {}, title), ...content);
   const chips = (items, language) => make("ul", { class: "chips", lang: language }, items);
@@ -62,14 +47,14 @@
   const marked = (pieces, tag) => pieces.map(([text, changed]) => (changed ? make(tag, {}, text) : text));
   const version = (name, kept, words, language) => make("div", { class: `answer${kept ? " chosen" : ""}` }, make("span", { class: "origin" }, kept ? `✓ ${name}` : name), make("span", { lang: language }, words));
   const stepsPart = ({ told, questions, versions }, language) => [
-    told ? make("dl", { class: "told" }, told.map(([name, words]) => make("div", {}, make("dt", {}, name), make("dd", { lang: language }, words)))) : null,
-    questions ? fold(`${many(questions.length, "open question")} and ${questions.length === 1 ? "its" : "their"} answers`, make("ol", { class: "questions" }, questions.map(([question, answers]) =>
-      make("li", {}, make("p", { class: "question", lang: language }, question), answers.length ? answers.map(([by, text, chosen]) => version(by, chosen, text, language)) : make("p", { class: "na" }, "nobody had an answer"))))) : null,
-    versions ? make("div", { class: "versions" }, make("h4", {}, `Draft and edit: the ${versions[2]} is kept`),
-      version("draft", versions[2] === "draft", marked(versions[0], "del"), language),
-      versions[1].length ? version("edit", versions[2] === "edit", marked(versions[1], "ins"), language) : make("p", { class: "na" }, "the edit keeps the draft word for word"),
-      versions[3] ? make("p", { class: "why" }, versions[3]) : "",
-      versions[4].length ? make("p", { class: "why" }, `Which is better? ${versions[4].join(" · ")}`) : "") : null,
+    told.length ? make("dl", { class: "told" }, told.map(([name, words]) => make("div", {}, make("dt", {}, name), make("dd", { lang: language }, words)))) : null,
+    questions.length ? fold(`${many(questions.length, "open question")} and ${questions.length === 1 ? "its" : "their"} answers`, make("ol", { class: "questions" }, questions.map(({ text: question, answers }) =>
+      make("li", {}, make("p", { class: "question", lang: language }, question), answers.length ? answers.map(({ by, text, chosen }) => version(by, chosen, text, language)) : make("p", { class: "na" }, "nobody had an answer"))))) : null,
+    versions ? make("div", { class: "versions" }, make("h4", {}, `Draft and edit: the ${versions.kept} is kept`),
+      version("draft", versions.kept === "draft", marked(versions.before, "del"), language),
+      versions.after.length ? version("edit", versions.kept === "edit", marked(versions.after, "ins"), language) : make("p", { class: "na" }, "the edit keeps the draft word for word"),
+      versions.why ? make("p", { class: "why" }, versions.why) : "",
+      versions.votes.length ? make("p", { class: "why" }, `Which is better? ${versions.votes.join(" · ")}`) : "") : null,
   ];
 
   const KINDS = { explicit: "queries said", implicit: "queries inferred", maintained: "topics kept", extended: "topics to bring up" };
@@ -88,22 +73,22 @@
 
   const stagePart = (stage, language) =>
     make("details", { class: `stage ${stage.outcome}` },
-      make("summary", {}, make("span", { class: "name" }, stage.name + (stage.outcome === "ok" ? "" : ` · ${stage.outcome}`)), make("span", { class: "time" }, time(stage.seconds))),
-      make("p", {}, `by ${stage.by} · after ${time(stage.started)}${stage.tokens ? ` · ${many(stage.tokens, "token")}` : ""}${stage.prompt ? ` · ${stage.prompt}` : ""}`),
+      make("summary", {}, make("span", { class: "name" }, stage.stage + (stage.outcome === "ok" ? "" : ` · ${stage.outcome}`)), make("span", { class: "time" }, time(stage.seconds))),
+      make("p", {}, `by ${stage.by} · after ${time(stage.started)}${tokens(stage.usage) ? ` · ${many(tokens(stage.usage), "token")}` : ""}${stage.prompt ? ` · ${stage.prompt}` : ""}`),
       stage.notes.map((text) => make("p", {}, text)),
-      stage.messages.length ? fold("Prompt", stage.messages.map(([role, content]) => [make("h5", {}, role), make("pre", { tabindex: 0, lang: language }, content)])) : "",
+      stage.messages.length ? fold("Prompt", stage.messages.map(({ role, content }) => [make("h5", {}, role), make("pre", { tabindex: 0, lang: language }, content)])) : "",
       stage.completion ? fold("Completion", make("pre", { tabindex: 0, lang: language }, stage.completion)) : "",
-      stage.output ? fold("Output", make("pre", { tabindex: 0, lang: language }, stage.output)) : "");
+      Object.keys(stage.output).length ? fold("Output", make("pre", { tabindex: 0, lang: language }, JSON.stringify(stage.output))) : "");
 
   const answerCard = (name, number, answer, told, language, several, gold) => {
-    const [calls, sent, written, cached] = told.usage;
-    const cost = calls ? `${many(calls, "call")}${cached ? ` (${cached} cached)` : ""}, ${many(sent + written, "token")}, ${time(told.seconds)}` : time(told.seconds);
+    const { calls, cached } = told.usage;
+    const cost = calls ? `${many(calls, "call")}${cached ? ` (${cached} cached)` : ""}, ${many(tokens(told.usage), "token")}, ${time(told.seconds)}` : time(told.seconds);
     const text = answer.status === "failed" ? [told.error] : told.parts.map(([words, after]) => [words, after.length ? make("sup", {}, after.join(", ")) : ""]);
     return make("article", { class: `card${answer.status === "failed" ? " failed" : ""}`, style: `--tint: var(--c${number % TINTS})`, "aria-label": name },
       make("header", {}, make("h3", {}, several ? `${name} #${answer.repetition + 1}` : name), make("span", { class: "cost" }, cost)),
       answer.unparsed || answer.repaired || answer.status === "failed" ? make("div", { class: "flags" }, answer.status === "failed" ? make("span", { class: "flag" }, "failed") : "", answer.unparsed ? make("span", { class: "flag" }, "unparsed stage") : "", answer.repaired ? make("span", { class: "flag" }, "repaired stage") : "") : "",
       make("p", { class: "text", lang: language }, text),
-      planPart(told.plan, gold), stepsPart(told.steps, language),
+      planPart(told.steps.plan, gold), stepsPart(told.steps, language),
       knowledgePart(told.knowledge, language), demandsPart(told.demands, language), measuresPart(told.measures),
       told.stages.length ? fold(`Trace: ${many(told.stages.length, "stage")}`, make("div", {}, told.stages.map((stage) => stagePart(stage, language)))) : "");
   };

@@ -39,8 +39,6 @@ class Agreement:
     """How far annotators agree on one question; NaN where a figure cannot be had.
 
     Attributes:
-        criterion: the question.
-        annotators: how many.
         items: items that at least two of them answered.
         same: share of pairs of answers that are the same.
         cohen: Cohen's kappa, the mean over pairs of annotators.
@@ -62,9 +60,6 @@ class Contest:
     """Two systems on one question.
 
     Attributes:
-        criterion: the question.
-        first: one system.
-        second: the other.
         rate: wins, losses and ties of the first over all judgements.
         items: over how many items the tests are.
         p: Wilcoxon's signed-rank over items, Holm-corrected over all contests; NaN where it cannot be had.
@@ -105,12 +100,7 @@ class Findings:
 
 
 def analyse(annotations: Sequence[Annotation], *, seed: int = 0) -> Findings:
-    """Agreement, win rates and significance, question by question.
-
-    Args:
-        annotations: of one export.
-        seed: of the bootstrap of means.
-    """
+    """Agreement, win rates and significance, question by question."""
     found = Findings(annotations[0].form if annotations else "")
     for criterion in dict.fromkeys(each.criterion for each in annotations):
         some = [each for each in annotations if each.criterion == criterion]

@@ -66,12 +66,10 @@ class CriteriaSet(_Frozen):
 
     Attributes:
         title: what the sheet is headed by.
-        paper: where it is from.
         form: the form that the paper asks in.
         shows: what annotators see besides the dialogue: `persona`, `knowledge`, `topic`.
         judges: whether responses or search queries are judged.
         guide: the instructions that annotators read first.
-        criteria: the questions, by name.
     """
 
     title: Words
@@ -124,11 +122,7 @@ class Key(BaseModel):
     """The key of an export: it undoes the blinding, and is kept apart from the sheets.
 
     Attributes:
-        criteria: the name of the set of criteria.
-        form: how it was asked.
         seed: of sampling, shuffling and blinding.
-        language: the sheets' language.
-        items: by the item's id.
     """
 
     format: Literal[1] = 1

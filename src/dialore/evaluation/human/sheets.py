@@ -69,12 +69,7 @@ class Annotation(BaseModel):
     """One annotator's answer to one question about one item, unblinded.
 
     Attributes:
-        annotator: who.
-        item: the item's id.
-        dialogue: the dialogue's id.
         criteria: the name of the set of criteria.
-        criterion: the question.
-        form: how it was asked.
         systems: the systems of the item, in the order of its letters.
         winner: of a pair: the system that won; None for a tie.
         values: the system's score, or every system's rank, by system; empty for a pair.
@@ -109,11 +104,6 @@ def read_key(path: Path) -> Key:
 
 def read_sheet(path: Path, key: Key, annotator: str) -> tuple[list[Annotation], int]:
     """The answers in a filled-in sheet, and how many fields were left empty.
-
-    Args:
-        path: CSV, or XLSX.
-        key: the export's key.
-        annotator: who filled it in.
 
     Raises:
         InputError: a column is missing, an item is not of this export or stands twice, or an answer is none of those

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import warnings
 from typing import TYPE_CHECKING, Any
 from unicodedata import east_asian_width
@@ -18,11 +16,9 @@ if TYPE_CHECKING:
     from dialore.evaluation.human.items import Criterion, Item
     from dialore.text import Language
 
-_LONGEST = 32767  # of a cell, in UTF-16 units; and of a list's title and prompt:
-_TITLE, _PROMPT = 32, 255
+_LONGEST, _TITLE, _PROMPT = 32767, 32, 255  # characters of a cell, and of a list's title and prompt
 _LINE, _HIGHEST = 14.0, 409.0  # of a row, in points
 _HEAD, _TO_FILL = "FFDDE3EA", "FFFFF8DC"
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 def has_xlsx() -> bool:
@@ -41,19 +37,14 @@ def write_xlsx(path: Path, items: Sequence[Item], chosen: CriteriaSet, form: For
         MissingExtraError: openpyxl is not installed.
         InputError: the file cannot be written.
     """
-    openpyxl = _openpyxl(f"writing {path.name}")
-    book = openpyxl.Workbook()
+    book = _openpyxl(f"writing {path.name}").Workbook()
     book.properties.creator = "dialore"
     _fill_sheet(book.active, items, chosen, form, language)
     _fill_guide(book.create_sheet("guide"), chosen, form, language)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        book.save(temporary)
-        temporary.replace(path)
+        book.save(path)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}", mend="check the folder") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _fill_sheet(sheet: Any, items: Sequence[Item], chosen: CriteriaSet, form: Form, language: Language) -> None:  # noqa: ANN401
@@ -64,7 +55,10 @@ def _fill_sheet(sheet: Any, items: Sequence[Item], chosen: CriteriaSet, form: Fo
     sheet.title = "answers"
     sheet.freeze_panes = "B2"
     sheet.print_title_rows = "1:1"
-    widths = [_width(name, chosen) for name in columns]
+    texts = {*chosen.shows, "comment"}
+    widths = [
+        60 if name == "dialogue" else 40 if name in texts or name.startswith(chosen.judges) else 18 for name in columns
+    ]
     _lay_out(sheet, widths)
     _put(sheet, 1, columns, widths, language, is_head=True)
     for number, row in enumerate(rows_of(items, chosen, form), start=2):
@@ -79,11 +73,6 @@ def _fill_sheet(sheet: Any, items: Sequence[Item], chosen: CriteriaSet, form: Fo
             rule.add(f"{first.coordinate}:{last.coordinate}")
             for number in range(2, len(items) + 2):
                 sheet.cell(number, place).fill = fill
-
-
-def _width(column: str, chosen: CriteriaSet) -> int:
-    is_text = column in {*chosen.shows, "comment"} or column.startswith(chosen.judges)
-    return 60 if column == "dialogue" else 40 if is_text else 18
 
 
 def _lay_out(sheet: Any, widths: Sequence[int]) -> None:  # noqa: ANN401
@@ -106,7 +95,6 @@ def _choice(criterion: Criterion, form: Form, letters: int, language: Language) 
     options = [str(value) for value in range(low, high + 1)]
     if form == "pairwise":
         options = ["A", "B", sheet_words(language)["tie"]]
-    question = (criterion.rate if form == "likert" else criterion.compare).in_(language)
     return DataValidation(
         "list",
         formula1=f'"{",".join(options)}"',
@@ -115,14 +103,16 @@ def _choice(criterion: Criterion, form: Form, letters: int, language: Language) 
         error=f"{sheet_words(language)['wrong']}{', '.join(options)}"[:_PROMPT],
         showInputMessage=True,
         promptTitle=criterion.title.in_(language)[:_TITLE],
-        prompt="\n".join(filter(None, [question, _anchors(criterion, form, language)]))[:_PROMPT],
+        prompt="\n".join(_asked(criterion, form, language))[:_PROMPT],
     )
 
 
-def _anchors(criterion: Criterion, form: Form, language: Language) -> str:
+def _asked(criterion: Criterion, form: Form, language: Language) -> list[str]:
+    """The question; of a scale, what its points mean, too."""
     if form != "likert":
-        return ""
-    return "; ".join(f"{point} = {words.in_(language)}" for point, words in sorted(criterion.anchors.items()))
+        return [criterion.compare.in_(language)]
+    points = (f"{point} = {words.in_(language)}" for point, words in sorted(criterion.anchors.items()))
+    return [criterion.rate.in_(language), "; ".join(points)]
 
 
 def _fill_guide(guide: Any, chosen: CriteriaSet, form: Form, language: Language) -> None:  # noqa: ANN401
@@ -134,9 +124,8 @@ def _fill_guide(guide: Any, chosen: CriteriaSet, form: Form, language: Language)
         guide.merge_cells(start_row=number, start_column=1, end_row=number, end_column=len(widths))
     _put(guide, 6, words["heads"][: len(widths)], widths, language, is_head=True)
     for number, (name, criterion) in enumerate(chosen.criteria.items(), start=7):
-        question = criterion.rate if form == "likert" else criterion.compare
-        row = [name, criterion.title.in_(language), question.in_(language), _anchors(criterion, form, language)]
-        _put(guide, number, row[: len(widths)], widths, language)
+        row = [name, criterion.title.in_(language), *_asked(criterion, form, language)]
+        _put(guide, number, row, widths, language)
 
 
 def _put(
@@ -149,12 +138,15 @@ def _put(
     is_head: bool = False,
 ) -> None:
     """A row of texts, wrapped, as high as they want: LibreOffice gives a row one line where nothing is said."""
+    from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
     from openpyxl.styles import Alignment, Font, PatternFill
 
+    rest = sheet_words(language)["rest"]
     for place, text in enumerate(row, start=1):
         cell = sheet.cell(number, place)
         if text:
-            cell.value = _kept(text, sheet_words(language)["rest"])
+            kept = ILLEGAL_CHARACTERS_RE.sub("\ufffd", text.replace("\r\n", "\n"))
+            cell.value = kept if len(kept) <= _LONGEST else kept[: _LONGEST - len(rest)] + rest
             # The library takes "=" for the start of a formula and "#N/A" for an error. With the prefix a spreadsheet
             # leaves the text a text when somebody edits it.
             cell.data_type = "s"
@@ -171,15 +163,6 @@ def _lines(text: str, width: int) -> int:
     """How many lines a text takes in a column, about; Chinese characters are as wide as two of the others."""
     cells = (sum(1 + (east_asian_width(character) in "WF") for character in line) for line in text.split("\n"))
     return sum(1 + int(taken * 1.1 / width) for taken in cells)
-
-
-def _kept(text: str, rest: str) -> str:
-    """Text that a cell can hold: no control characters, no longer than one may be."""
-    text = _CONTROL.sub("\ufffd", text.replace("\r\n", "\n").replace("\r", "\n"))
-    units = text.encode("utf-16-le")
-    if len(units) <= 2 * _LONGEST:
-        return text
-    return units[: 2 * (_LONGEST - len(rest))].decode("utf-16-le", "ignore") + rest
 
 
 def read_xlsx(path: Path) -> list[list[str]]:

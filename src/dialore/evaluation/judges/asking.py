@@ -70,12 +70,7 @@ class UnjudgedError(Exception):
 
 @dataclass(frozen=True)
 class Asker:
-    """A judge: a language model and the prompts that it is asked by.
-
-    Attributes:
-        model: the language model.
-        prompts: where the prompt files are looked for.
-    """
+    """A judge: a language model and the prompts that it is asked by."""
 
     model: LanguageModel
     prompts: PromptLibrary = field(default_factory=PromptLibrary)

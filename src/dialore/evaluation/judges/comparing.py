@@ -39,12 +39,7 @@ class Preference:
     """What a judge prefers of two systems' answers to one dialogue, by one criterion.
 
     Attributes:
-        criterion: what was compared.
-        first: a system.
-        second: the other.
         picks: who was picked with the first system shown first, and with the second shown first; empty for "same".
-        problem: why there is no preference.
-        reason: the problem in words.
     """
 
     criterion: str
@@ -72,7 +67,6 @@ class Bias:
     Attributes:
         first: how often whoever was shown first was picked in both orders.
         second: how often whoever was shown second was.
-        n: how many preferences there are.
     """
 
     first: int

@@ -141,10 +141,7 @@ class Judge(Mean):
     """A metric whose values a language model gives.
 
     Attributes:
-        about: what it is.
-        asker: the language model; None where there is none.
         score: asks it about one response.
-        prompts: the names of its prompt files.
         also: what else its values depend on.
     """
 

@@ -1,12 +1,12 @@
-"""The data of the report's dialogue browser: an index of all dialogues, and details in compressed chunks.
+"""The data of the report's dialogue browser: an index of all dialogues, and the details of their responses.
 
-Each chunk is JSON, gzipped and in base64, inflated by the page when one of its dialogues is opened. Prompts repeat
-from response to response, so long texts stand once in a chunk and are pointed at.
+Each of the two is JSON, gzipped and in base64; the page inflates the details when a dialogue is opened.
 """
 
 from __future__ import annotations
 
 import base64
+import dataclasses
 import gzip
 import json
 import math
@@ -15,32 +15,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.datasets import gold_text
-from dialore.evaluation.report.cited import cited_numbers, cited_parts
 from dialore.evaluation.report.comparison import combiner
-from dialore.evaluation.report.steps import steps_of
+from dialore.evaluation.report.display import cited_numbers, cited_parts, notes_of, steps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from dialore.dialogue import Dialogue
     from dialore.evaluation.base import About
     from dialore.evaluation.report.data import ScoredResponse
-    from dialore.evaluation.report.steps import Steps
 
-_CHUNK = 25
-_SHARED = 60
-"""Texts as long as this are kept once a chunk."""
+_STAGE = {"stage", "by", "outcome", "started", "seconds", "usage", "prompt", "messages", "completion", "output"}
 
 
 class Browser:
-    """Collects what the browser shows, response by response; at most so many dialogues of each data set.
-
-    Args:
-        names: every system's name, in the order of the report.
-        datasets: every system's data set.
-        abouts: the metrics.
-        limit: how many dialogues of each data set.
-    """
+    """Collects what the browser shows, response by response; at most so many dialogues of each data set."""
 
     def __init__(self, names: Sequence[str], datasets: Sequence[str], abouts: Sequence[About], limit: int) -> None:
         self._names, self._of, self._limit = list(names), list(datasets), limit
@@ -49,7 +38,6 @@ class Browser:
         self._metrics = {about.name: combiner(about.name) for about in abouts if about.level == "response"}
         self._entries: dict[tuple[int, str], dict[str, Any]] = {}
         self._counts = [0] * len(self._datasets)
-        self._chunks: list[str] = []
         self._details: list[dict[str, Any]] = []
 
     @property
@@ -72,17 +60,13 @@ class Browser:
             "repaired": "repaired" in outcomes,
             "repetition": scored.repetition,
             "values": values,
-            "chunk": len(self._chunks),
             "place": len(self._details),
         }
         entry["answers"].setdefault(str(number), []).append(brief)
         self._details.append(_detail(scored) | {"measures": self._measures(scored, values)})
-        if len(self._details) >= _CHUNK:
-            self._close_chunk()
 
     def packed(self) -> dict[str, str]:
-        """The index (systems, metrics, every dialogue with its answers' texts) and the chunks, by the page's ids."""
-        self._close_chunk()
+        """The index (systems, metrics, every dialogue with its answers' texts) and the details, by the page's ids."""
         entries = list(self._entries.values())
         _mark_disagreement(entries)
         metrics = [
@@ -90,14 +74,7 @@ class Browser:
             for about in self._abouts.values()
         ]
         index = {"systems": self._names, "datasets": self._datasets, "metrics": metrics, "dialogues": entries}
-        return {"index": pack(index), **{f"chunk-{number}": text for number, text in enumerate(self._chunks)}}
-
-    def _close_chunk(self) -> None:
-        if self._details:
-            texts: dict[str, int] = {}
-            items = [_pointed(detail, texts) for detail in self._details]
-            self._chunks.append(pack({"texts": list(texts), "items": items}))
-            self._details = []
+        return {"index": pack(index), "details": pack(self._details)}
 
     def _entry(self, dataset: int, dialogue: Dialogue) -> dict[str, Any] | None:
         key = (dataset, dialogue.id)
@@ -156,30 +133,15 @@ def _mark_disagreement(entries: Sequence[dict[str, Any]]) -> None:
         entry["apart"] = round(sum(apart) / len(apart), 4) if apart else None
 
 
-def _pointed(value: Any, texts: dict[str, int]) -> Any:  # noqa: ANN401 - plain data
-    """The same, with long texts replaced by their place among the chunk's."""
-    if isinstance(value, str) and len(value) >= _SHARED:
-        return {"$": texts.setdefault(value, len(texts))}
-    if isinstance(value, list | tuple):
-        return [_pointed(item, texts) for item in value]
-    if isinstance(value, dict):
-        return {name: _pointed(item, texts) for name, item in value.items()}
-    return value
-
-
 def pack(data: object) -> str:
     """JSON, gzipped, in base64; the same data gives the same text. What is no number becomes null."""
-    text = _json(data, separators=(",", ":"))
+    text = json.dumps(_finite(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
 
 def unpack(text: str) -> Any:  # noqa: ANN401 - plain data
     """What `pack` was given."""
     return json.loads(gzip.decompress(base64.b64decode(text)))
-
-
-def _json(data: object, **how: Any) -> str:  # noqa: ANN401 - as json.dumps
-    return json.dumps(_finite(data), ensure_ascii=False, allow_nan=False, **how)
 
 
 def _finite(value: Any) -> Any:  # noqa: ANN401 - plain data
@@ -195,51 +157,12 @@ def _finite(value: Any) -> Any:  # noqa: ANN401 - plain data
 def _detail(scored: ScoredResponse) -> dict[str, Any]:
     response = scored.response
     numbers = cited_numbers(response)
-    steps = steps_of(response)
-    usage = response.usage
-    return {
-        "by": response.by,
-        "error": response.error or "",
-        "seconds": response.seconds,
-        "usage": [usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.cached, usage.retries],
+    return response.model_dump(include={"by", "error", "seconds", "usage", "demands"}) | {
         "parts": cited_parts(response),
-        "plan": steps.plan,
-        "steps": dict(_told(steps)),
-        "demands": response.demands.model_dump() if response.demands else None,
+        "steps": dataclasses.asdict(steps_of(response)),
         "knowledge": [
             [item.text, item.kind, item.source, item.score, item.used, item.set, numbers.get(item.id, 0), item.triple]
             for item in response.knowledge
         ],
-        "stages": [
-            {
-                "name": stage.stage,
-                "by": stage.by,
-                "outcome": stage.outcome,
-                "started": stage.started,
-                "seconds": stage.seconds,
-                "tokens": stage.usage.prompt_tokens + stage.usage.completion_tokens,
-                "prompt": stage.prompt,
-                "messages": [[message.get("role", ""), message.get("content", "")] for message in stage.messages],
-                "completion": stage.completion,
-                "output": _json(stage.output) if stage.output else "",
-                "notes": [*stage.notes, *([stage.error] if stage.error else [])],
-            }
-            for stage in response.trace
-        ],
+        "stages": [stage.model_dump(include=_STAGE) | {"notes": notes_of(stage)} for stage in response.trace],
     }
-
-
-def _told(steps: Steps) -> Iterator[tuple[str, Any]]:
-    """What a trace says as data, by name; what it does not say is left out."""
-    if steps.told:
-        yield "told", steps.told
-    if steps.questions:
-        yield (
-            "questions",
-            [
-                [each.text, [[answer.by, answer.text, answer.chosen] for answer in each.answers]]
-                for each in steps.questions
-            ],
-        )
-    if (both := steps.versions) is not None:
-        yield "versions", [both.before, both.after, both.kept, both.why, both.votes]

@@ -27,10 +27,7 @@ class Report:
     """What a report shows.
 
     Attributes:
-        title: its title.
         facts: what the runs keep of themselves, by run.
-        table: the main table.
-        ablations: methods against their variants.
         contests: what judges prefer of two systems.
         surveys: counts of every system, in the order of `names`.
         names: every system's name, unlike any other's.

@@ -10,7 +10,7 @@ import numpy as np
 
 from dialore.evaluation.base import Additive
 from dialore.evaluation.registry import Context, load_metric
-from dialore.evaluation.statistics import RESAMPLES, holm, paired_bootstrap, wilcoxon
+from dialore.evaluation.statistics import RESAMPLES, as_table, holm, paired_bootstrap, wilcoxon
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,16 +28,10 @@ class Comparison:
     """One system against the baseline on one metric, on the dialogues that both have measures of.
 
     Attributes:
-        system: the system.
-        baseline: what it is compared with.
-        metric: the metric's name.
         pairs: dialogues that both have.
         difference: the system's figure less the baseline's, on these.
-        low: lower end of the difference's 95% bootstrap interval.
-        high: upper end.
         bootstrap: p of the paired bootstrap, Holm-corrected over the systems compared on the metric.
         wilcoxon: p of Wilcoxon's signed-rank test, corrected alike; None for metrics of the corpus as a whole.
-        higher_is_better: which way the metric goes.
     """
 
     system: SystemScores
@@ -73,8 +67,6 @@ class Ablation:
     """A full method and its variants on one data set and model.
 
     Attributes:
-        full: the method as it is by default.
-        variants: the same method with options, in the run's order.
         comparisons: each variant less the full method, by the variant's place and the metric's name.
     """
 
@@ -96,14 +88,7 @@ def combiner(name: str) -> Metric:
 def compare(
     results: Results, systems: Sequence[SystemScores], baseline: SystemScores, abouts: Sequence[About]
 ) -> list[Comparison]:
-    """Every other system against the baseline, metric by metric; those without common dialogues are left out.
-
-    Args:
-        results: where measures come from.
-        systems: the systems of a group.
-        baseline: one of them.
-        abouts: the metrics.
-    """
+    """Every other system against the baseline, metric by metric; those without common dialogues are left out."""
     found: list[Comparison] = []
     others = [system for system in systems if system is not baseline]
     for about in abouts:
@@ -147,7 +132,7 @@ def _compare(
     common = [dialogue for dialogue in mine if dialogue in theirs]
     if len(common) < 2:
         return None
-    first, second = table([mine[each] for each in common]), table([theirs[each] for each in common])
+    first, second = as_table([mine[each] for each in common]), as_table([theirs[each] for each in common])
     # A bootstrap's p is never below two resamples' worth: enough of them that a corrected one can pass 0.01.
     resamples = max(RESAMPLES, 400 * comparisons) if isinstance(metric, Additive) else RESAMPLES
     interval, bootstrapped = paired_bootstrap(metric, first, second, resamples=resamples)
@@ -184,14 +169,6 @@ def by_dialogue(metric: Metric, measures: Measures) -> dict[str, tuple[float, ..
     }
 
 
-def table(rows: Sequence[tuple[float, ...]]) -> NDArray[np.float64]:
-    """Rows as an array, short ones filled with NaN."""
-    filled = np.full((len(rows), max(map(len, rows), default=0)), np.nan)
-    for place, row in enumerate(rows):
-        filled[place, : len(row)] = row
-    return filled
-
-
 def values(metric: Metric, rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Each row's own value, of a metric whose single responses have one."""
     if rows.shape[1] == 1:
@@ -203,5 +180,5 @@ def values_of(metric: Metric, measures: Mapping[tuple[str, int], tuple[float, ..
     """Each response's own value by its key, those that have one."""
     if not measures:
         return {}
-    found = values(metric, table(list(measures.values())))
+    found = values(metric, as_table(list(measures.values())))
     return {key: float(value) for key, value in zip(measures, found, strict=True) if not math.isnan(value)}

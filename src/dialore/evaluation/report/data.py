@@ -37,11 +37,9 @@ class SystemScores:
 
     Attributes:
         name: its name in tables: `dcrag`, `dcrag (cross_revision=false)`.
-        method: the method's name.
         options: what was set beside the defaults; a system with options of another one's method is its ablation.
         model: the model's name, or `no model`.
         dataset: the data set's name, with split and limit.
-        run: the run's name.
         scores: by metric, over all its responses.
         counts: responses by outcome: `ok`, `failed`; stages by outcome: `stage ok`, `stage repaired`, `stage unparsed`.
         totals: calls, prompt_tokens, completion_tokens, cached, retries, seconds, over all its responses.
@@ -63,13 +61,8 @@ class Judged:
     """What one judge prefers of two systems by one criterion.
 
     Attributes:
-        run: the run's name.
-        dataset: the data set's name, with split and limit.
         judge: the judge's identity: its model, then its prompts.
         judged: what it was shown: `responses` or `queries`.
-        first: a system's name.
-        second: the other's.
-        criterion: what was compared.
         preferences: one a dialogue and repetition.
         stale: how many more are of responses that changed since, and do not count.
     """
@@ -124,7 +117,6 @@ class Survey:
     """Counts of one system's responses; it grows by a few numbers a response.
 
     Attributes:
-        system: whose they are.
         seconds: wall-clock time of each response that did not fail.
         given: how much knowledge each response was given, by dialogue id and repetition.
         stages: outcomes by stage, in the order in which stages were first seen.

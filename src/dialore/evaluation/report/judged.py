@@ -30,7 +30,6 @@ class Verdict:
     """One criterion's outcome for the first system.
 
     Attributes:
-        criterion: what was compared.
         rate: wins, losses and ties with the sign test and the interval of the share of wins.
         p: the sign test's p, Holm-corrected over the criteria of the contest.
         lean: preferences that went by the first place less those that went by the second, as a share of all.
@@ -78,12 +77,7 @@ class Contest:
 
     Attributes:
         first: the system that wins are of.
-        second: the other.
-        judge: the judge's model.
         prompts: its prompts, with their hashes.
-        judged: what it was shown.
-        dataset: the data set.
-        verdicts: one a criterion.
     """
 
     first: str

@@ -1,4 +1,4 @@
-"""The main table in LaTeX: booktabs, in parts that a page is wide enough for, notes below, everything escaped."""
+"""The main table in LaTeX: booktabs, a float for each part that a page is wide enough for, everything escaped."""
 
 from __future__ import annotations
 
@@ -42,21 +42,15 @@ _SIGNS |= dict(zip("αβγδεζηθικλμνξπρστφχψω", _GREEK.split(
 _SPECIAL |= {sign: f"$\\{name}$" for sign, name in _SIGNS.items()}
 _PATTERN = re.compile("|".join(map(re.escape, sorted(_SPECIAL, key=len, reverse=True))))
 _SUBCOLUMNS = 3  # of a metric: figure, mark, interval
-_PAGE_LINES = 48
-_PART_LINES = 5  # heads, rules and the space between parts
-_NOTE_LINE = 150  # characters
 
 
 def render_latex(report: Report) -> str:
-    """The main table, to be put into a paper; it says in comments which packages it wants.
-
-    What no page holds is set as several tables, the notes below the last.
-    """
+    """The main table, to be put into a paper; it says in comments which packages it wants, and has notes at its end."""
     table = report.table
     notes = [escape(text) for text in how_to_read(table)]
     notes += [f"{_note(number)}\\,{escape(text)}" for number, text in enumerate(table.notes, start=1)]
-    floats = [[_part(table, part) for part in parts] for parts in _floats(table, notes)]
-    shown = f"{report.title}{notes}{floats}"
+    parts = [_part(table, part) for part in table.parts(WIDEST)]
+    shown = f"{report.title}{notes}{parts}"
     # Marks that LaTeX has not; texts are escaped here.
     templates = pages.environment().overlay(
         variable_start_string="(((",
@@ -73,7 +67,7 @@ def render_latex(report: Report) -> str:
         title=" ".join(report.title.split()),
         caption=escape(report.title),
         label=re.sub(r"[^a-z0-9]+", "-", report.title.lower()).strip("-") or "main",
-        floats=floats,
+        parts=parts,
         notes=notes,
         chinese=any(unicodedata.east_asian_width(character) in "WF" for character in shown),
         foreign=any(ord(each) > 0x17F and unicodedata.category(each)[0] == "L" for each in shown),
@@ -92,20 +86,6 @@ def _known(character: str) -> str:
         return ""
     is_symbol = kind[0] in "SC" and ord(character) > 0xFF and character not in _SPECIAL
     return "?" if is_symbol and character not in "€™" else character
-
-
-def _floats(table: MainTable, notes: list[str]) -> list[list[Part]]:
-    """The parts of the table that stand together on a page, filled from the last, which has the notes below it."""
-    taken = sum(1 + len(text) // _NOTE_LINE for text in notes)
-    rows = sum(len(group.rows) + table.has_groups for group in table.groups)
-    floats: list[list[Part]] = [[]]
-    for part in reversed(table.parts(WIDEST)):
-        if floats[0] and taken + rows + _PART_LINES > _PAGE_LINES:
-            floats.insert(0, [])
-            taken = 0
-        floats[0].insert(0, part)
-        taken += rows + _PART_LINES
-    return floats
 
 
 def _part(table: MainTable, part: Part) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""An HTML page of dialogues, responses, their knowledge and traces, and the figures that traces add up to."""
+"""An HTML page of dialogues, responses, their knowledge and traces."""
 
 from __future__ import annotations
 
@@ -10,19 +10,27 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup, escape
 
 from dialore import pages
-from dialore.evaluation.report.cited import cited_numbers, cited_parts
-from dialore.evaluation.report.steps import steps_of
+from dialore.evaluation.report.display import (
+    cited_numbers,
+    cited_parts,
+    cost,
+    figures_of,
+    in_words,
+    longest_chain,
+    notes_of,
+    origin_of,
+    steps_of,
+    used_knowledge,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
-    from dialore.llm.model import Usage
     from dialore.response import Response, StageTrace
 
 _TICKS = 4
-_NUMBER = re.compile(r"-\d+\Z")
 _DEMANDS = (
     ("explicit", "Queries said", "entities that the history mentions"),
     ("implicit", "Queries inferred", "entities that lie behind it"),
@@ -97,9 +105,7 @@ def _persona(dialogue: Dialogue) -> list[tuple[str, int]]:
 
 def _response(response: Response, dialogue: Dialogue, anchor: str) -> dict[str, Any]:
     numbers = cited_numbers(response)
-    used = sorted(
-        (item for item in response.knowledge if item.used), key=lambda item: numbers.get(item.id, len(numbers) + 1)
-    )
+    used = used_knowledge(response)
     calls = [stage for stage in response.trace if stage.usage.calls]
     return {
         "anchor": anchor,
@@ -116,7 +122,7 @@ def _response(response: Response, dialogue: Dialogue, anchor: str) -> dict[str, 
         "unused": [_chip(item) for item in response.knowledge if not item.used],
         "demands": response.demands,
         "cost": cost(response.usage, response.seconds),
-        "figures": figures_of(response.trace).words(),
+        "figures": in_words(figures_of(response.trace)),
         "calls": len(calls),
         "steps": longest_chain(response.trace),
         "differs": any(stage.differs for stage in response.trace),
@@ -138,13 +144,6 @@ def _chip(item: Knowledge, number: int | None = None) -> dict[str, Any]:
         "origin": "" if item.kind == "fact" else origin_of(item),
         "hint": " · ".join(part for part in (item.triple, f"{item.score:.3f}", item.origin) if part),
     }
-
-
-def origin_of(item: Knowledge) -> str:
-    """Where a piece of knowledge comes from, in words: its source, the page or persona sentence, the question."""
-    about = item.passage.title or item.passage.persona or item.passage.question
-    where = item.passage.provenance if item.source == "web" else ""
-    return " · ".join(str(part) for part in (item.source, about, where) if part)
 
 
 def _marked(text: str, used: Sequence[Knowledge], dialogue: Dialogue) -> Markup:
@@ -180,7 +179,7 @@ def _stage(stage: StageTrace, whole: float) -> dict[str, Any]:
         "messages": stage.messages,
         "completion": _pretty(stage.completion),
         "output": _pretty(json.dumps(stage.output, ensure_ascii=False)) if stage.output else "",
-        "notes": [*stage.notes, *([stage.error] if stage.error else [])],
+        "notes": notes_of(stage),
         "differs": stage.differs,
     }
 
@@ -205,102 +204,3 @@ def _milliseconds(seconds: float) -> str:
 
 def _ticks(whole: float) -> list[str]:
     return ["0", *(_milliseconds(whole * place / _TICKS) for place in range(1, _TICKS + 1))]
-
-
-def longest_chain(stages: Sequence[StageTrace]) -> int:
-    """How many model calls stand one after the other at most: the sequential steps, whatever their speed.
-
-    What a stage waited for is taken to be what ended last before it began; of stages that bear numbers (EDIT's
-    questions), none waits for one of another number.
-    """
-    ended: list[tuple[float, int, str]] = []
-    for stage in sorted(stages, key=lambda each: (each.started, each.started + each.seconds)):
-        number = _NUMBER.search(stage.stage)
-        own = number[0] if number else ""
-        before = [each for each in ended if each[0] <= stage.started and (not own or each[2] in {"", own})]
-        depth = max(before)[1] if before else 0
-        ended.append((stage.started + stage.seconds, depth + bool(stage.usage.calls), own))
-    return max((depth for _, depth, _ in ended), default=0)
-
-
-@dataclass(slots=True)
-class Figures:
-    """Counts that add up.
-
-    Attributes:
-        unparsed: stages whose answer could not be parsed, so that the fallback was used.
-        repaired: stages that needed a repair turn.
-        linked: demands or mentions that were linked to a concept.
-        foreseen: foreseen facts found; None where the method knows no such thing.
-        unforeseen: unforeseen facts found.
-        found: facts found, of methods that do not tell the two apart.
-    """
-
-    unparsed: int = 0
-    repaired: int = 0
-    linked: int | None = None
-    foreseen: int | None = None
-    unforeseen: int | None = None
-    found: int | None = None
-
-    def words(self) -> list[str]:
-        """The counts in words, those that are there."""
-        said = [f"{count} {name}" for name, count in self._facts() if count is not None]
-        said.append(f"{self.unparsed} parse failures" if self.unparsed != 1 else "1 parse failure")
-        if self.repaired:
-            said.append(f"{self.repaired} repaired")
-        return said
-
-    def _facts(self) -> list[tuple[str, int | None]]:
-        names = (("linked", self.linked), ("facts found", self.found))
-        return [*names, ("foreseen", self.foreseen), ("unforeseen", self.unforeseen)]
-
-    def data(self) -> dict[str, int]:
-        """The counts for JSON, those that are there."""
-        named = {"unparsed": self.unparsed, "repaired": self.repaired, "linked": self.linked, "found": self.found}
-        named |= {"foreseen": self.foreseen, "unforeseen": self.unforeseen}
-        return {name: count for name, count in named.items() if count is not None}
-
-
-def figures_of(trace: Iterable[StageTrace]) -> Figures:
-    """The figures of one response's trace."""
-    figures = Figures()
-    for stage in trace:
-        figures.unparsed += stage.outcome == "unparsed"
-        figures.repaired += stage.outcome == "repaired"
-        output = stage.output
-        if isinstance(links := output.get("links"), list):
-            figures.linked = (figures.linked or 0) + len(links)
-        if stage.stage != "fact-retrieval":
-            continue
-        for kind in ("foreseen", "unforeseen"):
-            if isinstance(counts := output.get(kind), dict):
-                setattr(figures, kind, counts.get("found"))
-        if isinstance(found := output.get("found"), int):
-            figures.found = found
-    return figures
-
-
-def total(figures: Sequence[Figures]) -> Figures:
-    """The sum of figures, field by field; a field that none has stays None."""
-    summed = Figures()
-    for item in figures:
-        for name, count in item.data().items():
-            setattr(summed, name, (getattr(summed, name) or 0) + count)
-    return summed
-
-
-def cost(usage: Usage, seconds: float) -> str:
-    """Calls, tokens and time in words."""
-    calls = "1 call" if usage.calls == 1 else f"{usage.calls} calls"
-    if usage.cached:
-        calls += f" ({usage.cached} cached)"
-    tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
-    retried = f", {usage.retries} retries" if usage.retries else ""
-    time = f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
-    return f"{calls}, {tokens}{retried}, {time}" if usage.calls else f"no model call, {time}"
-
-
-def summary(usage: Usage, seconds: float, trace: Iterable[StageTrace]) -> str:
-    """One line about one result: what it cost, and the figures of its trace."""
-    return " · ".join([cost(usage, seconds), *figures_of(trace).words()])

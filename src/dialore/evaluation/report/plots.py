@@ -74,9 +74,6 @@ class Figure:
         name: its kind, for files: `bars`, `distribution`, `knowledge`, `sizes`.
         caption: its kind in words.
         title: what it shows, for those who do not see it.
-        head: the table's head.
-        rows: the table's rows.
-        height: in inches.
         draw: draws it on an empty matplotlib figure.
     """
 

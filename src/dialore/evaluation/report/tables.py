@@ -82,9 +82,7 @@ class MainTable:
     """The table and what stands below it.
 
     Attributes:
-        metrics: the columns.
         families: titles over them, each with how many columns it spans.
-        groups: the rows.
         notes: the footnotes, in the order of their numbers.
         absent: metrics that no system has, with the reason; they have no column.
         remarks: what one should know of the runs before one reads their figures.

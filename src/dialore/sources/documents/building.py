@@ -15,7 +15,7 @@ from dialore.errors import InputError
 from dialore.retrieval.tokens import Tokeniser
 from dialore.sources.documents.chunking import Chunking, Paragraph, Section, Unreadable
 from dialore.sources.documents.index import embedder_of, open_store, shown
-from dialore.sources.documents.reading import Rejects, find_files, lies_below, read_sections
+from dialore.sources.documents.reading import Rejects, find_files, read_sections
 from dialore.sources.documents.tables import Document, NewPassage, Piece, Settings, id_number
 
 if TYPE_CHECKING:
@@ -82,7 +82,6 @@ class _Change:
         self._documents = transaction.documents()
         self._last = max(self._documents, default=0)
         self.number_of = {document.name: number for number, document in self._documents.items()}
-        self._written: set[int] = set(self._documents)
         self._pending: dict[tuple[int, int], Piece] = {}
         self.rejects = Rejects()
         self.chunking = Chunking(**transaction.settings().chunking)
@@ -94,9 +93,9 @@ class _Change:
             try:
                 self._file(each, chunking)
             except Unreadable as error:
-                self.rejects.file(str(each.path), error)
+                self.rejects.add(each.path, error)
             except OSError as error:
-                self.rejects.file(str(each.path), error.strerror or error)
+                self.rejects.add(each.path, error.strerror or error)
         self._step("reading", len(found), len(found))
 
     def _file(self, found: Found, chunking: Chunking) -> None:
@@ -159,11 +158,8 @@ class _Change:
     def flush(self) -> None:
         """Write what is pending, but what its document has already."""
         pending, self._pending = self._pending, {}
-        numbers = {number for number, _ in pending}
-        for number in numbers & self._written:
-            ids = [identifier for owner, identifier in pending if owner == number]
-            for identifier in self._transaction.existing(number, ids):
-                del pending[number, identifier]
+        for key in self._transaction.owners({identifier for _, identifier in pending}):
+            if pending.pop(key, None) is not None:
                 self.report.duplicates += 1
         if not pending:
             return
@@ -173,7 +169,6 @@ class _Change:
             for ((number, identifier), piece), text in zip(pending.items(), searched, strict=True)
         ]
         self._transaction.insert(passages, self._embedder.encode(searched) if self._embedder else None)
-        self._written |= numbers
         self.report.added += len(passages)
 
     def drop(self, number: int) -> None:
@@ -181,14 +176,20 @@ class _Change:
         self._pending = {key: piece for key, piece in self._pending.items() if key[0] != number}
         self.remove("document", [number])
 
-    def remove(self, column: str, values: Collection[object]) -> None:
-        """Remove the passages whose `document`, `id` or `url` is among the values."""
-        self.report.deleted += self._transaction.remove(column, values)
+    def remove(self, column: str, values: Collection[object]) -> int:
+        """Remove the passages whose `document`, `id` or `url` is among the values; returns how many there were."""
+        removed = self._transaction.remove(column, values)
+        self.report.deleted += removed
+        return removed
 
     def drop_files(self, named: Collection[str], folders: Sequence[Path], but: Collection[str] = ()) -> bool:
         """Remove the documents that are named, or files in the folders and below; returns whether there were any."""
-        names = [name for name in self.number_of if name in named or lies_below(name, folders)]
-        for name in (wanted := [name for name in names if name not in but]):
+        wanted = [
+            name
+            for name in self.number_of
+            if name not in but and (name in named or any(Path(name).is_relative_to(folder) for folder in folders))
+        ]
+        for name in wanted:
             self.drop(self.number_of.pop(name))
         return bool(wanted)
 
@@ -330,7 +331,7 @@ def add_documents(
         change.flush()
         report = change.report
         taken = report.added or report.duplicates or report.unchanged or report.deleted
-        if change.rejects.files and not taken:
+        if change.rejects.count and not taken:
             raise change.nothing()
     return report
 
@@ -355,12 +356,8 @@ def delete_documents(
     """
     with _changing(path, None, None, None) as change:
         missing = change.report.missing
-        for column, values in (("id", {each: id_number(each) for each in ids}), ("url", {each: each for each in urls})):
-            for value, number in values.items():
-                before = change.report.deleted
-                change.remove(column, [number])
-                if change.report.deleted == before:
-                    missing.append(value)
+        missing += [each for each in ids if not change.remove("id", [id_number(each)])]
+        missing += [each for each in urls if not change.remove("url", [each])]
         for file in files:
             if not change.drop_files({str(file), str(Path(file).resolve())}, [Path(file).resolve()]):
                 missing.append(str(file))

@@ -22,11 +22,17 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.base import KnowledgeSource
-    from dialore.sources.documents.tables import Document, Settings, Store, Transaction
+    from dialore.sources.documents.postgres import PostgresStore
+    from dialore.sources.documents.sqlite import SqliteStore
+    from dialore.sources.documents.tables import Document, Settings, Transaction
+
+    Store = SqliteStore | PostgresStore
 
 Retriever = Literal["fused", "bm25", "dense"]
 RETRIEVERS: tuple[Retriever, ...] = get_args(Retriever)
 SCHEMES = ("postgresql://", "postgres://")
+_DEPTH = 100
+"""How many of each ranking are fused, at least."""
 
 
 def open_store(path: Path | str) -> Store:
@@ -50,8 +56,6 @@ class DocumentIndex:
         name: its name; None for the one that it was built with.
         retriever: `bm25`, `dense` (cosine of embeddings), or `fused`, both by reciprocal ranks.
         embedder: the one that made its vectors; None loads it.
-        depth: how many of each ranking are fused, at least.
-        k: the constant of reciprocal ranks.
 
     Raises:
         InputError: no index, damaged, of another version, its embedder is another one now, or `dense` without vectors.
@@ -68,12 +72,9 @@ class DocumentIndex:
         name: str | None = None,
         retriever: Retriever = "fused",
         embedder: Embedder | None = None,
-        depth: int = 100,
-        k: float = K,
     ) -> None:
         self.path = path
         self.retriever = _checked(retriever)
-        self.depth, self.k = depth, k
         self._given = embedder
         self._store: Store | None = open_store(path)
         self._owner = True
@@ -138,7 +139,7 @@ class DocumentIndex:
         """A stable hash of what is in it and of how it is searched, for a run that rests on it."""
         with self._opened().read() as transaction:
             settings = transaction.settings()
-            parts = (settings.embedder_fingerprint, settings.tokeniser, *transaction.content(), self.retriever, self.k)
+            parts = (settings.embedder_fingerprint, settings.tokeniser, *transaction.content(), self.retriever, K)
         return hashlib.sha256("\t".join(map(str, parts)).encode()).hexdigest()[:16]
 
     def stats(self) -> dict[str, Any]:
@@ -174,44 +175,35 @@ class DocumentIndex:
         other.retriever, other._owner = _checked(retriever), False  # noqa: SLF001 - of its own kind
         return other
 
-    def find(self, query: str, top: int = 10, *, retriever: Retriever | None = None) -> list[Knowledge]:
+    def find(self, query: str, top: int = 10) -> list[Knowledge]:
         """The `top` passages for a query, the best first, equal texts once.
-
-        Args:
-            query: what is looked for.
-            top: how many at most.
-            retriever: another than the index's own.
 
         Raises:
             SourceError: the index is closed or damaged, or its embedder cannot be asked.
-            UnknownNameError: no retriever is called that.
         """
-        chosen = self.retriever if retriever is None else _checked(retriever)
         try:
             with self._opened().read() as transaction:
                 if (settings := transaction.settings()) != self._settings:
                     self._use(settings)
-                return self._find(transaction, query, top, chosen) if top > 0 else []
+                return self._find(transaction, query, top) if top > 0 else []
         except InputError as error:
             raise SourceError(error.message, mend=error.mend) from error
 
-    def _find(self, transaction: Transaction, query: str, top: int, retriever: Retriever) -> list[Knowledge]:
-        depth = max(self.depth, 2 * top)
+    def _find(self, transaction: Transaction, query: str, top: int) -> list[Knowledge]:
+        depth = max(_DEPTH, 2 * top)
         while True:
-            ranked = self._rank(transaction, query, depth, retriever)
+            ranked = self._rank(transaction, query, depth)
             found = self._distinct(transaction, ranked, top)
             if len(found) == top or len(ranked) < depth:
                 return found
             depth *= 4  # many of them were the same text
 
-    def _rank(
-        self, transaction: Transaction, query: str, depth: int, retriever: Retriever
-    ) -> Sequence[tuple[int, float]]:
+    def _rank(self, transaction: Transaction, query: str, depth: int) -> Sequence[tuple[int, float]]:
         """Numbers and scores of passages, the best first."""
         by_terms, near = [], []
-        if retriever != "dense" or self._embedder is None:
+        if self.retriever != "dense" or self._embedder is None:
             by_terms = transaction.by_terms(Counter(self._tokeniser(query)), depth)
-        if retriever == "bm25" or self._embedder is None:
+        if self.retriever == "bm25" or self._embedder is None:
             return by_terms
         try:
             [vector] = self._embedder.encode([query])
@@ -219,9 +211,9 @@ class DocumentIndex:
             raise SourceError(f"{self.name}: {error.message}", mend=error.mend) from error
         if vector.any():
             near = transaction.by_vector(vector, depth)
-        if retriever == "dense":
+        if self.retriever == "dense":
             return near
-        return reciprocal_ranks([[number for number, _ in ranked] for ranked in (by_terms, near)], k=self.k)
+        return reciprocal_ranks([[number for number, _ in ranked] for ranked in (by_terms, near)])
 
     def _distinct(self, transaction: Transaction, ranked: Sequence[tuple[int, float]], top: int) -> list[Knowledge]:
         found: dict[str, Knowledge] = {}
@@ -257,13 +249,12 @@ class SeveralDocuments:
     Args:
         sources: at least one.
         name: the name of them all; None joins theirs.
-        k: the constant of reciprocal ranks.
     """
 
     kind: Source = "documents"
 
-    def __init__(self, sources: Sequence[KnowledgeSource], *, name: str | None = None, k: float = K) -> None:
-        self.sources, self.k = tuple(sources), k
+    def __init__(self, sources: Sequence[KnowledgeSource], *, name: str | None = None) -> None:
+        self.sources = tuple(sources)
         self.name = name or "+".join(source.name for source in sources)
 
     async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
@@ -291,14 +282,14 @@ class SeveralDocuments:
         if not found:
             raise SourceError("; ".join(dict.fromkeys(error.message for error in failed)), mend=failed[0].mend)
         by_text = {piece.text: piece for answer in reversed(found) for piece in reversed(answer)}
-        fused = reciprocal_ranks([[piece.text for piece in answer] for answer in found], k=self.k)[:top]
+        fused = reciprocal_ranks([[piece.text for piece in answer] for answer in found])[:top]
         knowledge = [by_text[text].model_copy(update={"score": round(score, 6)}) for text, score in fused]
         return Findings(knowledge, notes=notes)
 
     def by(self, retriever: str) -> SeveralDocuments:
         """These sources, ranked by another retriever where they can be; see `RankedSource`."""
         ranked = [source.by(retriever) if isinstance(source, RankedSource) else source for source in self.sources]
-        return SeveralDocuments(ranked, name=self.name, k=self.k)
+        return SeveralDocuments(ranked, name=self.name)
 
     def close(self) -> None:
         """Close them all."""

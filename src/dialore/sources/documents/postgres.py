@@ -7,8 +7,8 @@ inner product, so that their ranking is approximate among many.
 
 from __future__ import annotations
 
-import json
 import re
+from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,6 @@ except ImportError as error:
     raise MissingExtraError("a document index in PostgreSQL", "postgres") from error
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Collection, Iterator, Sequence
 
     from numpy.typing import NDArray
@@ -91,19 +90,19 @@ class PostgresStore:
             return int(found.fetchone()[0])
 
     def close(self) -> None:
-        """See `Store`."""
+        """See `SqliteStore`."""
         self._pool.close()
 
     @contextmanager
     def read(self) -> Iterator[PostgresTransaction]:
-        """See `Store`."""
+        """See `SqliteStore`."""
         with self._explained(), self._pool.connection() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             yield PostgresTransaction(connection, self.shown)
 
     @contextmanager
     def write(self, fresh: Settings | None = None) -> Iterator[PostgresTransaction]:
-        """See `Store`."""
+        """See `SqliteStore`."""
         with self._explained(), self._pool.connection() as connection:
             transaction = PostgresTransaction(connection, self.shown)
             transaction.ask("SELECT pg_advisory_xact_lock(hashtext(?))", f"dialore documents {self.name}")
@@ -174,17 +173,13 @@ class PostgresTransaction(Transaction):
     ) -> None:
         columns = "number, id, document, length, text, title, url, file, page, extra, terms"
         columns += "" if vectors is None else ", vector"
-        having: dict[str, int] = {}
+        having: Counter[str] = Counter()
         with self._connection.cursor().copy(f"COPY passages ({columns}) FROM STDIN") as copy:
-            for at, (number, each) in enumerate(zip(numbers, passages, strict=True)):
-                piece = each.piece
-                extra = json.dumps(piece.extra, ensure_ascii=False) if piece.extra else ""
-                row: list[Any] = [number, each.id, each.document, len(each.terms)]
-                row += [value.replace("\0", "") for value in (piece.text, piece.title, piece.url, piece.file)]
-                row += [piece.page, extra, " ".join(f"{_quoted(t)}:{n}" for n, t in enumerate(each.terms, start=1))]
-                copy.write_row(row if vectors is None else [*row, _vector(vectors[at])])
-                for term in dict.fromkeys(each.terms):
-                    having[term] = having.get(term, 0) + 1
+            for place, (number, each) in enumerate(zip(numbers, passages, strict=True)):
+                row: list[Any] = [v.replace("\0", "") if isinstance(v, str) else v for v in each.row(number)]
+                row.append(" ".join(f"{_quoted(term)}:{at}" for at, term in enumerate(each.terms, start=1)))
+                copy.write_row(row if vectors is None else [*row, _vector(vectors[place])])
+                having.update(set(each.terms))
         self.ask(
             "INSERT INTO frequencies SELECT * FROM unnest(?::text[], ?::bigint[]) "
             "ON CONFLICT (term) DO UPDATE SET passages = frequencies.passages + excluded.passages",

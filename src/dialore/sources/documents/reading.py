@@ -47,36 +47,16 @@ def format_of(path: Path) -> FileFormat | None:
 
 @dataclass
 class Rejects:
-    """Files and lines that were left out.
+    """Files and lines that were left out: how many, and the first of them, a sentence each."""
 
-    Attributes:
-        files: how many files.
-        lines: how many lines of files that could be read else.
-        first: the first of them, a sentence each.
-    """
-
-    files: int = 0
-    lines: int = 0
+    count: int = 0
     first: list[str] = field(default_factory=list)
 
-    def file(self, name: str, why: object) -> None:
-        """A file was left out."""
-        self.files += 1
-        self._show(f"{name}: {why}")
-
-    def line(self, name: str, number: int, why: object) -> None:
-        """A line was left out, numbered from 1."""
-        self.lines += 1
-        self._show(f"{name}, line {number}: {why}")
-
-    @property
-    def count(self) -> int:
-        """Files and lines together."""
-        return self.files + self.lines
-
-    def _show(self, sentence: str) -> None:
+    def add(self, where: object, why: object) -> None:
+        """Count one that was left out."""
+        self.count += 1
         if len(self.first) < _SHOWN:
-            self.first.append(sentence)
+            self.first.append(f"{where}: {why}")
 
 
 class Found(NamedTuple):
@@ -120,11 +100,6 @@ def _below(folder: Path) -> Iterator[tuple[Path, FileFormat]]:
                 yield Path(where) / name, known
 
 
-def lies_below(name: str, folders: Sequence[Path]) -> bool:
-    """Whether a document's name is the path of a file in one of the folders or below."""
-    return any(Path(name).is_relative_to(folder) for folder in folders)
-
-
 def read_sections(path: Path, file_format: FileFormat, rejects: Rejects) -> Iterator[Section]:
     """The sections of a file; lines are read one by one.
 
@@ -142,7 +117,8 @@ def read_sections(path: Path, file_format: FileFormat, rejects: Rejects) -> Iter
         if file_format in {"lines", "jsonl"}:
             yield from _read_lines(path, file_format, rejects)
         else:
-            yield from _read_whole(_bytes_of(path), file_format)
+            data = path.read_bytes()
+            yield from _read_whole(gzip.decompress(data) if path.suffix == ".gz" else data, file_format)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise Unreadable("it is a damaged gzip file") from error
     except UnicodeDecodeError as error:
@@ -161,10 +137,6 @@ def _read_lines(path: Path, file_format: FileFormat, rejects: Rejects) -> Iterat
             yield from _read_jsonl(path, lines, rejects)
         else:
             yield from (Section([Paragraph(part)]) for line in lines for part in line.splitlines() if part.strip())
-
-
-def _bytes_of(path: Path) -> bytes:
-    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
 
 
 def _read_whole(data: bytes, file_format: FileFormat) -> Iterator[Section]:
@@ -201,9 +173,9 @@ def _read_jsonl(path: Path, lines: Iterable[str], rejects: Rejects) -> Iterator[
         try:
             section = _section(_decoded_line(line))
         except (ValueError, RecursionError) as error:
-            rejects.line(str(path), number, f"not JSON: {error}")
+            rejects.add(f"{path}, line {number}", f"not JSON: {error}")
         except Unreadable as error:
-            rejects.line(str(path), number, error)
+            rejects.add(f"{path}, line {number}", error)
         else:
             taken += 1
             yield section

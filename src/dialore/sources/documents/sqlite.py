@@ -89,7 +89,7 @@ class SqliteStore:
 
     @contextmanager
     def read(self) -> Iterator[SqliteTransaction]:
-        """See `Store`."""
+        """One state of the index, whatever others write meanwhile; raises InputError where there is none."""
         with self._explained():
             inode = self._stat().st_ino
             if inode != self._inode:  # another file is in its place
@@ -145,7 +145,14 @@ class SqliteStore:
 
     @contextmanager
     def write(self, fresh: Settings | None = None) -> Iterator[SqliteTransaction]:
-        """See `Store`."""
+        """A change of the index: whole at the end of the body, or nothing of it where that fails.
+
+        Args:
+            fresh: the settings of a new index, in the place of what is there.
+
+        Raises:
+            InputError: no such index, it cannot be written, or another writer has it for 30 seconds.
+        """
         with self._explained():
             new = fresh is not None and not self.path.exists()
             if new:
@@ -274,21 +281,15 @@ class SqliteTransaction(Transaction):
     def _insert(
         self, numbers: Sequence[int], passages: Sequence[NewPassage], vectors: NDArray[np.float32] | None
     ) -> None:
-        rows = []
-        for number, each in zip(numbers, passages, strict=True):
-            piece, extra = each.piece, json.dumps(each.piece.extra, ensure_ascii=False) if each.piece.extra else ""
-            where = (piece.title, piece.url, piece.file, piece.page, extra)
-            rows.append((number, each.id, each.document, len(each.terms), piece.text, *where))
         many = self._connection.executemany
+        rows = (passage.row(number) for number, passage in zip(numbers, passages, strict=True))
         many("INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         terms = zip(numbers, (" ".join(passage.terms) for passage in passages), strict=True)
         many("INSERT INTO search (rowid, terms) VALUES (?, ?)", terms)
         if vectors is not None:
             made = quantise(vectors)
-            blobs = (
-                row.tobytes() + scale.tobytes()
-                for row, scale in zip(made.vectors, made.scales.astype("<f4"), strict=True)
-            )
+            pairs = zip(made.vectors, made.scales.astype("<f4"), strict=True)
+            blobs = (row.tobytes() + scale.tobytes() for row, scale in pairs)
             many("INSERT INTO vectors VALUES (?, ?)", zip(numbers, blobs, strict=True))
 
     def _remove(self, condition: str, value: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -15,7 +15,6 @@ from dialore.knowledge import stable_id
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Collection, Iterator, Sequence
-    from contextlib import AbstractContextManager
 
     import numpy as np
     from numpy.typing import NDArray
@@ -140,32 +139,12 @@ class NewPassage(NamedTuple):
     document: int
     terms: list[str]
 
-
-class Store(Protocol):
-    """Where the tables of one index are."""
-
-    def read(self) -> AbstractContextManager[Transaction]:
-        """One state of the index, whatever others write meanwhile; raises InputError where there is none."""
-        ...
-
-    def write(self, fresh: Settings | None = None) -> AbstractContextManager[Transaction]:
-        """A change of the index: whole at the end of the body, or nothing of it where that fails.
-
-        Args:
-            fresh: the settings of a new index, in the place of what is there.
-
-        Raises:
-            InputError: no such index, it cannot be written, or another writer has it for 30 seconds.
-        """
-        ...
-
-    def size(self) -> int:
-        """Bytes that the index takes."""
-        ...
-
-    def close(self) -> None:
-        """Close all connections; a second time does nothing."""
-        ...
+    def row(self, number: int) -> tuple[Any, ...]:
+        """Its columns in the table of passages, up to `extra`."""
+        piece = self.piece
+        extra = json.dumps(piece.extra, ensure_ascii=False) if piece.extra else ""
+        where = (piece.title, piece.url, piece.file, piece.page, extra)
+        return number, self.id, self.document, len(self.terms), piece.text, *where
 
 
 _COLUMNS = "number, id, text, title, url, file, page, extra"
@@ -255,11 +234,10 @@ class Transaction(ABC):
         values = (number, document.name, document.hash, document.bytes, document.modified)
         self.ask("INSERT INTO documents VALUES (?, ?, ?, ?, ?)", *values)
 
-    def existing(self, document: int, ids: Collection[int]) -> set[int]:
-        """Those of the ids that passages of a document have."""
+    def owners(self, ids: Collection[int]) -> list[tuple[int, int]]:
+        """The documents that have passages of those ids, each with the id."""
         condition, value = self.among("id", ids)
-        found = self.ask(f"SELECT id FROM passages WHERE document = ? AND {condition}", document, value)
-        return {identifier for (identifier,) in found}
+        return list(self.ask(f"SELECT document, id FROM passages WHERE {condition}", value))
 
     def insert(self, passages: Sequence[NewPassage], vectors: NDArray[np.float32] | None) -> None:
         """Add passages to documents, with their vectors (n, dimension)."""

@@ -28,8 +28,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from dialore.errors import GraphError, MissingExtraError
-from dialore.knowledge import Fact
-from dialore.sources.graph.store import Edges, GraphMeta, concept_key, places_among, shortest
+from dialore.sources.graph.store import Edges, GraphMeta, concept_key, fact_of, places_among
 from dialore.sources.graph.writing import Collector, fact_hashes, merged_rows, name_hashes
 from dialore.text import is_chinese, normalise
 
@@ -47,6 +46,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from psycopg.abc import Params
     from psycopg.rows import TupleRow
+
+    from dialore.knowledge import Fact
 
     _Connection = psycopg.Connection[TupleRow]
     Step = Callable[[str, int, int], None]
@@ -145,21 +146,6 @@ class PostgresStore:
         self._keys: dict[str, list[int]] = {}
         self._names: dict[int, str] = {}
 
-    @classmethod
-    def load(cls, facts: Iterable[Fact], url: str, *, name: str = "", on_step: Step | None = None) -> Self:
-        """Load facts into a database and open it; see `load_store`."""
-        target = _Target(url)
-        with target.errors(), target.connect() as connection, tempfile.TemporaryDirectory() as folder:
-            _lock(connection, target)
-            with Collector(Path(folder), target.place) as collector:
-                collector.collect(_checked(facts))
-                if not collector.concepts:
-                    raise GraphError("no facts to make a graph of", mend="check the file and --language")
-                loading = _Loading(collector, name or target.schema, on_step or (lambda _name, _done, _total: None))
-                with connection.transaction():
-                    _write(connection, target, loading)
-        return cls(url)
-
     def close(self) -> None:
         """Close the connections; a second time does nothing."""
         self._pool.close()
@@ -236,7 +222,9 @@ class PostgresStore:
 
     # --- facts
 
-    def edges_of(self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, keep: int = 1000) -> Edges:
+    def edges_of(
+        self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, most: int | None = None
+    ) -> Edges:
         """The facts with one of the concepts as head or tail, each once, in one round trip; see `FactStore.edges_of`.
 
         The names of their other ends come with them and are remembered.
@@ -265,14 +253,7 @@ class PostgresStore:
 
     def fact(self, edges: Edges, row: int) -> Fact:
         """One row as a fact."""
-        return Fact(
-            head=self.concept(edges.head.item(row)),
-            relation=self.meta.relations[edges.relation.item(row)],
-            tail=self.concept(edges.tail.item(row)),
-            weight=shortest(edges.weight.item(row)),
-            provenance=self.meta.provenances[edges.provenance.item(row)],
-            graph=self.meta.name,
-        )
+        return fact_of(edges, row, self.meta, self.concept)
 
     def facts(self) -> Iterator[Fact]:
         """Every fact of the graph, by head, the heaviest of each first."""
@@ -393,7 +374,17 @@ def load_store(facts: Iterable[Fact], url: str, *, name: str = "", on_step: Step
     """
     if not url.startswith(("postgresql://", "postgres://")):
         raise GraphError(f"not a URL of PostgreSQL: {url}", mend="use `build_graph` for a file")
-    return PostgresStore.load(facts, url, name=name, on_step=on_step)
+    target = _Target(url)
+    with target.errors(), target.connect() as connection, tempfile.TemporaryDirectory() as folder:
+        _lock(connection, target)
+        with Collector(Path(folder), target.place) as collector:
+            collector.collect(_checked(facts))
+            if not collector.concepts:
+                raise GraphError("no facts to make a graph of", mend="check the file and --language")
+            loading = _Loading(collector, name or target.schema, on_step or (lambda _name, _done, _total: None))
+            with connection.transaction():
+                _write(connection, target, loading)
+    return PostgresStore(url)
 
 
 class _Loading:

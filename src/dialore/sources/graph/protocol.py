@@ -42,15 +42,17 @@ class FactStore(Protocol):
         """How many facts a concept has, as head or tail; a fact about itself counts twice."""
         ...
 
-    def edges_of(self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, keep: int = 1000) -> Edges:
+    def edges_of(
+        self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, most: int | None = None
+    ) -> Edges:
         """The facts with one of the concepts as head or tail, each once; the rows' order is the store's own.
 
         Args:
             concepts: their numbers.
-            query: of unit length (dimension,). A store that has vectors then gives the facts' cosines with it, and of
-                each side of a concept with very many facts only those that lead to another of the concepts and, of the
-                rest, exactly the `keep` of highest cosine, ties included. A store without vectors ignores it.
-            keep: how many of each side of a concept.
+            query: of unit length (dimension,). A store that has vectors then gives the facts' cosines with it; one
+                without vectors ignores it.
+            most: facts of each side of a concept that are needed: the heaviest, and all that lead to another of the
+                concepts. A store may give more. None: all.
         """
         ...
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dialore.text import is_chinese, normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from dialore.knowledge import Fact
     from dialore.text import Language
@@ -124,104 +124,15 @@ class Relation:
         return self.zh if language == "zh" else self.en
 
 
-# ConceptNet 5's relations, those of ConceptNet 4 that older dumps still carry, and their negations.
-_KNOWN = (
-    Relation("RelatedTo", "{head} is related to {tail}", "{head}和{tail}有关", symmetric=True),
-    Relation("FormOf", "{head} is a form of {tail}", "{head}是{tail}的一种形式", informative=False),
-    Relation("IsA", "{head} is a kind of {tail}", "{head}是一种{tail}"),
-    Relation("NotIsA", "{head} is not a kind of {tail}", "{head}不是{tail}"),
-    Relation("PartOf", "{head} is part of {tail}", "{head}是{tail}的一部分"),
-    Relation("HasA", "{head} has {tail}", "{head}有{tail}"),
-    Relation("NotHasA", "{head} has no {tail}", "{head}没有{tail}"),
-    Relation(
-        "UsedFor", "{head:gerund} is used for {tail}", "{head}用来{tail}", doing="{head:gerund} is used to {tail}"
-    ),
-    Relation(
-        "NotUsedFor",
-        "{head:gerund} is not used for {tail}",
-        "{head}不用来{tail}",
-        doing="{head:gerund} is not used to {tail}",
-    ),
-    Relation("CapableOf", "{head} can {tail}", "{head}会{tail}"),
-    Relation("NotCapableOf", "{head} cannot {tail}", "{head}不会{tail}"),
-    Relation("AtLocation", "{head} is found at {tail}", "{head}在{tail}"),
-    Relation("LocationOfAction", "{head:gerund} happens at {tail}", "{head}发生在{tail}"),
-    Relation("LocatedNear", "{head} is near {tail}", "{head}在{tail}附近", symmetric=True),
-    Relation(
-        "Causes", "{head:gerund} causes {tail}", "{head}会引起{tail}", doing="{head:gerund} leads to {tail:gerund}"
-    ),
-    Relation(
-        "NotCauses",
-        "{head:gerund} does not cause {tail}",
-        "{head}不会引起{tail}",
-        doing="{head:gerund} does not lead to {tail:gerund}",
-    ),
-    Relation("HasSubevent", "{head:gerund} involves {tail:gerund}", "{head}时会{tail}"),
-    Relation("HasFirstSubevent", "{head:gerund} begins with {tail:gerund}", "{head}先要{tail}"),
-    Relation("HasLastSubevent", "{head:gerund} ends with {tail:gerund}", "{head}最后要{tail}"),
-    Relation("HasPrerequisite", "{head:gerund} requires {tail:gerund}", "{head}之前需要{tail}"),
-    Relation("HasProperty", "{head:gerund} is {tail}", "{head}是{tail}的"),
-    Relation("NotHasProperty", "{head:gerund} is not {tail}", "{head}不{tail}"),
-    Relation(
-        "MotivatedByGoal",
-        "{head:gerund} is done for {tail}",
-        "{head}是为了{tail}",
-        doing="{head:gerund} is done to {tail}",
-    ),
-    Relation("ObstructedBy", "{head:gerund} is prevented by {tail:gerund}", "{head}会被{tail}阻碍"),
-    Relation("Desires", "{head} wants {tail}", "{head}想要{tail}", doing="{head} wants to {tail}"),
-    Relation("NotDesires", "{head} does not want {tail}", "{head}不想要{tail}", doing="{head} does not want to {tail}"),
-    Relation("DesireOf", "{head} is wanted by {tail}", "{head}是{tail}想要的"),
-    Relation(
-        "CausesDesire",
-        "{head:gerund} makes one want {tail}",
-        "{head}让人想{tail}",
-        doing="{head:gerund} makes one want to {tail}",
-    ),
-    Relation("CreatedBy", "{head} is created by {tail}", "{head}由{tail}创造"),
-    Relation("MadeOf", "{head} is made of {tail}", "{head}由{tail}制成"),
-    Relation("NotMadeOf", "{head} is not made of {tail}", "{head}不由{tail}制成"),
-    Relation("ReceivesAction", "{head} can be {tail:passive}", "{head}可以{tail}"),
-    Relation("DefinedAs", "{head} is defined as {tail}", "{head}的意思是{tail}"),
-    Relation("SymbolOf", "{head} is a symbol of {tail}", "{head}象征{tail}"),
-    Relation(
-        "MannerOf",
-        "{head:gerund} is a way of {tail}",
-        "{head}是{tail}的一种方式",
-        doing="{head:gerund} is a way to {tail}",
-    ),
-    Relation("InstanceOf", "{head} is an instance of {tail}", "{head}是{tail}的一个例子"),
-    Relation("InheritsFrom", "{head} inherits from {tail}", "{head}继承自{tail}"),
-    Relation("Synonym", "{head} means the same as {tail}", "{head}和{tail}意思相同", symmetric=True),
-    Relation("Antonym", "{head} is the opposite of {tail}", "{head}和{tail}相反", symmetric=True),
-    Relation("DistinctFrom", "{head} is different from {tail}", "{head}不同于{tail}", symmetric=True),
-    Relation("SimilarTo", "{head} is similar to {tail}", "{head}和{tail}相似", symmetric=True),
-    Relation("HasContext", "{head} goes with {tail}", "{head}常和{tail}有关"),
-    Relation("Entails", "{head:gerund} entails {tail:gerund}", "{head}意味着{tail}"),
-    Relation("DerivedFrom", "{head} is derived from {tail}", "{head}来自{tail}", informative=False),
-    Relation(
-        "EtymologicallyRelatedTo",
-        "{head} shares its origin with {tail}",
-        "{head}与{tail}同源",
-        symmetric=True,
-        informative=False,
-    ),
-    Relation("EtymologicallyDerivedFrom", "{head} comes from the word {tail}", "{head}源于{tail}", informative=False),
-    Relation("ExternalURL", "{head} is described at {tail}", "{head}见{tail}", informative=False),
-    Relation("HasPainCharacter", "{head} has a pain that is {tail}", "{head}的疼痛是{tail}"),
-    Relation("HasPainIntensity", "{head} has a pain that is {tail}", "{head}的疼痛程度是{tail}"),
-    # Event relations of ATOMIC, so that its files can be built into a graph and read well.
-    Relation("xNeed", "before {head} one needs {tail}", "{head}之前需要{tail}"),
-    Relation("xIntent", "{head} is done because one wants {tail}", "{head}是因为想{tail}"),
-    Relation("xWant", "after {head} one wants {tail}", "{head}之后想{tail}"),
-    Relation("xEffect", "{head} has the effect that one {tail}", "{head}的结果是{tail}"),
-    Relation("xReact", "{head} makes one feel {tail}", "{head}让人感到{tail}"),
-    Relation("xAttr", "one who does {head} is {tail}", "{head}的人是{tail}的"),
-    Relation("oWant", "after {head} others want {tail}", "{head}之后别人想{tail}"),
-    Relation("oEffect", "{head} has the effect that others {tail}", "{head}使别人{tail}"),
-    Relation("oReact", "{head} makes others feel {tail}", "{head}让别人感到{tail}"),
-)
-RELATIONS: dict[str, Relation] = {relation.name: relation for relation in _KNOWN}
+def _known() -> Iterator[Relation]:
+    file = resources.files("dialore") / "data" / "relations.tsv"
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            name, en, zh, flags, doing = (*line.split("\t"), "", "")[:5]
+            yield Relation(name, en, zh, doing, symmetric="s" in flags, informative="w" not in flags)
+
+
+RELATIONS: dict[str, Relation] = {relation.name: relation for relation in _known()}
 _FOLDED: dict[str, str] = {name.lower(): name for name in RELATIONS}
 _SLOT = re.compile(r"\{(head|tail)(?::(gerund|passive))?\}")
 _CLAUSE = re.compile(r"(?:you|it|i|he|she|we|they|your|one) \w")

@@ -20,13 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Literal
 
-    from numpy.typing import NDArray
-
     from dialore.dialogue import Dialogue
     from dialore.response import Demands
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph.protocol import FactStore
-    from dialore.sources.graph.store import Edges
     from dialore.text import Language
 
     SetName = Literal["", "foreseen", "unforeseen"]
@@ -185,16 +182,11 @@ class Graph:
         queries = [link.concept for link in query_links]
         topics = [link.concept for link in topic_links]
         question = Question.of(dialogue, phrases, self.ranking)
-        scored = view.ranker.ask([*queries, *topics], question, language, top)
-
+        scored = view.ranker.ask([*queries, *topics], question, language)
         foreseen = scored.edges.between(queries, topics)
         between = np.flatnonzero(foreseen)
-
-        def unforeseen(edges: Edges) -> NDArray[np.intp]:
-            return np.flatnonzero(~(foreseen if edges is scored.edges else edges.between(queries, topics)))
-
-        first = _known(view.ranker.best(scored, lambda _: between, top, whole=True), language, "foreseen")
-        second = _known(view.ranker.best(scored, unforeseen, top), language, "unforeseen")
+        first = _known(view.ranker.best(scored, between, top), language, "foreseen")
+        second = _known(view.ranker.best(scored, np.flatnonzero(~foreseen), top), language, "unforeseen")
         return Retrieval(
             foreseen=first,
             unforeseen=second,
@@ -212,8 +204,8 @@ class Graph:
         """
         view, language = self._newest(), dialogue.language
         question = Question.of(dialogue, (link.phrase for link in links), self.ranking)
-        scored = view.ranker.ask(view.concepts(links), question, language, top)
-        best = view.ranker.best(scored, lambda edges: np.arange(len(edges)), top)
+        scored = view.ranker.ask(view.concepts(links), question, language)
+        best = view.ranker.best(scored, np.arange(len(scored.edges)), top)
         return _known(best, language, ""), scored.edges.total
 
     def link(self, phrases: Sequence[str], dialogue: Dialogue) -> list[Link]:

@@ -32,11 +32,11 @@ from pydantic import BaseModel, ValidationError
 
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
-from dialore.sources.graph.mapping import EDGE, REBUILD, open_file
+from dialore.sources.graph.mapping import EDGE, REBUILD, open_file, unpacked_parts, unpacked_side
 from dialore.text import content_words, is_chinese, lemma, normalise, stem, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -47,16 +47,12 @@ if TYPE_CHECKING:
 FORMAT = 5
 IDS, CONCEPTS, KEYS, PARTS, OUT, IN, META = (bytes([number]) for number in range(7))
 """The tables: the first byte of their keys, in the order in which they are built."""
-LARGE = 2048
-"""Facts from which on one side of a concept is a hub's: of those only the ones near a question are given."""
 _MAX_KEY = 500
 """LMDB's keys end at 511 bytes; longer ones are hashed."""
 _REMEMBERED = 50_000
 """Concepts' names that are kept, about 5 MB."""
 _CHUNK = 512
 """Rows that are multiplied at once: few enough to stay in a processor's cache."""
-_MARGIN = np.float32(2e-4)
-"""Cosines that are nearer than this to the last one that is taken are taken too, for ranks compare rounded ones."""
 _FEW = 2048
 """Ends are looked up one by one up to so many; of more, most are ruled out first."""
 _LOW_BITS = 0xFFFF
@@ -127,7 +123,7 @@ class Edges:
 
     @property
     def total(self) -> int:
-        """How many facts the asked concepts have in all, each once; more than rows where only near ones were read."""
+        """How many facts the asked concepts have in all, each once; more than rows where hubs were read in part."""
         return int(self.degrees.sum()) - int(np.count_nonzero((self.head_place >= 0) & (self.tail_place >= 0)))
 
     def between(self, some: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
@@ -245,14 +241,7 @@ class GraphState:
     def _parts(self) -> tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.uint32]]:
         """All parts' rows, their scales and their numbers in the embedder; in the file's own memory if in one block."""
         width = max(1, self.meta.dimension)
-        blocks = []
-        for _, value in self.items(PARTS):
-            count = len(value) // (width + 8)
-            ends = count * width, count * (width + 4)
-            rows = np.frombuffer(value[: ends[0]], np.int8).reshape(-1, width)
-            blocks.append(
-                (rows, np.frombuffer(value[ends[0] : ends[1]], "<f4"), np.frombuffer(value[ends[1] :], "<u4"))
-            )
+        blocks = [unpacked_parts(value, width) for _, value in self.items(PARTS)]
         if len(blocks) == 1:
             return blocks[0]
         if not blocks:
@@ -285,26 +274,50 @@ class GraphState:
         sides = (self.get(table, id_key(number)) for table in (OUT, IN))
         return sum(int.from_bytes(side[:4], "little") for side in sides if side is not None)
 
-    def sides(self, numbers: Sequence[int]) -> tuple[NDArray[np.void], NDArray[np.intp], NDArray[np.uint32]]:
-        """The facts of concepts as head, then as tail; how many each has of both; and the parts of the other ends."""
-        facts, parts = [], []
-        counts: list[int] = []
+    def sides(
+        self, numbers: Sequence[int], most: int | None
+    ) -> tuple[NDArray[np.void], NDArray[np.intp], NDArray[np.uint32], NDArray[np.intp]]:
+        """The facts of concepts as head, then as tail; how many were read of each side; parts of ends; degrees."""
+        facts: list[bytes | memoryview] = []
+        parts: list[bytes | memoryview] = []
+        counts, degrees = [], []
         get = self.transaction.get
         for table in (OUT, IN):
+            # Facts between two of the concepts are taken from the side of their head.
+            among = numbers if table == OUT else ()
             for number in numbers:
                 value = get(table + struct.pack(">I", number))
-                count = 0
+                count = read = 0
                 if value is not None:
-                    count = int.from_bytes(value[:4], "little")
-                    end = 4 + count * EDGE.itemsize
-                    facts.append(value[4:end])
-                    parts.append(value[end:])
-                counts.append(count)
+                    count = read = int.from_bytes(value[:4], "little")
+                    if most is not None and count > most:
+                        records, of_ends = self._first(value, most, np.array(among, np.uint32))
+                        read = len(records)
+                        facts.append(records.tobytes())
+                        parts.append(of_ends.tobytes())
+                    else:
+                        end = 4 + count * EDGE.itemsize
+                        facts.append(value[4:end])
+                        parts.append(value[end:])
+                counts.append(read)
+                degrees.append(count)
         return (
             np.frombuffer(b"".join(facts), EDGE),
             np.array(counts, np.intp),
             np.frombuffer(b"".join(parts), "<u4"),
+            np.array(degrees, np.intp).reshape(2, -1).sum(axis=0),
         )
+
+    def _first(
+        self, value: bytes | memoryview, most: int, among: NDArray[np.uint32]
+    ) -> tuple[NDArray[np.void], NDArray[np.uint32]]:
+        """The first facts of a side and those of the rest that lead to some concepts, with the parts of their ends."""
+        records, parts = unpacked_side(value)
+        others = records["other"][most:]
+        rest = np.flatnonzero(places_among(among, others) >= 0)
+        end = int(records["parts"][:most].sum(dtype=np.intp))
+        more = [self.parts_of(number) for number in others[rest].tolist()]
+        return np.concatenate([records[:most], records[most:][rest]]), np.concatenate([parts[:end], *more])
 
     # --- vectors
 
@@ -474,12 +487,14 @@ class GraphStore:
 
     # --- facts
 
-    def edges_of(self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, keep: int = 1000) -> Edges:
+    def edges_of(
+        self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, most: int | None = None
+    ) -> Edges:
         """The facts with one of the concepts as head or tail, each once; see `FactStore.edges_of`."""
         state = self._live()
         numbers = sorted(set(concepts))
         asked = np.array(numbers, np.uint32)
-        facts, counts, parts = state.sides(numbers)
+        facts, counts, parts, degrees = state.sides(numbers, most)
         owner = np.tile(np.arange(len(numbers)), 2).repeat(counts)
         outgoing = int(counts[: len(numbers)].sum())
         place = places_among(asked, facts["other"])
@@ -489,7 +504,6 @@ class GraphStore:
         cosines = None
         if query is not None and state.meta.dimension:
             cosines = state.cosines(facts, parts, owner, asked, query) if len(facts) else np.empty(0, np.float32)
-            _drop_far(taken, cosines, place, counts, keep)
         rows = np.flatnonzero(taken)
         facts, owner, place = facts[rows], owner[rows], place[rows]
         first = rows < outgoing
@@ -503,20 +517,13 @@ class GraphStore:
             head_place=np.where(first, owner, place),
             tail_place=np.where(first, place, owner),
             asked=asked,
-            degrees=counts[: len(numbers)] + counts[len(numbers) :],
+            degrees=degrees,
             cosines=None if cosines is None else cosines[rows],
         )
 
     def fact(self, edges: Edges, row: int) -> Fact:
         """One row as a fact."""
-        return Fact(
-            head=self.concept(edges.head.item(row)),
-            relation=self.meta.relations[edges.relation.item(row)],
-            tail=self.concept(edges.tail.item(row)),
-            weight=shortest(edges.weight.item(row)),
-            provenance=self.meta.provenances[edges.provenance.item(row)],
-            graph=self.meta.name,
-        )
+        return fact_of(edges, row, self.meta, self.concept)
 
     def facts(self) -> Iterator[Fact]:
         """Every fact of the graph, by head, the heaviest of each first."""
@@ -535,24 +542,19 @@ def _release(transaction: lmdb.Transaction, file: MappedFile) -> None:
     file.close()
 
 
-def _drop_far(
-    taken: NDArray[np.bool_],
-    cosines: NDArray[np.float32],
-    place: NDArray[np.intp],
-    counts: NDArray[np.intp],
-    keep: int,
-) -> None:
-    """Of a side with very many facts take only those that lead to an asked concept, and the nearest of the rest."""
-    ends = np.cumsum(counts)
-    for side in np.flatnonzero(counts > max(LARGE, 2 * keep)).tolist():
-        rows = slice(ends[side] - counts[side], ends[side])
-        loose = place[rows] < 0
-        scores = np.where(loose, cosines[rows], -np.inf)
-        at = len(scores) - keep
-        taken[rows] &= ~loose | (scores >= np.partition(scores, at)[at] - _MARGIN)
+def fact_of(edges: Edges, row: int, meta: GraphMeta, concept: Callable[[int], str]) -> Fact:
+    """One row as a fact; `concept` gives a concept's name."""
+    return Fact(
+        head=concept(edges.head.item(row)),
+        relation=meta.relations[edges.relation.item(row)],
+        tail=concept(edges.tail.item(row)),
+        weight=_shortest(edges.weight.item(row)),
+        provenance=meta.provenances[edges.provenance.item(row)],
+        graph=meta.name,
+    )
 
 
 @functools.lru_cache(maxsize=4096)
-def shortest(weight: float) -> float:
+def _shortest(weight: float) -> float:
     """The shortest decimal of a float32: 2.828, not 2.8280000686645508."""
     return float(str(np.float32(weight)))

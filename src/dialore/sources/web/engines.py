@@ -16,7 +16,6 @@ from dialore.sources.web.reading import without_controls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from dialore.dialogue import Dialogue
     from dialore.sources.base import KnowledgeSource
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 BRAVE = "https://api.search.brave.com/res/v1"
 _MAX_BYTES = 4_000_000
 _TAG = re.compile(r"<[^>]{0,200}>")
+_LONGEST_WAIT = 10.0
+"""Seconds of a busy server's `Retry-After` that are waited out, once."""
 _SNIPPET = 2000
 """Characters of a snippet that are read; engines give some hundreds."""
 
@@ -70,15 +71,11 @@ class SearchEngine(Protocol):
 class _HttpEngine:
     """What the engines on the net share: one question, asked again once where a busy server says when.
 
-    Args:
-        http: the server.
-        path: where it is asked.
-        wait: the most seconds of a `Retry-After` that are waited out.
-        mends: what to do about a status, where it is not what the table of faults says.
+    `mends` say what to do about a status, where it is not what the table of faults says.
     """
 
-    def __init__(self, http: HttpClient, path: str, wait: float, mends: Mapping[int, str]) -> None:
-        self._http, self._path, self._wait, self._mends = http, path, wait, mends
+    def __init__(self, http: HttpClient, path: str, mends: Mapping[int, str]) -> None:
+        self._http, self._path, self._mends = http, path, mends
 
     async def _ask(self, query: Mapping[str, str]) -> Any:  # noqa: ANN401 - decoded JSON has any type
         for may_wait in (True, False):
@@ -87,7 +84,7 @@ class _HttpEngine:
                 async with self._http.once() as http:
                     return await http.json(self._path, query=query)
             except ModelError as error:
-                if not may_wait or error.retry_after is None or error.retry_after > self._wait:
+                if not may_wait or error.retry_after is None or error.retry_after > _LONGEST_WAIT:
                     status = error.status or 0
                     known = error.mend if error.retryable or 300 <= status < 400 else "is it a search engine's address?"
                     raise SourceError(error.message, mend=self._mends.get(status, known)) from error
@@ -116,7 +113,6 @@ class SearxngEngine(_HttpEngine):
     Args:
         url: its address, e.g. `http://localhost:8888`.
         timeout: seconds for a search.
-        wait: the most seconds of a `Retry-After` that are waited out, once.
 
     Raises:
         InputError: the address is not a URL.
@@ -124,10 +120,10 @@ class SearxngEngine(_HttpEngine):
 
     name = "searxng"
 
-    def __init__(self, url: str, *, timeout: float = 10.0, wait: float = 10.0) -> None:
+    def __init__(self, url: str, *, timeout: float = 10.0) -> None:
         address = endpoint_url(url).removesuffix("/search")
         http = HttpClient(address, headers={"User-Agent": USER_AGENT}, timeout=timeout, max_bytes=_MAX_BYTES)
-        super().__init__(http, "/search", wait, {403: "allow `json` under search.formats in SearXNG's settings.yml"})
+        super().__init__(http, "/search", {403: "allow `json` under search.formats in SearXNG's settings.yml"})
 
     async def search(self, query: str, dialogue: Dialogue, count: int) -> list[SearchResult]:
         """See `SearchEngine`."""
@@ -152,7 +148,6 @@ class BraveEngine(_HttpEngine):
         api_key: the subscription token; None: `BRAVE_API_KEY`.
         url: the interface's address.
         timeout: seconds for a search.
-        wait: the most seconds of a `Retry-After` that are waited out, once.
 
     Raises:
         InputError: no key.
@@ -160,15 +155,13 @@ class BraveEngine(_HttpEngine):
 
     name = "brave"
 
-    def __init__(
-        self, api_key: str | None = None, *, url: str = BRAVE, timeout: float = 10.0, wait: float = 10.0
-    ) -> None:
+    def __init__(self, api_key: str | None = None, *, url: str = BRAVE, timeout: float = 10.0) -> None:
         key = clean_key(api_key or os.environ.get("BRAVE_API_KEY"))
         if not key:
             raise InputError("Brave's search needs a key", mend="set BRAVE_API_KEY")
         headers = {"User-Agent": USER_AGENT, "X-Subscription-Token": key}
         http = HttpClient(url, key, headers=headers, timeout=timeout, max_bytes=_MAX_BYTES)
-        super().__init__(http, "/web/search", wait, dict.fromkeys((401, 403, 422), "check BRAVE_API_KEY"))
+        super().__init__(http, "/web/search", dict.fromkeys((401, 403, 422), "check BRAVE_API_KEY"))
 
     async def search(self, query: str, dialogue: Dialogue, count: int) -> list[SearchResult]:
         """See `SearchEngine`; at most 400 characters and 50 words of the query are asked, and 20 results given."""
@@ -183,27 +176,11 @@ class BraveEngine(_HttpEngine):
 
 
 class CorpusEngine:
-    """Documents in place of the web: no page is fetched, for the text is there.
-
-    Args:
-        documents: an open document index.
-        name: its name.
-    """
+    """An open document index in place of the web: no page is fetched, for the text is there."""
 
     def __init__(self, documents: KnowledgeSource, *, name: str = "corpus") -> None:
         self.name = name
         self._documents = documents
-
-    @classmethod
-    def open(cls, path: Path) -> CorpusEngine:
-        """Open a document index (`dialore documents build`).
-
-        Raises:
-            InputError: it is missing or damaged.
-        """
-        from dialore.sources.documents import open_documents
-
-        return cls(open_documents([path]), name=f"corpus:{path.name}")
 
     async def search(self, query: str, dialogue: Dialogue, count: int) -> list[SearchResult]:
         """See `SearchEngine`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import zlib
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
@@ -16,8 +15,6 @@ from dialore.llm.http import AdaptiveLimiter
 from dialore.sources.web.addresses import AddressRules, RefusedAddressError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from aiohttp import ClientResponse, ClientSession
     from aiohttp.abc import AbstractResolver
 
@@ -55,8 +52,7 @@ class PageFetcher:
     A host is resolved once, and that very address is connected to. No proxy is asked, for it would resolve anew.
 
     Args:
-        allowed_hosts: `host:port` pairs that need no public address and usual port: a page server of one's own.
-        rules: what may be fetched; None: public addresses, ports 80 and 443, and `allowed_hosts`.
+        rules: what may be fetched; by default what is at public addresses, ports 80 and 443.
         max_bytes: the most bytes of a page, on the wire and decompressed.
         timeout: seconds for a whole page, redirects included.
         read_timeout: seconds without a byte after which a page is given up, and for making the connection.
@@ -66,14 +62,13 @@ class PageFetcher:
     def __init__(
         self,
         *,
-        allowed_hosts: frozenset[str] = frozenset(),
         rules: AddressRules | None = None,
         max_bytes: int = 2_000_000,
         timeout: float = 10.0,
         read_timeout: float = 5.0,
         concurrency: int = 8,
     ) -> None:
-        self._rules = rules or AddressRules(allowed_hosts)
+        self._rules = rules or AddressRules()
         self._max_bytes = max_bytes
         self._timeout, self._read_timeout = timeout, read_timeout
         self._limiter = AdaptiveLimiter(concurrency)
@@ -134,13 +129,12 @@ class PageFetcher:
     def _too_big(self) -> PageError:
         return PageError(f"more than {self._max_bytes:,} bytes")
 
-    @asynccontextmanager
-    async def _session(self) -> AsyncIterator[ClientSession]:
+    def _session(self) -> ClientSession:
         """A session without cookies, credentials, proxy or memory: nothing of one page reaches another."""
         import aiohttp
 
         connector = aiohttp.TCPConnector(resolver=_resolver(self._rules), use_dns_cache=False, force_close=True)
-        async with aiohttp.ClientSession(
+        return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
@@ -151,8 +145,7 @@ class PageFetcher:
                 "Accept-Encoding": "gzip",
             },
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._read_timeout, sock_read=self._read_timeout),
-        ) as session:
-            yield session
+        )
 
 
 class _Inflater:
@@ -196,12 +189,9 @@ class _Inflater:
 
 def _refusal(error: BaseException | None) -> RefusedAddressError | None:
     """The refusal that a failed connection comes from."""
-    seen = 0
-    while error is not None and seen < 8:
-        if isinstance(error, RefusedAddressError):
-            return error
-        error, seen = error.__cause__ or error.__context__, seen + 1
-    return None
+    while error is not None and not isinstance(error, RefusedAddressError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _resolver(rules: AddressRules) -> AbstractResolver:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from dialore.text import words
+from dialore.text import HAN, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,18 +112,17 @@ christian jordan paris london sydney chelsea virginia georgia dallas austin indi
 """
 _WORDS_TOO = frozenset(_WORDS_TOO_TEXT.split())
 """Given names that are other words too: alone they stay, for "in May" and "will it rain" name no person."""
-_HAN = "\u3400-\u4dbf\u4e00-\u9fff"
 _SURNAME = (
     "(?:欧阳|司马|上官|诸葛|[王李张刘陈杨黄赵吴周徐孙马朱胡郭何林高罗郑梁谢宋唐许韩冯邓曹彭曾肖田董袁潘于蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆汪范金石"
     "廖贾夏韦付方白邹孟熊秦邱江尹薛闫段雷侯龙史陶黎贺顾毛郝龚邵万钱严覃武戴莫孔向汤])"
 )
 # What stands in sentences about calling somebody rather than in names: 我叫醒你, 我叫他不要来.
-_PLAIN = rf"(?:(?![你我他她它们您咱谁了着过不没别去来要吃喝打醒])[{_HAN}])"
-_STOP = rf"(?=$|[^{_HAN}·]|今年|来自)"
-_END = rf"(?=$|[^{_HAN}·]|今年|来自|是|住|也|和|想|要|在|有|呢|啊|呀|吧|哦|请|很)"
+_PLAIN = rf"(?:(?![你我他她它们您咱谁了着过不没别去来要吃喝打醒])[{HAN}])"
+_STOP = rf"(?=$|[^{HAN}·]|今年|来自)"
+_END = rf"(?=$|[^{HAN}·]|今年|来自|是|住|也|和|想|要|在|有|呢|啊|呀|吧|哦|请|很)"
 _CHINESE = re.compile(
     rf"(?P<phrase>我(?:的(?:名字|全名|大名|真名)|名)(?:就)?(?:叫做|叫|是|为)|我(?:就)?叫(?:做)?|(?:请)?叫我|我姓)\s*"
-    rf"(?P<name>[{_HAN}]{{1,6}}(?:·[{_HAN}]{{1,6}}){{1,3}}|(?:{_SURNAME}{_PLAIN}{{1,2}}?|[小阿老]{_PLAIN}{{1,2}}?){_END}"
+    rf"(?P<name>[{HAN}]{{1,6}}(?:·[{HAN}]{{1,6}}){{1,3}}|(?:{_SURNAME}{_PLAIN}{{1,2}}?|[小阿老]{_PLAIN}{{1,2}}?){_END}"
     rf"|{_PLAIN}{{2,4}}?{_STOP}|{_LOWER}{_STOP})[，,]?"
 )
 _FAMILY = re.compile(rf"{_SURNAME}{_PLAIN}{{1,2}}|阿{_PLAIN}|[A-Za-z]|.*·")
@@ -137,7 +136,7 @@ def _without_names(query: str, dialogue: Dialogue) -> str:
     for phrase in sorted(found, key=len, reverse=True):
         query = query.replace(phrase, " ")
     for name in dict.fromkeys(found.values()):
-        query = query.replace(name, "") if re.match(rf"[{_HAN}]", name) else _without(query, name.split())
+        query = query.replace(name, "") if re.match(rf"[{HAN}]", name) else _without(query, name.split())
     return query
 
 

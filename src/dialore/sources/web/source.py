@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import logging
+import math
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,21 +18,17 @@ from dialore.sources.base import Findings
 from dialore.sources.web.engines import BraveEngine, CorpusEngine, SearxngEngine
 from dialore.sources.web.fetching import PageError, PageFetcher
 from dialore.sources.web.reading import passages, read_page, without_controls
-from dialore.sources.web.redaction import redact as default_redact
-from dialore.sources.web.safety import is_safe as default_is_safe
-from dialore.sources.web.safety import without_commands
+from dialore.sources.web.redaction import redact
+from dialore.sources.web.safety import is_safe, without_commands
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Source
     from dialore.retrieval.reranking import Reranker
     from dialore.sources.web.engines import SearchEngine, SearchResult
     from dialore.sources.web.reading import Page
-
-    Redact = Callable[[str, Dialogue], tuple[str, list[str]]]
-    IsSafe = Callable[[str], bool]
 
 log = logging.getLogger(__name__)
 
@@ -63,10 +60,7 @@ class WebSource:
         fetcher: what fetches pages; None: a `PageFetcher` with its defaults.
         pages: how many of the results are read; SCG-QP's is 3.
         reranker: what ranks passages, a `Reranker` or its spec.
-        redact: from a query and the dialogue to the query that is sent, and notes.
-        is_safe: whether a passage may be used.
         remember: seconds that a query's passages are kept in memory; 0 for not at all.
-        clock: seconds that only grow.
 
     Raises:
         UnknownNameError: no reranker is called that.
@@ -82,17 +76,13 @@ class WebSource:
         fetcher: PageFetcher | None = None,
         pages: int = 3,
         reranker: str | Reranker = "fused",
-        redact: Redact = default_redact,
-        is_safe: IsSafe = default_is_safe,
         remember: float = 900.0,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.engine = engine
         self._fetcher = fetcher or PageFetcher()
         self._pages = pages
         self._reranker = load_reranker(reranker) if isinstance(reranker, str) else reranker
-        self._redact, self._is_safe = redact, is_safe
-        self._remember, self._clock = remember, clock
+        self._remember = remember
         self._memory: dict[tuple[str, str], tuple[float, list[_Piece]]] = {}
 
     async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
@@ -102,7 +92,7 @@ class WebSource:
             SourceError: the engine is down, slow or busy, or answers nonsense.
             ModelError: the reranker's embedder is an endpoint that failed.
         """
-        sent, notes = self._redact(query, dialogue)
+        sent, notes = redact(query, dialogue)
         if not sent.strip():
             return Findings(query="", notes=[*notes, "nothing of the query was left to send"])
         try:
@@ -111,9 +101,8 @@ class WebSource:
         except DialoreError as error:
             error.query = sent
             raise
-        failed = dict.fromkeys(piece.url for piece in pieces if piece.instead)
-        reasons = {piece.url: piece.instead for piece in pieces}
-        notes += [f"{url}: {reasons[url]}; its snippet stands in for it" for url in failed]
+        failed = {piece.url: piece.instead for piece in pieces if piece.instead}
+        notes += [f"{url}: {reason}; its snippet stands in for it" for url, reason in failed.items()]
         return Findings(knowledge, query=sent, notes=[*notes, *dropped])
 
     def close(self) -> None:
@@ -123,8 +112,10 @@ class WebSource:
 
     async def _pieces(self, query: str, dialogue: Dialogue) -> list[_Piece]:
         key = (query, dialogue.language)
-        if key in self._memory and self._clock() - self._memory[key][0] < self._remember:
-            return self._memory[key][1]
+        then, known = self._memory.pop(key, (-math.inf, []))
+        if time.monotonic() - then < self._remember:
+            self._memory[key] = then, known
+            return known
         results = await self.engine.search(query, dialogue, self._pages)
         distinct: dict[tuple[str, str], SearchResult] = {}
         for result in results[: self._pages]:
@@ -134,8 +125,7 @@ class WebSource:
             for piece in read:
                 first.setdefault(piece.text, piece)
         pieces = list(first.values())
-        self._memory.pop(key, None)
-        self._memory[key] = (self._clock(), pieces)
+        self._memory[key] = (time.monotonic(), pieces)
         if len(self._memory) > _REMEMBERED:
             del self._memory[next(iter(self._memory))]
         return pieces
@@ -169,7 +159,7 @@ class WebSource:
             title, in_title = without_commands(piece.title)
             dropped += in_title
             commands += dropped
-            if text and not self._is_safe(f"{title}\n{text}"):
+            if text and not is_safe(f"{title}\n{text}"):
                 unsafe += 1
             elif text:
                 kept.append((replace(piece, text=text, title=title), dropped > 0))
@@ -197,8 +187,12 @@ class WebSource:
         )
 
 
-ENGINES = ("searxng", "brave", "corpus")
-"""What a spec may begin with."""
+_ENGINES = {
+    "searxng": ("an address", "searxng:http://localhost:8888"),
+    "brave": ("no argument", "brave:"),
+    "corpus": ("a document index", "corpus:PATH"),
+}
+"""What each engine's spec goes on with, and an example."""
 
 
 def open_web(spec: str, *, reranker: str | Reranker = "fused") -> WebSource:
@@ -219,18 +213,16 @@ def open_web(spec: str, *, reranker: str | Reranker = "fused") -> WebSource:
 
 def _engine(spec: str) -> SearchEngine:
     kind, _, argument = spec.partition(":")
-    if kind not in ENGINES:
-        raise UnknownNameError("search engine", kind, ENGINES)
+    if kind not in _ENGINES:
+        raise UnknownNameError("search engine", kind, list(_ENGINES))
+    if bool(argument) != (kind != "brave"):
+        takes, example = _ENGINES[kind]
+        raise InputError(f"the search engine {kind!r} takes {takes}", mend=f"write {example}")
     if kind == "corpus":
-        if not argument:
-            raise InputError("the search engine 'corpus' needs a document index", mend="write corpus:PATH")
-        return CorpusEngine.open(Path(argument))
+        from dialore.sources.documents import open_documents
+
+        path = Path(argument)
+        return CorpusEngine(open_documents([path]), name=f"corpus:{path.name}")
     if importlib.util.find_spec("trafilatura") is None:
         raise MissingExtraError("reading web pages", "documents")
-    if kind == "brave":
-        if argument:
-            raise InputError(f"the search engine 'brave' takes no argument, got {argument!r}", mend="write brave:")
-        return BraveEngine()
-    if not argument:
-        raise InputError("the search engine 'searxng' needs an address", mend="write searxng:http://localhost:8888")
-    return SearxngEngine(argument)
+    return BraveEngine() if kind == "brave" else SearxngEngine(argument)

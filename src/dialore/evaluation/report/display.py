@@ -1,0 +1,245 @@
+"""A response for readers: citations as small numbers, the steps that led to it, the figures of its trace, its cost."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from dialore.text import HAN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dialore.knowledge import Knowledge
+    from dialore.llm.model import Usage
+    from dialore.response import Grounding, Response, StageTrace
+
+Pieces = list[tuple[str, bool]]
+"""A text in pieces, each with whether the other version lacks it."""
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+_TOKEN = re.compile(rf"[{HAN}]|[^\W{HAN}]+(?:['’][^\W{HAN}]+)*|\s+|.", re.DOTALL)
+_NUMBER = re.compile(r"-\d+\Z")
+_SHORT = 160
+_BY = {"model": "the model's", "documents": "the base's"}
+
+
+def cited_numbers(response: Response) -> dict[str, int]:
+    """The number of each piece of knowledge that is cited, by its id: 1 for the one that is cited first."""
+    ordered = sorted(response.citations, key=lambda each: each.end)
+    return {name: number for number, name in enumerate(dict.fromkeys(each.knowledge for each in ordered), start=1)}
+
+
+def cited_parts(response: Response) -> list[tuple[str, list[int]]]:
+    """The response's text in parts, each with the numbers that stand after it; one part where nothing is cited."""
+    numbers = cited_numbers(response)
+    after: dict[int, list[int]] = {}
+    for each in response.citations:
+        after.setdefault(each.end, []).append(numbers[each.knowledge])
+    ends = [*sorted(after), len(response.text)]
+    starts = [0, *ends[:-1]]
+    parts = [
+        (response.text[start:end], sorted(set(after.get(end, [])))) for start, end in zip(starts, ends, strict=True)
+    ]
+    return [part for part in parts if part[0]]
+
+
+def raised(numbers: list[int]) -> str:
+    """Numbers as they stand after a word: ¹ ³ as `¹˒³`."""
+    return "˒".join(str(number).translate(_RAISED) for number in numbers)
+
+
+def used_knowledge(response: Response) -> list[Knowledge]:
+    """What a response drew on: what it cites in the order of the numbers, then the rest."""
+    numbers = cited_numbers(response)
+    used = (item for item in response.knowledge if item.used)
+    return sorted(used, key=lambda item: numbers.get(item.id, len(numbers) + 1))
+
+
+def origin_of(item: Knowledge) -> str:
+    """Where a piece of knowledge comes from, in words: its source, the page or persona sentence, the question."""
+    about = item.passage.title or item.passage.persona or item.passage.question
+    where = item.passage.provenance if item.source == "web" else ""
+    return " · ".join(str(part) for part in (item.source, about, where) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer to an open question: whose it is, and whether it was chosen."""
+
+    by: str
+    text: str
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """An open question and the answers to it; where there are two, one was chosen."""
+
+    text: str
+    answers: list[Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """A draft and its edit, each as pieces with whether the other lacks them.
+
+    Attributes:
+        after: the edit; nothing where it keeps the draft word for word.
+        kept: which of them was sent, `draft` or `edit`.
+        votes: what was preferred in each order, in words.
+    """
+
+    before: Pieces
+    after: Pieces
+    kept: str
+    why: str
+    votes: list[str]
+
+    @property
+    def draft(self) -> Markup:
+        """The draft as HTML, with what the edit takes out marked."""
+        return _marked(self.before, "del")
+
+    @property
+    def edit(self) -> Markup:
+        """The edit, with what it puts in marked."""
+        return _marked(self.after, "ins")
+
+
+@dataclass(slots=True)
+class Steps:
+    """The steps of a response, each where its method has it.
+
+    Attributes:
+        plan: the sources in order; empty for NULL, None where nothing is planned.
+        told: the summaries of its stages in order, each as name and words.
+    """
+
+    plan: list[str] | None = None
+    told: list[tuple[str, str]] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+    versions: Versions | None = None
+
+    @property
+    def short(self) -> list[tuple[str, str]]:
+        """The same in a few words: name and words of each."""
+        lines = [(name, shorten(words, _SHORT, placeholder=" …")) for name, words in self.told]
+        if self.plan is not None:
+            lines.insert(0, ("Plan", " → ".join(self.plan) or "NULL: no source is needed"))
+        if self.questions:
+            chosen = [answer.by for question in self.questions for answer in question.answers if answer.chosen]
+            taken = ", ".join(f"{chosen.count(by)} {by}" for by in dict.fromkeys(chosen)) or "none"
+            lines.append(("Asks", f"{len(self.questions)} open questions; answers taken: {taken}"))
+        if self.versions is not None:
+            lines.append(("Kept", f"the {self.versions.kept} ({self.versions.why})"))
+        return lines
+
+
+def steps_of(response: Response) -> Steps:
+    """The steps of a response, as far as its trace has such."""
+    told = [stage.summary.partition(": ") for stage in response.trace if stage.summary]
+    asked: list[dict[str, Any]] = next(
+        (stage.output["answers"] for stage in response.trace if "answers" in stage.output), []
+    )
+    choice = next((stage for stage in response.trace if {"draft", "edit"} <= stage.output.keys()), None)
+    return Steps(
+        plan=None if response.plan is None else [name.upper() for name in response.plan],
+        told=[(name, words) for name, _, words in told],
+        questions=[
+            Question(row["question"], [Answer(_BY[by], text, by == row["by"]) for by, text in row["from"].items()])
+            for row in asked
+            if "from" in row  # runs of before this was kept have none
+        ],
+        versions=None if choice is None else _versions(choice),
+    )
+
+
+def _versions(choice: StageTrace) -> Versions:
+    draft, edit = str(choice.output["draft"]), str(choice.output["edit"])
+    before, after = changes(draft, edit)
+    votes = [f"{order}: {preferred}" for order, preferred in choice.output.get("votes", {}).items()]
+    same = draft.split() == edit.split()
+    return Versions(before, [] if same else after, str(choice.output["kept"]), "; ".join(choice.notes), votes)
+
+
+def changes(before: str, after: str) -> tuple[Pieces, Pieces]:
+    """Two versions of a text in pieces: what goes is marked in the first, what comes in the second."""
+    old, new = _TOKEN.findall(before), _TOKEN.findall(after)
+    first: Pieces = []
+    second: Pieces = []
+    for kind, start, stop, from_, to in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        first += [("".join(old[start:stop]), kind != "equal")] if start < stop else []
+        second += [("".join(new[from_:to]), kind != "equal")] if from_ < to else []
+    return first, second
+
+
+def _marked(pieces: Pieces, tag: str) -> Markup:
+    marked = Markup(f"<{tag}>{{}}</{tag}>")  # noqa: S704 - a tag of our own
+    return Markup("").join(marked.format(text) if is_changed else text for text, is_changed in pieces)
+
+
+def notes_of(stage: StageTrace) -> list[str]:
+    """What was noted of a stage, its error last."""
+    return [*stage.notes, *([stage.error] if stage.error else [])]
+
+
+def longest_chain(stages: Sequence[StageTrace]) -> int:
+    """How many model calls stand one after the other at most: the sequential steps, whatever their speed.
+
+    What a stage waited for is taken to be what ended last before it began; of stages that bear numbers (EDIT's
+    questions), none waits for one of another number.
+    """
+    ended: list[tuple[float, int, str]] = []
+    for stage in sorted(stages, key=lambda each: (each.started, each.started + each.seconds)):
+        number = _NUMBER.search(stage.stage)
+        own = number[0] if number else ""
+        before = [each for each in ended if each[0] <= stage.started and (not own or each[2] in {"", own})]
+        depth = max(before)[1] if before else 0
+        ended.append((stage.started + stage.seconds, depth + bool(stage.usage.calls), own))
+    return max((depth for _, depth, _ in ended), default=0)
+
+
+def figures_of(trace: Iterable[StageTrace]) -> Counter[str]:
+    """Counts of traces by what they count: stages that were not parsed at once, links, facts found by kind."""
+    figures: Counter[str] = Counter()
+    for stage in trace:
+        output = stage.output
+        figures[stage.outcome] += stage.outcome in {"unparsed", "repaired"}
+        if isinstance(links := output.get("links"), list):
+            figures["linked"] += len(links)
+        if stage.stage == "fact-retrieval":
+            found = {"facts found": output.get("found")}
+            found |= {kind: (output.get(kind) or {}).get("found") for kind in ("foreseen", "unforeseen")}
+            figures.update({kind: count for kind, count in found.items() if count is not None})
+    return figures
+
+
+def in_words(figures: Counter[str]) -> list[str]:
+    """Figures in words, those that are there."""
+    said = [
+        f"{figures[name]} {name}" for name in ("linked", "facts found", "foreseen", "unforeseen") if name in figures
+    ]
+    said.append("1 parse failure" if figures["unparsed"] == 1 else f"{figures['unparsed']} parse failures")
+    return said + ([f"{figures['repaired']} repaired"] if figures["repaired"] else [])
+
+
+def cost(usage: Usage, seconds: float) -> str:
+    """Calls, tokens and time in words."""
+    calls = "1 call" if usage.calls == 1 else f"{usage.calls} calls"
+    if usage.cached:
+        calls += f" ({usage.cached} cached)"
+    tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
+    retried = f", {usage.retries} retries" if usage.retries else ""
+    time = f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
+    return f"{calls}, {tokens}{retried}, {time}" if usage.calls else f"no model call, {time}"
+
+
+def summary(result: Grounding) -> str:
+    """One line about one result: what it cost, and the figures of its trace."""
+    return " · ".join([cost(result.usage, result.seconds), *in_words(figures_of(result.trace))])
