@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,6 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError
 from dialore.knowledge import Fact
 from dialore.retrieval.embedding import load_embedder
-from dialore.retrieval.encoders import HashingEmbedder
 from dialore.sources.graph.source import Graph
 from dialore.sources.graph.writing import build_graph
 from dialore.sources.registry import KINDS
@@ -287,7 +287,9 @@ def open_samples_closing(folder):
 
 def test_another_embedder_is_refused(tmp_path, monkeypatch):
     make(tmp_path).close()
-    monkeypatch.setattr("dialore.retrieval.embedding.load_embedder", lambda spec: HashingEmbedder())
+    monkeypatch.setattr(
+        "dialore.retrieval.embedding.load_embedder", lambda spec: SimpleNamespace(fingerprint="another")
+    )
     with pytest.raises(InputError, match="another static embedder"):
         open_samples(tmp_path / "x.samples").nearest(asked("Hi"), 1)
 
