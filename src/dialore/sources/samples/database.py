@@ -26,7 +26,6 @@ from dialore.text import LANGUAGES, Language
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from numpy.lib.npyio import NpzFile
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
@@ -96,7 +95,7 @@ class SampleDatabase:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
-        self._archive, self.meta = _opened(self.path)
+        self.meta, _ = _read(self.path)
         self._parts: dict[str, Any] = {}
 
     @property
@@ -121,18 +120,14 @@ class SampleDatabase:
         return loaded
 
     def close(self) -> None:
-        """Close the file."""
-        self._archive.close()
+        """Nothing is held open."""
 
     def _part(self, name: str) -> Any:  # noqa: ANN401 - lines, or an array
         """A part of the file, a row each sample, read when first asked for; raises InputError where it is damaged."""
         if name not in self._parts:
-            try:
-                part = self._archive[name]
-            except _BROKEN as error:
-                raise InputError(f"the sample database {self.path} is damaged: {error}", mend=_MEND) from None
+            meta, part = _read(self.path, name)
             rows = part.tobytes().split(b"\n") if name == "lines" else part
-            if len(rows) != len(self):
+            if len(rows) != len(self) or meta != self.meta:
                 raise InputError(f"the sample database {self.path} is damaged: its parts do not fit", mend=_MEND)
             self._parts[name] = rows
         return self._parts[name]
@@ -243,19 +238,20 @@ def open_samples(path: Path | str) -> SampleDatabase:
     return SampleDatabase(Path(path))
 
 
-def _opened(path: Path) -> tuple[NpzFile, SamplesMeta]:
+def _read(path: Path, name: str = "meta") -> tuple[SamplesMeta, NDArray[Any]]:
+    """What a database is, and one part of it."""
     mend = "build one with `dialore samples build`"
     if not path.exists():
         raise InputError(f"no such sample database: {path}", mend=mend)
     try:
-        archive: NpzFile = np.load(path, allow_pickle=False)
-        meta = SamplesMeta.model_validate_json(archive["meta"].tobytes())
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            meta, part = SamplesMeta.model_validate_json(archive["meta"].tobytes()), archive[name]
     except (*_BROKEN, ValidationError) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(f"{path} is no sample database, or a damaged one: {reason}", mend=mend) from None
     if meta.version != VERSION:
         raise InputError(f"{path} is of version {meta.version}; this program reads {VERSION}", mend=_MEND)
-    return archive, meta
+    return meta, part
 
 
 def _within(shares: NDArray[np.float32], bounds: tuple[float, float]) -> NDArray[np.bool_]:
