@@ -76,10 +76,14 @@ def test_json_lines(call, url):
 
 
 def test_without_an_endpoint(call):
-    done = call("chat", stdin="My throat hurts.\n")
+    done = call("chat", stdin="Do you have a cat or a dog?\n/why\nHello.\n")
     assert done.code == 0
-    assert "no model" in done.err
-    assert done.out.strip()
+    assert done.err.count("\n") == 1
+    assert "no model: what was found is shown" in done.err
+    first, why, second = done.out.split("queries said: ")[1:]
+    assert first.startswith("cat, dog\n")
+    assert ("more" in first, "more" in why) == (True, False)
+    assert second.startswith("cat, dog\n")  # what it said itself is not looked up
 
 
 def test_a_wrong_start_is_one_line(call, url):

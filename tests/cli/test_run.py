@@ -207,7 +207,7 @@ def test_without_an_endpoint_it_says_who_answers(call, data, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     done = call("run", "-M", "vanilla", "--dataset", "jsonl", "--data", data, "--limit", 1, "--out", "out")
     assert done.code == 0
-    assert "no endpoint: no model writes" in done.err
+    assert "no model: what was found is shown" in done.err
     assert "about 0 calls" in done.err
 
 

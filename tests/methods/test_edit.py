@@ -303,7 +303,7 @@ async def test_an_answer_given_twice_counts_once(edit):
 
 
 async def test_a_failing_call_names_its_stage_and_stops_the_others(edit):
-    model = Asked(model_answer_2=ModelError("the endpoint answered 500", status=500))
+    model = Asked({"answer": 99}, model_answer_2=ModelError("the endpoint answered 500", status=500))
     with pytest.raises(StageError) as caught:
         await edit(model, Base())
     assert caught.value.stage == "model-answer-2"

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from dialore.settings import Settings
     from dialore.workbench import Workbench
 
+_BEST = 5
+"""Pieces of knowledge shown for a turn where there is no model; /why shows all."""
 _HELP = """\
 /why            what the last response drew on, and the demands behind it
 /trace [STAGE]  every stage of the last response; with a name, its prompt and answer
@@ -171,12 +173,10 @@ class Session:
             typer.echo()
         if response is None or response.status == "failed":
             raise InputError(f"no response: {response.error if response else 'it was stopped'}", mend="say it again")
-        if self._json:
-            typer.echo(shown.dumps(shown.as_line(response)))
-        elif not streamed:
-            typer.echo(response.text)
-        if response.citations and not self._json:
-            shown.show_cited(console(), response)
+        if not streamed:
+            typer.echo(shown.dumps(shown.as_line(response)) if self._json else response.text)
+        if not self._json:
+            shown.show_grounds(console(), response, _BEST)
         self._last = response
         self._turns = [*turns, {"speaker": dialogue.responder, "text": response.text}]
 
@@ -195,6 +195,9 @@ class Session:
 
         response = self._response()
         out = console(stderr=self._json)
+        if shown.is_without_model(response):
+            shown.show_found(out, response)
+            return
         if response.demands is not None:
             shown.show_demands(out, response.demands)
         shown.show_used(out, response)

@@ -27,7 +27,7 @@ TYPER: dict[str, Any] = {
     "pretty_exceptions_enable": False,
 }
 """How every part of the command tree is set up."""
-WITHOUT_MODEL = "no model writes; what is found is shown"
+WITHOUT_MODEL = "what was found is shown"
 _Name = TypeVar("_Name", bound=str)
 
 Json = Annotated[
@@ -232,7 +232,7 @@ def connecting(otherwise: str) -> "Connect":
     def connect(settings: "ModelSettings", name: str | None) -> "LanguageModel | None":
         model = connect_model(settings, name)
         if model is None and name is None and settings.model != LEXICAL:
-            note(f"no endpoint: {otherwise} (go live: --base-url, --model)")
+            note(f"no model: {otherwise}; add one: --base-url URL --model NAME")
         return model
 
     return connect

@@ -83,12 +83,35 @@ def show(result: Result, dialogue: Dialogue | None) -> None:
         return
     if isinstance(result, Response):
         out.print(f"[bold green]{escape(dialogue.responder if dialogue else 'response')}:[/] {_numbered(result)}")
+    if isinstance(result, Response) and not is_without_model(result):
         show_used(out, result)
     else:
-        if result.demands is not None:
-            show_demands(out, result.demands)
-        show_ranked(out, result.knowledge)
+        show_found(out, result)
     out.print(f"[dim]{summary(result)}[/]\n")
+
+
+def is_without_model(result: Result) -> bool:
+    """Whether no language model wrote the response, so that what was found is the better part of it."""
+    from dialore.methods.lexical import NoModel
+
+    return result.by == NoModel.name
+
+
+def show_found(out: Console, result: Result, most: int | None = None) -> None:
+    """The demands, and the knowledge found for them: all of it, or the best so many pieces."""
+    if result.demands is not None:
+        show_demands(out, result.demands)
+    show_ranked(out, result.knowledge[:most])
+    if most is not None and len(result.knowledge) > most:
+        out.print(f"[dim]and {len(result.knowledge) - most} more[/]")
+
+
+def show_grounds(out: Console, response: Response, most: int) -> None:
+    """What stands below a response in a chat: what it cites; without a model the best of what was found."""
+    if is_without_model(response):
+        show_found(out, response, most)
+    elif response.citations:
+        show_cited(out, response)
 
 
 def show_used(out: Console, response: Response) -> None:
@@ -119,9 +142,10 @@ def _numbered(response: Response) -> str:
 
 
 def show_demands(out: Console, demands: Demands) -> None:
-    """The four lists of demands."""
+    """The lists of demands that hold any."""
     for kind, words in _KINDS:
-        out.print(f"[dim]{words:>19}:[/] {escape(', '.join(getattr(demands, kind)) or '-')}")
+        if entities := getattr(demands, kind):
+            out.print(f"[dim]{words:>19}:[/] {escape(', '.join(entities))}")
 
 
 def show_ranked(out: Console, knowledge: Sequence[Knowledge]) -> None:
@@ -129,9 +153,11 @@ def show_ranked(out: Console, knowledge: Sequence[Knowledge]) -> None:
     if not knowledge:
         out.print("[dim]no knowledge was found[/]")
         return
-    rows = table(">#", "knowledge", ">score", "set", "source")
+    sets = any(item.set for item in knowledge)  # foreseen and unforeseen facts
+    rows = table(">#", "knowledge", ">score", *(["set"] if sets else []), "source")
     for place, item in enumerate(knowledge, start=1):
-        rows.add_row(str(place), escape(item.text), f"{item.score:.3f}", item.set, escape(item.origin))
+        cells = [escape(item.text), f"{item.score:.3f}", *([item.set] if sets else []), escape(item.origin)]
+        rows.add_row(str(place), *cells)
     out.print(rows)
 
 

@@ -198,9 +198,9 @@ def _lines(text: TextIO, path: Path, form: str) -> Iterator[tuple[int, str, Any]
     for number, line in enumerate(text, start=1):
         if not line.strip():
             continue
-        source = line
-        if not found and not line.rstrip().endswith("}"):
-            source += text.read()
+        source = line.rstrip()
+        if not found and not source.endswith("}"):
+            source += "\n" + text.read()
         try:
             value = json.loads(source.rstrip())  # what is missing at a line's end is that line's error
         except (ValueError, RecursionError) as error:

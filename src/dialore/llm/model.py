@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -226,9 +227,12 @@ class Sampled(Wrapper):
         return await self._model.complete(request.model_copy(update={"sample": self._sample}), on_text)
 
 
+_WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af]")
+
+
 def estimate_tokens(text: str) -> int:
     """A rough token count for servers that report none: a token a CJK character, else one per four characters."""
-    wide = sum(1 for character in text if "⺀" <= character <= "鿿" or "가" <= character <= "힯")
+    wide = len(_WIDE.findall(text))
     return max(1, wide + (len(text) - wide) // 4)
 
 

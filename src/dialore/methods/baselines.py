@@ -72,40 +72,26 @@ class TRag:
 
 
 @dataclass(frozen=True, slots=True)
-class QpRag:
+class QpRag(TRag):
     """Query production, then as T-RAG (DCRAG, Section 4.1.2 and Appendix A.1.1).
 
     Attributes:
-        graph: the commonsense graph.
-        top: how many facts the response is given.
         thoughts: whether queries are produced thought-then-generate, as in DCRAG's own prompt.
     """
 
     name: ClassVar[str] = "qp-rag"
     paper: ClassVar[str] = "DCRAG (EMNLP 2024), Section 4.1.2, Tables 13 and 14"
     summary: ClassVar[str] = "facts of the queries that the model makes"
-    needs: ClassVar[tuple[str, ...]] = ("graph",)
     calls: ClassVar[str] = "2"
     stages: ClassVar[tuple[str, ...]] = ("dcrag/query-production", "t-rag/response-generation")
 
-    graph: GraphSource
-    top: int = 20
     thoughts: bool = True
-
-    def __post_init__(self) -> None:
-        """Check the option; raises InputError."""
-        check_least("top", self.top, 1)
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Ask for queries and look them up."""
         demands = await produce_queries(dialogue, stage, thoughts=self.thoughts)
         links = link("query-linking", lambda: self.graph.link(demands.queries, dialogue), stage)
         return Grounding(knowledge=retrieve_facts(self.graph, links, dialogue, stage, self.top), demands=demands)
-
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
-        """Ground, then write."""
-        grounding = await self.ground(dialogue, stage)
-        return grounding.response(await stage.write("t-rag/response-generation", facts=grounding.knowledge))
 
 
 @dataclass(frozen=True, slots=True)

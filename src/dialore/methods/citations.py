@@ -257,9 +257,10 @@ def mark_used(
     response says something of it that the history did not. Anything else is used where at least half of its content
     words stand in the response. What the response cites (ids in `cited`) is used whatever its words.
     """
+    used = (item.id in cited or _is_used(item, text, history, language) for item in knowledge)
     return [
-        item.model_copy(update={"used": item.id in cited or _is_used(item, text, history, language)})
-        for item in knowledge
+        item if item.used == now else item.model_copy(update={"used": now})
+        for item, now in zip(knowledge, used, strict=True)
     ]
 
 

@@ -156,4 +156,5 @@ def _tags(marks: tuple[str, ...]) -> re.Pattern[str]:
 
 def on_one_line(piece: Knowledge) -> Knowledge:
     """A piece whose text can be no further line of a prompt."""
-    return piece.model_copy(update={"text": as_data(piece.text)})
+    text = as_data(piece.text)
+    return piece if text == piece.text else piece.model_copy(update={"text": text})

@@ -78,26 +78,12 @@ class ThoughtTopics(DemandsOutput):
     extended: Entities
 
 
-class Revision(DemandsOutput):
-    """Cross Revision without thoughts."""
-
-    explicit: Entities
-    implicit: Entities
-    maintained: Entities
-    extended: Entities
+class Revision(Topics, Queries):
+    """Cross Revision without thoughts; queries stand before topics."""
 
 
-class ThoughtRevision(DemandsOutput):
+class ThoughtRevision(ThoughtTopics, ThoughtQueries):
     """Cross Revision, thought-then-generate (DCRAG, Equations 5 and 6)."""
-
-    explicit_thoughts: str
-    explicit: Entities
-    implicit_thoughts: str
-    implicit: Entities
-    maintained_thoughts: str
-    maintained: Entities
-    extended_thoughts: str
-    extended: Entities
 
 
 def _numbers(value: Any) -> Any:  # noqa: ANN401 - what a model wrote

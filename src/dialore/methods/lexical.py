@@ -95,7 +95,9 @@ class Lexical:
     def _look_up(self, dialogue: Dialogue, stage: Stages) -> tuple[Demands, list[Knowledge]]:
         if self.graph is None:
             return Demands(), []
-        latest = dialogue.model_copy(update={"turns": dialogue.turns[-self.turns :]})
+        own = (_FOUND[dialogue.language], _NOTHING[dialogue.language])  # what this method said itself in a chat
+        others = [turn for turn in dialogue.turns if not turn.text.startswith(own)]
+        latest = dialogue.model_copy(update={"turns": tuple(others[-self.turns :])})
         links = link("concept-mentions", lambda: self._mentions(latest), stage)
         last = [each for each in links if is_mentioned(each.phrase, [dialogue.last.text], dialogue.language)]
         demands = Demands(explicit=[each.name for each in links], maintained=[each.name for each in last])

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from dialore.errors import InputError
 from dialore.knowledge import Fact, Knowledge, Passage, PassageDetail
 from dialore.methods.base import check_least, check_word
-from dialore.methods.msdp_samples import KnowledgeShots, ResponseShots, current, prompted
 from dialore.response import Grounding
 from dialore.sources.graph.relations import verbalise
+from dialore.sources.samples.sample import Sample, sided, topic_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dialore.dialogue import Dialogue
-    from dialore.methods.msdp_samples import SampleSource
     from dialore.methods.stages import Stages
-    from dialore.response import Response
-    from dialore.sources.samples.sample import Sample
+    from dialore.response import Response, StageTrace
     from dialore.text import Language
 
+SELECTIONS = ("query", "perplexity", "random")
+RESPONSE_SELECTIONS = ("overlap", "random")
 FORMATS = (1, 2, 3)
 LEADS = ("System replies:", "系统回复：", "System:", "系统：", "=>", "⇒")
 """Words that stand before a response in the prompts, and that chat models repeat."""
@@ -29,7 +32,36 @@ _MOST = 5
 """Facts taken of one answer; samples have three at most."""
 
 
-@dataclass(frozen=True, slots=True)
+class SampleSource(Protocol):
+    """A database of samples as methods use it; see `dialore.sources.samples.SampleDatabase`."""
+
+    @property
+    def name(self) -> str:
+        """The database's name."""
+        ...
+
+    def nearest(
+        self, dialogue: Dialogue, top: int = 10, *, topic: bool = True, fit: bool = True
+    ) -> list[tuple[Sample, float]]:
+        """The samples most like a dialogue, the best first."""
+        ...
+
+    def clearest(self, dialogue: Dialogue, top: int = 10, *, fit: bool = True) -> list[Sample]:
+        """The samples of the lowest perplexity."""
+        ...
+
+    def sampled(
+        self, dialogue: Dialogue, count: int, seed: int = 0, overlap: tuple[float, float] | None = None
+    ) -> list[Sample]:
+        """Samples with a response, at random."""
+        ...
+
+    def sampled_for_knowledge(self, dialogue: Dialogue, count: int, seed: int = 0, *, fit: bool = True) -> list[Sample]:
+        """Samples for knowledge generation, at random."""
+        ...
+
+
+@dataclass(frozen=True)
 class MsdpKg:
     """The knowledge generator alone (Section 2.1; MSDP-KG of Tables 1, 2 and 5): the model writes the knowledge.
 
@@ -43,8 +75,8 @@ class MsdpKg:
         samples: the sample base.
         selection: `query`, the samples nearest to topic and history (Section 2.1); `perplexity`, those of the lowest
             perplexity (Appendix A); `random` (Table 8).
-        shots: how many samples (Section 3.6: 10).
-        seed: of the random selection.
+        shots: samples of the knowledge generator (Section 3.6: 10).
+        seed: of random selections.
         topic: off: "w/o topic" (Table 5).
         fit: only samples whose knowledge is a short sentence that names its topic (see `is_fit`).
     """
@@ -65,11 +97,18 @@ class MsdpKg:
 
     def __post_init__(self) -> None:
         """Check the options; raises InputError."""
-        _knowledge_shots(self)
+        check_word("selection", self.selection, SELECTIONS)
+        check_least("shots", self.shots, 0)
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
-        """Generate knowledge."""
-        return Grounding(knowledge=await generate_knowledge(self.samples, _knowledge_shots(self), dialogue, stage))
+        """Sample selection and knowledge generation (Section 2.1): one sentence, none where it cannot be read."""
+        # Off the loop: other dialogues' calls go on while a large base is searched.
+        samples = await asyncio.to_thread(self.select, dialogue, stage)
+        now = current(dialogue, topic=self.topic)
+        text = await stage.read(
+            "msdp/knowledge-generation", read_line, "", summary="Knowledge written: {}", **prompted(samples, now)
+        )
+        return Grounding(knowledge=[generated(text, now.topic)] if text else [])
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Generate knowledge, which is the answer too."""
@@ -78,85 +117,108 @@ class MsdpKg:
         stage.send(text)
         return grounding.response(text)
 
+    def select(self, dialogue: Dialogue, stage: Stages) -> list[Sample]:
+        """The samples in the order of the prompt: the nearest stands last, beside the dialogue."""
+        scores: list[float] = []
+        with stage.step("knowledge-samples") as step:
+            if self.selection == "query":
+                nearest = self.samples.nearest(dialogue, self.shots, topic=self.topic, fit=self.fit)
+                found, scores = [sample for sample, _ in nearest][::-1], [score for _, score in nearest][::-1]
+            elif self.selection == "perplexity":
+                found = self.samples.clearest(dialogue, self.shots, fit=self.fit)
+            else:
+                found = self.samples.sampled_for_knowledge(dialogue, self.shots, self.seed, fit=self.fit)
+            _record(step, self.samples, found, self.shots, dialogue)
+            step.summary = f"Samples: {len(found)}"
+            if scores:
+                step.output["scores"] = [round(score, 4) for score in scores]
+                step.summary += f", the nearest {found[-1].id} ({scores[-1]:.2f})"
+        return found
 
-@dataclass(frozen=True, slots=True)
-class Msdp:
-    """Knowledge is generated, then the response from history and knowledge, each after samples (Section 2).
 
-    Where this differs from the paper: histories keep their last `turns` turns. Knowledge that comes out unreadable is
-    left out of the last prompt, which is then SSDP's.
+@dataclass(frozen=True)
+class DialogueGenerator:
+    """The dialogue generator (Section 2.2): the response after samples, the same for every dialogue.
 
     Attributes:
         samples: the sample base.
-        selection: of the knowledge generator's samples: `query`, the samples nearest to topic and history (Section
-            2.1); `perplexity`, those of the lowest perplexity (Appendix A); `random` (Table 8).
-        shots: samples of the knowledge generator (Section 3.6: 10).
         response_selection: `overlap`, at random among the samples whose response overlaps its knowledge; `random`,
             among all (Table 6's "w/ random" has both selections random).
         response_shots: samples of the dialogue generator (Section 3.6: 20).
         least: the least overlap of a sample's response with its knowledge (Section 2.2: 0.6).
         most: the most (Section 2.2: 0.9).
-        seed: of both random selections.
-        topic: off: "w/o topic" (Tables 5 and 6).
-        fit: only samples for knowledge whose knowledge is a short sentence that names its topic (see `is_fit`).
+        seed: of random selections.
+        topic: off: prompts have no topics, "w/o topic" (Tables 5 and 6).
         format: how topic, history, knowledge and response are joined (Table 14): 3, the paper's; 2, knowledge before
             history; 1, without connecting words.
         turns: last turns of each history that the dialogue generator is shown; 0 for all.
     """
 
-    name: ClassVar[str] = "msdp"
-    paper: ClassVar[str] = "MSDP (Findings of ACL 2022), Section 2"
-    summary: ClassVar[str] = "the model writes the knowledge, then the response from it, each after samples"
-    needs: ClassVar[tuple[str, ...]] = ("samples",)
-    calls: ClassVar[str] = "2 (2 in a row)"
-    stages: ClassVar[tuple[str, ...]] = ("msdp/knowledge-generation", "msdp/response-generation")
-
     samples: SampleSource
-    selection: str = "query"
-    shots: int = 10
     response_selection: str = "overlap"
     response_shots: int = 20
     least: float = 0.6
     most: float = 0.9
     seed: int = 0
     topic: bool = True
-    fit: bool = True
     format: int = 3
     turns: int = 3
 
     def __post_init__(self) -> None:
         """Check the options; raises InputError."""
-        _knowledge_shots(self)
-        _response_shots(self)
+        check_word("format", str(self.format), [str(known) for known in FORMATS])
+        check_least("turns", self.turns, 0)
+        check_word("response_selection", self.response_selection, RESPONSE_SELECTIONS)
+        check_least("response_shots", self.response_shots, 0)
+        if not 0 <= self.least <= self.most <= 1:
+            raise InputError(f"an overlap from {self.least} to {self.most} is none", mend="0 <= least <= most <= 1")
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
-        """Knowledge generation (Section 2.1)."""
-        return Grounding(knowledge=await generate_knowledge(self.samples, _knowledge_shots(self), dialogue, stage))
+    def select_for_response(self, dialogue: Dialogue, stage: Stages) -> list[Sample]:
+        """The samples, in the order in which they were sampled."""
+        with stage.step("response-samples") as step:
+            bounds = (self.least, self.most) if self.response_selection == "overlap" else None
+            found = self.samples.sampled(dialogue, self.response_shots, self.seed, bounds)
+            _record(step, self.samples, found, self.response_shots, dialogue)
+        return found
+
+    async def write(
+        self, prompt: str, samples: Sequence[Sample], dialogue: Dialogue, stage: Stages, knowledge: str = ""
+    ) -> str:
+        """Response generation, from history and knowledge after the samples."""
+        now = current(dialogue, topic=self.topic, knowledge=knowledge)
+        return await stage.write(prompt, leads=LEADS, format=self.format, **prompted(samples, now, self.turns))
+
+
+@dataclass(frozen=True)
+class Msdp(DialogueGenerator, MsdpKg):
+    """Knowledge is generated, then the response from history and knowledge, each after samples (Section 2).
+
+    Where this differs from the paper: histories keep their last `turns` turns. Knowledge that comes out unreadable is
+    left out of the last prompt, which is then SSDP's.
+    """
+
+    name: ClassVar[str] = "msdp"
+    paper: ClassVar[str] = "MSDP (Findings of ACL 2022), Section 2"
+    summary: ClassVar[str] = "the model writes the knowledge, then the response from it, each after samples"
+    calls: ClassVar[str] = "2 (2 in a row)"
+    stages: ClassVar[tuple[str, ...]] = ("msdp/knowledge-generation", "msdp/response-generation")
+
+    def __post_init__(self) -> None:
+        """Check the options; raises InputError."""
+        MsdpKg.__post_init__(self)
+        DialogueGenerator.__post_init__(self)
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Ground, then response generation (Section 2.2)."""
-        samples = _response_shots(self).select(self.samples, dialogue, stage)
+        samples = self.select_for_response(dialogue, stage)
         grounding = await self.ground(dialogue, stage)
         known = " ".join(piece.text for piece in grounding.knowledge)
-        return grounding.response(await _write(self, "msdp/response-generation", samples, dialogue, stage, known))
+        return grounding.response(await self.write("msdp/response-generation", samples, dialogue, stage, known))
 
 
-@dataclass(frozen=True, slots=True)
-class Ssdp:
-    """Single-stage prompting (Section 4.3, Table 7): MSDP's dialogue generator and its samples, without knowledge.
-
-    Attributes:
-        samples: the sample base.
-        response_selection: `overlap`, at random among the samples whose response overlaps its knowledge; `random`,
-            among all.
-        response_shots: samples (Section 3.6: 20).
-        least: the least overlap of a sample's response with its knowledge (Section 2.2: 0.6).
-        most: the most (Section 2.2: 0.9).
-        seed: of the random selection.
-        topic: off: prompts have no topics.
-        format: how topic, history and response are joined (Table 14): see `msdp`.
-        turns: last turns of each history that the model is shown; 0 for all.
-    """
+@dataclass(frozen=True)
+class Ssdp(DialogueGenerator):
+    """Single-stage prompting (Section 4.3, Table 7): MSDP's dialogue generator and its samples, without knowledge."""
 
     name: ClassVar[str] = "ssdp"
     paper: ClassVar[str] = "MSDP (Findings of ACL 2022), Section 4.3 and Table 7"
@@ -165,28 +227,14 @@ class Ssdp:
     calls: ClassVar[str] = "1"
     stages: ClassVar[tuple[str, ...]] = ("ssdp/response-generation",)
 
-    samples: SampleSource
-    response_selection: str = "overlap"
-    response_shots: int = 20
-    least: float = 0.6
-    most: float = 0.9
-    seed: int = 0
-    topic: bool = True
-    format: int = 3
-    turns: int = 3
-
-    def __post_init__(self) -> None:
-        """Check the options; raises InputError."""
-        _response_shots(self)
-
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Nothing is looked up."""
         return Grounding()
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Write the response."""
-        samples = _response_shots(self).select(self.samples, dialogue, stage)
-        return Grounding().response(await _write(self, "ssdp/response-generation", samples, dialogue, stage))
+        samples = self.select_for_response(dialogue, stage)
+        return Grounding().response(await self.write("ssdp/response-generation", samples, dialogue, stage))
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +266,8 @@ class MsdpDcrag:
 
     def __post_init__(self) -> None:
         """Check the options; raises InputError."""
+        check_least("shots", self.shots, 0)
         check_least("turns", self.turns, 0)
-        self._shots()
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Sample selection and knowledge generation."""
@@ -234,28 +282,39 @@ class MsdpDcrag:
         return grounding.response(text)
 
     async def _ground(self, dialogue: Dialogue, stage: Stages) -> tuple[Grounding, list[Sample]]:
-        samples = await asyncio.to_thread(self._shots().select, self.samples, dialogue, stage)
+        generator = MsdpKg(self.samples, shots=self.shots, topic=False, fit=False)
+        samples = await asyncio.to_thread(generator.select, dialogue, stage)
         now = current(dialogue, topic=False)
         line = await stage.read(
             "msdp-dcrag/knowledge-generation", read_line, "", summary="Knowledge written: {}", **prompted(samples, now)
         )
         return Grounding(knowledge=read_facts(line, dialogue.language)), samples
 
-    def _shots(self) -> KnowledgeShots:
-        return KnowledgeShots("query", self.shots, 0, topic=False, fit=False)
+
+def current(dialogue: Dialogue, *, topic: bool, knowledge: str = "") -> Sample:
+    """The dialogue in the form of a sample, its response still to be written."""
+    turns = sided(dialogue.turns, dialogue.responder)
+    return Sample(dialogue.id, dialogue.language, topic_of(dialogue) if topic else "", turns, knowledge, "")
 
 
-async def generate_knowledge(
-    samples: SampleSource, shots: KnowledgeShots, dialogue: Dialogue, stage: Stages
-) -> list[Knowledge]:
-    """Sample selection and knowledge generation (Section 2.1): one sentence, or nothing where it cannot be read."""
-    # Off the loop: other dialogues' calls go on while a large base is searched.
-    selected = await asyncio.to_thread(shots.select, samples, dialogue, stage)
-    now = current(dialogue, topic=shots.topic)
-    text = await stage.read(
-        "msdp/knowledge-generation", read_line, "", summary="Knowledge written: {}", **prompted(selected, now)
-    )
-    return [generated(text, now.topic)] if text else []
+def prompted(samples: Sequence[Sample], now: Sample, turns: int = 0) -> dict[str, Any]:
+    """Samples and dialogue as prompts are given them.
+
+    Args:
+        samples: the samples; where the dialogue has no topic they lose theirs, so that all follow one pattern.
+        now: the dialogue (see `current`).
+        turns: how many last turns of each history are kept; 0 for all.
+    """
+    shown = [
+        replace(sample, topic=sample.topic if now.topic else "", turns=sample.turns[-turns:]) for sample in samples
+    ]
+    return {"samples": shown, "current": replace(now, turns=now.turns[-turns:])}
+
+
+def _record(step: StageTrace, samples: SampleSource, found: Sequence[Sample], wanted: int, dialogue: Dialogue) -> None:
+    step.output = {"samples": samples.name, "found": [sample.id for sample in found]}
+    if len(found) < wanted:
+        step.notes = [f"only {len(found)} of {wanted} samples are there for {dialogue.language}"]
 
 
 def read_line(text: str) -> str | None:
@@ -282,20 +341,3 @@ def read_facts(line: str, language: Language) -> list[Knowledge]:
     if found:
         return list(found.values())[:_MOST]
     return [generated(line, "")] if line else []
-
-
-def _knowledge_shots(method: MsdpKg | Msdp) -> KnowledgeShots:
-    return KnowledgeShots(method.selection, method.shots, method.seed, method.topic, method.fit)
-
-
-def _response_shots(method: Msdp | Ssdp) -> ResponseShots:
-    check_word("format", str(method.format), [str(known) for known in FORMATS])
-    check_least("turns", method.turns, 0)
-    return ResponseShots(method.response_selection, method.response_shots, method.seed, method.least, method.most)
-
-
-async def _write(
-    method: Msdp | Ssdp, prompt: str, samples: list[Sample], dialogue: Dialogue, stage: Stages, knowledge: str = ""
-) -> str:
-    now = current(dialogue, topic=method.topic, knowledge=knowledge)
-    return await stage.write(prompt, leads=LEADS, format=method.format, **prompted(samples, now, method.turns))

@@ -129,14 +129,9 @@ class OptionDescription:
 
 @dataclass(frozen=True, slots=True)
 class StageDescription:
-    """A stage that asks a language model.
+    """A stage that asks a language model: its name, its prompt's (`dcrag/query-production`), languages and version.
 
-    Attributes:
-        name: the stage, as `--stage-model` takes it: `query-production`.
-        prompt: its prompt, as `dialore prompts show` takes it: `dcrag/query-production`.
-        languages: those that there is a prompt file for.
-        version: the version of the English file, else of the first.
-        output: what is asked for: the name of a shape, or `text`.
+    `output` is what is asked for: the name of a shape, or `text`.
     """
 
     name: str
@@ -148,19 +143,7 @@ class StageDescription:
 
 @dataclass(frozen=True, slots=True)
 class MethodDescription:
-    """A method in words.
-
-    Attributes:
-        name: its name.
-        paper: where it is from.
-        summary: what it does, in a line.
-        about: what it does and where it differs from its paper, in paragraphs.
-        needs: sources that it must have.
-        takes: sources that it can do without.
-        calls: how many model calls it makes, and how many in a row.
-        options: its hyper-parameters and switches.
-        stages: its stages that ask a language model, in order.
-    """
+    """A method in words; `about` says what it does and where it differs from its paper. See `Method` for the others."""
 
     name: str
     paper: str
@@ -174,17 +157,14 @@ class MethodDescription:
 
 
 def describe_method(cls: type[Method], prompts: PromptLibrary | None = None) -> MethodDescription:
-    """A method in words.
-
-    Args:
-        cls: its class.
-        prompts: where its prompts are looked up; None for the package's own.
+    """A method in words, its prompts looked up in the package's own unless told otherwise.
 
     Raises:
         UnknownNameError: it names a prompt that there is none of.
     """
-    about, _, attributes = (inspect.getdoc(cls) or "").partition(_ATTRIBUTES)
-    helps = _helps(attributes)
+    about = (inspect.getdoc(cls) or "").partition(_ATTRIBUTES)[0]
+    bases = reversed(inspect.getmro(cls)[:-1])  # options may be inherited
+    helps = _helps("".join(inspect.cleandoc(base.__doc__ or "").partition(_ATTRIBUTES)[2] + "\n" for base in bases))
     options = [
         OptionDescription(field.name, _default(field), helps.get(field.name, ""))
         for field in method_options(cls).values()

@@ -62,84 +62,6 @@ _TO_THE_OTHER = re.compile(
 _MARKS = ("passage", "passages")
 
 
-@dataclass(frozen=True, slots=True)
-class ScgQp:
-    """A commonsense response guides the web search where the user asks for nothing in particular.
-
-    The stages `topic-tracking`, `commonsense-directive` and `query-generation` have forms for models without chat, so
-    that the paper's own may do them: Flan-T5 and Cosmo (`--stage-model commonsense-directive=hf:allenai/cosmo-xl`).
-
-    Where this differs from the paper (its Limitations and Ethical Considerations): a search decision comes first, and a
-    request for information is searched for as it is; there may be no current topic, and then a new one is proposed;
-    personal data is redacted from queries and unsafe passages are left out by the web source; passages are declared to
-    be data; where nothing is found, the response is written without.
-
-    Attributes:
-        web: web search.
-        candidates: passages of the search's pages that are reranked.
-        passages: passages that the response is given (Section 3.1: the best one).
-        reranker: the paper's is `cross:cross-encoder/ms-marco-MiniLM-L-6-v2`; this one needs no extra.
-        decision: off: every turn is taken as passive, as the paper's examples are.
-        topic_tracking: off: Table 2, "W/O Topic Tracker".
-        directive: off: Table 1, "Flan T5 w/o Cosmo".
-        query: off: Table 1, "No Query".
-    """
-
-    name: ClassVar[str] = "scg-qp"
-    paper: ClassVar[str] = "SCG-QP (Findings of EMNLP 2023), Section 2"
-    summary: ClassVar[str] = "a commonsense response directs the web search; the best passage grounds the response"
-    needs: ClassVar[tuple[str, ...]] = ("web",)
-    calls: ClassVar[str] = "5 (4 in a row); 3 (2 in a row) where something is asked for or nothing to be searched"
-    stages: ClassVar[tuple[str, ...]] = (
-        "scg-qp/search-decision",
-        "scg-qp/topic-tracking",
-        "scg-qp/commonsense-directive",
-        "scg-qp/query-generation",
-        "scg-qp/response-generation",
-    )
-
-    web: KnowledgeSource
-    candidates: int = 30
-    passages: int = 1
-    reranker: str = "fused"
-    decision: bool = True
-    topic_tracking: bool = True
-    directive: bool = True
-    query: bool = True
-
-    def __post_init__(self) -> None:
-        """Check the numbers; raises InputError."""
-        if self.candidates < 1 or self.passages < 1:
-            raise InputError(
-                "scg-qp searches for at least one passage", mend="candidates=30, passages=1, or query=false"
-            )
-
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
-        """Make the query, search, rerank."""
-        return (await self._ground(dialogue, stage))[0]
-
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
-        """Ground, then write from history and best passage."""
-        grounding, wanted = await self._ground(dialogue, stage)
-        text = await stage.write(
-            "scg-qp/response-generation",
-            passages=shown(grounding.knowledge),
-            searched=bool(wanted.query),
-            new_topic=wanted.topic.absent,
-            proposal=wanted.directive if wanted.topic.absent else "",
-        )
-        return grounding.response(text)
-
-    async def _ground(self, dialogue: Dialogue, stage: Stages) -> tuple[Grounding, GuidedQuery]:
-        if not self.query:
-            return Grounding(), GuidedQuery()
-        maker = QueryMaker(decision=self.decision, topic_tracking=self.topic_tracking, directive=self.directive)
-        wanted = await maker.make(dialogue, stage)
-        search = Search(self.web, self.candidates, self.passages, self.reranker)
-        found = await search.passages_for(wanted.query, stage)
-        return Grounding(knowledge=found, demands=wanted.demands), wanted
-
-
 # --- outputs
 
 
@@ -258,21 +180,21 @@ class GuidedQuery:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueryMaker:
-    """Makes the search query of a dialogue.
+    """What makes the search query of a dialogue, for methods to stand on.
 
     Attributes:
-        decision: decide first what kind of turn is to be answered (beyond the paper; off: every turn is passive).
-        topic_tracking: off: Table 2, "W/O Topic Tracker".
-        directive: off: Table 1, "Flan T5 w/o Cosmo".
+        decision: off: every turn is taken as passive, as the paper's examples are.
+        topic_tracking: off: SCG-QP's Table 2, "W/O Topic Tracker".
+        directive: off: SCG-QP's Table 1, "Flan T5 w/o Cosmo".
     """
 
     decision: bool = True
     topic_tracking: bool = True
     directive: bool = True
 
-    async def make(self, dialogue: Dialogue, stage: Stages) -> GuidedQuery:
+    async def make_query(self, dialogue: Dialogue, stage: Stages) -> GuidedQuery:
         """Decide and track at once; then, where the turn asks for no particular thing, direct and generate."""
         decided, topic = await gather(self.decide(stage), self.track(stage))
         if decided.kind != "passive":
@@ -337,39 +259,102 @@ def _interests(dialogue: Dialogue) -> list[str]:
     return [plain_line(line) for line in given if isinstance(line, str)] if isinstance(given, list | tuple) else []
 
 
-# --- search
+# --- the method
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
-    """Internet search and reranking (Section 3.1).
+class ScgQp(QueryMaker):
+    """A commonsense response guides the web search where the user asks for nothing in particular.
+
+    The stages `topic-tracking`, `commonsense-directive` and `query-generation` have forms for models without chat, so
+    that the paper's own may do them: Flan-T5 and Cosmo (`--stage-model commonsense-directive=hf:allenai/cosmo-xl`).
+
+    Where this differs from the paper (its Limitations and Ethical Considerations): a search decision comes first, and a
+    request for information is searched for as it is; there may be no current topic, and then a new one is proposed;
+    personal data is redacted from queries and unsafe passages are left out by the web source; passages are declared to
+    be data; where nothing is found, the response is written without.
 
     Attributes:
-        web: the source; a failing one is traced and gives nothing.
-        candidates: passages asked of the source.
-        passages: passages kept.
-        reranker: a reranker's spec (see `load_reranker`).
+        web: web search.
+        candidates: passages of the search's pages that are reranked.
+        passages: passages that the response is given (Section 3.1: the best one).
+        reranker: the paper's is `cross:cross-encoder/ms-marco-MiniLM-L-6-v2`; this one needs no extra.
+        query: off: Table 1, "No Query".
     """
 
+    name: ClassVar[str] = "scg-qp"
+    paper: ClassVar[str] = "SCG-QP (Findings of EMNLP 2023), Section 2"
+    summary: ClassVar[str] = "a commonsense response directs the web search; the best passage grounds the response"
+    needs: ClassVar[tuple[str, ...]] = ("web",)
+    calls: ClassVar[str] = "5 (4 in a row); 3 (2 in a row) where something is asked for or nothing to be searched"
+    stages: ClassVar[tuple[str, ...]] = (
+        "scg-qp/search-decision",
+        "scg-qp/topic-tracking",
+        "scg-qp/commonsense-directive",
+        "scg-qp/query-generation",
+        "scg-qp/response-generation",
+    )
+
     web: KnowledgeSource
-    candidates: int
-    passages: int
-    reranker: str
+    candidates: int = 30
+    passages: int = 1
+    reranker: str = "fused"
+    query: bool = True
 
-    async def passages_for(self, query: str, stage: Stages) -> list[Knowledge]:
-        """The passages that answer a query best, the best first; none where nothing is searched or found."""
-        if not query:
-            return []
-        found = await stage.search("web-search", self.web, query, self.candidates, summary="Searched: {}")
-        return await asyncio.to_thread(self._rerank, query, found, stage) if found else []
+    def __post_init__(self) -> None:
+        """Check the numbers; raises InputError."""
+        if self.candidates < 1 or self.passages < 1:
+            raise InputError(
+                "scg-qp searches for at least one passage", mend="candidates=30, passages=1, or query=false"
+            )
 
-    def _rerank(self, query: str, found: list[Knowledge], stage: Stages) -> list[Knowledge]:
-        with stage.step("reranking") as step:
-            order = load_reranker(self.reranker).rerank(query, [titled(piece) for piece in found], self.passages)
-            kept = [found[place].model_copy(update={"score": round(score, 4)}) for place, score in order]
-            chosen = [{"id": piece.id, "score": piece.score, "from": page_of(piece)} for piece in kept]
-            step.output = {"reranker": self.reranker, "candidates": len(found), "kept": chosen}
-        return kept
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+        """Make the query, search, rerank."""
+        return (await self._ground(dialogue, stage))[0]
+
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+        """Ground, then write from history and best passage."""
+        grounding, wanted = await self._ground(dialogue, stage)
+        text = await stage.write(
+            "scg-qp/response-generation",
+            passages=shown(grounding.knowledge),
+            searched=bool(wanted.query),
+            new_topic=wanted.topic.absent,
+            proposal=wanted.directive if wanted.topic.absent else "",
+        )
+        return grounding.response(text)
+
+    async def _ground(self, dialogue: Dialogue, stage: Stages) -> tuple[Grounding, GuidedQuery]:
+        if not self.query:
+            return Grounding(), GuidedQuery()
+        wanted = await self.make_query(dialogue, stage)
+        found = await search_web(self.web, wanted.query, stage, self.candidates, self.passages, self.reranker)
+        return Grounding(knowledge=found, demands=wanted.demands), wanted
+
+
+# --- search
+
+
+async def search_web(
+    web: KnowledgeSource, query: str, stage: Stages, candidates: int, passages: int, reranker: str
+) -> list[Knowledge]:
+    """Internet search and reranking (Section 3.1), with the options of `ScgQp`: the passages that answer best, first.
+
+    None where nothing is searched or found.
+    """
+    if not query:
+        return []
+    found = await stage.search("web-search", web, query, candidates, summary="Searched: {}")
+    return await asyncio.to_thread(_rerank, query, found, stage, passages, reranker) if found else []
+
+
+def _rerank(query: str, found: list[Knowledge], stage: Stages, passages: int, reranker: str) -> list[Knowledge]:
+    with stage.step("reranking") as step:
+        order = load_reranker(reranker).rerank(query, [titled(piece) for piece in found], passages)
+        kept = [found[place].model_copy(update={"score": round(score, 4)}) for place, score in order]
+        chosen = [{"id": piece.id, "score": piece.score, "from": page_of(piece)} for piece in kept]
+        step.output = {"reranker": reranker, "candidates": len(found), "kept": chosen}
+    return kept
 
 
 def titled(piece: Knowledge) -> str:

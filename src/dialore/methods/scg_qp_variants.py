@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from dialore.dialogue import Utterance
 from dialore.errors import InputError
 from dialore.methods.base import check_least
 from dialore.methods.demands import link, retrieve_facts
-from dialore.methods.scg_qp import QueryMaker, Search, plain_query, read_query, says_no_search, shown
+from dialore.methods.scg_qp import QueryMaker, plain_query, read_query, says_no_search, search_web, shown
 from dialore.prompts.history import plain_turns
 from dialore.response import Demands, Grounding
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ScgQpGraph:
+class ScgQpGraph(QueryMaker):
     """SCG-QP's queries looked up in a graph (DCRAG, Section 4.1.2 and Appendix A.1.1).
 
     A search query is a phrase or a question: the concepts that it mentions are the queries of the graph.
@@ -31,8 +31,6 @@ class ScgQpGraph:
         graph: the commonsense graph.
         top: how many facts the response is given.
         decision: decide first whether anything is to be looked up (`scg-qp`); off, as in the paper.
-        topic_tracking: off: SCG-QP's Table 2, "W/O Topic Tracker".
-        directive: off: SCG-QP's Table 1, "Flan T5 w/o Cosmo".
     """
 
     name: ClassVar[str] = "scg-qp-graph"
@@ -50,9 +48,7 @@ class ScgQpGraph:
 
     graph: GraphSource
     top: int = 20
-    decision: bool = False
-    topic_tracking: bool = True
-    directive: bool = True
+    decision: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the number; raises InputError."""
@@ -60,8 +56,7 @@ class ScgQpGraph:
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Make the query and look its concepts up."""
-        maker = QueryMaker(decision=self.decision, topic_tracking=self.topic_tracking, directive=self.directive)
-        wanted = await maker.make(dialogue, stage)
+        wanted = await self.make_query(dialogue, stage)
         if not wanted.query:
             return Grounding(demands=wanted.demands)
         query = Utterance(speaker=dialogue.responder, text=wanted.query)
@@ -115,8 +110,7 @@ class SearchQuery:
         """Make the query, search, rerank. Where no query can be read, the last turn's content words are it."""
         turns = plain_turns(dialogue)[-self.turns :]
         query = await stage.read("search-query/query-generation", _read, plain_query(dialogue.last.text), turns=turns)
-        search = Search(self.web, self.candidates, self.passages, self.reranker)
-        found = await search.passages_for(query, stage)
+        found = await search_web(self.web, query, stage, self.candidates, self.passages, self.reranker)
         return Grounding(knowledge=found, demands=Demands(implicit=[query] if query else []))
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:

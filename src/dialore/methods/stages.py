@@ -197,8 +197,10 @@ class RoutedResponder:
 class Stages:
     """One response in the making: its stages and their trace. Made anew for each dialogue.
 
-    Methods that ask a responder take, beside the prompt's variables, `suffix`, which tells several calls of one stage
-    apart (`foreseen`, `unforeseen`), and `summary`, the stage's line for readers, in which `{}` stands for its value.
+    `ask`, `read`, `text` and `write` ask the responder. They take the prompt's name, `<method>/<stage>`, and its
+    variables beside the dialogue; `suffix` tells several calls of one stage apart (`foreseen`, `unforeseen`), and
+    `summary` is the stage's line for readers, in which `{}` stands for its value. They raise StageError where the
+    responder failed.
 
     Args:
         responder: does the stages.
@@ -267,19 +269,10 @@ class Stages:
         summary: str = "",
         **variables: object,
     ) -> T:
-        """Have a stage done with structured output.
+        """Have a stage done with structured output of the shape `output`.
 
-        Args:
-            prompt: `<method>/<stage>`.
-            output: the shape wanted.
-            fallback: what is used where the answer cannot be parsed, after one repair turn.
-            salvage: reads such an answer in a form of its own; None where it cannot either.
-            suffix: see `Stages`.
-            summary: likewise.
-            variables: the prompt's variables, beside the dialogue.
-
-        Raises:
-            StageError: the responder failed.
+        An answer that cannot be parsed after one repair turn is read by `salvage`, which gives None where it cannot
+        either; then the fallback is used.
         """
         value, step = await self._answer(prompt, suffix, output, variables)
         if value is None and salvage is not None and (value := salvage(step.completion)) is not None:
@@ -303,16 +296,8 @@ class Stages:
     ) -> Result:
         """Have a stage done whose plain text is then read: what sequence-to-sequence models write is no JSON.
 
-        Args:
-            prompt: `<method>/<stage>`.
-            reader: makes a value of the text, None where it cannot; such a stage counts as unparsed.
-            fallback: what is used then.
-            suffix: see `Stages`.
-            summary: likewise.
-            variables: the prompt's variables, beside the dialogue.
-
-        Raises:
-            StageError: the responder failed.
+        The reader makes a value of the text, or None where it cannot: such a stage counts as unparsed, and the fallback
+        is used.
         """
         text, step = await self._text(prompt, suffix, variables, summary=summary)
         value = reader(text)
@@ -333,15 +318,7 @@ class Stages:
     ) -> str:
         """Have a stage done whose output is plain text but not the response: a draft, a passage of knowledge.
 
-        Args:
-            prompt: `<method>/<stage>`.
-            suffix: see `Stages`.
-            summary: likewise.
-            cites: for a text that may become the response, what its prompt numbers where responses cite.
-            variables: the prompt's variables, beside the dialogue.
-
-        Raises:
-            StageError: the responder failed.
+        `cites` is, for a text that may become the response, what its prompt numbers where responses cite.
         """
         if cites is not None:
             return await self._write(prompt, suffix, cites, variables, None)
@@ -353,14 +330,11 @@ class Stages:
         """Have the response written, streamed to `on_text` if there is one.
 
         Args:
-            prompt: `<method>/<stage>`.
+            prompt: see `Stages`.
             cites: what the prompt numbers where responses cite; None for the knowledge among the variables. Marks are
                 read, and taken out before anybody sees them.
             leads: words before the response that a model may repeat of its prompt; they are taken off likewise.
             variables: the prompt's variables, beside the dialogue.
-
-        Raises:
-            StageError: the responder failed.
         """
         given = knowledge_in(variables) if cites is None else cites
         return await self._write(prompt, "", given, variables, self._on_text, leads)
