@@ -26,17 +26,15 @@ class Agent:
     Args:
         method: the method.
         responder: who does its stages.
-        closing: what `close` closes: models, sources, a workbench.
         cite: whether responses cite their knowledge (`Response.citations`).
     """
 
-    def __init__(
-        self, method: Method, responder: Responder, closing: Iterable[object] = (), *, cite: bool = False
-    ) -> None:
+    def __init__(self, method: Method, responder: Responder, *, cite: bool = False) -> None:
         self.method = method
         self.responder = responder
         self.cite = cite
-        self.closing = list(closing)
+        self.closing: list[object] = []
+        """What `close` closes: models, sources, a workbench."""
 
     async def respond(self, dialogue: Dialogue, on_text: OnText | None = None) -> Response:
         """Answer a dialogue's last turn. A failure is a Response too: `failed`, with its partial trace.

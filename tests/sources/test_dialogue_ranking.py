@@ -30,7 +30,7 @@ async def test_a_sentence_is_found_by_the_documents_under_it(language):
     (found,) = await source.search(ASKED[language], dialogue, 1)
     assert found.text == bees
     assert found.detail.documents == persona[bees]
-    (document,) = await source.documents().search(ASKED[language], dialogue, 1, [found])
+    (document,) = await PersonaDocuments(source).search(ASKED[language], dialogue, 1, [found])
     assert document.text == persona[bees][1]
     blind = DialogueRanker(under=0, cosine=0).sentences(ASKED[language], dialogue, persona)
     assert blind[0] >= blind[1] or language == "zh"
@@ -70,7 +70,7 @@ async def test_top_and_nothing():
     bare = Dialogue(id="d", turns=["Hello"], persona=["I sail.", "I sing."])
     assert len(await PersonaSource(retriever="dialogue").search("x", bare, 1)) == 1
     assert await PersonaSource(retriever="dialogue").search("x", bare, 0) == []
-    assert await PersonaSource(retriever="dialogue").documents().search("x", bare, 3) == []
+    assert await PersonaDocuments(PersonaSource(retriever="dialogue")).search("x", bare, 3) == []
 
 
 def test_equals_keep_their_order_and_scores_are_the_same_each_time():

@@ -71,7 +71,7 @@ async def test_the_files_persona_speaks_only_where_the_dialogue_has_none(tmp_pat
 async def test_without_persona_or_file_there_is_nothing_and_no_error():
     source = open_persona(None)
     assert await source.search("anything", dialogue()) == []
-    assert await source.documents().search("anything", dialogue()) == []
+    assert await PersonaDocuments(source).search("anything", dialogue()) == []
 
 
 async def test_ids_are_of_the_content():
@@ -114,7 +114,7 @@ async def test_a_chosen_sentence_of_elsewhere_brings_its_documents_along():
 async def test_a_file_gives_documents_to_a_dialogues_sentences_that_have_none():
     source = PersonaSource(PERSONA)
     bare = dialogue(("I have two cats at home",))
-    found = await source.documents().search("cats", bare)
+    found = await PersonaDocuments(source).search("cats", bare)
     assert {piece.text for piece in found} == set(PERSONA["I have two cats at home"])
 
 
@@ -170,7 +170,7 @@ def test_a_missing_file_and_an_unknown_retriever(tmp_path: Path):
     with pytest.raises(InputError, match="no such file"):
         open_persona(tmp_path / "nobody.txt")
     with pytest.raises(UnknownNameError, match="dense"):
-        open_persona(None, retriever="densee")
+        PersonaSource(retriever="densee")
 
 
 def test_both_are_knowledge_sources():
@@ -207,5 +207,5 @@ async def test_white_space_around_a_sentence_parts_it_from_no_documents():
         persona=[" I like tea. ", "I own a bike.\n"],
         extra={"documents": {"I like tea. ": ["Tea is a leaf."]}},
     )
-    found = await persona.documents().search("tea wheels", given)
+    found = await PersonaDocuments(persona).search("tea wheels", given)
     assert {piece.text for piece in found} == {"Tea is a leaf.", "Bikes have two wheels."}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -264,7 +265,7 @@ def test_a_damaged_base_is_one_clear_error(tmp_path, harm, wanted):
     make(tmp_path).close()
     harm(tmp_path / "x.samples")
     with pytest.raises(InputError, match=wanted) as caught:
-        open_samples(tmp_path / "x.samples")
+        open_samples(tmp_path / "x.samples").sampled(Dialogue(id="d", turns=["Hi"]), 2)
     assert "\n" not in str(caught.value)
 
 
@@ -285,10 +286,13 @@ def open_samples_closing(folder):
     return closing(open_samples(folder / "x.samples"))
 
 
-def test_another_embedder_is_refused(tmp_path):
+def test_another_embedder_is_refused(tmp_path, monkeypatch):
     make(tmp_path).close()
+    monkeypatch.setattr(
+        "dialore.retrieval.embedding.load_embedder", lambda spec: SimpleNamespace(fingerprint="another")
+    )
     with pytest.raises(InputError, match="another static embedder"):
-        open_samples(tmp_path / "x.samples", HashingEmbedder())
+        open_samples(tmp_path / "x.samples").nearest(asked("Hi"), 1)
 
 
 def test_an_old_base_stays_until_the_new_one_is_whole(tmp_path):

@@ -13,6 +13,7 @@ import logging
 import os
 import queue
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,22 +57,11 @@ def run_on_ray(
     The cluster is the one of `RAY_ADDRESS`, or one on this machine that ends with the run. Its machines need this
     package and the run's sources at the same paths; the run's folder is the driver's alone.
 
-    Args:
-        config: what is run; its concurrency is divided among the workers.
-        folder: where it is kept, as for `run_experiment`.
-        connect: makes models of their settings, in each worker; it must be picklable.
-        workers: how many; one for every CPU of the cluster where None.
-        accept_changed_prompts: as for `run_experiment`.
-        on_estimate: as for `run_experiment`.
-        on_progress: as for `run_experiment`.
-
-    Returns:
-        How the run ended.
+    Args, results and errors are those of `run_experiment`; the configuration's concurrency is divided among the
+    workers, `connect` must be picklable, and `workers` is one for every CPU of the cluster where it is None.
 
     Raises:
         MissingExtraError: Ray is not installed.
-        InputError: as `run_experiment`.
-        ModelError: likewise.
     """
     ray = _ray()
     with RunStore.resumed(folder) as store:
@@ -82,7 +72,7 @@ def run_on_ray(
         progress = Progress(total=len(jobs), before=len(jobs) - len(missing))
         if not missing:
             return progress
-        with _Cluster(ray):
+        with _cluster(ray):
             share = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
             share = min(share, config.concurrency, len(missing))
             _answer(ray, store, missing, _Share(config, connect, share, numbers), progress, on_progress)
@@ -145,8 +135,12 @@ def _answer(
     for row in answered.iter_rows():
         budget.tokens, budget.cost = budget.tokens + row["tokens"], budget.cost + row["cost"]
         if row["content"]:
-            job, response = Job(row["position"], row["system"], row["repetition"]), row["content"]
-            _keep(store, job, Response.model_validate_json(response), progress, on_progress)
+            job = Job(row["position"], row["system"], row["repetition"])
+            response = Response.model_validate_json(row["content"])
+            store.add(job, response)
+            progress.count(job, response)
+            if on_progress is not None:
+                on_progress(progress)
         if ended is None:
             ended = _fault_of(row) or _spent(budget)
             if ended is not None:
@@ -155,15 +149,6 @@ def _answer(
         progress.stopped = str(ended)
     elif ended is not None:
         raise ended
-
-
-def _keep(
-    store: RunStore, job: Job, response: Response, progress: Progress, on_progress: Callable[[Progress], None] | None
-) -> None:
-    store.add(job, response)
-    progress.count(job, response)
-    if on_progress is not None:
-        on_progress(progress)
 
 
 def _row(store: RunStore, job: Job) -> Row:
@@ -271,30 +256,30 @@ def _answered(
 ) -> Row:
     """A row as it goes back: the response, or nothing where the dialogue was not begun."""
     kind, message, mend = ("", "", "") if fault is None else (type(fault).__name__, fault.message, fault.mend)
-    said = {"content": content, "fault": kind, "message": message, "mend": mend}
-    return (
-        {name: row[name] for name in ("position", "system", "repetition")}
-        | said
-        | dict(zip(("tokens", "cost"), spent, strict=True))
-    )
+    return {
+        **{name: row[name] for name in ("position", "system", "repetition")},
+        "content": content,
+        "fault": kind,
+        "message": message,
+        "mend": mend,
+        "tokens": spent[0],
+        "cost": spent[1],
+    }
 
 
-class _Cluster:
-    """A context with a Ray cluster: the one that is there, else one that ends with it."""
-
-    def __init__(self, ray: Any) -> None:  # noqa: ANN401 - the library
-        self._ray = ray
-        self._is_ours = not ray.is_initialized()
-
-    def __enter__(self) -> None:
-        if self._is_ours:
-            self._ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-        logging.getLogger("ray.data").setLevel(logging.ERROR)
-        self._ray.data.DataContext.get_current().enable_progress_bars = False
-
-    def __exit__(self, *exception: object) -> None:
-        if self._is_ours:
-            self._ray.shutdown()
+@contextmanager
+def _cluster(ray: Any) -> Iterator[None]:  # noqa: ANN401 - the library
+    """The Ray cluster that is there, else one that ends with the body."""
+    is_ours = not ray.is_initialized()
+    if is_ours:
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    try:
+        yield
+    finally:
+        if is_ours:
+            ray.shutdown()
 
 
 def _ray() -> Any:  # noqa: ANN401 - the library

@@ -80,10 +80,10 @@ class RunResults:
                 found += kept_preferences(store, kept, _name(store, facts), _dataset(facts))
         return found
 
-    def responses(self, system: SystemScores, limit: int | None = None) -> Iterator[ScoredResponse]:
+    def responses(self, system: SystemScores) -> Iterator[ScoredResponse]:
         """A system's responses with their measures, in the data set's order."""
         store, number = self._place(system)
-        for job in store.jobs(number)[:limit]:
+        for job in store.jobs(number):
             found = store.measures_of(job)
             yield ScoredResponse(store.dialogue(job.position), store.response(job), found, job.repetition)
 

@@ -5,6 +5,7 @@ A work queue over whole dialogues: each finished response is on disk at once, an
 
 from __future__ import annotations
 
+import itertools
 import platform
 import time
 from collections import Counter
@@ -12,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dialore.datasets import data_set, gold_text, stream_histories
 from dialore.errors import BudgetError, InputError
@@ -78,8 +79,8 @@ async def run_experiment(
     with RunStore.resumed(folder) as store:
         async with open_systems(config, connect) as opened:
             jobs, numbers = await prepare(config, store, opened, on_estimate, accept_changed_prompts)
-            answers = choose(opened.agents, numbers)
-            return await run_jobs(store, jobs, answers, at_once=config.concurrency, on_progress=on_progress)
+            placed = {(numbers[system], repetition): agent for (system, repetition), agent in opened.agents.items()}
+            return await run_jobs(store, jobs, placed, at_once=config.concurrency, on_progress=on_progress)
 
 
 async def prepare(
@@ -91,13 +92,21 @@ async def prepare(
 ) -> tuple[list[Job], dict[int, int]]:
     """Set a run up and estimate it; gives every job that it wants, and the systems' numbers in the store.
 
-    Where `on_estimate` raises, the run is left as it was. Raises as `run_experiment`.
+    All systems' jobs of one dialogue come together, so that a run cut short is paired. Where `on_estimate` raises, the
+    run is left as it was. Raises as `run_experiment`, and InputError where no dialogue of the data set can be answered.
     """
     with store.together():
-        numbers = set_up(store, config, opened, accept_changed_prompts=accept_changed_prompts)
-        jobs = jobs_of(store, numbers.values(), config.repetitions)
+        facts, dialogues = facts_of(config, opened), load_dialogues(config.dataset)
+        numbers = store.set_up(facts, opened.systems, dialogues, accept_changed_prompts=accept_changed_prompts)
+        if not store.size:
+            raise InputError(
+                f"no dialogue in {config.dataset.path} has a turn that may be the reference",
+                mend="dialogues want two turns, or a `reference`",
+            )
+        places = itertools.product(range(store.size), sorted(numbers.values()), range(config.repetitions))
+        jobs = [Job(*place) for place in places]
         if on_estimate is not None:
-            on_estimate(await estimate_missing(config, store, jobs, numbers, opened.lexical))
+            on_estimate(await estimate(config, store, jobs, numbers, opened.lexical))
     return jobs, numbers
 
 
@@ -176,28 +185,6 @@ async def open_systems(
         yield opened
 
 
-def set_up(
-    store: RunStore, config: RunConfig, opened: Opened, *, accept_changed_prompts: bool = False
-) -> dict[int, int]:
-    """Set a run up in its store; takes and gives what `RunStore.set_up` does.
-
-    Raises:
-        InputError: as `RunStore.set_up` and `load_dialogues`, or no dialogue of the data set can be answered.
-    """
-    numbers = store.set_up(
-        facts_of(config, opened),
-        opened.systems,
-        load_dialogues(config.dataset),
-        accept_changed_prompts=accept_changed_prompts,
-    )
-    if not store.size:
-        raise InputError(
-            f"no dialogue in {config.dataset.path} has a turn that may be the reference",
-            mend="dialogues want two turns, or a `reference`",
-        )
-    return numbers
-
-
 def facts_of(config: RunConfig, opened: Opened) -> dict[str, Any]:
     """What a run keeps of itself besides systems and dialogues: configuration, versions, prompts, fingerprints."""
     agents = [opened.agents[system.number, 0] for system in opened.systems]
@@ -266,14 +253,6 @@ def _version(part: str) -> str:
 # --- answering
 
 
-class Answers(Protocol):
-    """Whoever answers a dialogue: an agent, for one."""
-
-    async def respond(self, dialogue: Dialogue) -> Response:
-        """Answer; a failure is a response with the status `failed`."""
-        ...
-
-
 @dataclass(slots=True)
 class Progress:
     """How a run stands.
@@ -331,27 +310,10 @@ class Progress:
         self.tokens += sum(one.prompt_tokens + one.completion_tokens for one in paid)
 
 
-def jobs_of(store: RunStore, systems: Iterable[int], repetitions: int) -> list[Job]:
-    """Every response that a run wants: all systems' of one dialogue together, so that a run cut short is paired.
-
-    Args:
-        store: the run.
-        systems: the systems' numbers in it.
-        repetitions: how often each answers a dialogue.
-    """
-    systems = sorted(systems)
-    return [
-        Job(position, system, repetition)
-        for position in range(store.size)
-        for system in systems
-        for repetition in range(repetitions)
-    ]
-
-
 async def run_jobs(
     store: RunStore,
     jobs: Sequence[Job],
-    answers: Callable[[Job], Answers],
+    agents: Mapping[tuple[int, int], Agent],
     *,
     at_once: int,
     on_progress: Callable[[Progress], None] | None = None,
@@ -365,7 +327,7 @@ async def run_jobs(
     Args:
         store: the run.
         jobs: what it wants in all.
-        answers: who answers a job.
+        agents: by system number in the store and repetition.
         at_once: the most dialogues under way.
         on_progress: told of every response.
 
@@ -383,7 +345,7 @@ async def run_jobs(
         if progress.stopped:
             return
         try:
-            response = await answers(job).respond(store.dialogue(job.position))
+            response = await agents[job.system, job.repetition].respond(store.dialogue(job.position))
         except BudgetError as error:
             progress.stopped = str(error)
             return
@@ -395,12 +357,6 @@ async def run_jobs(
     # The first that raises stops all: what it raises would befall every dialogue.
     await bounded_map([job for job in jobs if job not in done], answer, limit=at_once)
     return progress
-
-
-def choose(agents: Mapping[tuple[int, int], Answers], numbers: Mapping[int, int]) -> Callable[[Job], Answers]:
-    """Who answers a job, from agents by system number and repetition; see `RunStore.set_up` for the numbers."""
-    placed = {(numbers[system], repetition): agent for (system, repetition), agent in agents.items()}
-    return lambda job: placed[job.system, job.repetition]
 
 
 # --- what it is expected to cost
@@ -427,43 +383,29 @@ class Estimate:
     failed: str = ""
 
 
-async def estimate_missing(
+async def estimate(
     config: RunConfig,
     store: RunStore,
     jobs: Iterable[Job],
     numbers: Mapping[int, int],
     lexical: Sequence[ModelSettings],
 ) -> Estimate:
-    """What the jobs that are not done yet will cost; raises as `estimate_run`.
+    """Estimate what the jobs that are not done yet will cost: rehearse a few dialogues with every system, and multiply.
 
     Args:
         config: the run.
-        store: what is there of it.
+        store: holds its dialogues, a few of which, evenly spaced, are rehearsed, and what is done.
         jobs: all that it wants.
         numbers: each system's number in the store, by its number in the configuration.
         lexical: the models that are none: the method `lexical` answers, without a call.
+
+    Raises:
+        InputError: as `open_systems`.
     """
     done = store.done()
     missing = Counter(job.system for job in jobs if job not in done)
     if not missing:
         return Estimate(responses=0, calls=0, prompt_tokens=0, completion_tokens=0)
-    return await estimate_run(config, store, {given: missing[kept] for given, kept in numbers.items()}, lexical)
-
-
-async def estimate_run(
-    config: RunConfig, store: RunStore, responses: dict[int, int], lexical: Sequence[ModelSettings]
-) -> Estimate:
-    """Rehearse a few dialogues with every system, and multiply.
-
-    Args:
-        config: the run.
-        store: holds its dialogues; a few, evenly spaced, are rehearsed.
-        responses: how many each system has still to make, by its number in the configuration.
-        lexical: as for `estimate_missing`.
-
-    Raises:
-        InputError: as `open_systems`.
-    """
     spaced = [store.dialogue(place) for place in range(0, store.size, max(1, store.size // _REHEARSED))][:_REHEARSED]
     calls = sent = written = cost = 0.0
     failed = ""
@@ -476,7 +418,7 @@ async def estimate_run(
         prices = [model.price for model in config.models for _ in config.systems]
         for system in opened.systems:
             answered = [await opened.agents[system.number, 0].respond(dialogue) for dialogue in spaced]
-            share = responses.get(system.number, 0) / max(1, len(answered))
+            share = missing[numbers[system.number]] / max(1, len(answered))
             usages = [response.usage for response in answered]
             calls += share * sum(usage.calls for usage in usages)
             sent += share * sum(usage.prompt_tokens for usage in usages)
@@ -486,7 +428,7 @@ async def estimate_run(
             cost += share * spent / 1e6
             failed = failed or next((response.error or "" for response in answered if response.status == "failed"), "")
     return Estimate(
-        responses=sum(responses.values()),
+        responses=missing.total(),
         calls=round(calls),
         prompt_tokens=round(sent),
         completion_tokens=round(written),

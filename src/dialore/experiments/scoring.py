@@ -16,7 +16,7 @@ from dialore.evaluation.statistics import as_table, bootstrap
 from dialore.parallel import bounded_map
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -62,7 +62,10 @@ async def measure_run(
         BudgetError: the budget is spent; what is measured is kept.
     """
     for metric in metrics:
-        store.set_metric(metric.about.name, {**dataclasses.asdict(metric.about), **_identity(metric)})
+        # What else its measures depend on, e.g. judge and prompts: where that changes, they no longer hold.
+        identity = getattr(metric, "identity", None)
+        also = {} if identity is None else {"identity": identity}
+        store.set_metric(metric.about.name, dataclasses.asdict(metric.about) | also)
     plain = [metric for metric in metrics if not NEEDS_MODEL & set(metric.about.needs)]
     # A second connection reads while the first writes.
     with type(store).open(store.folder) as reader:
@@ -73,15 +76,6 @@ async def measure_run(
                 jobs = reader.jobs(without_metric=None if again else name)
                 tell = functools.partial(on_progress, name) if on_progress is not None else None
                 await _measure_queued(store, reader, metric, jobs, at_once=at_once, tell=tell)
-
-
-def _identity(metric: Metric) -> dict[str, object]:
-    """What else a metric's measures depend on, e.g. its judge and prompts: where it changes, they no longer hold."""
-    said: dict[str, object] = {}
-    identity = getattr(metric, "identity", None)
-    if identity is not None:
-        said["identity"] = identity
-    return said
 
 
 async def _measure_together(
@@ -98,13 +92,14 @@ async def _measure_together(
             wanted.setdefault(job, []).append(metric)
     jobs, done = sorted(wanted), 0
     what = metrics[0].about.name if len(metrics) == 1 else f"{len(metrics)} metrics"
-    for some in _chunks(jobs):
+    for start in range(0, len(jobs), _CHUNK):
+        some = jobs[start : start + _CHUNK]
         found: dict[str, dict[Job, Measure]] = {}
         for job in some:
             dialogue, response = reader.dialogue(job.position), reader.response(job)
             for metric in wanted[job]:
                 found.setdefault(metric.about.name, {})[job] = await measure(metric, dialogue, response)
-        store.measure_all(found)
+        store.measure(found)
         done += len(some)
         if on_progress is not None:
             on_progress(what, done, len(jobs))
@@ -126,7 +121,7 @@ async def _measure_queued(
     async def work(job: Job) -> None:
         nonlocal done
         found = await measure(metric, reader.dialogue(job.position), reader.response(job))
-        store.measure(metric.about.name, {job: found})
+        store.measure({metric.about.name: {job: found}})
         done += 1
         if tell is not None:
             tell(done, len(jobs))
@@ -188,26 +183,18 @@ async def measure(metric: Metric, dialogue: Dialogue, response: Response) -> Mea
         return Measure(problem="failed", reason=str(error))
 
 
-def _chunks(jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
-    for begin in range(0, len(jobs), _CHUNK):
-        yield jobs[begin : begin + _CHUNK]
-
-
 def table_of(measures: Iterable[Measure]) -> NDArray[np.float64]:
     """The values of measures that have some, a row each, short rows filled with NaN."""
     return as_table([measure.values for measure in measures if measure.problem is None])
 
 
-def score_of(
-    metric: Metric, measures: Sequence[Measure], *, dialogues: Sequence[int] | None = None, seed: int = 0
-) -> Score:
+def score_of(metric: Metric, measures: Sequence[Measure], *, dialogues: Sequence[int] | None = None) -> Score:
     """The figure that measures combine into, with its error bar; without any, "not available" with the reason.
 
     Args:
         metric: the metric.
         measures: of each response.
         dialogues: which dialogue each response answers, so that its repetitions count as one; each another where None.
-        seed: of the resampling.
     """
     problems = Counter(measure.problem for measure in measures if measure.problem is not None)
     reasons = Counter(measure.reason for measure in measures if measure.problem is not None)
@@ -218,7 +205,7 @@ def score_of(
         return Score(name, None, n=0, problems=counts, reason=reason or "no response has been measured")
     if dialogues is not None:
         dialogues = [place for place, one in zip(dialogues, measures, strict=True) if one.problem is None]
-    figure = bootstrap(metric, values, dialogues=dialogues, seed=seed)
+    figure = bootstrap(metric, values, dialogues=dialogues)
     if np.isnan(figure.value):
         return Score(name, None, n=len(values), problems=counts, reason="the measures combine into no figure")
     bounds = [None if np.isnan(bound) else bound for bound in (figure.low, figure.high)]

@@ -93,7 +93,7 @@ class RunStore:
             # Two that begin at once: the second finds the tables of the first.
             with database:
                 database.execute("begin immediate")
-                if not database.execute("select count(*) from sqlite_master").fetchone()[0]:
+                if not _is_set_up(database):
                     for statement in _SCHEMA.split(";"):
                         database.execute(statement)
                     database.execute(f"pragma application_id = {_APPLICATION}")
@@ -109,9 +109,12 @@ class RunStore:
         Raises:
             InputError: there is none, it is of another version, or it is damaged.
         """
-        if not (folder / FILE).is_file():
-            raise InputError(f"no run in {folder}", mend="make one with `dialore run`")
-        return cls(folder, _connect(folder / FILE))
+        if (folder / FILE).is_file():
+            database = _connect(folder / FILE)
+            if _is_set_up(database):
+                return cls(folder, database)
+            database.close()
+        raise InputError(f"no run in {folder}", mend="make one with `dialore run`")
 
     @classmethod
     @contextmanager
@@ -335,11 +338,7 @@ class RunStore:
 
     # Measures
 
-    def measure(self, metric: str, measures: Mapping[Job, Measure]) -> None:
-        """Keep measures; they are on disk when this returns."""
-        self.measure_all({metric: measures})
-
-    def measure_all(self, measures: Mapping[str, Mapping[Job, Measure]]) -> None:
+    def measure(self, measures: Mapping[str, Mapping[Job, Measure]]) -> None:
         """Keep measures of several metrics, all or none; they are on disk when this returns."""
         with self._database as database:
             for metric, found in measures.items():
@@ -349,12 +348,12 @@ class RunStore:
                         job.system,
                         job.position,
                         job.repetition,
-                        json.dumps(m.values),
-                        m.problem,
-                        m.reason,
-                        m.detail,
+                        json.dumps(one.values),
+                        one.problem,
+                        one.reason,
+                        one.detail,
                     )
-                    for job, m in found.items()
+                    for job, one in found.items()
                 ]
                 database.executemany("insert or replace into measures values (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
@@ -412,11 +411,7 @@ class RunStore:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """The file, opened and of this format; an empty one is let through.
-
-    Raises:
-        InputError: it is no run, of another format, or damaged.
-    """
+    """The file, opened and of this format; an empty one is let through."""
     try:
         database = sqlite3.connect(path, timeout=30.0)
         # A commit in the log survives the death of the process at any point; only a crash of the machine may take the
@@ -425,10 +420,10 @@ def _connect(path: Path) -> sqlite3.Connection:
         database.execute("pragma synchronous = normal")
         application = database.execute("pragma application_id").fetchone()[0]
         version = database.execute("pragma user_version").fetchone()[0]
-        is_empty = not database.execute("select count(*) from sqlite_master").fetchone()[0]
+        is_set_up = _is_set_up(database)
     except sqlite3.DatabaseError as error:
         raise InputError(f"the run in {path.parent} cannot be read: {error}", mend="name another folder") from error
-    if is_empty:
+    if not is_set_up:
         return database
     if application != _APPLICATION:
         raise InputError(f"{path} is no run of Dialore", mend="name another folder")
@@ -438,6 +433,11 @@ def _connect(path: Path) -> sqlite3.Connection:
             mend="score and report it with the version that made it, or run again into another folder",
         )
     return database
+
+
+def _is_set_up(database: sqlite3.Connection) -> bool:
+    """Whether it has its tables: one whose process was killed at once has none."""
+    return bool(database.execute("select count(*) from sqlite_master").fetchone()[0])
 
 
 def _hold(lock: IO[str], folder: Path) -> None:
@@ -456,17 +456,7 @@ def _hold(lock: IO[str], folder: Path) -> None:
 def _with_sources(
     before: Mapping[str, Any], now: Mapping[str, object], folder: Path, *, answered: bool
 ) -> dict[str, object]:
-    """The facts, with the fingerprints of sources that are not asked for now.
-
-    Args:
-        before: what the run keeps.
-        now: what it is to keep.
-        folder: names the run.
-        answered: whether it has responses.
-
-    Raises:
-        InputError: it has responses from another source of that name.
-    """
+    """The facts, with the fingerprints of sources that are not asked for now."""
     known, fingerprints = before.get("fingerprints", {}), now.get("fingerprints", {})
     if not isinstance(fingerprints, dict) or not known:
         return dict(now)
@@ -488,19 +478,7 @@ def _with_prompts(
     answered: bool,
     accept: bool,
 ) -> dict[str, object]:
-    """The facts, with the prompts of systems that are not asked for now, and what is known of changed ones.
-
-    Args:
-        before: what the run keeps.
-        now: what it is to keep.
-        folder: names the run.
-        languages: those of its dialogues; prompts of others wrote nothing of it.
-        answered: whether it has responses.
-        accept: go on where prompts changed, and keep the old and the new.
-
-    Raises:
-        InputError: it has responses by other versions of prompts, which is not accepted.
-    """
+    """The facts, with the prompts of systems that are not asked for now, and what is known of changed ones."""
     prompts = now.get(PROMPTS, {})
     if not answered or not isinstance(prompts, dict):
         return dict(now)

@@ -41,10 +41,9 @@ class DialogueRanker:
     """Scores a handful of texts for a dialogue's next turn.
 
     A text's likeness to a turn is BM25 over single characters and pairs for Chinese (jieba's words miss too many), over
-    stems for English, and the cosine of embeddings.
+    stems for English, and the cosine of static embeddings.
 
     Args:
-        embedder: makes the embeddings; None: the shipped static embedder.
         cosine: what a cosine of 1 counts, in units of BM25.
         past: what the turn before the last counts for a persona sentence, beside 1 for the last; every earlier turn
             counts half as much as the one after it.
@@ -56,21 +55,19 @@ class DialogueRanker:
 
     def __init__(
         self,
-        embedder: Embedder | None = None,
         *,
         cosine: float = 5.0,
         past: float = 0.1,
         under: float = 1.0,
         told: float = 0.2,
     ) -> None:
-        self._given = embedder
         self.cosine, self.past, self.under, self.told = cosine, past, under, told
         self._vectors: dict[str, NDArray[np.float32]] = {}
         self._lock = threading.Lock()
 
     @functools.cached_property
     def _embedder(self) -> Embedder:
-        return load_embedder() if self._given is None else self._given
+        return load_embedder()
 
     def sentences(self, query: str, dialogue: Dialogue, persona: Mapping[str, Sequence[str]]) -> NDArray[np.float64]:
         """The score of each persona sentence, in order, with the documents under it."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from dialore.dialogue import read_text
 from dialore.errors import InputError, SourceError
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 Persona = dict[str, tuple[str, ...]]
 """Persona sentences in order, each with the documents under it."""
 
+_Line = Annotated[str, StringConstraints(strict=True, strip_whitespace=True)]
+_PERSONA = TypeAdapter(dict[_Line, tuple[_Line, ...] | None])
 _FORMS = "a list of sentences, or {sentence: [document, ...]}"
 _MEND = f"a persona file has a sentence a line, or is YAML or JSON: {_FORMS}"
 
@@ -106,10 +109,6 @@ class PersonaSource:
             )
             for at, score in await asyncio.to_thread(rank)
         )
-
-    def documents(self, *, name: str = "documents") -> PersonaDocuments:
-        """The source of the documents under these sentences, ranked as the sentences are."""
-        return PersonaDocuments(self, name=name)
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -188,19 +187,17 @@ def _best(scores: NDArray[np.float64], top: int) -> list[tuple[int, float]]:
     return [(int(at), round(float(scores[at]), DECIMALS)) for at in order]
 
 
-def open_persona(path: Path | None = None, *, retriever: str | Ranker = "fused") -> PersonaSource:
+def open_persona(path: Path | None = None) -> PersonaSource:
     """The persona of a file, or each dialogue's own.
 
     Args:
         path: a text file with a sentence a line, or a YAML or JSON file: a list of sentences, or a mapping of
             sentences to the documents under them.
-        retriever: see `PersonaSource`.
 
     Raises:
         InputError: the file cannot be read, is malformed or empty.
-        UnknownNameError: no retriever is called that.
     """
-    return PersonaSource(read_persona(path) if path is not None else None, retriever=retriever)
+    return PersonaSource(read_persona(path) if path is not None else None)
 
 
 def read_persona(path: Path) -> Persona:
@@ -243,16 +240,12 @@ def _mapping(data: object) -> Persona | None:
     """Decoded data as a persona; None where it is none. A lone document needs no list."""
     if not isinstance(data, dict):
         return None
-    persona: Persona = {}
-    for sentence, under in data.items():
-        documents = [under] if isinstance(under, str) else [] if under is None else under
-        if not (isinstance(sentence, str) and isinstance(documents, list | tuple)):
-            return None
-        if not all(isinstance(document, str) for document in documents):
-            return None
-        if sentence.strip():
-            persona[sentence.strip()] = tuple(text for document in documents if (text := document.strip()))
-    return persona
+    listed = {key: [under] if isinstance(under, str) else under for key, under in data.items()}
+    try:
+        persona = _PERSONA.validate_python(listed)
+    except ValidationError:
+        return None
+    return {sentence: tuple(filter(None, documents or ())) for sentence, documents in persona.items() if sentence}
 
 
 def _documents_of(dialogue: Dialogue) -> Persona:

@@ -107,7 +107,7 @@ class Results(Protocol):
         """What judges prefer of two systems; nothing where none was asked."""
         ...
 
-    def responses(self, system: SystemScores, limit: int | None = None) -> Iterator[ScoredResponse]:
+    def responses(self, system: SystemScores) -> Iterator[ScoredResponse]:
         """A system's responses with their measures, in the data set's order."""
         ...
 

@@ -39,6 +39,7 @@ GROUNDED = (0.6, 0.9)
 _BATCH = 1024
 _SPARE = 16
 """Rows looked at beyond those wanted, as the database may hold histories of the very dialogue that is answered."""
+_BROKEN = (OSError, ValueError, EOFError, KeyError, BadZipFile, zlib.error)
 _MEND = "build it again with `dialore samples build`"
 
 
@@ -87,24 +88,15 @@ class SampleDatabase:
 
     Args:
         path: the file.
-        embedder: encodes queries; None for the one that made the database.
 
     Raises:
-        InputError: there is no database, it is damaged, or the embedder is not the one that made it.
+        InputError: there is no database, or it is no whole file.
     """
 
-    def __init__(self, path: Path, embedder: Embedder | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = Path(path)
-        self.meta, arrays = _read(self.path)
-        if embedder is not None:
-            self._check(embedder)
-            self.__dict__["embedder"] = embedder
-        self._lines = arrays["lines"].tobytes().split(b"\n")
-        self._vectors, self._overlaps = arrays["vectors"], arrays["overlaps"]
-        self._perplexities = arrays["perplexities"]
-        sizes = {len(part) for part in (self._lines, self._vectors, self._overlaps, self._perplexities)}
-        if sizes != {len(self)}:
-            raise InputError(f"the sample database {self.path} is damaged: its parts do not fit", mend=_MEND)
+        self.meta, _ = _read(self.path)
+        self._parts: dict[str, Any] = {}
 
     @property
     def name(self) -> str:
@@ -120,16 +112,30 @@ class SampleDatabase:
         from dialore.retrieval.embedding import load_embedder
 
         loaded = load_embedder(self.meta.embedder)
-        self._check(loaded)
+        if loaded.fingerprint != self.meta.fingerprint:
+            raise InputError(
+                f"the sample database {self.path} was built by another {self.meta.embedder} embedder than is here now",
+                mend=_MEND,
+            )
         return loaded
 
     def close(self) -> None:
         """Nothing is held open."""
 
+    def _part(self, name: str) -> Any:  # noqa: ANN401 - lines, or an array
+        """A part of the file, a row each sample, read when first asked for; raises InputError where it is damaged."""
+        if name not in self._parts:
+            meta, part = _read(self.path, name)
+            rows = part.tobytes().split(b"\n") if name == "lines" else part
+            if len(rows) != len(self) or meta != self.meta:
+                raise InputError(f"the sample database {self.path} is damaged: its parts do not fit", mend=_MEND)
+            self._parts[name] = rows
+        return self._parts[name]
+
     def sample(self, row: int) -> Sample:
         """The sample in a row; raises SourceError where it is damaged."""
         try:
-            return Sample.of_line(self._lines[row])
+            return Sample.of_line(self._part("lines")[row])
         except (ValueError, TypeError) as error:
             raise SourceError(f"sample {row} of {self.path} cannot be read: {error}", mend=_MEND) from None
 
@@ -162,7 +168,7 @@ class SampleDatabase:
     def _nearest_of(self, query: NDArray[np.float32], rows: range, top: int, own: str) -> list[tuple[Sample, float]]:
         wanted = top + _SPARE
         while True:
-            places, scores = rank(query, self._vectors[rows.start : rows.stop], wanted)
+            places, scores = rank(query, self._part("vectors")[rows.start : rows.stop], wanted)
             samples = (self.sample(rows.start + int(place)) for place in places)
             found = [(each, float(score)) for each, score in zip(samples, scores, strict=True) if each.dialogue != own]
             if len(found) >= top or wanted >= len(rows):
@@ -183,7 +189,7 @@ class SampleDatabase:
         group = self.meta.groups.get(dialogue.language)
         if group is None:
             return []
-        allowed = _within(self._overlaps[group.start : group.stop], overlap or (0.0, 1.0))
+        allowed = _within(self._part("overlaps")[group.start : group.stop], overlap or (0.0, 1.0))
         rows = _shuffled(group.start + np.flatnonzero(allowed), count, seed)
         return self._but_own(rows, dialogue, count, answered=True)
 
@@ -203,17 +209,10 @@ class SampleDatabase:
                 mend="build it with `dialore samples build ... --perplexity hf:gpt2`",
             )
         rows = self._fit_rows(dialogue, top, fit=fit)
-        order = np.argsort(self._perplexities[rows], kind="stable")[: top + _SPARE]
+        order = np.argsort(self._part("perplexities")[rows], kind="stable")[: top + _SPARE]
         return self._but_own(rows[order].tolist(), dialogue, top)
 
     # --- helpers
-
-    def _check(self, embedder: Embedder) -> None:
-        if embedder.fingerprint != self.meta.fingerprint:
-            raise InputError(
-                f"the sample database {self.path} was built by another {self.meta.embedder} embedder than is here now",
-                mend=_MEND,
-            )
 
     def _fit_rows(self, dialogue: Dialogue, count: int, *, fit: bool) -> NDArray[np.int64]:
         """The rows of a dialogue's language; only the fit ones where these are wanted and enough."""
@@ -234,25 +233,25 @@ class SampleDatabase:
         return found
 
 
-def open_samples(path: Path | str, embedder: Embedder | None = None) -> SampleDatabase:
+def open_samples(path: Path | str) -> SampleDatabase:
     """Open a database of `dialore samples build`; raises InputError as SampleDatabase does."""
-    return SampleDatabase(Path(path), embedder)
+    return SampleDatabase(Path(path))
 
 
-def _read(path: Path) -> tuple[SamplesMeta, dict[str, NDArray[Any]]]:
+def _read(path: Path, name: str = "meta") -> tuple[SamplesMeta, NDArray[Any]]:
+    """What a database is, and one part of it."""
     mend = "build one with `dialore samples build`"
     if not path.exists():
         raise InputError(f"no such sample database: {path}", mend=mend)
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = dict(archive.items())
-        meta = SamplesMeta.model_validate_json(arrays["meta"].tobytes())
-    except (OSError, ValueError, EOFError, KeyError, BadZipFile, zlib.error, ValidationError) as error:
+            meta, part = SamplesMeta.model_validate_json(archive["meta"].tobytes()), archive[name]
+    except (*_BROKEN, ValidationError) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(f"{path} is no sample database, or a damaged one: {reason}", mend=mend) from None
     if meta.version != VERSION:
         raise InputError(f"{path} is of version {meta.version}; this program reads {VERSION}", mend=_MEND)
-    return meta, arrays
+    return meta, part
 
 
 def _within(shares: NDArray[np.float32], bounds: tuple[float, float]) -> NDArray[np.bool_]:
