@@ -40,7 +40,7 @@ def test_add_update_delete(call, graph, write):
     assert call("graph", "verify", graph).code == 0
     assert call("graph", "compact", graph).code == 0
     verified = json.loads(call("graph", "verify", graph, "--json").out)
-    assert (verified["facts"], verified["changed"], verified["problems"]) == (3, 0, [])
+    assert (verified["facts"], verified["problems"]) == (3, [])
 
 
 def test_wrong_files_leave_the_graph(call, graph, write, tmp_path):
@@ -69,10 +69,8 @@ def test_a_few_bad_lines_are_shown_and_left_out(call, write, tmp_path):
 
 
 def test_damage_is_found(call, graph):
-    data = bytearray(graph.read_bytes())
-    place = data.rindex(b"Japan")
-    data[place : place + 5] = b"Jopan"
-    graph.write_bytes(bytes(data))
+    # Wherever it stands: pages that nothing uses any more hold copies of it.
+    graph.write_bytes(graph.read_bytes().replace(b"Japan", b"Jopan"))
     done = call("graph", "verify", graph)
     assert done.code == 1
     assert str(graph) in done.out

@@ -28,7 +28,6 @@ from dialore.sources.samples import (
 )
 from dialore.sources.samples.sample import context_text, topic_of
 from tests.data_folder import real_file
-from tests.hashing import HashingEmbedder
 from tests.llm.server import answer
 from tests.sources.sample_fixture import histories
 
