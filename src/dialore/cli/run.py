@@ -1,7 +1,6 @@
 """`dialore run`: methods × dialogues × models × repetitions, kept on disk and resumed."""
 
 # No deferred annotations here: typer reads them.
-import asyncio
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -125,6 +124,7 @@ def _run(
     on_estimate: "Callable[[Estimate], None]",
     on_progress: "Callable[[Progress], None]",
 ) -> "Progress":
+    import asyncio
     from dialore.experiments.run import run_experiment
 
     given: dict[str, Any] = {
