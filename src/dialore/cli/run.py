@@ -125,6 +125,7 @@ def _run(
     on_progress: "Callable[[Progress], None]",
 ) -> "Progress":
     import asyncio
+
     from dialore.experiments.run import run_experiment
 
     given: dict[str, Any] = {
