@@ -44,7 +44,7 @@ GROUND = {
 }
 
 
-SCRIPT = ROOT.parents[1] / "scripts" / "measure_house.py"
+SCRIPT = Path(__file__).parents[1] / "scripts" / "measure_house.py"
 
 
 def load_script(path: Path) -> Any:
