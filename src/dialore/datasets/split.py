@@ -66,7 +66,7 @@ def split_dialogues(
         dialogues: whole dialogues; those without a turn to be answered are left out.
         cut: of the turns that may be a reference (the wizard's, the system's, or all but the first), `last` takes the
             last, `random` one of each dialogue, by seed, `all` each in turn, one history each.
-        where: only turns that a person `searched` for, that have gold `knowledge`, whose user is `passive` (see `asks`).
+        where: only turns that were `searched` for, that have gold `knowledge`, whose user is `passive` (see `asks`).
         limit: how many to keep, sampled without replacement by seed and kept in file order; None for all.
         seed: of both samples.
     """
