@@ -152,6 +152,8 @@ async def open_systems(
     async with Workbench(config.sources, given, cite=config.cite, connect=connect) as bench:
         for named in config.models:
             chosen = named.model_copy(update={"concurrency": config.concurrency})
+            if bench.models(chosen).main is None:
+                opened.lexical.append(chosen)
             for system in config.systems:
                 models = bench.models(chosen.model_copy(update={"stages": chosen.stages | system.stages}))
                 models = models.wrapped(partial(Budgeted, budget=opened.budget, price=chosen.price))
@@ -162,8 +164,6 @@ async def open_systems(
                 name = opened.agents[number, 0].responder.name
                 said = system.options | ({"stages": system.stages} if system.stages else {})
                 opened.systems.append(System(number, system.title, system.method, said, name))
-            if models.main is None:
-                opened.lexical.append(chosen)
         yield opened
 
 
