@@ -39,9 +39,7 @@ class Agent:
     async def respond(self, dialogue: Dialogue, on_text: OnText | None = None) -> Response:
         """Answer a dialogue's last turn. A failure is a Response too: `failed`, with its partial trace.
 
-        Args:
-            dialogue: the dialogue.
-            on_text: gets the response's text as it is written.
+        `on_text` gets the response's text as it is written.
 
         Raises:
             InputError: the set-up is wrong for every dialogue: a prompt that is missing or malformed.
@@ -95,25 +93,18 @@ class Agent:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def respond_all(self, dialogues: Iterable[Dialogue], *, at_once: int = 8) -> AsyncIterator[Response]:
-        """Answer many dialogues, each response as soon as it is there.
+    async def respond_all(self, dialogues: Iterable[Dialogue], *, concurrency: int = 8) -> AsyncIterator[Response]:
+        """Answer many dialogues, so many at a time, each response as soon as it is there.
 
-        A fixed number of workers each answer whole dialogues, so that no stage waits for the slowest of a batch.
-
-        Args:
-            dialogues: the dialogues.
-            at_once: how many are under way at a time.
-
-        Raises:
-            InputError: as `respond`; the dialogues under way are dropped.
-            ModelError: likewise.
+        Workers each answer whole dialogues, so that no stage waits for the slowest of a batch. Raises as `respond`;
+        the dialogues under way are then dropped.
         """
         finished: asyncio.Queue[Response | None] = asyncio.Queue()
 
         async def answer(dialogue: Dialogue) -> None:
             finished.put_nowait(await self.respond(dialogue))
 
-        task = asyncio.create_task(bounded_map(dialogues, answer, limit=at_once))
+        task = asyncio.create_task(bounded_map(dialogues, answer, limit=concurrency))
         task.add_done_callback(lambda _: finished.put_nowait(None))
         try:
             while (response := await finished.get()) is not None:

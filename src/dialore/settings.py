@@ -31,13 +31,9 @@ S = TypeVar("S", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """Marks a field of settings as an option of commands; the field's description is its help.
+    """Marks a field of settings as an option of commands, under the heading `panel`; its description is its help.
 
-    Attributes:
-        names: the option's names.
-        metavar: what a value looks like.
-        panel: the heading under which the option stands.
-        environment: whether `DIALORE_<NAME>` sets it, too.
+    Where `environment` holds, `DIALORE_<NAME>` sets it, too.
     """
 
     names: tuple[str, ...]
@@ -280,11 +276,7 @@ def _environment() -> dict[str, object]:
 
 
 def read_table(file: Path, what: str = "settings") -> dict[str, Any]:
-    """The settings that a file holds, TOML or YAML; what is left empty is as good as not said.
-
-    Raises:
-        InputError: it cannot be read, or holds something else.
-    """
+    """The settings that a file holds, TOML or YAML; what is left empty is as good as not said. Raises InputError."""
     try:
         text = file.read_text(encoding="utf-8")
         given = tomllib.loads(text) if file.suffix == ".toml" else yaml.safe_load(text)

@@ -57,7 +57,7 @@ async def run_experiment(
     on_estimate: Callable[[Estimate], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Progress:
-    """Make every response of a run that is not in its folder yet.
+    """Make every response of a run that is not in its folder yet; gives how the run ended.
 
     Args:
         config: what is run.
@@ -68,9 +68,6 @@ async def run_experiment(
             leaves one that was there as it was.
         on_progress: told of every response.
 
-    Returns:
-        How the run ended.
-
     Raises:
         InputError: a set-up that is wrong for every dialogue, a folder of another run, of other prompts, or held by
             another process.
@@ -80,7 +77,7 @@ async def run_experiment(
         async with open_systems(config, connect) as opened:
             jobs, numbers = await prepare(config, store, opened, on_estimate, accept_changed_prompts)
             placed = {(numbers[system], repetition): agent for (system, repetition), agent in opened.agents.items()}
-            return await run_jobs(store, jobs, placed, at_once=config.concurrency, on_progress=on_progress)
+            return await run_jobs(store, jobs, placed, concurrency=config.concurrency, on_progress=on_progress)
 
 
 async def prepare(
@@ -114,11 +111,7 @@ async def prepare(
 
 
 def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
-    """The dialogues of a run, each with its reference, one at a time.
-
-    Raises:
-        InputError: an unknown data set, a file that is missing or malformed.
-    """
+    """The dialogues of a run, each with its reference, one at a time."""
     source = data_set(config.name)
     cut = config.cut or ("last" if config.name == "jsonl" else "random")
     histories = stream_histories(lambda: source.read(config.path), cut=cut, limit=config.limit, seed=config.seed)
@@ -133,13 +126,9 @@ def _to_knowledge(dialogue: Dialogue) -> Dialogue:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A run's agents: one for each model, system and repetition, on shared sources and one budget.
+    """A run's agents by system number and repetition, on shared sources and one budget.
 
-    Attributes:
-        systems: every system, in the run's order.
-        agents: by system number and repetition.
-        budget: what all models spend from.
-        lexical: the models that are none: the method `lexical` answers for them.
+    `lexical` holds the models that are none: the method `lexical` answers for them.
     """
 
     systems: list[System]
@@ -152,12 +141,7 @@ class Opened:
 async def open_systems(
     config: RunConfig, connect: Connect = connect_model, given: Mapping[str, object] | None = None
 ) -> AsyncIterator[Opened]:
-    """The agents of a run. The sources are opened once and shared.
-
-    Args:
-        config: the run.
-        connect: makes models of their settings.
-        given: sources that are asked in place of the configured ones of those names, where there are such.
+    """The agents of a run. The sources are opened once and shared; those given are asked in place of configured ones.
 
     Raises:
         InputError: an unknown method or option, a source that cannot be opened, no model where one is needed.
@@ -170,10 +154,6 @@ async def open_systems(
             models = bench.models(chosen)
             if models.main is None:
                 opened.lexical.append(chosen)
-            elif config.budget.cost is not None and chosen.price is None:
-                raise InputError(
-                    f"a budget of money needs the price of {models.main.name}", mend="give the model a price"
-                )
             models = models.wrapped(partial(Budgeted, budget=opened.budget, price=chosen.price))
             for system in config.systems:
                 number = len(opened.systems)
@@ -259,12 +239,9 @@ class Progress:
 
     Attributes:
         total: responses that the run wants in all.
-        before: those that were there when it began.
-        ok: answered since.
-        failed: failed since.
+        before: those that were there when it began; `ok` and `failed` were made since.
         tokens: prompt and completion tokens since; those of stages that the cache answered are left out.
         calls: calls since, cached ones left out.
-        began: `time.perf_counter` at the start.
         stopped: why the run ended early, if it did.
         failures: the first few failures: what failed, and why.
     """
@@ -315,28 +292,15 @@ async def run_jobs(
     jobs: Sequence[Job],
     agents: Mapping[tuple[int, int], Agent],
     *,
-    at_once: int,
+    concurrency: int,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Progress:
     """Make every response that is not there yet, several dialogues at once, each kept as soon as it is finished.
 
     The store must be held for writing. Failed responses of an earlier run are tried again. Where the budget is spent,
     calls under way finish, and so do dialogues that need no further one; where the run is interrupted, they do not.
-    What is finished is kept either way, and the rest is left for the next run.
-
-    Args:
-        store: the run.
-        jobs: what it wants in all.
-        agents: by system number in the store and repetition.
-        at_once: the most dialogues under way.
-        on_progress: told of every response.
-
-    Returns:
-        How the run ended.
-
-    Raises:
-        InputError: the set-up is wrong for every dialogue.
-        ModelError: likewise, an endpoint that refuses.
+    What is finished is kept either way, and the rest is left for the next run. `agents` are by system number in the
+    store and repetition; errors are those of `Agent.respond`.
     """
     done = store.done()
     progress = Progress(total=len(jobs), before=sum(1 for job in jobs if job in done))
@@ -355,7 +319,7 @@ async def run_jobs(
             on_progress(progress)
 
     # The first that raises stops all: what it raises would befall every dialogue.
-    await bounded_map([job for job in jobs if job not in done], answer, limit=at_once)
+    await bounded_map([job for job in jobs if job not in done], answer, limit=concurrency)
     return progress
 
 
@@ -364,15 +328,9 @@ async def run_jobs(
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What is expected of a number of responses.
+    """What is expected of a number of responses: calls and tokens by rehearsal; real answers are longer or shorter.
 
-    Attributes:
-        responses: how many are to be made.
-        calls: model calls.
-        prompt_tokens: tokens sent, by estimate.
-        completion_tokens: tokens written, by estimate: real answers are longer or shorter.
-        cost: money, where every model has a price; else None.
-        failed: rehearsed responses that failed, in words: something is wrong before it begins.
+    `cost` is money where every model has a price, else None; `failed` says why a rehearsed response failed.
     """
 
     responses: int
@@ -392,15 +350,7 @@ async def estimate(
 ) -> Estimate:
     """Estimate what the jobs that are not done yet will cost: rehearse a few dialogues with every system, and multiply.
 
-    Args:
-        config: the run.
-        store: holds its dialogues, a few of which, evenly spaced, are rehearsed, and what is done.
-        jobs: all that it wants.
-        numbers: each system's number in the store, by its number in the configuration.
-        lexical: the models that are none: the method `lexical` answers, without a call.
-
-    Raises:
-        InputError: as `open_systems`.
+    `numbers` are the systems' in the store by those in the configuration; `lexical` the models that are none.
     """
     done = store.done()
     missing = Counter(job.system for job in jobs if job not in done)

@@ -115,14 +115,7 @@ _MISSING = object()
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt file.
-
-    Attributes:
-        name: `<method>/<stage>`.
-        language: the language it is written in.
-        text: the whole file.
-        path: where it lies.
-    """
+    """A prompt file: its name, `<method>/<stage>`, its language, its whole text, and where it lies."""
 
     name: str
     language: Language
@@ -134,18 +127,16 @@ class Prompt:
         """The front matter, and each section's role and text."""
         match = _FRONT.match(self.text.replace("\r\n", "\n"))
         if match is None:
-            raise InputError(
-                f"prompt {self.path}: no front matter", mend="begin the file with ---, version, output, ---"
-            )
+            lacking = f"prompt {self.path}: no front matter"
+            raise InputError(lacking, mend="begin the file with ---, version, output, ---")
         try:
             front = FrontMatter.model_validate(yaml.safe_load(match[1]))
         except (yaml.YAMLError, ValidationError) as error:
             raise InputError(f"prompt {self.path}: {' '.join(str(error).split())}") from error
         pieces = _ROLE.split(match[2])
         if not set(pieces[1::2]) - {_CONTINUATION, _STEERING} or pieces[0].strip():
-            raise InputError(
-                f"prompt {self.path}: no message", mend="start each with a line <!-- system --> or <!-- user -->"
-            )
+            lacking = f"prompt {self.path}: no message"
+            raise InputError(lacking, mend="start each with a line <!-- system --> or <!-- user -->")
         return front, list(zip(pieces[1::2], pieces[2::2], strict=True))
 
     @cached_property
@@ -171,11 +162,7 @@ class Prompt:
         return f"{self.name}.{self.language} v{self.front.version} {self.hash}"
 
     def render(self, variables: Mapping[str, object]) -> RenderedPrompt:
-        """Fill in the variables.
-
-        Raises:
-            InputError: a variable that the prompt names is missing, or the template fails.
-        """
+        """Fill in the variables; raises InputError where one is missing, or the template fails."""
         front = self.front
         try:
             filled = [(section, section.render(variables)) for section in self._sections]
@@ -200,13 +187,8 @@ class Prompt:
 class PromptLibrary:
     """The package's prompts, each of which a file of the same name in a folder of the user's overrides.
 
+    The folder is laid out as the package's, `<method>/<stage>.<language>.md`; one that does not exist is an InputError.
     A file is read once: what is changed in it afterwards is seen by a library made anew.
-
-    Args:
-        overrides: a folder laid out as the package's: `<method>/<stage>.<language>.md`.
-
-    Raises:
-        InputError: the folder does not exist.
     """
 
     def __init__(self, overrides: Path | None = None) -> None:
@@ -217,13 +199,8 @@ class PromptLibrary:
         self._read: dict[tuple[str, Language], Prompt] = {}
 
     def get(self, name: str, language: Language) -> Prompt:
-        """The prompt of that name and language.
-
-        Raises:
-            UnknownNameError: there is none.
-        """
-        known = self._read.get((name, language))
-        if known is not None:
+        """The prompt of that name and language; raises UnknownNameError where there is none."""
+        if (known := self._read.get((name, language))) is not None:
             return known
         for folder in self._folders if _NAME.match(name) else []:
             path = folder / f"{name}.{language}.md"
