@@ -91,7 +91,7 @@ async def test_responses_differ_by_the_search_result_alone(prompts):
     """Section 3.1: one simple prompt for all; "No Query" has the dialogue, and no word about a result."""
     none, *others = [(await prompts(TABLE[name]))[RESPONSE] for name in (NO_QUERY, BB3, WITHOUT, OURS, CHAT)]
     assert len(set(others)) == 1
-    result = f"Search result:\n{PASSAGES[1].text}\n\n"
+    result = f"Search result:\n{PASSAGES[1].text}\n\nWork this result into the turn.\n\n"
     assert result in others[0][0]
     assert none[0] == others[0][0].replace(result, "")
 

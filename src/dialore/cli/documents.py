@@ -13,7 +13,7 @@ from dialore.errors import InputError
 
 if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
-    from dialore.sources.documents import Chunking, DocumentReport
+    from dialore.sources.documents import Chunking, DocumentReport, Piece
     from dialore.sources.documents.reading import FileFormat
 
 app = typer.Typer(no_args_is_help=True, help="Build an index of documents, change it, look into it, ask it.")
@@ -288,13 +288,14 @@ def _format(name: str | None) -> "FileFormat | None":
     return one_of("format", name, FILE_FORMATS) if name is not None else None
 
 
-def _knowledge(dataset: str | None, files: Sequence[Path]) -> Iterator[str]:
-    """The knowledge sentences of a data set's files."""
+def _knowledge(dataset: str | None, files: Sequence[Path]) -> "Iterator[Piece]":
+    """The knowledge sentences of a data set's files, with their titles."""
     if dataset is None:
         return iter(())
-    from dialore.datasets import knowledge_texts
+    from dialore.datasets import knowledge_pieces
+    from dialore.sources.documents import Piece
 
-    return (text for path in files for text in knowledge_texts(dataset, path))
+    return (Piece(text, title) for path in files for text, title in knowledge_pieces(dataset, path))
 
 
 def _texts_name(dataset: str | None) -> str:

@@ -28,6 +28,7 @@ _OWN = {
     "dcrag": "dialore.methods.dcrag:Dcrag",
     "draft-ground": "dialore.methods.draft_ground:DraftGround",
     "edit": "dialore.methods.edit:Edit",
+    "edit-questions": "dialore.methods.edit:EditQuestions",
     "lexical": "dialore.methods.lexical:Lexical",
     "msdp": "dialore.methods.msdp:Msdp",
     "msdp-dcrag": "dialore.methods.msdp:MsdpDcrag",
