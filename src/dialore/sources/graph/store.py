@@ -380,7 +380,7 @@ def summed_parts(
     vectors = rows.take(parts, axis=0).astype(np.float32)
     vectors *= scales.take(parts)[:, None]
     starts = np.cumsum(counts) - counts
-    total = vectors[starts]
+    total: NDArray[np.float32] = vectors[starts]
     for place in range(1, int(counts.max())):  # the second part of those that have one, then the third
         more = np.flatnonzero(counts > place)
         total[more] += vectors[starts[more] + place]
