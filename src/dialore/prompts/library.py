@@ -29,7 +29,7 @@ _ROLE = re.compile(r"^<!-- (system|user|assistant|continuation|steering) -->\n",
 _ROLES = frozenset(get_args(Role))
 _CONTINUATION = "continuation"
 _STEERING = "steering"
-_NAME = re.compile(r"^[a-z0-9-]+/[a-z0-9-]+$")
+_NAME = re.compile(r"^[a-z0-9-]+/[a-z0-9-]+(\.[a-z]+)?$")
 _ENVIRONMENT = jinja2.Environment(
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,
@@ -115,14 +115,7 @@ _MISSING = object()
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt file.
-
-    Attributes:
-        name: `<method>/<stage>`.
-        language: the language it is written in.
-        text: the whole file.
-        path: where it lies.
-    """
+    """A prompt file: its name, `<method>/<stage>`, its language, its whole text, and where it lies."""
 
     name: str
     language: Language
@@ -134,18 +127,16 @@ class Prompt:
         """The front matter, and each section's role and text."""
         match = _FRONT.match(self.text.replace("\r\n", "\n"))
         if match is None:
-            raise InputError(
-                f"prompt {self.path}: no front matter", mend="begin the file with ---, version, output, ---"
-            )
+            lacking = f"prompt {self.path}: no front matter"
+            raise InputError(lacking, mend="begin the file with ---, version, output, ---")
         try:
             front = FrontMatter.model_validate(yaml.safe_load(match[1]))
         except (yaml.YAMLError, ValidationError) as error:
             raise InputError(f"prompt {self.path}: {' '.join(str(error).split())}") from error
         pieces = _ROLE.split(match[2])
         if not set(pieces[1::2]) - {_CONTINUATION, _STEERING} or pieces[0].strip():
-            raise InputError(
-                f"prompt {self.path}: no message", mend="start each with a line <!-- system --> or <!-- user -->"
-            )
+            lacking = f"prompt {self.path}: no message"
+            raise InputError(lacking, mend="start each with a line <!-- system --> or <!-- user -->")
         return front, list(zip(pieces[1::2], pieces[2::2], strict=True))
 
     @cached_property
@@ -171,11 +162,7 @@ class Prompt:
         return f"{self.name}.{self.language} v{self.front.version} {self.hash}"
 
     def render(self, variables: Mapping[str, object]) -> RenderedPrompt:
-        """Fill in the variables.
-
-        Raises:
-            InputError: a variable that the prompt names is missing, or the template fails.
-        """
+        """Fill in the variables; raises InputError where one is missing, or the template fails."""
         front = self.front
         try:
             filled = [(section, section.render(variables)) for section in self._sections]
@@ -200,13 +187,8 @@ class Prompt:
 class PromptLibrary:
     """The package's prompts, each of which a file of the same name in a folder of the user's overrides.
 
+    The folder is laid out as the package's, `<method>/<stage>.<language>.md`; one that does not exist is an InputError.
     A file is read once: what is changed in it afterwards is seen by a library made anew.
-
-    Args:
-        overrides: a folder laid out as the package's: `<method>/<stage>.<language>.md`.
-
-    Raises:
-        InputError: the folder does not exist.
     """
 
     def __init__(self, overrides: Path | None = None) -> None:
@@ -214,24 +196,30 @@ class PromptLibrary:
             raise InputError(f"no such prompt folder: {overrides}", mend="export one with `dialore prompts export`")
         own = Path(str(resources.files("dialore") / "prompts"))
         self._folders = [own] if overrides is None else [overrides, own]
-        self._read: dict[tuple[str, Language], Prompt] = {}
+        self._read: dict[tuple[str, Language], Prompt | None] = {}
 
-    def get(self, name: str, language: Language) -> Prompt:
-        """The prompt of that name and language.
+    def get(self, name: str, language: Language, form: str = "") -> Prompt:
+        """The prompt of that name and language, in a form of its own where there is a file of it.
+
+        Args:
+            name: `<method>/<stage>`, or `<method>/<stage>.<form>`.
+            language: its language.
+            form: as `paper` of `<method>/<stage>.paper.<language>.md`; where no such file is, the plain one is meant.
 
         Raises:
             UnknownNameError: there is none.
         """
-        known = self._read.get((name, language))
-        if known is not None:
-            return known
-        for folder in self._folders if _NAME.match(name) else []:
-            path = folder / f"{name}.{language}.md"
-            if path.is_file():
-                prompt = Prompt(name=name, language=language, text=path.read_text(encoding="utf-8"), path=path)
-                self._read[name, language] = prompt
-                return prompt
-        raise UnknownNameError("prompt", f"{name}.{language}", [f"{p.name}.{p.language}" for p in self])
+        found = (self._find(f"{name}.{form}", language) if form else None) or self._find(name, language)
+        if found is None:
+            raise UnknownNameError("prompt", f"{name}.{language}", [f"{p.name}.{p.language}" for p in self])
+        return found
+
+    def _find(self, name: str, language: Language) -> Prompt | None:
+        if (name, language) not in self._read:
+            paths = [folder / f"{name}.{language}.md" for folder in self._folders if _NAME.match(name)]
+            path = next((path for path in paths if path.is_file()), None)
+            self._read[name, language] = Prompt(name, language, path.read_text("utf-8"), path) if path else None
+        return self._read[name, language]
 
     def __iter__(self) -> Iterator[Prompt]:
         """Every prompt by name and language, overridden ones as they are overridden."""
