@@ -93,7 +93,7 @@ def _codec(label: str) -> str | None:
 
     codec = resolve_encoding(label) or "rot13"
     try:
-        b"".decode(codec)
+        "a".encode(codec)
     except LookupError:
         return None
     return codec
