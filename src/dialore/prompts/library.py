@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import jinja2
 import yaml
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.sandbox import SandboxedEnvironment
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dialore.dialogue import read_text
@@ -41,7 +41,7 @@ _FILTERS |= {"lower", "upper", "trim", "replace", "list", "int"}
 _METHODS = frozenset({"items", "keys", "values"})
 
 
-class _Sandbox(ImmutableSandboxedEnvironment):
+class _Sandbox(SandboxedEnvironment):
     """Templates that see their variables and nothing else: a prompt file of somebody else's runs nothing.
 
     Attributes are data alone, methods those of a mapping, loops run over data, and nothing multiplies a text.
@@ -51,8 +51,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
     def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
         """Whether a template may read an attribute."""
-        is_data = not callable(value) or (isinstance(obj, dict) and attr in _METHODS)
-        return is_data and super().is_safe_attribute(obj, attr, value)
+        return not attr.startswith("_") and (not callable(value) or (isinstance(obj, dict) and attr in _METHODS))
 
     def is_safe_callable(self, obj: object) -> bool:
         """Whether a template may call something: the methods of a mapping."""
