@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
 from dialore.errors import StageError, is_fatal
+from dialore.methods.base import form_of
 from dialore.methods.citations import mark_used
 from dialore.methods.stages import Stages
 from dialore.parallel import bounded_map
@@ -27,12 +28,16 @@ class Agent:
         method: the method.
         responder: who does its stages.
         cite: whether responses cite their knowledge (`Response.citations`).
+
+    Raises:
+        UnknownNameError: the method's `prompting` is none.
     """
 
     def __init__(self, method: Method, responder: Responder, *, cite: bool = False) -> None:
         self.method = method
         self.responder = responder
         self.cite = cite
+        self._form = form_of(method)
         self.closing: list[object] = []
         """What `close` closes: models, sources, a workbench."""
 
@@ -45,7 +50,7 @@ class Agent:
             InputError: the set-up is wrong for every dialogue: a prompt that is missing or malformed.
             ModelError: likewise, an endpoint that refuses (wrong key, model or address).
         """
-        stage = Stages(self.responder, self.method.name, dialogue, on_text, cite=self.cite)
+        stage = Stages(self.responder, self.method.name, dialogue, on_text, cite=self.cite, form=self._form)
         try:
             response = await self.method.respond(dialogue, stage)
         except StageError as error:
@@ -67,7 +72,7 @@ class Agent:
 
     async def ground(self, dialogue: Dialogue) -> Grounding:
         """Find what a response to the dialogue needs to know, without writing it; raises as `respond` does."""
-        stage = Stages(self.responder, self.method.name, dialogue)
+        stage = Stages(self.responder, self.method.name, dialogue, form=self._form)
         try:
             grounding = await self.method.ground(dialogue, stage)
         except StageError as error:

@@ -67,9 +67,11 @@ def test_every_prompt_is_there_in_both_languages():
 def test_a_prompt_holds_what_its_stage_needs(prompt):
     whole = "\n".join(message.content for message in prompt.render(VARIABLES).messages)
     method, stage = prompt.name.split("/")
-    for wanted in NEEDED.get(stage) or NEEDED_TO_WRITE[method]:
+    for wanted in NEEDED.get(stage.partition(".")[0]) or NEEDED_TO_WRITE[method]:
         assert wanted in whole
-    assert is_chinese(whole) == (prompt.language == "zh")
+    # DCRAG's own prompts are in English, and say which language the dialogue is in.
+    chinese = "in Chinese" in whole if stage.endswith(".paper") else is_chinese(whole)
+    assert chinese == (prompt.language == "zh")
     assert "{{" not in whole
     assert "\n\n\n" not in whole
 
@@ -173,3 +175,17 @@ def test_a_system_message_is_filled_in_anew_where_its_values_differ(tmp_path):
     assert said(2, growing) == "At most 2: a"
     growing.append("b")
     assert said(2, growing) == "At most 2: a,b"
+
+
+def test_a_prompt_is_had_in_a_form_where_there_is_one(tmp_path):
+    library = PromptLibrary()
+    plain, paper = (library.get("dcrag/response-generation", "en", form) for form in ("", "paper"))
+    assert (plain.name, paper.name) == ("dcrag/response-generation", "dcrag/response-generation.paper")
+    assert paper.reference.startswith("dcrag/response-generation.paper.en v1 ")
+    assert library.get("dcrag/response-generation.paper", "en") == paper
+    assert library.get("draft-ground/preference", "en", "paper").name == "draft-ground/preference"
+    (tmp_path / "dcrag").mkdir()
+    own = tmp_path / "dcrag" / "response-generation.paper.en.md"
+    own.write_text(paper.text.replace("one to three", "two"), "utf-8")
+    assert PromptLibrary(tmp_path).get("dcrag/response-generation", "en", "paper").path == own
+    assert PromptLibrary(tmp_path).get("dcrag/response-generation", "en").path == plain.path

@@ -23,10 +23,12 @@ from dialore.knowledge import Knowledge
 from dialore.llm.budget import Budget, Budgeted
 from dialore.llm.model import Sampled
 from dialore.llm.rehearsal import Rehearsal
-from dialore.methods.registry import method_sources
+from dialore.methods.base import form_of
+from dialore.methods.registry import method_prompts, method_sources
 from dialore.methods.stages import CITING, ModelResponder
 from dialore.parallel import bounded_map
 from dialore.sources.base import Findings
+from dialore.text import LANGUAGES
 from dialore.workbench import Workbench, connect_model
 
 if TYPE_CHECKING:
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.experiments.config import DatasetConfig, RunConfig
     from dialore.knowledge import Source
-    from dialore.methods.base import Method
     from dialore.prompts.library import PromptLibrary
     from dialore.response import Response
     from dialore.settings import ModelSettings
@@ -114,7 +115,8 @@ def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
     """The dialogues of a run, each with its reference, one at a time."""
     source = data_set(config.name)
     cut = config.cut or ("last" if config.name == "jsonl" else "random")
-    histories = stream_histories(lambda: source.read(config.path), cut=cut, limit=config.limit, seed=config.seed)
+    chosen = {"cut": cut, "where": config.where, "limit": config.limit, "seed": config.seed}
+    histories = stream_histories(lambda: source.read(config.path), **chosen)  # type: ignore[arg-type]
     return map(_to_knowledge, histories) if config.reference == "knowledge" else histories
 
 
@@ -151,17 +153,18 @@ async def open_systems(
     async with Workbench(config.sources, given, cite=config.cite, connect=connect) as bench:
         for named in config.models:
             chosen = named.model_copy(update={"concurrency": config.concurrency})
-            models = bench.models(chosen)
-            if models.main is None:
+            if bench.models(chosen).main is None:
                 opened.lexical.append(chosen)
-            models = models.wrapped(partial(Budgeted, budget=opened.budget, price=chosen.price))
             for system in config.systems:
+                models = bench.models(chosen.model_copy(update={"stages": chosen.stages | system.stages}))
+                models = models.wrapped(partial(Budgeted, budget=opened.budget, price=chosen.price))
                 number = len(opened.systems)
                 for repetition in range(config.repetitions):
                     sampled = models.wrapped(partial(Sampled, sample=repetition)) if repetition else models
                     opened.agents[number, repetition] = bench.agent(system.method, sampled, system.options)
                 name = opened.agents[number, 0].responder.name
-                opened.systems.append(System(number, system.title, system.method, dict(system.options), name))
+                said = system.options | ({"stages": system.stages} if system.stages else {})
+                opened.systems.append(System(number, system.title, system.method, said, name))
         yield opened
 
 
@@ -183,10 +186,12 @@ def _prompts(agents: Sequence[Agent], *, cite: bool) -> dict[str, str]:
     """Every prompt that the agents' models may be asked by, with version and hash."""
     found: dict[str, str] = {}
     for agent in agents:
-        library = _library(agent)
-        for prompt in library or ():
-            if _is_asked(agent.method, prompt.name) or (cite and prompt.name == CITING):
-                found[f"{prompt.name}.{prompt.language}"] = prompt.reference
+        if (library := _library(agent)) is None:
+            continue
+        asked = method_prompts(type(agent.method), library, form_of(agent.method))
+        citing = [library.get(CITING, language) for language in LANGUAGES] if cite else []
+        for prompt in (*(prompt for each in asked.values() for prompt in each), *citing):
+            found[f"{prompt.name}.{prompt.language}"] = prompt.reference
     return dict(sorted(found.items()))
 
 
@@ -195,12 +200,6 @@ def _library(agent: Agent) -> PromptLibrary | None:
     responder: Any = agent.responder
     parts = [getattr(responder, "main", responder), *getattr(responder, "stages", {}).values()]
     return next((part.prompts for part in parts if isinstance(part, ModelResponder)), None)
-
-
-def _is_asked(method: Method, prompt: str) -> bool:
-    """Whether a prompt is one of a method's: those that it names, else its folder's."""
-    named: tuple[str, ...] | None = getattr(method, "stages", None)
-    return prompt.startswith(f"{method.name}/") if named is None else prompt in named
 
 
 def _fingerprints(agents: Sequence[Agent]) -> dict[str, str]:

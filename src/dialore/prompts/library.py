@@ -33,12 +33,10 @@ _ROLE = re.compile(r"^<!-- (system|user|assistant|continuation|steering) -->\n",
 _ROLES = frozenset(get_args(Role))
 _CONTINUATION = "continuation"
 _STEERING = "steering"
-_NAME = re.compile(r"^[a-z0-9-]+/[a-z0-9-]+$")
-_FILTERS = frozenset(
-    {"join", "tojson", "select", "reject", "sort", "unique", "length", "first", "last", "default", "d"}
-)
-_FILTERS |= {"lower", "upper", "trim", "replace", "list", "int"}
-_METHODS = frozenset({"items", "keys", "values"})
+_NAME = re.compile(r"^[a-z0-9-]+/[a-z0-9-]+(\.[a-z]+)?$")
+_FILTERS = {"join", "tojson", "select", "reject", "sort", "unique", "length", "first", "last", "default", "replace"}
+_FILTERS |= {"lower", "upper", "trim", "list", "int"}
+_METHODS = frozenset({"items", "keys", "values", "get"})
 
 
 class _Sandbox(SandboxedEnvironment):
@@ -212,19 +210,24 @@ class PromptLibrary:
             raise InputError(f"no such prompt folder: {overrides}", mend="export one with `dialore prompts export`")
         own = Path(str(resources.files("dialore") / "prompts"))
         self._folders = [own] if overrides is None else [overrides, own]
-        self._read: dict[tuple[str, Language], Prompt] = {}
+        self._read: dict[tuple[str, Language], Prompt | None] = {}
 
-    def get(self, name: str, language: Language) -> Prompt:
-        """The prompt of that name and language; raises UnknownNameError where there is none."""
-        if (known := self._read.get((name, language))) is not None:
-            return known
-        for folder in self._folders if _NAME.match(name) else []:
-            path = folder / f"{name}.{language}.md"
-            if path.is_file():
-                prompt = Prompt(name=name, language=language, text=read_text(path), path=path)
-                self._read[name, language] = prompt
-                return prompt
-        raise UnknownNameError("prompt", f"{name}.{language}", [f"{p.name}.{p.language}" for p in self])
+    def get(self, name: str, language: Language, form: str = "") -> Prompt:
+        """The prompt of that name and language; raises UnknownNameError where there is none.
+
+        A form, as `paper` of `<method>/<stage>.paper.<language>.md`, is taken where there is a file of it.
+        """
+        found = (self._find(f"{name}.{form}", language) if form else None) or self._find(name, language)
+        if found is None:
+            raise UnknownNameError("prompt", f"{name}.{language}", [f"{p.name}.{p.language}" for p in self])
+        return found
+
+    def _find(self, name: str, language: Language) -> Prompt | None:
+        if (name, language) not in self._read:
+            paths = [folder / f"{name}.{language}.md" for folder in self._folders if _NAME.match(name)]
+            path = next((path for path in paths if path.is_file()), None)
+            self._read[name, language] = Prompt(name, language, read_text(path), path) if path else None
+        return self._read[name, language]
 
     def __iter__(self) -> Iterator[Prompt]:
         """Every prompt by name and language, overridden ones as they are overridden."""
