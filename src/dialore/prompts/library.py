@@ -34,8 +34,8 @@ _ROLES = frozenset(get_args(Role))
 _CONTINUATION = "continuation"
 _STEERING = "steering"
 _NAME = re.compile(r"^[a-z0-9-]+/[a-z0-9-]+(\.[a-z]+)?$")
-_FILTERS = {"join", "tojson", "select", "reject", "sort", "unique", "length", "first", "last", "default", "replace"}
-_FILTERS |= {"lower", "upper", "trim", "list", "int"}
+_REFUSED = {"attr", "batch", "center", "format", "indent", "map", "pprint", "slice", "urlize", "wordwrap", "xmlattr"}
+"""Filters that reach into objects, or make much text of little."""
 _METHODS = frozenset({"items", "keys", "values", "get"})
 
 
@@ -86,7 +86,7 @@ _ENVIRONMENT = _Sandbox(
     loader=jinja2.DictLoader({}), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
 _ENVIRONMENT.globals.clear()
-_ENVIRONMENT.filters = {name: made for name, made in _ENVIRONMENT.filters.items() if name in _FILTERS}
+_ENVIRONMENT.filters = {name: made for name, made in _ENVIRONMENT.filters.items() if name not in _REFUSED}
 
 
 class FrontMatter(BaseModel):
