@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Retriever = Literal["fused", "bm25", "dense"]
 RETRIEVERS: tuple[Retriever, ...] = get_args(Retriever)
 SCHEMES = ("postgresql://", "postgres://")
+POOL = "pool:"
 _DEPTH = 100
 """How many of each ranking are fused, at least."""
 
@@ -301,7 +302,8 @@ def open_documents(paths: Sequence[Path | str], *, retriever: Retriever = "fused
     """Open document indices as one source.
 
     Args:
-        paths: their files or addresses; one that is named twice is opened once.
+        paths: their files or addresses; one that is named twice is opened once. `pool:` alone is each dialogue's own
+            sentences, ranked by embeddings or as `pool:RERANKER` says.
         retriever: how each is searched.
 
     Raises:
@@ -309,6 +311,10 @@ def open_documents(paths: Sequence[Path | str], *, retriever: Retriever = "fused
     """
     if not paths:
         raise InputError("no document index is named", mend="give --documents PATH")
+    if str(paths[0]).startswith(POOL):
+        from dialore.sources.pool import PoolSource
+
+        return PoolSource(str(paths[0]).removeprefix(POOL) or "dense")
     opened: list[DocumentIndex] = []
     try:
         for path in dict.fromkeys(path.resolve() if isinstance(path, Path) else path for path in paths):
