@@ -28,7 +28,8 @@ _MODULES = (
     ("commonsense", "cdp cdf"),
     ("overlap", "distinct-1 distinct-2"),
     ("perplexity", "perplexity"),
-    ("judges.scoring", "meep informativeness overall relevance specificity useful-knowledge query-score"),
+    ("judges.scoring", "meep informativeness overall useful-knowledge useful-pieces"),
+    ("judges.scoring", "relevance specificity usefulness interestingness query-score"),
     ("judges.scoring", "ragas-context-relevance ragas-faithfulness ragas-answer-relevance"),
 )
 _OWN = {name: f"dialore.evaluation.{module}" for module, names in _MODULES for name in names.split()}
