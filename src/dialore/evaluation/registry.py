@@ -29,6 +29,7 @@ _MODULES = (
     ("overlap", "distinct-1 distinct-2"),
     ("perplexity", "perplexity"),
     ("judges.scoring", "meep informativeness overall relevance specificity useful-knowledge query-score"),
+    ("judges.comparing", "together-responses-overall together-responses-useful-knowledge together-queries-overall"),
     ("judges.scoring", "ragas-context-relevance ragas-faithfulness ragas-answer-relevance"),
 )
 _OWN = {name: f"dialore.evaluation.{module}" for module, names in _MODULES for name in names.split()}

@@ -64,7 +64,6 @@ class Judged:
         judge: the judge's identity: its model, then its prompts.
         judged: what it was shown: `responses` or `queries`.
         preferences: one a dialogue and repetition.
-        stale: how many more are of responses that changed since, and do not count.
     """
 
     run: str
@@ -75,7 +74,6 @@ class Judged:
     second: str
     criterion: str
     preferences: Sequence[Preference]
-    stale: int = 0
 
 
 class Results(Protocol):

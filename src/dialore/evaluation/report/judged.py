@@ -119,6 +119,5 @@ def _contest(some: Sequence[Judged]) -> Contest:
 
 def _verdict(one: Judged, rate: Rate, p: float) -> Verdict:
     problems = Counter(each.problem for each in one.preferences if each.problem is not None)
-    lacking = [f"{count} {problem}" for problem, count in problems.items()]
-    lacking += [f"{one.stale} of a response that changed since"] if one.stale else []
-    return Verdict(one.criterion, rate, p, position_bias(one.preferences).lean, ", ".join(lacking))
+    lacking = ", ".join(f"{count} {problem}" for problem, count in problems.items())
+    return Verdict(one.criterion, rate, p, position_bias(one.preferences), lacking)
