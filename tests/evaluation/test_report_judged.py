@@ -11,9 +11,10 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.evaluation.judges.asking import Asker
 from dialore.evaluation.judges.comparing import Preference
-from dialore.evaluation.report import make_report, render_html, render_markdown
+from dialore.evaluation.report.build import make_report
 from dialore.evaluation.report.data import Judged
-from dialore.evaluation.report.judged import contests
+from dialore.evaluation.report.forms import render_html, render_markdown
+from dialore.evaluation.report.tables import contests
 from dialore.experiments.judging import ComparisonStore, compare_systems
 from dialore.experiments.results import RunResults
 from dialore.experiments.store import FILE, Job, RunStore, System
