@@ -52,12 +52,9 @@ class Rehearsal:
 
 
 def plausible_answer(asked: str, schema: dict[str, Any] | None, before: str = "") -> str:
-    """An answer to a prompt: JSON that fits the schema, else a sentence.
+    """An answer to a prompt's last message: JSON that fits the schema, else a sentence.
 
-    Args:
-        asked: the prompt's last message.
-        schema: the JSON schema wanted, or None for plain text.
-        before: the messages before it; where names are to be chosen from those that they list, all are.
+    Where names are to be chosen from those that the messages `before` list, all are.
     """
     if not schema:
         if wanted := _LINES.search(before):
