@@ -107,8 +107,7 @@ def _gather(
     from contextlib import ExitStack
 
     from dialore.evaluation.human.items import gather
-    from dialore.evaluation.report.comparison import combiner, values_of
-    from dialore.evaluation.report.tables import labels
+    from dialore.evaluation.report.tables import combiner, labels, values_of
     from dialore.experiments.results import RunResults
     from dialore.experiments.store import RunStore
 

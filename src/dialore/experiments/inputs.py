@@ -51,7 +51,8 @@ def _files(config: RunConfig, comments: str) -> Iterator[str]:
 
 def _extras(config: RunConfig) -> Iterator[str]:
     rehearsed = any(model.model == REHEARSAL for model in config.models)
-    stages = [] if rehearsed else [name for one in (*config.systems, *config.models) for name in one.stages.values()]
+    named = [*(system.stages for system in config.systems), *(model.stages for model in config.models)]
+    stages = [] if rehearsed else [name for of in named for name in of.values()]
     options = {str(value): name for system in config.systems for name, value in system.options.items()}
     for spec in (*stages, *options):
         needed = [_EXTRAS[part] for part in spec.split(":") if part in _EXTRAS]
