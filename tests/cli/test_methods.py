@@ -17,7 +17,11 @@ from dialore.workbench import create_agent
 
 # Other answers than a rehearsal's lead to these.
 RARE = {"model-knowledge", "passage-selection", "grounding-edit", "preference"}
-OPTIONS = {"scg-qp": {"decision": False}, "scg-qp-graph": {"decision": True}}
+OPTIONS = {
+    "safari": {"prompting": "paper"},
+    "scg-qp": {"decision": False},
+    "scg-qp-graph": {"decision": True},
+}
 
 
 @pytest.fixture(scope="module")
