@@ -17,11 +17,7 @@ from dialore.workbench import create_agent
 
 # Other answers than a rehearsal's lead to these.
 RARE = {"model-knowledge", "passage-selection", "grounding-edit", "preference"}
-OPTIONS = {
-    "safari": {"prompting": "paper"},
-    "scg-qp": {"decision": False},
-    "scg-qp-graph": {"decision": True},
-}
+OPTIONS = {"scg-qp": {"decision": False}, "scg-qp-graph": {"decision": True}}
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, StageError, UnknownNameError
 from dialore.knowledge import Knowledge
+from dialore.methods.base import form_of
 from dialore.methods.registry import create_method
 from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
@@ -45,8 +46,8 @@ async def respond(dialogue=None, plan=BOTH, sources=None, **options):
     model = ScriptedModel(
         {"planning": plan, "response-generation": "Friend: Here.", "model-knowledge-memory": "Facts."}
     )
-    stages = Stages(ModelResponder(model, PromptLibrary()), "safari", dialogue)
     method = create_method("safari", {"sources": sources}, options)
+    stages = Stages(ModelResponder(model, PromptLibrary()), "safari", dialogue, form=form_of(method))
     response = await method.respond(dialogue, stages)
     return response, {traced.stage: traced for traced in stages.trace}, model
 
@@ -303,7 +304,6 @@ async def test_absent_labels_are_an_error_that_names_the_dialogue(options, field
         ({"planning": "modle"}, "unknown planning of safari: 'modle' .did you mean model"),
         ({"retrieval": "none"}, "unknown retrieval"),
         ({"broken": "no"}, "unknown broken"),
-        ({"prompting": "mine"}, "unknown prompting"),
         ({"reading": "words"}, "unknown reading"),
         ({"retriever": "bm52"}, "unknown reranker: 'bm52'"),
         ({"top": "0"}, "top from 1"),

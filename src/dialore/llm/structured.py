@@ -60,14 +60,7 @@ def parse(text: str, model_type: type[T]) -> T:
 
     Valid JSON is taken as it is; else JSON is looked for in fences and prose and repaired: quotes, full-width
     punctuation, trailing commas, Python's words, cut-off ends, names of keys, scalars for lists. Prose never becomes
-    a value.
-
-    Args:
-        text: what the model wrote.
-        model_type: the shape wanted.
-
-    Raises:
-        UnparsedError: there is no such value in the text; the message says why in a few words.
+    a value. Raises UnparsedError where there is no such value; the message says why in a few words.
     """
     return _parse(text, model_type)[0]
 
@@ -83,19 +76,9 @@ async def complete_structured(
 ) -> Structured[T]:
     """Ask for a value of a shape; if the answer holds none, show the model its answer and the error once.
 
-    Args:
-        model: the language model.
-        request: the prompt; the schema of `model_type` is sent along unless it names another.
-        model_type: the shape wanted.
-        repair: whether the model gets its repair turn, labelled `<label>/repair`.
-        reader: reads an answer that need not be JSON; what it gives None for is parsed.
-        on_text: called with the pieces of the first answer; the repair is not streamed.
-
-    Returns:
-        The value and how it was got; `unparsed` is an outcome, not an error.
-
-    Raises:
-        ModelError: a call failed.
+    The schema of `model_type` is sent along unless the request names another. The repair turn is labelled
+    `<label>/repair`, and is not streamed. A `reader` reads an answer that need not be JSON; what it gives None for is
+    parsed. `unparsed` is an outcome, not an error; a failed call raises ModelError.
     """
     if request.output_schema is None:
         request = request.model_copy(update={"output_schema": output_schema(model_type)})

@@ -14,6 +14,7 @@ from dialore.datasets import gold_text
 from dialore.errors import DialoreError, InputError, UnknownNameError
 from dialore.knowledge import Knowledge, Passage, PassageDetail, stable_id
 from dialore.llm.structured import UnparsedError, parse
+from dialore.methods.base import OURS, PAPER
 from dialore.methods.cleaning import as_data
 from dialore.parallel import gather
 from dialore.prompts.history import on_one_line, render_history
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from dialore.text import Language
 
 _CHOICES = {
-    "prompting": ("ours", "paper"),
     "planning": ("model", "persona", "all", "gold"),
     "reading": ("names", "substring"),
     "retrieval": ("found", "gold"),
@@ -103,17 +103,14 @@ class Safari:
     needs: ClassVar[tuple[str, ...]] = ()
     takes: ClassVar[tuple[str, ...]] = ("sources", "persona", "documents", "graph", "web")
     calls: ClassVar[str] = "2 (1 more for a source of the kind model)"
-    stages: ClassVar[tuple[str, ...]] = (
-        *("safari/planning", "safari/model-knowledge", "safari/response-generation"),
-        *("safari-paper/planning", "safari-paper/response-generation"),
-    )
+    stages: ClassVar[tuple[str, ...]] = ("safari/planning", "safari/model-knowledge", "safari/response-generation")
 
     sources: DeclaredSources | None = None
     persona: KnowledgeSource | None = None
     documents: KnowledgeSource | None = None
     graph: Graph | Graphs | None = None
     web: KnowledgeSource | None = None
-    prompting: str = "ours"
+    prompting: str = OURS
     planning: str = "model"
     reading: str = "names"
     demonstrations: int = 0
@@ -147,7 +144,7 @@ class Safari:
         if self.sources is not None:
             return self.sources
         further = {"documents": self.documents, "graph": self.graph, "web": self.web}
-        opened = {"persona": self.persona, **(further if self.prompting == "ours" else {})}
+        opened = {"persona": self.persona, **({} if self.prompting == PAPER else further)}
         return default_sources(opened, retriever=self.retriever)
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
@@ -157,12 +154,16 @@ class Safari:
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Ground, then Assembling: the response from context, sources and what they gave (Equation 3, Table 3)."""
         grounding, names = await self._ground(dialogue, stage)
+        shown = self._shown(dialogue.language)
+        pieces = [piece.model_copy(update={"text": titled_line(piece)}) for piece in grounding.knowledge]
+        given = [(names[piece.id], piece.text) for piece in pieces]
         text = await stage.write(
-            f"{self._prompts}/response-generation",
-            knowledge=[piece.model_copy(update={"text": titled_line(piece)}) for piece in grounding.knowledge],
+            "safari/response-generation",
+            knowledge=pieces,
             names=names,
             about_you=[entry.name.upper() for entry in self.declared.entries if entry.kind == "persona"],
-            demonstrations=self._shown(dialogue.language),
+            demonstrations=shown,
+            dialogues=[*shown, {"history": render_history(dialogue), "knowledge": given}],
         )
         return grounding.response(text[: self.longest] if self.longest else text)
 
@@ -197,6 +198,7 @@ class Safari:
     async def _ask_planner(self, dialogue: Dialogue, stage: Stages) -> Plan:
         """Ask for a plan: in JSON with a repair turn by our own prompt, in plain text by the paper's."""
         read = read_plan if self.reading == "names" else read_substrings
+        shown = self._shown(dialogue.language)
         variables: dict[str, Any] = {
             "sources": [
                 {
@@ -207,10 +209,11 @@ class Safari:
                 for entry in self.declared.entries
             ],
             "dependency": any(entry.depends_on for entry in self.declared.entries),
-            "demonstrations": self._shown(dialogue.language),
+            "demonstrations": shown,
+            "dialogues": [*shown, {"history": render_history(dialogue)}],
         }
-        prompt, null = f"{self._prompts}/planning", Plan(sources=[])
-        if self.prompting == "paper":
+        prompt, null = "safari/planning", Plan(sources=[])
+        if self.prompting == PAPER:
             return await stage.read(prompt, lambda text: read(text, self.declared), null, **variables)
         return await stage.ask(prompt, Plan, null, reader=lambda text: read(text, self.declared), **variables)
 
@@ -267,10 +270,6 @@ class Safari:
         if text.strip(" .。\"'").casefold() in {"", "none", "null", "无"}:
             return []
         return [Knowledge(id=stable_id("passage", "model", text), kind="passage", text=text, source="model")]
-
-    @property
-    def _prompts(self) -> str:
-        return "safari" if self.prompting == "ours" else "safari-paper"
 
     def _always(self, which: str) -> list[str]:
         """The plan that is the same for every dialogue, with what its sources depend on."""

@@ -168,6 +168,15 @@ def test_equal_passages_are_kept_once_and_given_once(place):
         assert {piece.text for piece in index.find("tea", 2)} == {"Tea is hot.", many[-1]}
 
 
+def test_an_open_index_that_is_built_again_in_its_place_is_seen(place):
+    build_documents(place("i"), texts=["Tea is hot.", "Cats sleep."])
+    with DocumentIndex(place("i")) as index:
+        assert index.by("dense").find("tea", 1)[0].text == "Tea is hot."
+        build_documents(place("i"), texts=["Snow is cold.", "Tea is green."])
+        for retriever in ("dense", "bm25"):
+            assert index.by(retriever).find("tea", 1)[0].text == "Tea is green."
+
+
 def test_adding_updating_and_deleting(place, tmp_path):
     folder = tmp_path / "docs"
     folder.mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -109,7 +110,7 @@ class State(NamedTuple):
     Attributes:
         settings: see `Settings`.
         version: how often it was changed.
-        removals: how often passages were removed.
+        removals: rises when passages are removed; begins with the moment of building, another in every index.
         passages: how many there are.
         length: terms of all passages together.
         last: the highest number that a passage was given.
@@ -271,7 +272,7 @@ class Transaction(ABC):
         for name, columns in _TABLES.items():
             self.ask(f"DROP TABLE IF EXISTS {name}")
             self.ask(f"CREATE TABLE {name} ({columns})")
-        self.ask("INSERT INTO state VALUES (?, 0, 0, 0, 0, 0)", settings.model_dump_json())
+        self.ask("INSERT INTO state VALUES (?, 0, ?, 0, 0, 0)", settings.model_dump_json(), time.time_ns())
 
 
 _TABLES = {
