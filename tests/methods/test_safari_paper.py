@@ -9,6 +9,8 @@ import pytest
 from dialore.experiments.config import read_config
 from dialore.methods.registry import create_method
 from dialore.sources.declared import default_sources
+from dialore.workbench import create_agent
+from tests.methods.conftest import ScriptedModel
 from tests.methods.test_safari import PERSONA, Recorded, dialogue_of, respond, whole
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "safari"
@@ -142,3 +144,12 @@ async def test_chinese_says_the_same():
     assert asked["planning"].endswith("就写 NULL。")
     assert f"\n{list(PERSONA['zh'])[1].replace(' ', '')}\n" in asked["response-generation"]
     assert asked["response-generation"].endswith("朋友：")
+
+
+async def test_knowledge_is_numbered_where_responses_cite():
+    model = ScriptedModel({"planning": "PERSONA", "response-generation": "Friend: In Trier [1]."})
+    agent = create_agent("safari", model=model, cite=True, options=ZERO_SHOT)
+    response = await agent.respond(dialogue_of())
+    assert response.text == "In Trier."
+    assert len(response.citations) == 1
+    assert f"\n[1] {response.knowledge[0].text}\n" in whole(model.asked[-1])
