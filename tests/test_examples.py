@@ -68,7 +68,8 @@ def shown_in(path):
     text = path.read_text("utf-8")
     shown = re.findall(r"^#   (dialore .*)$", text, re.MULTILINE)
     found = [re.sub(r"--embedder st:\S+", "--embedder static", each) for each in shown]
-    return [f"{each} -o reranker=fused" if "cross:" in text and "dialore run " in each else each for each in found]
+    reranked = re.search(r'reranker: .*"cross:', text)
+    return [f"{each} -o reranker=fused" if reranked and "dialore run " in each else each for each in found]
 
 
 def named(path):
