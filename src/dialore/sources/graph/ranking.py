@@ -393,12 +393,13 @@ class FactVectors:
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(n, dimension): the texts encoded, the latest remembered; several threads may ask."""
-        found = {text: self._encoded.get(text) for text in texts}
-        missing = [text for text, vector in found.items() if vector is None]
+        known = {text: vector for text in texts if (vector := self._encoded.get(text)) is not None}
+        missing = [text for text in dict.fromkeys(texts) if text not in known]
         if missing:
-            found.update(zip(missing, self._embedder.encode(missing), strict=True))
-            self._encoded.update((text, found[text]) for text in missing)
-        rows = np.stack([found[text] for text in texts])
+            made = dict(zip(missing, self._embedder.encode(missing), strict=True))
+            self._encoded.update(made)
+            known |= made
+        rows = np.stack([known[text] for text in texts])
         while len(self._encoded) > _ENCODED:
             self._encoded.popitem(last=False)
         return rows
