@@ -104,7 +104,8 @@ def _mapped(form: str) -> BeforeValidator:
     return BeforeValidator(read)
 
 
-def _listed(given: object) -> object:
+def listed(given: object) -> object:
+    """One text or path as a list of it."""
     return [given] if isinstance(given, str | Path) else given
 
 
@@ -135,6 +136,9 @@ class ModelSettings(Strict):
     stages: Annotated[dict[str, str], Flag(("--stage-model",), "STAGE=NAME", _MODEL), _mapped("STAGE=NAME")] = Field(
         default_factory=dict,
         description="Another model for one stage, e.g. commonsense-directive=hf:allenai/cosmo-xl.",
+    )
+    temperature: Annotated[float | None, Flag(("--temperature",), None, _MODEL)] = Field(
+        default=None, ge=0, description="Of every answer, in place of what the prompts say."
     )
     price: tuple[float, float] | None = Field(
         default=None, description="Money per million prompt tokens and per million completion tokens."
@@ -192,7 +196,7 @@ class SourceSettings(Strict):
     """Where knowledge comes from: places by the keys of `dialore.sources.registry`, and how graphs are ranked."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    __pydantic_extra__: dict[str, Annotated[list[str], BeforeValidator(_listed)]] = Field(init=False)
+    __pydantic_extra__: dict[str, Annotated[list[str], BeforeValidator(listed)]] = Field(init=False)
 
     ranking: Annotated[str, Flag(("--ranking",), "NAME[,FIELD=VALUE]", _KNOWLEDGE), BeforeValidator(_spec)] = Field(
         default="default",
@@ -239,7 +243,7 @@ class Settings(Strict):
     """What an agent is made of."""
 
     method: Annotated[
-        list[str], Flag(("--method", "-M"), "NAME", _KNOWLEDGE), BeforeValidator(_listed), Field(min_length=1)
+        list[str], Flag(("--method", "-M"), "NAME", _KNOWLEDGE), BeforeValidator(listed), Field(min_length=1)
     ] = Field(default=["dcrag"], description="The method; may be given several times. Default: dcrag.")
     options: Annotated[dict[str, Any], Flag(("--option", "-o"), "NAME=VALUE", _KNOWLEDGE), _mapped("NAME=VALUE")] = (
         Field(

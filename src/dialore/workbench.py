@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from dialore.agent import Agent
 from dialore.errors import InputError, UnknownNameError
+from dialore.llm.model import Sampled
 from dialore.methods import registry
 from dialore.settings import SourceSettings
 from dialore.sources.registry import KINDS
@@ -38,6 +39,13 @@ def connect_model(settings: ModelSettings, name: str | None = None) -> LanguageM
 
     Raises as `dialore.llm.connect` does, and InputError where there is no model to record.
     """
+    model = _connected(settings, name)
+    if model is None or settings.temperature is None:
+        return model
+    return Sampled(model, temperature=settings.temperature)
+
+
+def _connected(settings: ModelSettings, name: str | None) -> LanguageModel | None:
     if settings.replay is not None:
         from dialore.llm.recording import Replay
 
@@ -102,26 +110,28 @@ class Workbench:
         self._given = {name: source for name, source in (given or {}).items() if source is not None}
         self._connect = connect
         self._opened: dict[str, Any] = {}
-        self._models: list[LanguageModel] = []
         self._rehearsed = False
+        self._models: dict[tuple[str, ...], LanguageModel | None] = {}
         self._sources = ExitStack()
 
     def models(self, settings: ModelSettings) -> Models:
         """The models of settings, the stages' too, closed with the workbench; raises as `connect_model` does."""
-        main = self._kept(self._connect(settings, None))
+        main = self._model(settings, None)
         self._rehearsed = getattr(main, "name", "") == REHEARSAL  # nothing outside is asked then
         stages: dict[str, LanguageModel] = {}
         for stage, name in settings.stages.items() if settings.replay is None else ():
-            model = self._kept(self._connect(settings, name))
+            model = self._model(settings, name)
             if model is None:
                 raise InputError(f"no endpoint is known for the model {name!r}", mend="set --base-url, or name hf:NAME")
             stages[stage] = model
         return Models(main, stages)
 
-    def _kept(self, model: LanguageModel | None) -> LanguageModel | None:
-        if model is not None:
-            self._models.append(model)
-        return model
+    def _model(self, settings: ModelSettings, name: str | None) -> LanguageModel | None:
+        """The model of that name, opened once however many stages and systems ask for it."""
+        key = (repr(settings.model_copy(update={"stages": {}})), settings.api_key or "", name or "")
+        if key not in self._models:
+            self._models[key] = self._connect(settings, name)
+        return self._models[key]
 
     def source(self, name: str, *, needed: bool = False) -> Any:  # noqa: ANN401 - methods know what they take
         """A source by the name that methods have for it; None where none is named and there is no default.
@@ -186,8 +196,9 @@ class Workbench:
         """Close all that was opened, also where one thing cannot be closed."""
         async with AsyncExitStack() as closing:
             closing.callback(self.close_sources)
-            for model in self._models:
-                closing.push_async_callback(model.close)
+            for model in self._models.values():
+                if model is not None:
+                    closing.push_async_callback(model.close)
 
     async def __aenter__(self) -> Self:
         """The workbench itself."""

@@ -115,7 +115,8 @@ def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
     """The dialogues of a run, each with its reference, one at a time."""
     source = data_set(config.name)
     cut = config.cut or ("last" if config.name == "jsonl" else "random")
-    histories = stream_histories(lambda: source.read(config.path), cut=cut, limit=config.limit, seed=config.seed)
+    chosen = {"cut": cut, "where": config.where, "limit": config.limit, "seed": config.seed}
+    histories = stream_histories(lambda: source.read(config.path), **chosen)  # type: ignore[arg-type]
     return map(_to_knowledge, histories) if config.reference == "knowledge" else histories
 
 
@@ -152,17 +153,18 @@ async def open_systems(
     async with Workbench(config.sources, given, cite=config.cite, connect=connect) as bench:
         for named in config.models:
             chosen = named.model_copy(update={"concurrency": config.concurrency})
-            models = bench.models(chosen)
-            if models.main is None:
+            if bench.models(chosen).main is None:
                 opened.lexical.append(chosen)
-            models = models.wrapped(partial(Budgeted, budget=opened.budget, price=chosen.price))
             for system in config.systems:
+                models = bench.models(chosen.model_copy(update={"stages": chosen.stages | system.stages}))
+                models = models.wrapped(partial(Budgeted, budget=opened.budget, price=chosen.price))
                 number = len(opened.systems)
                 for repetition in range(config.repetitions):
                     sampled = models.wrapped(partial(Sampled, sample=repetition)) if repetition else models
                     opened.agents[number, repetition] = bench.agent(system.method, sampled, system.options)
                 name = opened.agents[number, 0].responder.name
-                opened.systems.append(System(number, system.title, system.method, dict(system.options), name))
+                said = system.options | ({"stages": system.stages} if system.stages else {})
+                opened.systems.append(System(number, system.title, system.method, said, name))
         yield opened
 
 

@@ -15,7 +15,7 @@ from dialore.llm.model import Request, Usage
 from dialore.llm.structured import complete_structured
 from dialore.methods.citations import MarkReader, knowledge_in, read_citations
 from dialore.methods.cleaning import CleanStream, clean_response
-from dialore.prompts.history import friend_labels, on_one_line, render_history
+from dialore.prompts.history import Block, friend_labels, on_one_line, render_history
 from dialore.response import StageTrace
 from dialore.sources.base import Findings
 
@@ -144,7 +144,7 @@ class ModelResponder:
         known |= {"last_turn": on_one_line(dialogue.last.text), "cite": False, **call.variables}
         citing = self.prompts.get(CITING, dialogue.language).render({}) if known["cite"] else None
         if citing is not None:
-            known["citing"] = citing.messages[0].content
+            known["citing"] = Block(citing.messages[0].content)
         prompt = self.prompts.get(call.prompt, dialogue.language, call.form).render(known)
         step.prompt = prompt.reference if citing is None else f"{prompt.reference} + {citing.reference}"
         step.messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
