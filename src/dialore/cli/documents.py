@@ -79,8 +79,8 @@ def build(
     dialore documents build wow --dataset wizard-of-wikipedia valid.json.gz
     dialore respond talk.json --documents handbook
     """
+    from dialore.retrieval.bm25 import Tokeniser
     from dialore.retrieval.embedding import load_embedder
-    from dialore.retrieval.tokens import Tokeniser
     from dialore.sources.documents import build_documents
 
     chunking = _chunking(chunk, chunk_words, overlap, dataset)

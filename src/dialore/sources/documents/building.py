@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field
 
 from dialore.errors import InputError
-from dialore.retrieval.tokens import Tokeniser
+from dialore.retrieval.bm25 import Tokeniser
 from dialore.sources.documents.chunking import Chunking, Paragraph, Section, Unreadable
 from dialore.sources.documents.index import embedder_of, open_store, shown
 from dialore.sources.documents.reading import Rejects, find_files, read_sections

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
 from dialore.knowledge import Knowledge, PassageDetail, Source
+from dialore.retrieval.bm25 import Tokeniser
 from dialore.retrieval.ranking import K, reciprocal_ranks
-from dialore.retrieval.tokens import Tokeniser
 from dialore.sources.base import Findings, RankedSource
 from dialore.sources.documents.tables import Passage, id_number
 
