@@ -122,7 +122,7 @@ def read(tmp_path, name: str, data: bytes) -> list[tuple[str, str, int | None]]:
 def test_terms_and_what_unfolds_are_read_of_html(tmp_path):
     page = """<title>Glossary</title><body><h1>Glossary</h1><p>Words that we use for coffee, milk and machines.</p>
     <dl><dt>Ristretto</dt><dd>A short espresso.</dd><div><dt>Crema</dt><dt>Foam</dt><dd>It is brown.</dd></div></dl>
-    <details><summary>How do I descale it?</summary><p>Run vinegar through the machine once a month.</p></details></body>"""
+    <details><summary>How do I descale it?</summary><p>Run vinegar through the machine once a month.</p></details>"""
     assert read(tmp_path, "a.html", page.encode()) == [
         ("Words that we use for coffee, milk and machines.", "Glossary", None),
         ("Ristretto: A short espresso.", "Glossary", None),
