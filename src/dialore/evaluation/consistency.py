@@ -101,10 +101,7 @@ class TransformerEntailment:
     """A sequence-pair classifier of Hugging Face transformers (the `local` extra), loaded when first asked.
 
     The pair is given as in SAFARI: knowledge first, response second. The label that counts as entailment is the one
-    called `entailment`, else the last.
-
-    Args:
-        name_or_path: a model of the hub, or a folder.
+    called `entailment`, else the last. `name_or_path` is a model of the hub, or a folder.
     """
 
     def __init__(self, name_or_path: str, *, batch: int = 32) -> None:
@@ -114,12 +111,7 @@ class TransformerEntailment:
         self._turn = threading.Lock()
 
     def entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
-        """Whether each second text follows from its first.
-
-        Raises:
-            MissingExtraError: torch or transformers is not installed.
-            InputError: there is no such model.
-        """
+        """Whether each second text follows from its first; raises InputError where there is no such model."""
         given = [{"text": first, "text_pair": second} for first, second in pairs]
         with self._turn:
             self._classify = self._classify or _classifier(self._name)

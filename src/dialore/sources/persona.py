@@ -46,18 +46,10 @@ class PersonaSource:
     """The persona sentences that fit a query; each piece's `detail.documents` has the documents under it.
 
     Every sentence is ranked, and none is left out for having no word in common with the query: the best of a few is
-    what is asked for.
-
-    Args:
-        persona: what stands in where a dialogue has no persona; its documents also serve a dialogue's sentences that
-            have none of their own.
-        retriever: what ranks: a `Reranker` or its spec (`bm25`, `dense`, `fused`, ...), or a `DialogueRanker` or
-            `dialogue`. Of the specs that see the query alone the default finds the most persona sentences in KBP's dev
-            split (Recall@1 of .67, dense .65, BM25 .62, by the last two turns).
-        name: the source's name.
-
-    Raises:
-        UnknownNameError: no retriever is called that.
+    what is asked for. `persona` stands in where a dialogue has none; its documents also serve a dialogue's sentences
+    that have none of their own. The retriever is a `Reranker` or its spec (`bm25`, `dense`, `fused`, ...), or
+    `dialogue`, a `DialogueRanker`. Of the specs that see the query alone `fused` finds the most persona sentences in
+    KBP's dev split (Recall@1 of .67, dense .65, BM25 .62, by the last two turns).
     """
 
     kind: Source = "persona"
@@ -118,12 +110,7 @@ class PersonaDocuments:
     """The documents under persona sentences: SAFARI's source that depends on the persona.
 
     With persona sentences chosen before, only the documents under them are looked at; without, all of the dialogue's
-    (SAFARI, Section 5.2.2, with and without dependency).
-
-    Args:
-        persona: the persona that owns them.
-        retriever: what ranks, as for `PersonaSource`; None: the persona's own.
-        name: the source's name.
+    (SAFARI, Section 5.3, with and without dependency). Without a retriever the persona's own ranks them.
     """
 
     kind: Source = "documents"
@@ -188,20 +175,12 @@ def _best(scores: NDArray[np.float64], top: int) -> list[tuple[int, float]]:
 
 
 def open_persona(path: Path | None = None) -> PersonaSource:
-    """The persona of a file, or each dialogue's own.
-
-    Args:
-        path: a text file with a sentence a line, or a YAML or JSON file: a list of sentences, or a mapping of
-            sentences to the documents under them.
-
-    Raises:
-        InputError: the file cannot be read, is malformed or empty.
-    """
+    """The persona of a file (see `read_persona`), or each dialogue's own."""
     return PersonaSource(read_persona(path) if path is not None else None)
 
 
 def read_persona(path: Path) -> Persona:
-    """The persona of a file; see `open_persona`.
+    """The persona of a file: a text with a sentence a line, or YAML or JSON, sentences alone or with their documents.
 
     Raises:
         InputError: the file cannot be read, is malformed or empty.
