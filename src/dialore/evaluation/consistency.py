@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 import threading
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,16 +19,12 @@ if TYPE_CHECKING:
     from dialore.evaluation.base import Metric, Sample
     from dialore.evaluation.registry import Context
 
-_models: dict[str, TransformerEntailment] = {}
-
 
 def make(name: str, context: Context) -> Metric:
     """A metric of this file by name."""
     if name == "rejection-rate":
         return RejectionRate()
-    model = None
-    if context.nli is not None:
-        model = _models.setdefault(context.nli, TransformerEntailment(context.nli))
+    model = None if context.nli is None else _loaded(context.nli)
     return Consistency("persona" if name == "persona-consistency" else "documents", model, context.nli or "")
 
 
@@ -119,6 +116,10 @@ class TransformerEntailment:
             wanted = next((label for label in labels if label.lower().startswith("entail")), labels[-1])
             found = self._classify(given, batch_size=self._batch, padding=True, truncation=True, max_length=512)
         return [each["label"] == wanted for each in found]
+
+
+_loaded = functools.cache(TransformerEntailment)
+"""One model serves both metrics."""
 
 
 def _classifier(name: str) -> Any:  # noqa: ANN401 - the library is untyped

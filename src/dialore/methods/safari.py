@@ -123,10 +123,8 @@ class Safari:
         if not self._always("persona") and self.planning == "persona":
             raise InputError("planning=persona needs a source of the kind persona", mend="declare one")
         if self.demonstrations and not self._shown("en") and not self._shown("zh"):
-            raise InputError(
-                "no demonstration names declared sources alone",
-                mend="add some to the declaration, or set demonstrations=0",
-            )
+            message = "no demonstration names declared sources alone"
+            raise InputError(message, mend="add some to the declaration, or set demonstrations=0")
 
     @functools.cached_property
     def declared(self) -> DeclaredSources:
@@ -187,7 +185,7 @@ class Safari:
 
     async def _ask_planner(self, dialogue: Dialogue, stage: Stages) -> Plan:
         """Ask for a plan: in JSON with a repair turn by our own prompt, in plain text by the paper's."""
-        read = read_plan if self.reading == "names" else read_substrings
+        read = functools.partial(read_plan if self.reading == "names" else read_substrings, declared=self.declared)
         shown = self._shown(dialogue.language)
         variables: dict[str, Any] = {
             "sources": [
@@ -202,10 +200,9 @@ class Safari:
             "demonstrations": shown,
             "dialogues": [*shown, {"history": render_history(dialogue)}],
         }
-        prompt, null = "safari/planning", Plan(sources=[])
         if self.prompting == PAPER:
-            return await stage.read(prompt, lambda text: read(text, self.declared), null, **variables)
-        return await stage.ask(prompt, Plan, null, reader=lambda text: read(text, self.declared), **variables)
+            return await stage.read("safari/planning", read, Plan(sources=[]), **variables)
+        return await stage.ask("safari/planning", Plan, Plan(sources=[]), reader=read, **variables)
 
     async def retrieve(self, dialogue: Dialogue, plan: Sequence[str], stage: Stages) -> dict[str, list[Knowledge]]:
         """Retrieval in plan order (Equation 2): a source waits for those that it depends on, and for no other."""
@@ -275,7 +272,6 @@ class Safari:
         return [
             {
                 "history": render_history(one.dialogue),
-                "last_turn": one.turns[-1],
                 "plan": [name.upper() for name in one.plan],
                 "knowledge": [(name.upper(), text) for name in one.plan for text in one.knowledge.get(name, ())],
                 "response": one.response,

@@ -164,15 +164,11 @@ def in_order(entries: Iterable[Named]) -> list[Named]:
         UnknownNameError: a dependency on a name that is not there.
     """
     by_name: dict[str, Named] = {}
-    folded: dict[str, str] = {}
     for entry in entries:
-        other = folded.setdefault(entry.name.casefold(), entry.name)
-        if other != entry.name:
-            raise InputError(
-                f"the sources {other!r} and {entry.name!r} differ in case alone", mend="rename one of them"
-            )
-        if entry.name in by_name:
-            raise InputError(f"the source {entry.name!r} is declared twice", mend="give each a name of its own")
+        other = next((name for name in by_name if name.casefold() == entry.name.casefold()), None)
+        if other is not None:
+            problem = "differ in case alone" if other != entry.name else "have the same name"
+            raise InputError(f"the sources {other!r} and {entry.name!r} {problem}", mend="give each its own name")
         by_name[entry.name] = entry
     order: dict[str, None] = {}
 
