@@ -199,16 +199,9 @@ def in_order(entries: Iterable[Named]) -> list[Named]:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredSource:
-    """A source that is declared and opened.
+    """A source that is declared and opened: see the module.
 
-    Attributes:
-        name: what plans call it.
-        kind: its kind.
-        description: what it holds, by language.
-        source: what is asked; None for the language model's own knowledge, which a method asks for by a prompt.
-        depends_on: the sources whose pieces it is retrieved by.
-        join: how they are used.
-        top: how many pieces; None: as the method says.
+    `source` is None for the language model's own knowledge, which a method asks for by a prompt.
     """
 
     name: str

@@ -10,21 +10,21 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from dialore.dialogue import read_text
 from dialore.errors import InputError, SourceError
 from dialore.knowledge import Knowledge, Passage, PassageDetail, PersonaDetail, stable_id
-from dialore.retrieval.ranking import DECIMALS
+from dialore.retrieval.ranking import best
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import Findings
 from dialore.sources.dialogue_ranking import DialogueRanker
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
@@ -92,12 +92,7 @@ class PersonaSource:
         """
         persona = self.of(dialogue)
         sentences = list(persona)
-
-        def rank() -> list[tuple[int, float]]:
-            if isinstance(self.retriever, DialogueRanker):
-                return _best(self.retriever.sentences(query, dialogue, persona), top)
-            return self.retriever.rerank(query, sentences, top)
-
+        ranked = await _ranked(self.retriever, query, sentences, top, lambda by: by.sentences(query, dialogue, persona))
         return Findings(
             Knowledge(
                 id=stable_id("persona", sentences[at]),
@@ -107,7 +102,7 @@ class PersonaSource:
                 score=score,
                 detail=PersonaDetail(documents=list(persona[sentences[at]])),
             )
-            for at, score in await asyncio.to_thread(rank)
+            for at, score in ranked
         )
 
     def close(self) -> None:
@@ -154,12 +149,7 @@ class PersonaDocuments:
             for document in documents:
                 owner.setdefault(document, sentence)
         texts = list(owner)
-
-        def rank() -> list[tuple[int, float]]:
-            if isinstance(self.retriever, DialogueRanker):
-                return _best(self.retriever.documents(query, dialogue, texts), top)
-            return self.retriever.rerank(query, texts, top)
-
+        ranked = await _ranked(self.retriever, query, texts, top, lambda by: by.documents(query, dialogue, texts))
         return Findings(
             Knowledge(
                 id=Passage(texts[at]).id,
@@ -169,7 +159,7 @@ class PersonaDocuments:
                 score=score,
                 detail=PassageDetail(persona=owner[texts[at]]),
             )
-            for at, score in await asyncio.to_thread(rank)
+            for at, score in ranked
         )
 
     def close(self) -> None:
@@ -182,57 +172,48 @@ def _loaded(retriever: str | Ranker) -> Ranker:
     return load_reranker(retriever) if isinstance(retriever, str) else retriever
 
 
-def _best(scores: NDArray[np.float64], top: int) -> list[tuple[int, float]]:
-    order = np.argsort(-scores, kind="stable")[: max(0, top)]
-    return [(int(at), round(float(scores[at]), DECIMALS)) for at in order]
+async def _ranked(
+    retriever: Ranker,
+    query: str,
+    texts: Sequence[str],
+    top: int,
+    scores: Callable[[DialogueRanker], NDArray[np.float64]],
+) -> list[tuple[int, float]]:
+    if not isinstance(retriever, DialogueRanker):
+        return await asyncio.to_thread(retriever.rerank, query, texts, top)
+    rows, found = best(await asyncio.to_thread(scores, retriever), max(0, top))
+    return list(zip(rows.tolist(), found.tolist(), strict=True))
 
 
 def open_persona(path: Path | None = None) -> PersonaSource:
-    """The persona of a file, or each dialogue's own.
-
-    Args:
-        path: a text file with a sentence a line, or a YAML or JSON file: a list of sentences, or a mapping of
-            sentences to the documents under them.
-
-    Raises:
-        InputError: the file cannot be read, is malformed or empty.
-    """
+    """The persona of a file (see `read_persona`), or each dialogue's own."""
     return PersonaSource(read_persona(path) if path is not None else None)
 
 
 def read_persona(path: Path) -> Persona:
-    """The persona of a file; see `open_persona`.
+    """The persona of a file: text with a sentence a line, or a list or mapping to documents in YAML or JSON.
 
     Raises:
         InputError: the file cannot be read, is malformed or empty.
     """
     text = read_text(path)
     suffix = path.suffixes[-2] if path.suffix == ".gz" and len(path.suffixes) > 1 else path.suffix
+    persona: Persona | None = {line.strip(): () for line in text.splitlines() if line.strip()}
     if suffix.lower() in {".yaml", ".yml", ".json"}:
-        persona = _read_mapping(_decoded(text, path, json_only=suffix.lower() == ".json"), path)
-    else:
-        persona = {line.strip(): () for line in text.splitlines() if line.strip()}
-    if not persona:
-        raise InputError(f"{path}: no persona sentence", mend=_MEND)
-    return persona
+        import yaml
 
-
-def _decoded(text: str, path: Path, *, json_only: bool) -> object:
-    import yaml
-
-    try:
-        return json.loads(text) if json_only else yaml.safe_load(text)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: not valid {'JSON' if json_only else 'YAML'}: {reason}", mend=_MEND) from error
-
-
-def _read_mapping(data: object, path: Path) -> Persona:
-    if isinstance(data, list):
-        data = dict.fromkeys(data, ()) if all(isinstance(entry, str) for entry in data) else None
-    persona = _mapping(data)
+        form = "JSON" if suffix.lower() == ".json" else "YAML"
+        try:
+            data = json.loads(text) if form == "JSON" else yaml.safe_load(text)
+        except (ValueError, RecursionError, yaml.YAMLError) as error:
+            raise InputError(f"{path}: not valid {form}: {' '.join(str(error).split())}", mend=_MEND) from error
+        if isinstance(data, list) and all(isinstance(entry, str) for entry in data):
+            data = dict.fromkeys(data, ())
+        persona = _mapping(data)
     if persona is None:
         raise InputError(f"{path}: not a persona", mend=_MEND)
+    if not persona:
+        raise InputError(f"{path}: no persona sentence", mend=_MEND)
     return persona
 
 
