@@ -10,12 +10,13 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from dialore.dialogue import read_text
 from dialore.errors import InputError, SourceError
 from dialore.knowledge import Knowledge, Passage, PassageDetail, PersonaDetail, stable_id
-from dialore.retrieval.ranking import best
+from dialore.retrieval.ranking import DECIMALS
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import Findings
 from dialore.sources.dialogue_ranking import DialogueRanker
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
@@ -46,18 +46,10 @@ class PersonaSource:
     """The persona sentences that fit a query; each piece's `detail.documents` has the documents under it.
 
     Every sentence is ranked, and none is left out for having no word in common with the query: the best of a few is
-    what is asked for.
-
-    Args:
-        persona: what stands in where a dialogue has no persona; its documents also serve a dialogue's sentences that
-            have none of their own.
-        retriever: what ranks: a `Reranker` or its spec (`bm25`, `dense`, `fused`, ...), or a `DialogueRanker` or
-            `dialogue`. Of the specs that see the query alone the default finds the most persona sentences in KBP's dev
-            split (Recall@1 of .67, dense .65, BM25 .62, by the last two turns).
-        name: the source's name.
-
-    Raises:
-        UnknownNameError: no retriever is called that.
+    what is asked for. `persona` stands in where a dialogue has none; its documents also serve a dialogue's sentences
+    that have none of their own. The retriever is a `Reranker` or its spec (`bm25`, `dense`, `fused`, ...), or
+    `dialogue`, a `DialogueRanker`. Of the specs that see the query alone `fused` finds the most persona sentences in
+    KBP's dev split (Recall@1 of .67, dense .65, BM25 .62, by the last two turns).
     """
 
     kind: Source = "persona"
@@ -92,7 +84,10 @@ class PersonaSource:
         """
         persona = self.of(dialogue)
         sentences = list(persona)
-        ranked = await _ranked(self.retriever, query, sentences, top, lambda by: by.sentences(query, dialogue, persona))
+
+        found = await _ranked(
+            self.retriever, lambda ranker: ranker.sentences(query, dialogue, persona), query, sentences, top
+        )
         return Findings(
             Knowledge(
                 id=stable_id("persona", sentences[at]),
@@ -102,7 +97,7 @@ class PersonaSource:
                 score=score,
                 detail=PersonaDetail(documents=list(persona[sentences[at]])),
             )
-            for at, score in ranked
+            for at, score in found
         )
 
     def close(self) -> None:
@@ -113,12 +108,7 @@ class PersonaDocuments:
     """The documents under persona sentences: SAFARI's source that depends on the persona.
 
     With persona sentences chosen before, only the documents under them are looked at; without, all of the dialogue's
-    (SAFARI, Section 5.2.2, with and without dependency).
-
-    Args:
-        persona: the persona that owns them.
-        retriever: what ranks, as for `PersonaSource`; None: the persona's own.
-        name: the source's name.
+    (SAFARI, Section 5.3, with and without dependency). Without a retriever the persona's own ranks them.
     """
 
     kind: Source = "documents"
@@ -149,7 +139,10 @@ class PersonaDocuments:
             for document in documents:
                 owner.setdefault(document, sentence)
         texts = list(owner)
-        ranked = await _ranked(self.retriever, query, texts, top, lambda by: by.documents(query, dialogue, texts))
+
+        found = await _ranked(
+            self.retriever, lambda ranker: ranker.documents(query, dialogue, texts), query, texts, top
+        )
         return Findings(
             Knowledge(
                 id=Passage(texts[at]).id,
@@ -159,7 +152,7 @@ class PersonaDocuments:
                 score=score,
                 detail=PassageDetail(persona=owner[texts[at]]),
             )
-            for at, score in ranked
+            for at, score in found
         )
 
     def close(self) -> None:
@@ -173,16 +166,13 @@ def _loaded(retriever: str | Ranker) -> Ranker:
 
 
 async def _ranked(
-    retriever: Ranker,
-    query: str,
-    texts: Sequence[str],
-    top: int,
-    scores: Callable[[DialogueRanker], NDArray[np.float64]],
+    ranker: Ranker, scores_by: Callable[[DialogueRanker], NDArray[np.float64]], query: str, texts: list[str], top: int
 ) -> list[tuple[int, float]]:
-    if not isinstance(retriever, DialogueRanker):
-        return await asyncio.to_thread(retriever.rerank, query, texts, top)
-    rows, found = best(await asyncio.to_thread(scores, retriever), max(0, top))
-    return list(zip(rows.tolist(), found.tolist(), strict=True))
+    if not isinstance(ranker, DialogueRanker):
+        return await asyncio.to_thread(ranker.rerank, query, texts, top)
+    scores = await asyncio.to_thread(scores_by, ranker)
+    order = np.argsort(-scores, kind="stable")[: max(0, top)]
+    return [(int(at), round(float(scores[at]), DECIMALS)) for at in order]
 
 
 def open_persona(path: Path | None = None) -> PersonaSource:
@@ -191,29 +181,28 @@ def open_persona(path: Path | None = None) -> PersonaSource:
 
 
 def read_persona(path: Path) -> Persona:
-    """The persona of a file: text with a sentence a line, or a list or mapping to documents in YAML or JSON.
+    """The persona of a file: a text with a sentence a line, or YAML or JSON, sentences alone or with their documents.
 
     Raises:
         InputError: the file cannot be read, is malformed or empty.
     """
     text = read_text(path)
-    suffix = path.suffixes[-2] if path.suffix == ".gz" and len(path.suffixes) > 1 else path.suffix
-    persona: Persona | None = {line.strip(): () for line in text.splitlines() if line.strip()}
-    if suffix.lower() in {".yaml", ".yml", ".json"}:
+    suffix = (path.suffixes[-2] if path.suffix == ".gz" and len(path.suffixes) > 1 else path.suffix).lower()
+    if suffix not in {".yaml", ".yml", ".json"}:
+        persona: Persona | None = {line.strip(): () for line in text.splitlines() if line.strip()}
+    else:
         import yaml
 
-        form = "JSON" if suffix.lower() == ".json" else "YAML"
         try:
-            data = json.loads(text) if form == "JSON" else yaml.safe_load(text)
+            data = json.loads(text) if suffix == ".json" else yaml.safe_load(text)
         except (ValueError, RecursionError, yaml.YAMLError) as error:
-            raise InputError(f"{path}: not valid {form}: {' '.join(str(error).split())}", mend=_MEND) from error
-        if isinstance(data, list) and all(isinstance(entry, str) for entry in data):
-            data = dict.fromkeys(data, ())
+            form, reason = "JSON" if suffix == ".json" else "YAML", " ".join(str(error).split())
+            raise InputError(f"{path}: not valid {form}: {reason}", mend=_MEND) from error
+        if isinstance(data, list):
+            data = dict.fromkeys(data, ()) if all(isinstance(entry, str) for entry in data) else None
         persona = _mapping(data)
-    if persona is None:
-        raise InputError(f"{path}: not a persona", mend=_MEND)
     if not persona:
-        raise InputError(f"{path}: no persona sentence", mend=_MEND)
+        raise InputError(f"{path}: {'not a persona' if persona is None else 'no persona sentence'}", mend=_MEND)
     return persona
 
 
