@@ -131,6 +131,14 @@ def lemma(word: str, language: Language) -> str:
     return str(simplemma.lemmatize(word, lang="en")).lower()
 
 
+@functools.lru_cache(maxsize=65536)
+def is_known(word: str) -> bool:
+    """Whether the dictionary of lemmas has an English word."""
+    import simplemma
+
+    return bool(simplemma.is_known(word, lang="en"))
+
+
 def lemmas(text: str, language: Language) -> list[str]:
     """The lemmas of a text's words, in order."""
     return [lemma(word, language) for word in words(text, language)]
