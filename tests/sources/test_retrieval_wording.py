@@ -38,7 +38,7 @@ ENGLISH = [
     (("train dog", "HasPrerequisite", "patience"), "training dog requires patience"),
     (("sore muscles", "CausesDesire", "warm bath"), "sore muscles makes one want warm bath"),
     (("hot water bottle", "UsedFor", "warm bed"), "hot water bottle is used to warm bed"),
-    (("travel alone", "Causes", "trust in oneself"), "traveling alone causes trust in oneself"),
+    (("travel alone", "Causes", "joy"), "traveling alone causes joy"),
     (("Mount Everest", "HasProperty", "high"), "Mount Everest is high"),
 ]
 CHINESE = [
