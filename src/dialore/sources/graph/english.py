@@ -13,7 +13,7 @@ from dialore.sources.graph.store import stem_key
 from dialore.text import is_known, lemma, light_words, normalise, stop_words, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph.protocol import FactStore
@@ -124,6 +124,7 @@ _BARRIERS = frozenset((
 ))  # fmt: skip
 """Words of the phrase that part what stands on their two sides."""
 
+_AMOUNTS = frozenset(("rest", "couple", "bunch", "number", "lack", "plenty"))
 _DEGREES = frozenset(("better", "best", "worse", "worst"))
 """Forms that are no "good" and no "bad": the "best player" is not any good one."""
 
@@ -247,16 +248,17 @@ _GENERIC = frozenset((
 """Last words of names that say what it is that has the name."""
 
 
-def names(text: str) -> frozenset[str]:
+def names(text: str, known: Callable[[str], object]) -> frozenset[str]:
     """The words of a text's names: of two or more words in a row with capitals, as in "Lord of the Rings".
 
-    A verb or a function word that the text begins with, as in "Visit London", is none of them.
+    A function word that the text begins with is none of them, nor a verb before a known word, as in "Visit London".
     """
     found: set[str] = set()
     for run in _NAME.finditer(text):
         parts = read(normalise(run[0]))
-        if run.start() == 0 and (not parts[0].content or is_doing(f"{parts[0].lemma} it")):
-            parts = parts[1:]
+        if run.start() == 0:
+            verb = is_doing(f"{parts[0].lemma} it") and known(parts[1].form) is not None
+            parts = parts[1:] if verb or not parts[0].content else parts
         own = [word.form for word in parts if word.content]
         if len(parts) > 1:
             found.update(own[:-1] if own and own[-1] in _GENERIC else own)
@@ -325,7 +327,7 @@ class EnglishReader:
         for size in range(min(LONGEST, len(places)), 0, -1):
             for start in range(len(places) - size + 1):
                 end = start + size
-                if any(taken[start:end]) or (size == 1 and found[places[start]].form in named):
+                if any(taken[start:end]) or (size == 1 and self._says_nothing(found[places[start] :], named)):
                     continue
                 match = self._match(found, places, start, end)
                 if match is not None:
@@ -346,6 +348,12 @@ class EnglishReader:
         ]
         kept = [match for match, left in zip(reading.matches, idle, strict=True) if not left]
         return Reading(tuple(kept or (match for match in reading.matches if match.whole)), reading.size)
+
+    @staticmethod
+    def _says_nothing(found: Sequence[Word], named: frozenset[str]) -> bool:
+        """Whether the first word alone is part of a name or of an amount ("the rest of the group")."""
+        amount = found[0].form in _AMOUNTS and len(found) > 1 and found[1].form == "of"
+        return amount or found[0].form in named
 
     # --- one span
 

@@ -133,7 +133,7 @@ class Linker:
 
     def _read(self, form: str, text: str) -> Reading:
         if not is_chinese(form):
-            return self._english.read(form, names(text))
+            return self._english.read(form, names(text, self._store.find))
         reading = self._chinese.read(form)
         return self._with_latin(form, reading) if _LATIN.search(form) else reading
 
