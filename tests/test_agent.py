@@ -78,7 +78,7 @@ async def test_one_failure_of_a_batch_loses_nothing(small_graph):  # noqa: F811
             return await super().complete(request, on_text)
 
     agent = agent_of(FailsOnce(), small_graph, "vanilla")
-    responses = {response.id: response async for response in agent.respond_all(DIALOGUES, at_once=2)}
+    responses = {response.id: response async for response in agent.respond_all(DIALOGUES, concurrency=2)}
     assert set(responses) == {dialogue.id for dialogue in DIALOGUES}
     assert [name for name, response in responses.items() if response.status == "failed"] == ["d3"]
 
@@ -91,7 +91,7 @@ async def test_a_wrong_key_stops_a_batch_at_once(small_graph):  # noqa: F811
 
     model = Refuses()
     with pytest.raises(ModelError, match="refuses the key"):
-        [response async for response in agent_of(model, small_graph, "vanilla").respond_all(DIALOGUES, at_once=2)]
+        [response async for response in agent_of(model, small_graph, "vanilla").respond_all(DIALOGUES, concurrency=2)]
     assert len(model.asked) <= 2
 
 
@@ -109,7 +109,7 @@ async def test_whole_dialogues_run_at_once_up_to_the_limit(model, small_graph): 
             under_way.remove(dialogue.id)
 
     agent.method = type("Counted", (), {"name": "vanilla", "respond": staticmethod(counted)})()
-    assert len([response async for response in agent.respond_all(DIALOGUES, at_once=3)]) == len(DIALOGUES)
+    assert len([response async for response in agent.respond_all(DIALOGUES, concurrency=3)]) == len(DIALOGUES)
 
 
 async def test_no_model_means_the_method_lexical(small_graph):  # noqa: F811

@@ -93,7 +93,7 @@ def test_the_settings_file_that_is_shown_is_one(tmp_path):
 def test_the_experiment_file_that_is_shown_is_one():
     (shown,) = blocks("experiments.md", "yaml")
     config = make_config(yaml.safe_load(shown))
-    assert [system.title for system in config.systems] == ["vanilla", "-w/o CR"]
+    assert [system.title for system in config.systems] == ["vanilla", "-w/o CR", "by Cosmo"]
 
 
 def test_every_example_is_listed():

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
 from dialore.errors import StageError, is_fatal
+from dialore.methods.base import form_of
 from dialore.methods.citations import mark_used
 from dialore.methods.stages import Stages
 from dialore.parallel import bounded_map
@@ -27,27 +28,29 @@ class Agent:
         method: the method.
         responder: who does its stages.
         cite: whether responses cite their knowledge (`Response.citations`).
+
+    Raises:
+        UnknownNameError: the method's `prompting` is none.
     """
 
     def __init__(self, method: Method, responder: Responder, *, cite: bool = False) -> None:
         self.method = method
         self.responder = responder
         self.cite = cite
+        self._form = form_of(method)
         self.closing: list[object] = []
         """What `close` closes: models, sources, a workbench."""
 
     async def respond(self, dialogue: Dialogue, on_text: OnText | None = None) -> Response:
         """Answer a dialogue's last turn. A failure is a Response too: `failed`, with its partial trace.
 
-        Args:
-            dialogue: the dialogue.
-            on_text: gets the response's text as it is written.
+        `on_text` gets the response's text as it is written.
 
         Raises:
             InputError: the set-up is wrong for every dialogue: a prompt that is missing or malformed.
             ModelError: likewise, an endpoint that refuses (wrong key, model or address).
         """
-        stage = Stages(self.responder, self.method.name, dialogue, on_text, cite=self.cite)
+        stage = Stages(self.responder, self.method.name, dialogue, on_text, cite=self.cite, form=self._form)
         try:
             response = await self.method.respond(dialogue, stage)
         except StageError as error:
@@ -69,7 +72,7 @@ class Agent:
 
     async def ground(self, dialogue: Dialogue) -> Grounding:
         """Find what a response to the dialogue needs to know, without writing it; raises as `respond` does."""
-        stage = Stages(self.responder, self.method.name, dialogue)
+        stage = Stages(self.responder, self.method.name, dialogue, form=self._form)
         try:
             grounding = await self.method.ground(dialogue, stage)
         except StageError as error:
@@ -95,25 +98,18 @@ class Agent:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def respond_all(self, dialogues: Iterable[Dialogue], *, at_once: int = 8) -> AsyncIterator[Response]:
-        """Answer many dialogues, each response as soon as it is there.
+    async def respond_all(self, dialogues: Iterable[Dialogue], *, concurrency: int = 8) -> AsyncIterator[Response]:
+        """Answer many dialogues, so many at a time, each response as soon as it is there.
 
-        A fixed number of workers each answer whole dialogues, so that no stage waits for the slowest of a batch.
-
-        Args:
-            dialogues: the dialogues.
-            at_once: how many are under way at a time.
-
-        Raises:
-            InputError: as `respond`; the dialogues under way are dropped.
-            ModelError: likewise.
+        Workers each answer whole dialogues, so that no stage waits for the slowest of a batch. Raises as `respond`;
+        the dialogues under way are then dropped.
         """
         finished: asyncio.Queue[Response | None] = asyncio.Queue()
 
         async def answer(dialogue: Dialogue) -> None:
             finished.put_nowait(await self.respond(dialogue))
 
-        task = asyncio.create_task(bounded_map(dialogues, answer, limit=at_once))
+        task = asyncio.create_task(bounded_map(dialogues, answer, limit=concurrency))
         task.add_done_callback(lambda _: finished.put_nowait(None))
         try:
             while (response := await finished.get()) is not None:

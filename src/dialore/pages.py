@@ -94,11 +94,7 @@ def asset(name: str) -> Markup:
 
 
 def as_json(value: object) -> Markup:
-    """Plain data as JSON that may stand in a script element, whatever its texts say.
-
-    Raises:
-        ValueError: a number that JSON does not have (NaN, infinity).
-    """
+    """Plain data as JSON that may stand in a script element, whatever its texts say; raises ValueError for NaN."""
     from markupsafe import Markup
 
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -108,12 +104,7 @@ def as_json(value: object) -> Markup:
 
 
 def policy(scripts: Sequence[str], *, connect: bool = False) -> str:
-    """The Content-Security-Policy of a page: these scripts alone, by their hashes, and no network.
-
-    Args:
-        scripts: the page's scripts, each as it stands between its tags.
-        connect: whether it may ask the server that it came from.
-    """
+    """The Content-Security-Policy of a page: these scripts alone, as they stand between their tags, and no network."""
     digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
     parts = ["default-src 'none'", "style-src 'unsafe-inline'", f"script-src {allowed}"]

@@ -31,13 +31,9 @@ S = TypeVar("S", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """Marks a field of settings as an option of commands; the field's description is its help.
+    """Marks a field of settings as an option of commands, under the heading `panel`; its description is its help.
 
-    Attributes:
-        names: the option's names.
-        metavar: what a value looks like.
-        panel: the heading under which the option stands.
-        environment: whether `DIALORE_<NAME>` sets it, too.
+    Where `environment` holds, `DIALORE_<NAME>` sets it, too.
     """
 
     names: tuple[str, ...]
@@ -108,8 +104,17 @@ def _mapped(form: str) -> BeforeValidator:
     return BeforeValidator(read)
 
 
-def _listed(given: object) -> object:
+def listed(given: object) -> object:
+    """One text or path as a list of it."""
     return [given] if isinstance(given, str | Path) else given
+
+
+def _spec(given: object) -> object:
+    """A ranking as text, from a table of its fields, too: `{name: paper, history: 5}`."""
+    if not isinstance(given, dict):
+        return given
+    changes = {name: "+".join(value) if isinstance(value, list) else value for name, value in given.items()}
+    return ",".join([str(changes.pop("name", "default")), *(f"{name}={value}" for name, value in changes.items())])
 
 
 class ModelSettings(Strict):
@@ -131,6 +136,9 @@ class ModelSettings(Strict):
     stages: Annotated[dict[str, str], Flag(("--stage-model",), "STAGE=NAME", _MODEL), _mapped("STAGE=NAME")] = Field(
         default_factory=dict,
         description="Another model for one stage, e.g. commonsense-directive=hf:allenai/cosmo-xl.",
+    )
+    temperature: Annotated[float | None, Flag(("--temperature",), None, _MODEL)] = Field(
+        default=None, ge=0, description="Of every answer, in place of what the prompts say."
     )
     price: tuple[float, float] | None = Field(
         default=None, description="Money per million prompt tokens and per million completion tokens."
@@ -188,10 +196,15 @@ class SourceSettings(Strict):
     """Where knowledge comes from: places by the keys of `dialore.sources.registry`, and how graphs are ranked."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    __pydantic_extra__: dict[str, Annotated[list[str], BeforeValidator(_listed)]] = Field(init=False)
+    __pydantic_extra__: dict[str, Annotated[list[str], BeforeValidator(listed)]] = Field(init=False)
 
-    ranking: Annotated[str, Flag(("--ranking",), "NAME", _KNOWLEDGE)] = Field(
-        default="default", description="How facts are ranked: default, or paper for DCRAG's plain cosine."
+    ranking: Annotated[str, Flag(("--ranking",), "NAME[,FIELD=VALUE]", _KNOWLEDGE), BeforeValidator(_spec)] = Field(
+        default="default",
+        description="How facts are ranked: default, or paper for DCRAG's plain cosine; with changes: paper,history=5.",
+    )
+    embedder: Annotated[str | None, Flag(("--embedder",), "SPEC", _KNOWLEDGE)] = Field(
+        default=None,
+        description="What facts are ranked by: static, st:NAME, onnx:FOLDER, endpoint:MODEL[@URL]. Default: static.",
     )
     prompts: Annotated[Path | None, Flag(("--prompts",), "FOLDER", _KNOWLEDGE)] = Field(
         default=None, description="Prompts that override ours; start from `dialore prompts export`."
@@ -230,7 +243,7 @@ class Settings(Strict):
     """What an agent is made of."""
 
     method: Annotated[
-        list[str], Flag(("--method", "-M"), "NAME", _KNOWLEDGE), BeforeValidator(_listed), Field(min_length=1)
+        list[str], Flag(("--method", "-M"), "NAME", _KNOWLEDGE), BeforeValidator(listed), Field(min_length=1)
     ] = Field(default=["dcrag"], description="The method; may be given several times. Default: dcrag.")
     options: Annotated[dict[str, Any], Flag(("--option", "-o"), "NAME=VALUE", _KNOWLEDGE), _mapped("NAME=VALUE")] = (
         Field(
@@ -280,11 +293,7 @@ def _environment() -> dict[str, object]:
 
 
 def read_table(file: Path, what: str = "settings") -> dict[str, Any]:
-    """The settings that a file holds, TOML or YAML; what is left empty is as good as not said.
-
-    Raises:
-        InputError: it cannot be read, or holds something else.
-    """
+    """The settings that a file holds, TOML or YAML; what is left empty is as good as not said. Raises InputError."""
     try:
         text = file.read_text(encoding="utf-8")
         given = tomllib.loads(text) if file.suffix == ".toml" else yaml.safe_load(text)

@@ -8,10 +8,11 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from dialore.agent import Agent
 from dialore.errors import InputError, UnknownNameError
+from dialore.llm.model import Sampled
 from dialore.methods import registry
 from dialore.settings import SourceSettings
 from dialore.sources.registry import KINDS
@@ -29,21 +30,22 @@ REHEARSAL = "rehearsal"
 """The name of a model without an endpoint, whose answers fit and mean nothing."""
 
 
-class Connect(Protocol):
-    """Makes a language model of its settings."""
-
-    def __call__(self, settings: ModelSettings, name: str | None) -> LanguageModel | None:
-        """The model; `name` is another name than the settings', of a stage's model. None: no language model."""
-        ...
+Connect: TypeAlias = "Callable[[ModelSettings, str | None], LanguageModel | None]"
+"""Makes a language model of its settings, or of them with another name, of a stage's model; None: no language model."""
 
 
 def connect_model(settings: ModelSettings, name: str | None = None) -> LanguageModel | None:
     """The model that settings and environment name; None where none does, or `lexical` is named.
 
-    Raises:
-        InputError: a recording without a model, or as `dialore.llm.connect` does.
-        ModelError: as `dialore.llm.connect` does.
+    Raises as `dialore.llm.connect` does, and InputError where there is no model to record.
     """
+    model = _connected(settings, name)
+    if model is None or settings.temperature is None:
+        return model
+    return Sampled(model, temperature=settings.temperature)
+
+
+def _connected(settings: ModelSettings, name: str | None) -> LanguageModel | None:
     if settings.replay is not None:
         from dialore.llm.recording import Replay
 
@@ -91,12 +93,8 @@ class Models:
 class Workbench:
     """Opens models, sources and agents as they are needed, each source once, and closes what it opened.
 
-    Args:
-        sources: where knowledge comes from.
-        given: sources that are open already, by the names that methods have for them; they are asked in place of those
-            of that name, and their owner closes them.
-        cite: whether agents cite.
-        connect: makes models.
+    Sources that are given are open already, by the names that methods have for them; they are asked in place of those
+    of that name, and their owner closes them.
     """
 
     def __init__(
@@ -112,39 +110,34 @@ class Workbench:
         self._given = {name: source for name, source in (given or {}).items() if source is not None}
         self._connect = connect
         self._opened: dict[str, Any] = {}
-        self._models: list[LanguageModel] = []
+        self._rehearsed = False
+        self._models: dict[tuple[str, ...], LanguageModel | None] = {}
         self._sources = ExitStack()
 
     def models(self, settings: ModelSettings) -> Models:
-        """The models of settings, the stages' too, closed with the workbench.
-
-        Raises:
-            InputError: a stage's model that nothing is known of, or as `connect_model` does.
-            ModelError: as `connect_model` does.
-        """
-        main = self._kept(self._connect(settings, None))
+        """The models of settings, the stages' too, closed with the workbench; raises as `connect_model` does."""
+        main = self._model(settings, None)
+        self._rehearsed = getattr(main, "name", "") == REHEARSAL  # nothing outside is asked then
         stages: dict[str, LanguageModel] = {}
         for stage, name in settings.stages.items() if settings.replay is None else ():
-            model = self._kept(self._connect(settings, name))
+            model = self._model(settings, name)
             if model is None:
                 raise InputError(f"no endpoint is known for the model {name!r}", mend="set --base-url, or name hf:NAME")
             stages[stage] = model
         return Models(main, stages)
 
-    def _kept(self, model: LanguageModel | None) -> LanguageModel | None:
-        if model is not None:
-            self._models.append(model)
-        return model
+    def _model(self, settings: ModelSettings, name: str | None) -> LanguageModel | None:
+        """The model of that name, opened once however many stages and systems ask for it."""
+        key = (repr(settings.model_copy(update={"stages": {}})), settings.api_key or "", name or "")
+        if key not in self._models:
+            self._models[key] = self._connect(settings, name)
+        return self._models[key]
 
     def source(self, name: str, *, needed: bool = False) -> Any:  # noqa: ANN401 - methods know what they take
         """A source by the name that methods have for it; None where none is named and there is no default.
 
-        Args:
-            name: its name: `graph`, `documents`, ...
-            needed: whether the asking method cannot do without: it then gets the default (the starter graph).
-
-        Raises:
-            InputError: it cannot be opened.
+        A method that cannot do without, for which it is `needed`, gets the default (the starter graph). Raises
+        InputError where the source cannot be opened.
         """
         if name in self._given or name not in KINDS:
             return self._given.get(name)
@@ -152,7 +145,9 @@ class Workbench:
         if not (places or kind.unnamed == "always" or (needed and kind.unnamed == "needed")):
             return None
         if name not in self._opened:
-            settings: dict[str, object] = {"ranking": self.settings.ranking}
+            settings: dict[str, object] = {"ranking": self.settings.ranking, "embedder": self.settings.embedder}
+            if self._rehearsed and (self.settings.embedder or "").startswith("endpoint:"):
+                settings["embedder"] = None
             if "opened" in kind.options:
                 settings["opened"] = {other: self.source(other) for other in KINDS if other != name}
             self._opened[name] = opened = kind.open(places, settings)
@@ -165,12 +160,7 @@ class Workbench:
             self.source(name)
 
     def agent(self, method: str, models: Models, options: Mapping[str, object] | None = None) -> Agent:
-        """An agent, which the workbench closes.
-
-        Args:
-            method: the method's name; without a model it is `lexical`, whatever is named.
-            models: who does its stages.
-            options: its hyper-parameters and switches.
+        """An agent, which the workbench closes; without a model its method is `lexical`, whatever is named.
 
         Raises:
             InputError: an unknown name, a missing source, an option that does not fit.
@@ -206,8 +196,9 @@ class Workbench:
         """Close all that was opened, also where one thing cannot be closed."""
         async with AsyncExitStack() as closing:
             closing.callback(self.close_sources)
-            for model in self._models:
-                closing.push_async_callback(model.close)
+            for model in self._models.values():
+                if model is not None:
+                    closing.push_async_callback(model.close)
 
     async def __aenter__(self) -> Self:
         """The workbench itself."""
@@ -231,11 +222,7 @@ def options_by_method(methods: Sequence[str], options: Mapping[str, object]) -> 
 async def open_agents(settings: Settings, connect: Connect = connect_model) -> AsyncIterator[list[Agent]]:
     """An agent for each method of the settings, on the same models and sources; all is closed at the end.
 
-    Without a model it is one agent, whichever methods are named: `lexical`.
-
-    Raises:
-        InputError: as `Workbench.models` and `Workbench.agent` do.
-        ModelError: as `Workbench.models` does.
+    Without a model it is one agent, whichever methods are named: `lexical`. Raises as `Workbench.models` and `.agent`.
     """
     options = options_by_method(settings.method, settings.options)
     async with Workbench(settings.sources, cite=settings.cite, connect=connect) as bench:

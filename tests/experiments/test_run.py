@@ -12,6 +12,7 @@ from collections import Counter
 
 import pytest
 
+from dialore.dialogue import Dialogue
 from dialore.errors import InputError, ModelError
 from dialore.experiments.config import make_config, read_config
 from dialore.experiments.run import run_experiment
@@ -20,7 +21,7 @@ from dialore.llm.connection import connect
 from dialore.llm.rehearsal import Rehearsal
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Response
-from dialore.workbench import connect_model
+from dialore.workbench import Workbench, connect_model
 from tests.experiments.conftest import misbehaving, write_dialogues
 from tests.sources.graphs import build, facts
 
@@ -525,3 +526,47 @@ async def test_what_a_run_opened_is_closed_also_where_one_model_cannot_be(config
         async with open_systems(config, lambda chosen, name: Closing(chosen.model)):
             pass
     assert closed == ["third", "second", "first"]
+
+
+async def test_a_system_has_models_of_its_own_and_each_model_is_opened_once(config_of, tmp_path):
+    opened, asked = Counter(), Counter()
+
+    class Named(Rehearsal):
+        def __init__(self, name):
+            self.name = name
+            opened[name] += 1
+
+        async def complete(self, request, on_text=None):
+            asked[request.label.split("/", 1)[1], self.name] += 1
+            return await super().complete(request, on_text)
+
+    systems = [
+        {"method": "edit", "name": "own", "options": {"questions": 1}, "stages": {"question-generation": "t5"}},
+        {"method": "edit", "name": "other", "options": {"questions": 1}, "stages": {"edit/model-answer": "t5"}},
+        {"method": "edit", "name": "alone", "options": {"questions": 1}},
+    ]
+    config = config_of(2, systems=systems, models=[{"model": "chat"}])
+    await run_experiment(config, tmp_path / "run", lambda config, name: Named(name or config.model))
+    assert opened == {"chat": 1, "t5": 1}
+    assert asked["edit/question-generation", "t5"] == asked["edit/model-answer-1", "t5"] == 2
+    assert asked["edit/question-generation", "chat"] == 4
+    with RunStore.open(tmp_path / "run") as store:
+        assert store.systems()[0].options["stages"] == {"question-generation": "t5"}
+
+
+async def test_a_models_temperature_stands_in_place_of_the_prompts(config_of, monkeypatch):
+    seen = []
+
+    class Hearing(Rehearsal):
+        async def complete(self, request, on_text=None):
+            seen.append((request.sampling.temperature, request.sampling.max_tokens))
+            return await super().complete(request, on_text)
+
+    monkeypatch.setattr("dialore.llm.rehearsal.Rehearsal", Hearing)
+    (settings,) = config_of(models=[{"model": "rehearsal", "temperature": 0.1}]).models
+    dialogue = Dialogue(id="d", turns=["Hello."])
+    for chosen in (settings, settings.model_copy(update={"temperature": None})):
+        async with Workbench(connect=connect_model) as bench:
+            await bench.agent("vanilla", bench.models(chosen)).respond(dialogue)
+    assert seen[0] == (0.1, seen[1][1])
+    assert seen[1][0] == 0.7

@@ -15,7 +15,7 @@ async def test_tokens_run_out_before_a_call():
     budgeted = Budgeted(model, Budget(30))
     await budgeted.complete(ask())
     await budgeted.complete(ask())
-    assert (budgeted.budget.tokens, budgeted.usage.calls) == (30, 2)
+    assert budgeted.budget.tokens == 30
     with pytest.raises(BudgetError, match="30 tokens is spent"):
         await budgeted.complete(ask())
     assert len(model.asked) == 2
@@ -34,7 +34,7 @@ async def test_hits_of_the_cache_are_free(tmp_path):
     budgeted = Budgeted(Cached(Scripted(), tmp_path / "cache"), Budget(16))
     for _ in range(5):
         await budgeted.complete(ask())
-    assert (budgeted.budget.tokens, budgeted.usage.cached) == (15, 4)
+    assert budgeted.budget.tokens == 15
     await budgeted.close()
 
 
@@ -68,7 +68,6 @@ async def test_several_models_spend_from_one_budget_each_at_its_price(tmp_path):
     await models[1].complete(ask())
     assert budget.cost == pytest.approx(75e-6)
     assert budget.tokens == models[0].budget.tokens == models[1].budget.tokens == 30
-    assert (models[0].usage.cached, models[1].usage.cached) == (1, 0)
     await models[1].complete(ask())  # the last may pass the limit
     for model in models:
         with pytest.raises(BudgetError, match="is spent"):
@@ -94,5 +93,5 @@ async def test_calls_under_way_when_a_shared_budget_runs_out_finish_and_are_coun
 def test_a_budget_of_money_wants_a_price_of_every_model():
     budget = Budget(max_cost=1.0)
     Budgeted(Scripted(), budget, (1.0, 1.0))
-    with pytest.raises(InputError, match="needs a price"):
+    with pytest.raises(InputError, match="needs the price of scripted"):
         Budgeted(Scripted(), budget)

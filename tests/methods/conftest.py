@@ -11,6 +11,7 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.knowledge import Fact
 from dialore.llm.model import Completion, Request, Usage
+from dialore.methods.base import form_of
 from dialore.methods.registry import create_method
 from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
@@ -118,8 +119,8 @@ def run(small_graph, dialogue, model):
     """Run a method over the scripted model: its draft and its stages."""
 
     async def go(name: str, **options):
-        stages = Stages(ModelResponder(model, PromptLibrary()), name, dialogue)
         method = create_method(name, {"graph": small_graph}, options)
+        stages = Stages(ModelResponder(model, PromptLibrary()), name, dialogue, form=form_of(method))
         return await method.respond(dialogue, stages), stages
 
     return go

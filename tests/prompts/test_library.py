@@ -67,9 +67,11 @@ def test_every_prompt_is_there_in_both_languages():
 def test_a_prompt_holds_what_its_stage_needs(prompt):
     whole = "\n".join(message.content for message in prompt.render(VARIABLES).messages)
     method, stage = prompt.name.split("/")
-    for wanted in NEEDED.get(stage) or NEEDED_TO_WRITE[method]:
+    for wanted in NEEDED.get(stage.partition(".")[0]) or NEEDED_TO_WRITE[method]:
         assert wanted in whole
-    assert is_chinese(whole) == (prompt.language == "zh")
+    # DCRAG's own prompts are in English, and say which language the dialogue is in.
+    chinese = "in Chinese" in whole if stage.endswith(".paper") else is_chinese(whole)
+    assert chinese == (prompt.language == "zh")
     assert "{{" not in whole
     assert "\n\n\n" not in whole
 
@@ -175,11 +177,15 @@ def test_a_system_message_is_filled_in_anew_where_its_values_differ(tmp_path):
     assert said(2, growing) == "At most 2: a,b"
 
 
-def test_a_system_message_of_plain_values_is_filled_in_once_and_shared():
-    prompt = PromptLibrary().get("dcrag/fact-selection", "en")
-    first, again = prompt.render(VARIABLES), prompt.render({**VARIABLES, "history": "another"})
-    assert first.messages[0] is again.messages[0]
-    assert "at most 7" in prompt.render({**VARIABLES, "limit": 7}).messages[0].content
-    assert "at most 20" in prompt.render(VARIABLES).messages[0].content
-    with pytest.raises(InputError, match="limit"):
-        prompt.render({name: value for name, value in VARIABLES.items() if name != "limit"})
+def test_a_prompt_is_had_in_a_form_where_there_is_one(tmp_path):
+    library = PromptLibrary()
+    plain, paper = (library.get("dcrag/response-generation", "en", form) for form in ("", "paper"))
+    assert (plain.name, paper.name) == ("dcrag/response-generation", "dcrag/response-generation.paper")
+    assert paper.reference.startswith("dcrag/response-generation.paper.en v1 ")
+    assert library.get("dcrag/response-generation.paper", "en") == paper
+    assert library.get("draft-ground/preference", "en", "paper").name == "draft-ground/preference"
+    (tmp_path / "dcrag").mkdir()
+    own = tmp_path / "dcrag" / "response-generation.paper.en.md"
+    own.write_text(paper.text.replace("one to three", "two"), "utf-8")
+    assert PromptLibrary(tmp_path).get("dcrag/response-generation", "en", "paper").path == own
+    assert PromptLibrary(tmp_path).get("dcrag/response-generation", "en").path == plain.path

@@ -7,6 +7,7 @@ import pytest
 
 from dialore.errors import InputError
 from dialore.retrieval import quantise, rank, rank_quantised
+from dialore.retrieval.ranking import best
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +56,24 @@ def test_int8_is_close_to_float(vectors):
     assert near[0] == 9
     assert len(set(indices) & set(near)) >= 45
     assert np.abs(scores - near_scores).max() < 0.01
+
+
+@pytest.mark.parametrize("top", [1, 50, 5000])
+def test_int8_rows_are_ranked_as_if_all_were_scored_with_the_float_query(vectors, top):
+    quantised = quantise(np.vstack([vectors, vectors[:100]]))
+    rows = quantised.vectors.astype(np.float32)
+    for query in vectors[:20]:
+        wanted, scores = best(np.einsum("ij,j->i", rows, query) * quantised.scales, top)
+        found, near = rank_quantised(query, quantised, top)
+        assert np.array_equal(found, wanted)
+        assert np.array_equal(near, scores)
+
+
+def test_a_query_or_rows_without_length_rank_last(vectors):
+    quantised = quantise(np.vstack([np.zeros(64, np.float32), vectors[:2]]))
+    assert rank_quantised(vectors[1], quantised, 3)[0].tolist()[0] == 2
+    assert rank_quantised(np.zeros(64, np.float32), quantised, 2)[0].tolist() == [0, 1]
+    assert len(rank_quantised(vectors[0], quantise(vectors[:0]), 5)[0]) == 0
 
 
 def test_zero_rows_survive_quantising():

@@ -122,7 +122,7 @@ async def _measure(settings: "Settings", dialogues: "Sequence[Dialogue]") -> dic
         responses: list[Response] = []
         begun, cpu = time.perf_counter(), time.process_time()
         with progress("answering") as step:
-            async for response in agent.respond_all(dialogues, at_once=2 * concurrency):
+            async for response in agent.respond_all(dialogues, concurrency=2 * concurrency):
                 responses.append(response)
                 step("", len(responses), len(dialogues))
         seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu

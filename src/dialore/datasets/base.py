@@ -52,10 +52,7 @@ class WholeDialogue(Dialogue):
 class Talk:
     """A whole dialogue in the making. Blank turns are left out.
 
-    Args:
-        identifier: the dialogue's id.
-        language: of all its turns.
-        fields: other fields of `WholeDialogue`; any other key goes to its `extra`. None is left out.
+    Further fields are those of `WholeDialogue`; any other key goes to its `extra`. None is left out.
     """
 
     def __init__(self, identifier: str, language: Language, **fields: object) -> None:

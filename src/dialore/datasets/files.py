@@ -28,14 +28,7 @@ Shape = TypeVar("Shape", bound=BaseModel)
 
 
 class Place(NamedTuple):
-    """The place of an entry, for errors and ids.
-
-    Attributes:
-        where: file, line and entry in words.
-        number: the entry's number in the file, from 1.
-        key: its key, where the file is one object of named entries.
-        form: what a file of the data set looks like.
-    """
+    """The place of an entry, for errors and ids: file, line and entry in words, its number from 1, its key, if any."""
 
     where: str
     number: int
@@ -106,29 +99,16 @@ def _choose(archive: Path, names: list[str], wanted: str) -> str:
 
 
 def read_entries(path: Path, shape: type[Shape], form: str, *, keyed: bool = False) -> Iterator[tuple[Place, Shape]]:
-    """The entries of a JSON list, a JSON object of named entries, or JSONL, each checked against a shape.
+    """The entries of a JSON list, a JSON object of named entries (`keyed`), or JSONL, each checked against a shape.
 
-    Args:
-        path: the file.
-        shape: what an entry must be.
-        form: what a file of the data set looks like, for errors.
-        keyed: whether a file that starts with `{` is one object whose values are the entries; else it is JSONL.
-
-    Raises:
-        InputError: naming file, line, entry and field.
+    `form` is what a file of the data set looks like. Raises InputError naming file, line, entry and field.
     """
     for place, data in json_entries(path, form, keyed=keyed):
         yield place, checked(data, shape, place)
 
 
 def read_forms(path: Path, shapes: Mapping[str, type[BaseModel]], form: str) -> Iterator[tuple[Place, BaseModel]]:
-    """Like `read_entries`, of a data set that is published in several forms: each is known by a key of its entries.
-
-    Args:
-        path: the file.
-        shapes: what an entry that has the key must be, the most telling key first.
-        form: as for `read_entries`.
-    """
+    """Like `read_entries`, of a data set in several forms: each is known by a key, the most telling first."""
     for place, data in json_entries(path, form):
         key = next((key for key in shapes if isinstance(data, dict) and key in data), None)
         if key is None:

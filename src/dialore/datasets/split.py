@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import TYPE_CHECKING, Literal, get_args
 
 from dialore.datasets.base import Answer, WholeDialogue
@@ -10,14 +11,51 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Cut = Literal["last", "random", "all"]
 CUTS: tuple[Cut, ...] = get_args(Cut)
+Condition = Literal["searched", "knowledge", "passive"]
+
+_YOU = r"(?:you|we|it|he|she|they|there|this|that|these|those|your)"
+_ASKS = re.compile(
+    r"[?？]|[吗呢]\s*[。！…]*\s*\Z|"
+    r"(?:\A|[.!,;]\s+)(?:(?:and|so|but|well|oh|hey|yes|no|ok|also|then)\b,?\s+)*"
+    r"(?:(?:what|which|who|whose|where|when|why|how)(?:'s|'re|\s+(?:is|are|was|were|do|does|did|about|kind|sort|other|"
+    rf"would|will|can|could|should|have|has|many|much|long|old|often))\b|"
+    rf"(?:do|does|did|have|has|are|is|were|was|would|will|can|could|should)(?:n't)?\s+{_YOU}\b|"
+    r"any\s+(?:recommendations?|suggestions?|ideas?|tips)\b)|"
+    r"\b(?:tell\s+me|let\s+me\s+know|i\s+wonder|i'?m\s+curious|(?:can|could|would|do)\s+you\s+(?:recommend|suggest)|"
+    r"i(?:'d|\s+would)\s+(?:like|love)\s+to\s+(?:know|hear|learn))\b",
+    re.IGNORECASE,
+)
+
+
+def asks(text: str) -> bool:
+    """Whether a turn asks for information or an opinion, by its question marks and wording.
+
+    It stands for the detector of intents that SCG-QP filters its turns by (Section 3.2), which is not published.
+    """
+    return bool(_ASKS.search(text.replace("’", "'").strip()))
+
+
+def _fits(dialogue: Dialogue, answer: Answer, where: Sequence[Condition]) -> bool:
+    """Whether a turn may be the reference under conditions; see `split_dialogues`."""
+    held = {
+        "searched": lambda: bool(answer.extra.get("query")),
+        "knowledge": lambda: bool(answer.knowledge),
+        "passive": lambda: not asks(dialogue.turns[answer.turn - 1].text),
+    }
+    return all(held[condition]() for condition in where)
 
 
 def split_dialogues(
-    dialogues: Iterable[Dialogue], *, cut: Cut = "last", limit: int | None = None, seed: int = 0
+    dialogues: Iterable[Dialogue],
+    *,
+    cut: Cut = "last",
+    where: Sequence[Condition] = (),
+    limit: int | None = None,
+    seed: int = 0,
 ) -> list[Dialogue]:
     """The histories of whole dialogues, each with its reference.
 
@@ -28,15 +66,21 @@ def split_dialogues(
         dialogues: whole dialogues; those without a turn to be answered are left out.
         cut: of the turns that may be a reference (the wizard's, the system's, or all but the first), `last` takes the
             last, `random` one of each dialogue, by seed, `all` each in turn, one history each.
+        where: only turns that were `searched` for, that have gold `knowledge`, whose user is `passive` (see `asks`).
         limit: how many to keep, sampled without replacement by seed and kept in file order; None for all.
         seed: of both samples.
     """
     whole = list(dialogues)
-    return list(stream_histories(lambda: whole, cut=cut, limit=limit, seed=seed))
+    return list(stream_histories(lambda: whole, cut=cut, where=where, limit=limit, seed=seed))
 
 
 def stream_histories(
-    read: Callable[[], Iterable[Dialogue]], *, cut: Cut = "last", limit: int | None = None, seed: int = 0
+    read: Callable[[], Iterable[Dialogue]],
+    *,
+    cut: Cut = "last",
+    where: Sequence[Condition] = (),
+    limit: int | None = None,
+    seed: int = 0,
 ) -> Iterator[Dialogue]:
     """The histories of `split_dialogues`, one at a time; with a limit the dialogues are read twice, not held."""
     if limit is not None and limit < 1:
@@ -44,18 +88,20 @@ def stream_histories(
     kept: set[int] | None = None
     if limit is not None:
         sampler = random.Random(seed)  # noqa: S311 - a sample, not a secret
-        count = sum(1 for _ in _choose(read(), cut, sampler))
+        count = sum(1 for _ in _choose(read(), cut, where, sampler))
         kept = set(sampler.sample(range(count), limit)) if limit < count else None
     # The sampler starts anew, so that both readings choose the same turns.
     sampler = random.Random(seed)  # noqa: S311 - a sample, not a secret
-    for place, (dialogue, answer) in enumerate(_choose(read(), cut, sampler)):
+    for place, (dialogue, answer) in enumerate(_choose(read(), cut, where, sampler)):
         if kept is None or place in kept:
             yield _history(dialogue, answer, named=cut != "last")
 
 
-def _choose(dialogues: Iterable[Dialogue], cut: Cut, sampler: random.Random) -> Iterator[tuple[Dialogue, Answer]]:
+def _choose(
+    dialogues: Iterable[Dialogue], cut: Cut, where: Sequence[Condition], sampler: random.Random
+) -> Iterator[tuple[Dialogue, Answer]]:
     for dialogue in dialogues:
-        answers = answers_of(dialogue)
+        answers = tuple(answer for answer in answers_of(dialogue) if _fits(dialogue, answer, where))
         if answers:
             sampled = sampler.randint(1, len(answers)) - 1
             chosen = {"last": answers[-1:], "random": answers[sampled : sampled + 1], "all": answers}[cut]

@@ -5,10 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from dialore.datasets.split import Cut
-from dialore.settings import Flag, ModelSettings, SourceSettings, Strict, changed, located, read_table, validated
+from dialore.datasets.split import Condition, Cut
+from dialore.settings import (
+    Flag,
+    ModelSettings,
+    SourceSettings,
+    Strict,
+    changed,
+    listed,
+    located,
+    read_table,
+    validated,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +40,11 @@ class DatasetConfig(Strict):
         default=None,
         description="Where dialogues are split into history and reference: `last` for jsonl, whose dialogues bring "
         "their references, else `random`.",
+    )
+    where: Annotated[list[Condition], BeforeValidator(listed)] = Field(
+        default=[],
+        description="Which turns may be references: `searched`, those that a person typed a query for; `knowledge`, "
+        "those with gold knowledge; `passive`, those that answer no request for information or opinion.",
     )
     reference: Literal["response", "knowledge"] = Field(
         default="response",
@@ -54,11 +69,13 @@ class SystemConfig(Strict):
         method: the method's name.
         name: its name in tables; made of method and options where it is not given.
         options: hyper-parameters and switches.
+        stages: other models for some of its stages, beside those of the run's models; see `ModelSettings`.
     """
 
     method: str
     name: str = ""
     options: dict[str, Any] = Field(default_factory=dict)
+    stages: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod

@@ -23,10 +23,12 @@ from dialore.knowledge import Knowledge
 from dialore.llm.budget import Budget, Budgeted
 from dialore.llm.model import Sampled
 from dialore.llm.rehearsal import Rehearsal
-from dialore.methods.registry import method_sources
+from dialore.methods.base import form_of
+from dialore.methods.registry import method_prompts, method_sources
 from dialore.methods.stages import CITING, ModelResponder
 from dialore.parallel import bounded_map
 from dialore.sources.base import Findings
+from dialore.text import LANGUAGES
 from dialore.workbench import Workbench, connect_model
 
 if TYPE_CHECKING:
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.experiments.config import DatasetConfig, RunConfig
     from dialore.knowledge import Source
-    from dialore.methods.base import Method
     from dialore.prompts.library import PromptLibrary
     from dialore.response import Response
     from dialore.settings import ModelSettings
@@ -57,7 +58,7 @@ async def run_experiment(
     on_estimate: Callable[[Estimate], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Progress:
-    """Make every response of a run that is not in its folder yet.
+    """Make every response of a run that is not in its folder yet; gives how the run ended.
 
     Args:
         config: what is run.
@@ -68,9 +69,6 @@ async def run_experiment(
             leaves one that was there as it was.
         on_progress: told of every response.
 
-    Returns:
-        How the run ended.
-
     Raises:
         InputError: a set-up that is wrong for every dialogue, a folder of another run, of other prompts, or held by
             another process.
@@ -80,7 +78,7 @@ async def run_experiment(
         async with open_systems(config, connect) as opened:
             jobs, numbers = await prepare(config, store, opened, on_estimate, accept_changed_prompts)
             placed = {(numbers[system], repetition): agent for (system, repetition), agent in opened.agents.items()}
-            return await run_jobs(store, jobs, placed, at_once=config.concurrency, on_progress=on_progress)
+            return await run_jobs(store, jobs, placed, concurrency=config.concurrency, on_progress=on_progress)
 
 
 async def prepare(
@@ -114,14 +112,11 @@ async def prepare(
 
 
 def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
-    """The dialogues of a run, each with its reference, one at a time.
-
-    Raises:
-        InputError: an unknown data set, a file that is missing or malformed.
-    """
+    """The dialogues of a run, each with its reference, one at a time."""
     source = data_set(config.name)
     cut = config.cut or ("last" if config.name == "jsonl" else "random")
-    histories = stream_histories(lambda: source.read(config.path), cut=cut, limit=config.limit, seed=config.seed)
+    chosen = {"cut": cut, "where": config.where, "limit": config.limit, "seed": config.seed}
+    histories = stream_histories(lambda: source.read(config.path), **chosen)  # type: ignore[arg-type]
     return map(_to_knowledge, histories) if config.reference == "knowledge" else histories
 
 
@@ -133,13 +128,9 @@ def _to_knowledge(dialogue: Dialogue) -> Dialogue:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A run's agents: one for each model, system and repetition, on shared sources and one budget.
+    """A run's agents by system number and repetition, on shared sources and one budget.
 
-    Attributes:
-        systems: every system, in the run's order.
-        agents: by system number and repetition.
-        budget: what all models spend from.
-        lexical: the models that are none: the method `lexical` answers for them.
+    `lexical` holds the models that are none: the method `lexical` answers for them.
     """
 
     systems: list[System]
@@ -152,12 +143,7 @@ class Opened:
 async def open_systems(
     config: RunConfig, connect: Connect = connect_model, given: Mapping[str, object] | None = None
 ) -> AsyncIterator[Opened]:
-    """The agents of a run. The sources are opened once and shared.
-
-    Args:
-        config: the run.
-        connect: makes models of their settings.
-        given: sources that are asked in place of the configured ones of those names, where there are such.
+    """The agents of a run. The sources are opened once and shared; those given are asked in place of configured ones.
 
     Raises:
         InputError: an unknown method or option, a source that cannot be opened, no model where one is needed.
@@ -167,21 +153,18 @@ async def open_systems(
     async with Workbench(config.sources, given, cite=config.cite, connect=connect) as bench:
         for named in config.models:
             chosen = named.model_copy(update={"concurrency": config.concurrency})
-            models = bench.models(chosen)
-            if models.main is None:
+            if bench.models(chosen).main is None:
                 opened.lexical.append(chosen)
-            elif config.budget.cost is not None and chosen.price is None:
-                raise InputError(
-                    f"a budget of money needs the price of {models.main.name}", mend="give the model a price"
-                )
-            models = models.wrapped(partial(Budgeted, budget=opened.budget, price=chosen.price))
             for system in config.systems:
+                models = bench.models(chosen.model_copy(update={"stages": chosen.stages | system.stages}))
+                models = models.wrapped(partial(Budgeted, budget=opened.budget, price=chosen.price))
                 number = len(opened.systems)
                 for repetition in range(config.repetitions):
                     sampled = models.wrapped(partial(Sampled, sample=repetition)) if repetition else models
                     opened.agents[number, repetition] = bench.agent(system.method, sampled, system.options)
                 name = opened.agents[number, 0].responder.name
-                opened.systems.append(System(number, system.title, system.method, dict(system.options), name))
+                said = system.options | ({"stages": system.stages} if system.stages else {})
+                opened.systems.append(System(number, system.title, system.method, said, name))
         yield opened
 
 
@@ -203,10 +186,12 @@ def _prompts(agents: Sequence[Agent], *, cite: bool) -> dict[str, str]:
     """Every prompt that the agents' models may be asked by, with version and hash."""
     found: dict[str, str] = {}
     for agent in agents:
-        library = _library(agent)
-        for prompt in library or ():
-            if _is_asked(agent.method, prompt.name) or (cite and prompt.name == CITING):
-                found[f"{prompt.name}.{prompt.language}"] = prompt.reference
+        if (library := _library(agent)) is None:
+            continue
+        asked = method_prompts(type(agent.method), library, form_of(agent.method))
+        citing = [library.get(CITING, language) for language in LANGUAGES] if cite else []
+        for prompt in (*(prompt for each in asked.values() for prompt in each), *citing):
+            found[f"{prompt.name}.{prompt.language}"] = prompt.reference
     return dict(sorted(found.items()))
 
 
@@ -215,12 +200,6 @@ def _library(agent: Agent) -> PromptLibrary | None:
     responder: Any = agent.responder
     parts = [getattr(responder, "main", responder), *getattr(responder, "stages", {}).values()]
     return next((part.prompts for part in parts if isinstance(part, ModelResponder)), None)
-
-
-def _is_asked(method: Method, prompt: str) -> bool:
-    """Whether a prompt is one of a method's: those that it names, else its folder's."""
-    named: tuple[str, ...] | None = getattr(method, "stages", None)
-    return prompt.startswith(f"{method.name}/") if named is None else prompt in named
 
 
 def _fingerprints(agents: Sequence[Agent]) -> dict[str, str]:
@@ -259,12 +238,9 @@ class Progress:
 
     Attributes:
         total: responses that the run wants in all.
-        before: those that were there when it began.
-        ok: answered since.
-        failed: failed since.
+        before: those that were there when it began; `ok` and `failed` were made since.
         tokens: prompt and completion tokens since; those of stages that the cache answered are left out.
         calls: calls since, cached ones left out.
-        began: `time.perf_counter` at the start.
         stopped: why the run ended early, if it did.
         failures: the first few failures: what failed, and why.
     """
@@ -315,28 +291,15 @@ async def run_jobs(
     jobs: Sequence[Job],
     agents: Mapping[tuple[int, int], Agent],
     *,
-    at_once: int,
+    concurrency: int,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Progress:
     """Make every response that is not there yet, several dialogues at once, each kept as soon as it is finished.
 
     The store must be held for writing. Failed responses of an earlier run are tried again. Where the budget is spent,
     calls under way finish, and so do dialogues that need no further one; where the run is interrupted, they do not.
-    What is finished is kept either way, and the rest is left for the next run.
-
-    Args:
-        store: the run.
-        jobs: what it wants in all.
-        agents: by system number in the store and repetition.
-        at_once: the most dialogues under way.
-        on_progress: told of every response.
-
-    Returns:
-        How the run ended.
-
-    Raises:
-        InputError: the set-up is wrong for every dialogue.
-        ModelError: likewise, an endpoint that refuses.
+    What is finished is kept either way, and the rest is left for the next run. `agents` are by system number in the
+    store and repetition; errors are those of `Agent.respond`.
     """
     done = store.done()
     progress = Progress(total=len(jobs), before=sum(1 for job in jobs if job in done))
@@ -355,7 +318,7 @@ async def run_jobs(
             on_progress(progress)
 
     # The first that raises stops all: what it raises would befall every dialogue.
-    await bounded_map([job for job in jobs if job not in done], answer, limit=at_once)
+    await bounded_map([job for job in jobs if job not in done], answer, limit=concurrency)
     return progress
 
 
@@ -364,15 +327,9 @@ async def run_jobs(
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What is expected of a number of responses.
+    """What is expected of a number of responses: calls and tokens by rehearsal; real answers are longer or shorter.
 
-    Attributes:
-        responses: how many are to be made.
-        calls: model calls.
-        prompt_tokens: tokens sent, by estimate.
-        completion_tokens: tokens written, by estimate: real answers are longer or shorter.
-        cost: money, where every model has a price; else None.
-        failed: rehearsed responses that failed, in words: something is wrong before it begins.
+    `cost` is money where every model has a price, else None; `failed` says why a rehearsed response failed.
     """
 
     responses: int
@@ -392,15 +349,7 @@ async def estimate(
 ) -> Estimate:
     """Estimate what the jobs that are not done yet will cost: rehearse a few dialogues with every system, and multiply.
 
-    Args:
-        config: the run.
-        store: holds its dialogues, a few of which, evenly spaced, are rehearsed, and what is done.
-        jobs: all that it wants.
-        numbers: each system's number in the store, by its number in the configuration.
-        lexical: the models that are none: the method `lexical` answers, without a call.
-
-    Raises:
-        InputError: as `open_systems`.
+    `numbers` are the systems' in the store by those in the configuration; `lexical` the models that are none.
     """
     done = store.done()
     missing = Counter(job.system for job in jobs if job not in done)

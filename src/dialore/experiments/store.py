@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import sqlite3
+from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -21,7 +22,6 @@ from dialore.response import Response
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
-    from typing import IO
 
 FILE = "run.sqlite"
 _FORMAT = 1
@@ -80,11 +80,7 @@ class RunStore:
 
     @classmethod
     def create(cls, folder: Path) -> Self:
-        """Make an empty run.
-
-        Raises:
-            InputError: the folder holds something else, or cannot be written.
-        """
+        """Make an empty run; raises InputError where the folder holds something else, or cannot be written."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if not (folder / FILE).exists() and any(folder.iterdir()):
@@ -104,11 +100,7 @@ class RunStore:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Open a run that is there.
-
-        Raises:
-            InputError: there is none, it is of another version, or it is damaged.
-        """
+        """Open a run; raises InputError where there is none, it is of another version, or it is damaged."""
         if (folder / FILE).is_file():
             database = _connect(folder / FILE)
             if _is_set_up(database):
@@ -123,9 +115,6 @@ class RunStore:
 
         A run that was made here and ends in an error, or is interrupted, before its first response leaves nothing
         behind, so that the next may be of other dialogues.
-
-        Raises:
-            InputError: as `create` and `writing`.
         """
         is_new = not (folder / FILE).exists()
         with cls.create(folder) as store, store.writing():
@@ -148,13 +137,13 @@ class RunStore:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the run for writing responses or measures.
-
-        Raises:
-            InputError: another process holds it.
-        """
+        """Hold the run for writing responses or measures; raises InputError where another process holds it."""
         with (self.folder / _LOCK).open("a") as lock:
-            _hold(lock, self.folder)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                held = f"another process is writing to the run in {self.folder}"
+                raise InputError(held, mend="wait for it, or name another folder") from None
             yield
 
     @contextmanager
@@ -180,16 +169,8 @@ class RunStore:
         """Write what the run is; in a run that is resumed, check that it is the same.
 
         Systems and repetitions may be added to a run, and asked for in any order; its dialogues, what its sources hold
-        and its prompts may not change.
-
-        Args:
-            facts: what the run keeps of itself.
-            systems: those that are asked for now.
-            dialogues: all of the run's.
-            accept_changed_prompts: go on with other prompts than before, and keep that in the facts.
-
-        Returns:
-            The number that each system has in the run, by the number that it is given with.
+        and its prompts may not change, the prompts but where that is accepted: it is then kept in the facts. Gives the
+        number that each system has in the run, by the number that it is given with.
 
         Raises:
             InputError: the folder holds a run of other dialogues, sources or prompts, or a system changed its meaning.
@@ -240,10 +221,8 @@ class RunStore:
                 continue
             row = database.execute("select content from dialogues where position = ?", (position,)).fetchone()
             if row is None or row[0] != content:
-                raise InputError(
-                    f"the run in {self.folder} has other dialogues (the first that differs is {dialogue.id})",
-                    mend=_SAME_DIALOGUES,
-                )
+                other = f"the run in {self.folder} has other dialogues (the first that differs is {dialogue.id})"
+                raise InputError(other, mend=_SAME_DIALOGUES)
         if has_any and count != self.size:
             raise InputError(f"the run in {self.folder} has {self.size} dialogues, not {count}", mend=_SAME_DIALOGUES)
         return languages
@@ -256,17 +235,12 @@ class RunStore:
     def add(self, job: Job, response: Response) -> None:
         """Keep a response, in place of a failed one; it is on disk when this returns."""
         usage = response.usage
-        stages: dict[str, int] = {}
-        for traced in response.trace:
-            stages[traced.outcome] = stages.get(traced.outcome, 0) + 1
-        row = (job.system, job.position, job.repetition, response.status, response.model_dump_json())
+        stages = Counter(traced.outcome for traced in response.trace)
+        place = (job.system, job.position, job.repetition)
         spent = (usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.cached, usage.retries)
+        row = (*place, response.status, response.model_dump_json(), *spent, response.seconds, json.dumps(stages))
         with self._database as database:
-            database.execute(
-                "insert or replace into responses values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*row, *spent, response.seconds, json.dumps(stages)),
-            )
-            place = (job.system, job.position, job.repetition)
+            database.execute("insert or replace into responses values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
             database.execute("delete from measures where system = ? and position = ? and repetition = ?", place)
 
     # What is there
@@ -279,9 +253,7 @@ class RunStore:
     def systems(self) -> list[System]:
         """Every system, in the run's order."""
         rows = self._database.execute("select * from systems order by system")
-        return [
-            System(number, title, method, json.loads(options), model) for number, title, method, options, model in rows
-        ]
+        return [System(number, title, method, json.loads(given), model) for number, title, method, given, model in rows]
 
     def facts(self) -> dict[str, Any]:
         """What the run keeps of itself: configuration, versions, prompt hashes, seeds, fingerprints."""
@@ -299,9 +271,7 @@ class RunStore:
     def jobs(self, system: int | None = None, *, without_metric: str | None = None) -> list[Job]:
         """The jobs whose responses are there, failed ones too, in the data set's order.
 
-        Args:
-            system: of that system alone.
-            without_metric: only those without a measure of that metric, or whose measuring failed.
+        With `without_metric` only those without a measure of that metric, or whose measuring failed.
         """
         sql = (
             "select position, system, repetition from responses r where (?1 is null or system = ?1) and (?2 is null or "
@@ -327,14 +297,13 @@ class RunStore:
     def counts(self, system: int) -> tuple[dict[str, int], dict[str, float]]:
         """A system's responses and stages by outcome, and its calls, tokens and seconds in all."""
         rows = self._database.execute("select status, count(*) from responses where system = ? group by 1", (system,))
-        counts: dict[str, int] = dict(rows.fetchall())
+        counts: Counter[str] = Counter(dict(rows.fetchall()))
         for (stages,) in self._database.execute("select stages from responses where system = ?", (system,)):
-            for outcome, number in json.loads(stages).items():
-                counts[f"stage {outcome}"] = counts.get(f"stage {outcome}", 0) + number
+            counts.update({f"stage {outcome}": number for outcome, number in json.loads(stages).items()})
         names = ("calls", "prompt_tokens", "completion_tokens", "cached", "retries", "seconds")
         sums = ", ".join(f"total({name})" for name in names)
         row = self._database.execute(f"select {sums} from responses where system = ?", (system,)).fetchone()  # noqa: S608
-        return counts, dict(zip(names, row, strict=True))
+        return dict(counts), dict(zip(names, row, strict=True))
 
     # Measures
 
@@ -342,20 +311,10 @@ class RunStore:
         """Keep measures of several metrics, all or none; they are on disk when this returns."""
         with self._database as database:
             for metric, found in measures.items():
-                rows = [
-                    (
-                        metric,
-                        job.system,
-                        job.position,
-                        job.repetition,
-                        json.dumps(one.values),
-                        one.problem,
-                        one.reason,
-                        one.detail,
-                    )
-                    for job, one in found.items()
-                ]
-                database.executemany("insert or replace into measures values (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+                for job, one in found.items():
+                    values = (json.dumps(one.values), one.problem, one.reason, one.detail)
+                    row = (metric, job.system, job.position, job.repetition, *values)
+                    database.execute("insert or replace into measures values (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     def measures(self, metric: str, system: int) -> Iterator[tuple[Job, Measure]]:
         """A system's measures of a metric, in the data set's order."""
@@ -389,10 +348,8 @@ class RunStore:
 
     def metrics(self) -> dict[str, dict[str, Any]]:
         """What each metric is that was scored."""
-        return {
-            name: json.loads(about)
-            for name, about in self._database.execute("select metric, about from metrics order by place")
-        }
+        rows = self._database.execute("select metric, about from metrics order by place")
+        return {name: json.loads(about) for name, about in rows}
 
     def close(self) -> None:
         """Close the file."""
@@ -438,16 +395,6 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _is_set_up(database: sqlite3.Connection) -> bool:
     """Whether it has its tables: one whose process was killed at once has none."""
     return bool(database.execute("select count(*) from sqlite_master").fetchone()[0])
-
-
-def _hold(lock: IO[str], folder: Path) -> None:
-    """Hold a run's lock for this process until the file is closed; raises InputError where another one holds it."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise InputError(
-            f"another process is writing to the run in {folder}", mend="wait for it, or name another folder"
-        ) from None
 
 
 # --- what may not change under a run's responses

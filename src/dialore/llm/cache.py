@@ -35,12 +35,7 @@ class Cached(Wrapper):
     it. Equal requests under way share one call. A hit has `usage.calls` 1 and `usage.cached` 1 with the recorded
     tokens, takes no time, and is passed to `on_text` in one piece. Several processes may share the file, and what is
     finished survives the death of a process at any point. A completion that cannot be stored is still returned.
-
-    Args:
-        model: the model underneath.
-        path: the SQLite file; made when first used.
-        address: where the model is and by which API it is asked: two servers may give one name to different models,
-            and a prompt that is continued as plain text has another answer than a chat.
+    `address` is where the model is and by which API it is asked: two servers may give one name to different models.
     """
 
     def __init__(self, model: LanguageModel, path: str | Path, *, address: str = "") -> None:
@@ -81,11 +76,7 @@ class Cached(Wrapper):
         return _hit(completion, on_text) if found else completion
 
     def open(self) -> None:
-        """Open the file, or make it; otherwise done at the first call.
-
-        Raises:
-            InputError: it is not a cache, is damaged, or cannot be made.
-        """
+        """Open the file, or make it, now and not at the first call; raises InputError as that does."""
         self._thread.submit(self._connect).result()
 
     async def close(self) -> None:
@@ -162,11 +153,7 @@ def _hit(completion: Completion, on_text: OnText | None) -> Completion:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """Open a cache file, or make it; one that can only be read is read.
-
-    Raises:
-        InputError: it is not a cache, is damaged, or cannot be made.
-    """
+    """Open a cache file, or make it; one that can only be read is read."""
     give_up = time.monotonic() + _BUSY_SECONDS
     while True:
         try:

@@ -44,10 +44,8 @@ class Endpoint:
         base_url: the endpoint, e.g. `http://localhost:11434/v1`.
         api_key: the key, or None where none is wanted; it appears in no error, log or repr.
         timeout: seconds for one try of a whole answer.
-        max_bytes: the most bytes that an answer may have.
         structured: how JSON is asked for; `auto` finds out.
         retries: how often a failed call is tried again, where that may help.
-        concurrency: the most calls at once.
         api: `chat` sends messages; `completions` sends plain text to be continued, for base models: the request's
             continuation, else a transcript of its messages. JSON is then asked for by the prompt alone.
 
@@ -146,9 +144,8 @@ class Endpoint:
         names = await _models_or_none(self.http)
         if names and self.name not in names:
             unknown = UnknownNameError("model", self.name, names)
-            return ModelError(
-                f"{self.http.where}: {unknown.message}", mend=unknown.mend, status=404, configuration=True
-            )
+            where = self.http.where
+            return ModelError(f"{where}: {unknown.message}", mend=unknown.mend, status=404, configuration=True)
         base_url = self.http.base_url
         if names is None and not urlsplit(base_url).path.endswith("/v1"):
             async with HttpClient(join_url(base_url, "/v1"), self.http.key).once() as below:
@@ -176,18 +173,13 @@ class Endpoint:
             if not reader.reason:
                 raise
         if not whole and not reader.reason:
-            raise ModelError(
-                f"{self.http.where} broke off in the middle of its answer", mend="try again", retryable=True
-            )
+            broken = f"{self.http.where} broke off in the middle of its answer"
+            raise ModelError(broken, mend="try again", retryable=True)
         return reader.completion()
 
 
 async def list_models(http: HttpClient) -> list[str]:
-    """The names of the models that a server offers; empty where its answer has no list.
-
-    Raises:
-        ModelError: it does not say.
-    """
+    """The names of the models that a server offers; empty where its answer has no list. Raises ModelError."""
     payload = await http.json("/models", timeout=_LIST_SECONDS)
     rows = payload.get("data") if isinstance(payload, dict) else None
     if not isinstance(rows, list):
@@ -221,9 +213,8 @@ class Reader:
         """Take a body or an event's data; raises ModelError where it is an error, a refusal, or of another kind."""
         where = self._where
         if not isinstance(payload, dict):
-            raise ModelError(
-                f"{where} answered with JSON of another kind", mend="is it a chat endpoint?", retryable=True
-            )
+            other = f"{where} answered with JSON of another kind"
+            raise ModelError(other, mend="is it a chat endpoint?", retryable=True)
         if payload.get("error"):
             message = one_line(error_detail(payload)[0], self._key) or "no reason given"
             raise ModelError(f"{where} reports an error: {message}", mend="see the server's log", retryable=True)
@@ -238,9 +229,8 @@ class Reader:
             if isinstance(said, dict):
                 self._said(said, choice.get("finish_reason"))
             elif part == "message":
-                raise ModelError(
-                    f"{where} answered with a choice without a message", mend="is it a chat endpoint?", retryable=True
-                )
+                lacking = f"{where} answered with a choice without a message"
+                raise ModelError(lacking, mend="is it a chat endpoint?", retryable=True)
             self.reason = _word(choice.get("finish_reason")) or self.reason
         elif part == "message":
             raise ModelError(f"{where} answered without choices", mend="try again", retryable=True)
@@ -318,10 +308,7 @@ _NEXT: dict[str, Literal["json_object", "off"]] = {"json_schema": "json_object",
 class Dialect:
     """The form of the calls that one server takes; learnt from its refusals and kept for the endpoint's life.
 
-    Args:
-        structured: how JSON is asked for: `auto` starts with `json_schema` and steps down when that is refused; any
-            other value is kept as it is.
-        api: whether messages are sent or plain text.
+    With `structured="auto"` JSON is asked for by schema first; any other value is kept as it is.
     """
 
     def __init__(self, structured: JsonMode = "auto", api: Api = "chat") -> None:
@@ -359,15 +346,9 @@ class Dialect:
         return body
 
     def learn(self, status: int, payload: object, sent: dict[str, Any]) -> bool:
-        """Learn from a refusal.
+        """Learn from a refusal; says whether the call is worth sending again in another form.
 
-        Args:
-            status: the HTTP status of the refusal.
-            payload: its body.
-            sent: the body that was refused; calls run at once, so others may have learnt since it was made.
-
-        Returns:
-            Whether the call is worth sending again in another form.
+        Calls run at once, so others may have learnt since the body was sent.
         """
         if status not in {400, 422}:
             return False

@@ -25,7 +25,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
@@ -76,30 +76,16 @@ _TOO_LONG = Fault("shorten the prompt or lower max_tokens")
 
 
 def endpoint_url(base_url: str) -> str:
-    """Check a base URL and bring it into one form: no trailing slash, no `/chat/completions` or `/completions`.
-
-    Raises:
-        InputError: it is not an http or https URL with a host.
-    """
+    """A base URL in one form, without a trailing slash, `/chat/completions` or `/completions`; raises InputError."""
     text = base_url.strip()
-    parts = _split(text)
-    if parts is None:
-        shown = re.sub(r"//[^/@]*@", "//", text)[:_QUOTED]
-        raise InputError(
-            f"not an endpoint's address: {shown!r}", mend="give a full URL, such as http://localhost:11434/v1"
-        )
-    path = parts.path.rstrip("/").removesuffix("/completions").removesuffix("/chat").rstrip("/")
-    return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
-
-
-def _split(text: str) -> SplitResult | None:
-    try:
+    with suppress(ValueError):
         parts = urlsplit(text)
-        _ = parts.port  # reading it checks it
-    except ValueError:
-        return None
-    good = parts.scheme in {"http", "https"} and bool(parts.hostname) and not re.search(r"\s", text)
-    return parts if good else None
+        if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0 and not re.search(r"\s", text):
+            path = parts.path.rstrip("/").removesuffix("/completions").removesuffix("/chat").rstrip("/")
+            return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
+    shown = re.sub(r"//[^/@]*@", "//", text)[:_QUOTED]
+    mend = "give a full URL, such as http://localhost:11434/v1"
+    raise InputError(f"not an endpoint's address: {shown!r}", mend=mend)
 
 
 def join_url(base_url: str, path: str) -> str:
@@ -115,11 +101,7 @@ def shown_url(url: str) -> str:
 
 
 def clean_key(api_key: str | None) -> str:
-    """A key without stray white space; empty for none.
-
-    Raises:
-        InputError: it could not be sent in an HTTP header.
-    """
+    """A key without stray white space; empty for none. Raises InputError where no HTTP header could hold it."""
     key = (api_key or "").strip()
     if not (key.isascii() and key.isprintable()):
         raise InputError("the API key holds characters that no key has", mend="copy it again, without quotes or spaces")
@@ -222,8 +204,7 @@ class HttpClient:
         base_url: the server's address, e.g. `http://localhost:11434/v1`.
         api_key: the key, or None where none is wanted; it appears in no error, log or repr.
         headers: further headers; by default the key is sent as a bearer token.
-        timeout: seconds for a whole answer.
-        max_bytes: the most bytes that an answer may have.
+        timeout: seconds for a whole answer, of `max_bytes` at most.
 
     Raises:
         InputError: the address is not a URL, or the key cannot be one.
@@ -259,16 +240,9 @@ class HttpClient:
         query: Mapping[str, str] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - `open` bounds the body of its context as well
     ) -> Any:  # noqa: ANN401 - decoded JSON has any type
-        """The decoded answer of a path below the address: asked for by POST where there is a body, else by GET.
+        """The decoded answer of a path below the address (`/embeddings`): by POST where there is a body, else by GET.
 
-        Args:
-            path: where, e.g. `/embeddings`.
-            body: what is sent as JSON.
-            query: parameters of the URL.
-            timeout: seconds for a whole answer, where they are fewer than the client's.
-
-        Raises:
-            ModelError: there is none; see `FAULTS`.
+        The time-out holds where it is shorter than the client's. Raises ModelError where there is no answer (`FAULTS`).
         """
         async with self.open(path, body, query=query, timeout=timeout) as response:
             answer = await self.read(response)
@@ -285,13 +259,7 @@ class HttpClient:
         query: Mapping[str, str] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> AsyncIterator[ClientResponse]:
-        """The response of a path, open to be read; the deadline holds until the body of the context ends.
-
-        The arguments are those of `json`.
-
-        Raises:
-            ModelError: the connection cannot be made, does not last, or the time is over.
-        """
+        """The response of a path, as for `json`, open to be read; the deadline holds until the context ends."""
         import aiohttp
 
         url = join_url(self.base_url, path)
@@ -337,11 +305,7 @@ class HttpClient:
             )
 
     async def events(self, response: ClientResponse) -> AsyncGenerator[str, None]:
-        """The `data` of each server-sent event (WHATWG HTML, 9.2); comments and other fields are passed over.
-
-        Raises:
-            ModelError: the stream is too big.
-        """
+        """The `data` of each server-sent event (WHATWG HTML, 9.2); raises ModelError where the stream is too big."""
         rest, size = b"", 0
         while chunk := await response.content.readany():
             size += len(chunk)
@@ -356,9 +320,8 @@ class HttpClient:
 
     def _check_size(self, size: int) -> None:
         if size > self.max_bytes:
-            raise ModelError(
-                f"{self.where} sent more than {self.max_bytes:,} bytes", mend="ask for less, or raise max_bytes"
-            )
+            much = f"{self.where} sent more than {self.max_bytes:,} bytes"
+            raise ModelError(much, mend="ask for less, or raise max_bytes")
 
     def status_error(self, response: ClientResponse, body: bytes) -> ModelError:
         """The error for a response of another status than 200."""
@@ -449,13 +412,8 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 class Retry:
     """Retries by exponential backoff with full jitter (Brooker, "Exponential Backoff and Jitter", AWS, 2015).
 
-    Attributes:
-        retries: how often to ask again; 0 for never.
-        base: seconds of the first backoff's upper bound, doubled each time.
-        cap: the most seconds of a backoff.
-        longest_wait: the most seconds of a server's Retry-After that are honoured.
-        uniform: a source of numbers in [0, 1).
-        sleep: waits for seconds.
+    The upper bound begins with `base` seconds and is doubled each time up to `cap`; of a server's Retry-After at most
+    `longest_wait` seconds are honoured. `uniform` gives numbers in [0, 1).
     """
 
     retries: int = 4
@@ -466,11 +424,7 @@ class Retry:
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 
     async def run(self, call: Callable[[int], Awaitable[T]], *, is_over: Callable[[], bool] = lambda: False) -> T:
-        """What a call gives, asked again where that may help.
-
-        Args:
-            call: what is tried, given the number of failures before.
-            is_over: whether another try is out of the question by now.
+        """What a call gives, which is told the failures before it, asked again where that may help and not `is_over`.
 
         Raises:
             ModelError: the last failure, once the retries are spent or another try would not help.
@@ -498,13 +452,7 @@ class AdaptiveLimiter:
 
     It starts at the maximum, so that a short run need not climb, halves at each overload, and grows by one a round of
     calls. Calls that began before a decrease say nothing about the limit after it, so a burst of refusals counts once.
-    Waiting is first come, first served; a cancelled waiter loses no slot.
-
-    Args:
-        maximum: the most calls at once.
-
-    Raises:
-        InputError: the maximum is below 1.
+    Waiting is first come, first served; a cancelled waiter loses no slot. Raises InputError for a maximum below 1.
     """
 
     def __init__(self, maximum: int = 64) -> None:

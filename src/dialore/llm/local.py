@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dialore.errors import DialoreError, InputError, MissingExtraError, ModelError
+from dialore.errors import DialoreError, InputError, MissingExtraError, ModelError, first_line
 from dialore.llm.local_text import ChatTemplates, TextStream, find_stop
 from dialore.llm.model import Completion, Usage, strip_thoughts
 
@@ -24,17 +24,16 @@ Loaded = tuple[Any, Any]
 
 
 def load(name: str, device: str = "auto", dtype: str = "auto", *, is_causal: bool = False) -> Loaded:
-    """The tokenizer and the model of a name, of the kind that its configuration says.
+    """The tokenizer and the model of a name at the hub, or of a folder, of the kind that its configuration says.
 
     Args:
-        name: a model of the hub, or a folder.
+        name: the model.
         device: `auto` for a GPU if there is one, else `cpu`, `cuda`, `cuda:1`, `mps`.
         dtype: `auto` for the model's own, else `float32`, `bfloat16`, `float16`.
         is_causal: take it for a causal model whatever its configuration says.
 
     Raises:
-        MissingExtraError: torch or transformers is not installed.
-        InputError: there is no such model, device or type.
+        InputError: there is no such model, device or type, or the extra is not installed.
     """
     try:
         import torch
@@ -51,9 +50,8 @@ def load(name: str, device: str = "auto", dtype: str = "auto", *, is_causal: boo
         side = "right" if model.config.is_encoder_decoder else "left"
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, padding_side=side)
     except (OSError, ValueError, AttributeError, RuntimeError, ImportError) as error:
-        raise InputError(
-            f"cannot load the model {name}: {_first_line(error)}", mend="check its name, device and dtype"
-        ) from error
+        why = f"cannot load the model {name}: {first_line(error)}"
+        raise InputError(why, mend="check its name, device and dtype") from error
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
     return tokenizer, model
@@ -87,12 +85,8 @@ class LocalModel:
     sequence-to-sequence model's encoder always reads plain text; its decoder samples as the request says, never by
     beams.
 
-    Args:
-        name_or_path: a model of the hub, or a folder.
-        device: where it runs, as `load` takes it.
-        dtype: its numbers, likewise.
-        batch: the most requests generated together.
-        api: `completions` continues plain text even where there is a chat template.
+    Name, device and dtype are as `load` takes them; `batch` is the most requests generated together; with
+    `api="completions"` plain text is continued even where there is a chat template.
     """
 
     def __init__(
@@ -170,9 +164,8 @@ class LocalModel:
             raise
         except Exception as error:
             # A tokenizer's template or a model's own code may raise anything.
-            raise ModelError(
-                f"{self.name} failed to generate: {_first_line(error)}", mend="shorten the prompt or lower the batch"
-            ) from error
+            why = f"{self.name} failed to generate: {first_line(error)}"
+            raise ModelError(why, mend="shorten the prompt or lower the batch") from error
         if stream is not None:
             # Queued behind the last piece: by then on_text has seen everything.
             asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()
@@ -289,8 +282,3 @@ def _stopper(tokenizer: Any, jobs: list[_Job], given: int, stop: tuple[str, ...]
         return torch.tensor(flags, dtype=torch.bool, device=tokens.device)
 
     return done
-
-
-def _first_line(error: Exception) -> str:
-    """The first line of an error, its type where it says nothing."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]

@@ -211,20 +211,24 @@ class Wrapper:
 
 
 class Sampled(Wrapper):
-    """A model whose requests carry a sample index: a repetition of a run asks a cache for other answers than the first.
+    """A model whose requests are sampled otherwise than they say.
 
     Args:
         model: the model underneath.
-        sample: the index; 0 is what a request has anyway.
+        sample: the sample index: a repetition of a run asks a cache for other answers than the first, whose is 0.
+        temperature: the temperature; None for the requests' own.
     """
 
-    def __init__(self, model: LanguageModel, sample: int) -> None:
+    def __init__(self, model: LanguageModel, sample: int = 0, *, temperature: float | None = None) -> None:
         super().__init__(model)
-        self._sample = sample
+        self._sample, self._temperature = sample, temperature
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
         """See `LanguageModel.complete`."""
-        return await self._model.complete(request.model_copy(update={"sample": self._sample}), on_text)
+        changes: dict[str, object] = {"sample": self._sample} if self._sample else {}
+        if self._temperature is not None:
+            changes["sampling"] = request.sampling.model_copy(update={"temperature": self._temperature})
+        return await self._model.complete(request.model_copy(update=changes), on_text)
 
 
 _WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af]")

@@ -53,7 +53,6 @@ class Likelihood:
 
 
 def _check(pairs: Sequence[Scored]) -> None:
-    """Check that there is something to score in each; raises InputError."""
     for number, pair in enumerate(pairs, start=1):
         if not pair.text:
             raise InputError(f"text {number} to be scored is empty", mend="leave it out")
@@ -77,11 +76,7 @@ class EndpointLikelihood:
     async def score(
         self, pairs: Sequence[Scored], on_step: Callable[[int, int], None] | None = None
     ) -> list[Likelihood]:
-        """The likelihood of each text given its context, in order.
-
-        Args:
-            pairs: contexts and texts; a context may be empty.
-            on_step: called with how many are done, and of how many.
+        """The likelihood of each text given its context, in order; `on_step` is told how many are done, of how many.
 
         Raises:
             InputError: a text is empty.
@@ -233,12 +228,7 @@ LikelihoodModel: TypeAlias = EndpointLikelihood | LocalLikelihood
 
 
 def likelihood_model(model: str, base_url: str | None = None, api_key: str | None = None) -> LikelihoodModel:
-    """The model of that name: `hf:NAME_OR_PATH` run here, else one behind a completions endpoint.
-
-    Args:
-        model: the model's name.
-        base_url: the endpoint; where it is None the environment says, as for `connect`.
-        api_key: its key.
+    """The model of that name: `hf:NAME_OR_PATH` run here, else one of a completions endpoint, as `connect` finds it.
 
     Raises:
         InputError: no endpoint is known, or its address is wrong.

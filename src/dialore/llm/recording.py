@@ -18,6 +18,7 @@ from dialore.llm.model import Completion, Message, Sampling, Usage, Wrapper, est
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from io import FileIO
 
     from dialore.llm.model import LanguageModel, OnText, Request
 
@@ -27,16 +28,12 @@ _MEND = "record it anew against an endpoint"
 
 
 class Recorded(BaseModel):
-    """One line of a recording.
+    """One line of a recording; fields that are not named here are as of the request or the completion.
 
     Attributes:
-        label: the request's label.
-        model: the model that answered.
         made_by: who made the line: a model's name, or a word such as `hand` for answers written by people.
         made_with: the prompt file that the messages were made with, its version and hash; empty where it is not known.
-        messages, sampling, sample: as of the request.
         output_schema: the name of the output schema (`schema` in the file).
-        text, finish_reason: as of the completion.
         usage: what the call cost; where it is missing, tokens are estimated.
         prompt: the hash of messages and schema name; worked out where it is missing.
     """
@@ -75,15 +72,10 @@ class Recorded(BaseModel):
             prompt=prompt_key(request.messages, schema),
         )
 
-    def line(self) -> str:
-        """The line as it stands in the file, its end included."""
-        return self.model_dump_json(by_alias=True) + "\n"
-
     def version_before(self, prompt: str) -> str:
-        """The version of the prompt file that the line was recorded with, where it is another than this one's.
+        """The version of the prompt file that the line was recorded with, where it is another than this reference's.
 
-        Args:
-            prompt: the reference of the prompt file as it is now; files that were used together are joined by ` + `.
+        References of files that were used together are joined by ` + `.
         """
         if not prompt or not self.made_with or prompt == self.made_with:
             return ""
@@ -100,29 +92,21 @@ def prompt_key(messages: Sequence[Message], schema: str | None) -> str:
 
 
 class Recorder(Wrapper):
-    """A model whose finished calls are appended to a recording, each line written at once and in one piece.
-
-    Args:
-        model: the model underneath.
-        path: the JSONL file; appended to.
-    """
+    """A model whose finished calls are appended to a recording, each line written at once and in one piece."""
 
     def __init__(self, model: LanguageModel, path: str | Path) -> None:
         super().__init__(model)
         self._path = Path(path)
-        self._file: int | None = None
+        self._file: FileIO | None = None
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
-        """See `LanguageModel.complete`; a failed call is not recorded.
-
-        Raises:
-            InputError: the recording cannot be written.
-        """
+        """See `LanguageModel.complete`; a failed call is not recorded, one that cannot be is an InputError."""
         file = self._open()
         completion = await self._model.complete(request, on_text)
-        line = Recorded.of(request, completion, self.name).line().encode("utf-8", "replace")
+        recorded = Recorded.of(request, completion, self.name)
+        line = (recorded.model_dump_json(by_alias=True) + "\n").encode("utf-8", "replace")
         try:
-            written = os.write(file, line)
+            written = file.write(line)
         except OSError as error:
             raise self._unwritable(error) from None
         if written < len(line):
@@ -132,27 +116,25 @@ class Recorder(Wrapper):
     async def close(self) -> None:
         """Close the file and the model underneath."""
         if self._file is not None:
-            os.close(self._file)
+            self._file.close()
             self._file = None
         await self._model.close()
 
-    def _open(self) -> int:
+    def _open(self) -> FileIO:
         if self._file is None:
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-                size = os.fstat(self._file).st_size
-                if size and os.pread(self._file, 1, size - 1) != b"\n":
-                    os.write(self._file, b"\n")
+                self._file = self._path.open("a+b", buffering=0)
+                size = os.fstat(self._file.fileno()).st_size
+                if size and os.pread(self._file.fileno(), 1, size - 1) != b"\n":
+                    self._file.write(b"\n")
             except OSError as error:
                 raise self._unwritable(error) from None
         return self._file
 
     def _unwritable(self, error: OSError) -> InputError:
-        return InputError(
-            f"cannot write the recording {self._path}: {error.strerror or error}",
-            mend="name a file that can be written",
-        )
+        why = f"cannot write the recording {self._path}: {error.strerror or error}"
+        return InputError(why, mend="name a file that can be written")
 
 
 class Replay:
@@ -160,12 +142,9 @@ class Replay:
 
     A request is matched by its messages and the name of its schema. Where the prompt file has changed since the
     recording, the call of the same label answers for it, and the completion says which version that was recorded with
-    (`recorded_with`). Of several lines for one request the last counts, so that recording anew is appending.
-
-    Args:
-        recording: a JSONL file, or its lines.
-        match: `label` answers by the request's label also where the prompt differs for another reason, such as other
-            knowledge found; the completion is then marked (`differs`).
+    (`recorded_with`). Of several lines for one request the last counts, so that recording anew is appending. With
+    `match="label"` it answers by the request's label also where the prompt differs for another reason, such as other
+    knowledge found; the completion is then marked (`differs`).
 
     Raises:
         InputError: there is no such file, or a line is malformed.
@@ -185,11 +164,7 @@ class Replay:
         return ", ".join(dict.fromkeys(line.model for line in self.lines if line.model)) or "replay"
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
-        """Answer a request from the recording, word by word if streamed.
-
-        Raises:
-            NotRecordedError: the recording does not hold it.
-        """
+        """Answer a request from the recording, word by word if streamed; raises NotRecordedError."""
         schema = request.output_schema.name if request.output_schema else None
         prompt = prompt_key(request.messages, schema)
         labelled = self._labelled.get((request.label, request.sample))
@@ -258,8 +233,7 @@ def _parse(line: str, where: str, number: int) -> Recorded:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         what = f"{place}: {first['msg']}" if place else first["msg"]
-        raise InputError(
-            f"{where}, line {number}: not a recorded call: {what}", mend="mend or delete that line"
-        ) from None
+        problem = f"{where}, line {number}: not a recorded call: {what}"
+        raise InputError(problem, mend="mend or delete that line") from None
     recorded.prompt = recorded.prompt or prompt_key(recorded.messages, recorded.output_schema)
     return recorded

@@ -43,19 +43,10 @@ def generate_steered(
     stream: TextStream | None,
     is_done: Callable[..., Any],
 ) -> Any:
-    """Continue a prompt, each token steered.
+    """Continue a prompt, (1, positions) token ids, by `most` tokens at most, each steered; gives (1, positions + new).
 
-    Args:
-        loaded: tokenizer and causal model.
-        prompt: (1, positions) token ids.
-        steering: the bag, and how hard to steer. Where none of its words is a token, the text comes out unsteered.
-        sampling: temperature (0 takes the likeliest token) and top_p.
-        most: tokens at most.
-        stream: gets the tokens as they come, or None.
-        is_done: says of (1, positions) token ids whether the text is complete.
-
-    Returns:
-        (1, positions + new) token ids.
+    Where no word of the bag is a token, the text comes out unsteered. `is_done` says of token ids whether the text is
+    complete.
     """
     import torch
 
@@ -86,11 +77,7 @@ def generate_steered(
 class Decoder:
     """Steered decoding of one text, a token a step. It keeps two pasts: the plain one, and the one that was moved.
 
-    Args:
-        model: a causal model of transformers.
-        prompt: (1, positions) token ids, the last of which the first step is given.
-        steering: how hard to steer.
-        bag: the tokens to steer towards; none leaves the text as it is.
+    The first step is given the last of the prompt's (1, positions) token ids; an empty bag leaves the text as it is.
     """
 
     def __init__(self, model: Any, prompt: Any, steering: Steering, bag: Sequence[int]) -> None:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from dialore.sources.graph.source import Retrieval
 
 
+PAPER, OURS = "paper", "ours"
+"""How a method's prompts are worded: with the content that its paper gives them, or better."""
+
+
 @runtime_checkable
 class Method(Protocol):
     """One published system or baseline.
@@ -26,6 +30,9 @@ class Method(Protocol):
     method that can do with or without a source names it in a further class attribute `takes: tuple[str, ...]`, and
     gives the field the default None. The prompts of its stages, in order, stand in `stages: tuple[str, ...]`; without
     it they are those of the folder of prompts that is called as the method.
+
+    A method that has a `paper` setting of its prompts has the field `prompting: str = OURS`: `paper` asks by
+    `<method>/<stage>.paper.<language>.md` in place of `<method>/<stage>.<language>.md`, wherever there is such a file.
     """
 
     name: ClassVar[str]
@@ -66,6 +73,13 @@ class GraphSource(Protocol):
     def link(self, phrases: Sequence[str], dialogue: Dialogue) -> list[Link]:
         """Concepts that phrases name."""
         ...
+
+
+def form_of(method: Method) -> str:
+    """The form of a method's prompts by its option `prompting`; raises UnknownNameError where that is no such word."""
+    prompting = getattr(method, "prompting", OURS)
+    check_word("prompting", prompting, (PAPER, OURS))
+    return "" if prompting == OURS else prompting
 
 
 def check_word(option: str, value: str, known: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dialore.methods.base import check_least
+from dialore.methods.base import OURS, check_least
 from dialore.methods.demands import link, produce_queries, retrieve_facts
 from dialore.prompts.history import plain_turns
 from dialore.response import Grounding
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Vanilla:
-    """No knowledge: one call that writes the response."""
+    """No knowledge: one call that writes the response.
+
+    Attributes:
+        prompting: how prompts are worded: `paper` with the content of the paper's, or `ours`.
+    """
 
     name: ClassVar[str] = "vanilla"
     paper: ClassVar[str] = "DCRAG (EMNLP 2024), Table 12"
@@ -27,6 +31,8 @@ class Vanilla:
     needs: ClassVar[tuple[str, ...]] = ()
     calls: ClassVar[str] = "1"
     stages: ClassVar[tuple[str, ...]] = ("vanilla/response-generation",)
+
+    prompting: str = OURS
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Nothing is looked up."""
@@ -44,6 +50,7 @@ class TRag:
     Attributes:
         graph: the commonsense graph.
         top: how many facts the response is given.
+        prompting: as of `vanilla`; `paper` takes lists of entities as the model gives them (see `dcrag`).
     """
 
     name: ClassVar[str] = "t-rag"
@@ -55,6 +62,7 @@ class TRag:
 
     graph: GraphSource
     top: int = 20
+    prompting: str = OURS
 
     def __post_init__(self) -> None:
         """Check the option; raises InputError."""
@@ -63,7 +71,7 @@ class TRag:
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Look up every concept that the history mentions."""
         links = link("concept-mentions", lambda: self.graph.mentions(dialogue), stage, summary=False)
-        return Grounding(knowledge=retrieve_facts(self.graph, links, dialogue, stage, self.top))
+        return Grounding(knowledge=await retrieve_facts(self.graph, links, dialogue, stage, self.top))
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Ground, then write."""
@@ -91,7 +99,8 @@ class QpRag(TRag):
         """Ask for queries and look them up."""
         demands = await produce_queries(dialogue, stage, thoughts=self.thoughts)
         links = link("query-linking", lambda: self.graph.link(demands.queries, dialogue), stage)
-        return Grounding(knowledge=retrieve_facts(self.graph, links, dialogue, stage, self.top), demands=demands)
+        facts = await retrieve_facts(self.graph, links, dialogue, stage, self.top)
+        return Grounding(knowledge=facts, demands=demands)
 
 
 @dataclass(frozen=True, slots=True)

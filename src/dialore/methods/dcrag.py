@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dialore.errors import InputError
-from dialore.methods.base import check_least
+from dialore.methods.base import OURS, PAPER, check_least
 from dialore.methods.demands import (
     Revision,
     SelectedFacts,
@@ -33,10 +34,14 @@ if TYPE_CHECKING:
 class Dcrag:
     """The model as collaborator: it says what is needed, the graph offers, the model selects and answers.
 
-    Where this differs from the paper: Fact Selection takes only what is useful, at most `limit`, and names facts by
-    number, where Table 17 copies facts and takes all of a set smaller than the limit; a set without facts is not asked
-    about; the response is plain text, so that it streams, where Table 18 wraps it in JSON; errors that need no model
-    to be seen are mended (Appendix D). Facts are ranked as the graph's `Ranking` says: `paper` is Section 3.3's cosine.
+    As published: `prompting=paper`, `whole_sets=true`, `together=false` and a graph whose ranking is `paper` (Section
+    3.3's cosine). What differs then: facts are selected by number, where Table 17 copies them; a set without facts is
+    not asked about; the response is plain text, so that it streams, where Table 18 wraps it in JSON.
+
+    By `ours`, the default, prompts ask for few entities, worded as graphs word them, and response generation has
+    guidance of its own; entities are cut at 12 a list, and errors that need no model to be seen are mended (Appendix
+    D). Response generation is shown the first stages' thoughts. The paper shows those of Cross Revision (Section 3.4),
+    which say what was kept or removed; which serves better has not been measured.
 
     Attributes:
         graph: the commonsense graph.
@@ -47,9 +52,13 @@ class Dcrag:
         topic_planning: off, with `cross_revision` off: "w/o TP+CR".
         cross_revision: off: "w/o CR". It needs both queries and topics.
         fact_retrieval: off, with `fact_selection` off: "w/o FR+FS".
-        fact_selection: off: "w/o FS", the best-ranked facts are used as they are, foreseen ones first.
-        together: ask for both selections at once. The result is the same: the second asks for as many facts as the
-            first and is cut to what the first leaves; off, it is asked only if the first leaves room.
+        fact_selection: off: "w/o FS", the `limit` best-ranked facts are used as they are, foreseen ones first. The
+            paper does not say how many it uses then; the RAG baselines of its Table 1 have as many.
+        whole_sets: take all of a set that is not larger than the limit, in the model's order (Table 17); off, what it
+            finds useful of it.
+        together: ask for both selections at once, each for `limit` facts, and cut what is too much; off, the second is
+            asked for what the first leaves, if anything (Section 3.3).
+        prompting: how prompts are worded: `paper` with the content of the paper's, or `ours`.
     """
 
     name: ClassVar[str] = "dcrag"
@@ -74,7 +83,9 @@ class Dcrag:
     cross_revision: bool = True
     fact_retrieval: bool = True
     fact_selection: bool = True
+    whole_sets: bool = False
     together: bool = True
+    prompting: str = OURS
 
     def __post_init__(self) -> None:
         """Check that the switches go together; raises InputError where they do not."""
@@ -91,7 +102,7 @@ class Dcrag:
         """Knowledge Demands Identification and Demands-Guided Knowledge Retrieval (Sections 3.2 and 3.3)."""
         queries, topics = await gather(self.produce_queries(dialogue, stage), self.plan_topics(dialogue, stage))
         demands = await self.revise(dialogue, joined(queries, topics), stage)
-        retrieval = self.retrieve(dialogue, demands, stage)
+        retrieval = await self.retrieve(dialogue, demands, stage)
         facts = await self.select(retrieval, stage)
         return Grounding(knowledge=facts, demands=demands)
 
@@ -132,14 +143,18 @@ class Dcrag:
         revised = await stage.ask(
             "dcrag/cross-revision", shape, unrevised, demands=demands.model_dump(), thoughts=self.thoughts
         )
-        return mended(revised.demands(), dialogue, stage, "revision-mending")
+        right = mended(revised.demands(), dialogue, stage, "revision-mending")
+        if stage.form == PAPER:
+            return right
+        thoughts = {kind: said for kind, said in demands.thoughts.items() if said}
+        return right.model_copy(update={"thoughts": right.thoughts | thoughts})
 
-    def retrieve(self, dialogue: Dialogue, demands: Demands, stage: Stages) -> Retrieval:
+    async def retrieve(self, dialogue: Dialogue, demands: Demands, stage: Stages) -> Retrieval:
         """Fact Retrieval: foreseen and unforeseen facts, each ranked and cut (Section 3.3)."""
         if not self.fact_retrieval:
             return Retrieval()
         with stage.step("fact-retrieval") as step:
-            found = self.graph.retrieve(demands, dialogue, self.top)
+            found = await asyncio.to_thread(self.graph.retrieve, demands, dialogue, self.top)
             step.output = {
                 "graph": self.graph.name,
                 "links": [f"{link.phrase} -> {link.name} ({link.how}, {link.score})" for link in found.links],
@@ -155,23 +170,23 @@ class Dcrag:
             return [*retrieval.foreseen, *retrieval.unforeseen][: self.limit]
         if self.together:
             foreseen, unforeseen = await gather(
-                self._pick("foreseen", retrieval.foreseen, stage), self._pick("unforeseen", retrieval.unforeseen, stage)
+                self._pick("foreseen", retrieval.foreseen, self.limit, stage),
+                self._pick("unforeseen", retrieval.unforeseen, self.limit, stage),
             )
             return [*foreseen, *unforeseen][: self.limit]
-        facts = await self._pick("foreseen", retrieval.foreseen, stage)
-        if len(facts) < self.limit:
-            facts += await self._pick("unforeseen", retrieval.unforeseen, stage)
-        return facts[: self.limit]
+        facts = await self._pick("foreseen", retrieval.foreseen, self.limit, stage)
+        return facts + await self._pick("unforeseen", retrieval.unforeseen, self.limit - len(facts), stage)
 
-    async def _pick(self, which: str, facts: list[Knowledge], stage: Stages) -> list[Knowledge]:
+    async def _pick(self, which: str, facts: list[Knowledge], limit: int, stage: Stages) -> list[Knowledge]:
         """One selection. Nothing offered asks nothing; where nothing parses, the best-ranked facts are taken."""
-        if not facts:
+        if not facts or not limit:
             return []
-        ranked = SelectedFacts(selected=list(range(1, min(len(facts), self.limit) + 1)))
-        chosen = await stage.ask(
-            "dcrag/fact-selection", SelectedFacts, ranked, suffix=which, facts=facts, limit=self.limit
-        )
-        return pick(f"selection-mending-{which}", facts, chosen.selected, stage)[: self.limit]
+        ranked = SelectedFacts(selected=list(range(1, min(len(facts), limit) + 1)))
+        chosen = await stage.ask("dcrag/fact-selection", SelectedFacts, ranked, suffix=which, facts=facts, limit=limit)
+        picked = pick(f"selection-mending-{which}", facts, chosen.selected, stage)
+        if self.whole_sets and len(facts) <= limit:
+            picked += [fact for fact in facts if fact not in picked]
+        return picked[:limit]
 
 
 def joined(queries: Demands, topics: Demands) -> Demands:

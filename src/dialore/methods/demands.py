@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field
 
+from dialore.methods.base import PAPER
 from dialore.response import Demands
 from dialore.text import is_mentioned, normalise
 
@@ -30,7 +32,7 @@ def _entities(value: Any) -> Any:  # noqa: ANN401 - what a model wrote
     if not isinstance(value, list):
         return value
     cleaned = (" ".join(str(item).split()).strip(" .,;，。；\"'“”") for item in value if item is not None)
-    return list(dict.fromkeys(item for item in cleaned if item))[:_MOST]
+    return list(dict.fromkeys(item for item in cleaned if item))
 
 
 Entities = Annotated[list[str], BeforeValidator(_entities)]
@@ -115,7 +117,9 @@ async def produce_queries(dialogue: Dialogue, stage: Stages, *, thoughts: bool) 
 
 
 def mended(demands: Demands, dialogue: Dialogue, stage: Stages, name: str) -> Demands:
-    """Demands mended, as a stage of its own where there was something to mend."""
+    """Demands mended, as a stage of its own where there was something to mend; by the paper's prompts as they are."""
+    if stage.form == PAPER:
+        return demands
     right, notes = mend_demands(demands, dialogue)
     if notes:
         with stage.step(name) as step:
@@ -133,12 +137,13 @@ def link(name: str, work: Callable[[], list[Link]], stage: Stages, *, summary: b
     return links
 
 
-def retrieve_facts(
+async def retrieve_facts(
     graph: GraphSource, links: Sequence[Link], dialogue: Dialogue, stage: Stages, top: int
 ) -> list[Knowledge]:
     """The best facts of the linked concepts, as a stage."""
     with stage.step("fact-retrieval") as step:
-        facts, found = graph.retrieve_queries(links, dialogue, top)
+        # Beside other dialogues: an embedder behind an endpoint takes its time.
+        facts, found = await asyncio.to_thread(graph.retrieve_queries, links, dialogue, top)
         step.output = {"graph": graph.name, "concepts": len(links), "found": found, "kept": len(facts)}
     return facts
 
@@ -147,20 +152,23 @@ def retrieve_facts(
 
 
 def mend_demands(demands: Demands, dialogue: Dialogue) -> tuple[Demands, list[str]]:
-    """Put each entity where the kinds' definitions put it.
+    """Put each entity where the kinds' definitions put it, and cut long lists.
 
     An explicit query or maintained topic that the history does not mention becomes implicit or extended; an extended
     topic that it mentions becomes maintained. An implicit query that it mentions becomes explicit, likewise.
 
     Returns:
-        The mended demands and a note for each entity that was moved.
+        The mended demands and a note for each entity that was moved, and each list that was cut.
     """
     lists: dict[str, list[str]] = {"explicit": [], "implicit": [], "maintained": [], "extended": []}
     notes: list[str] = []
     texts = dialogue.texts
     for inside, outside in (("explicit", "implicit"), ("maintained", "extended")):
         for kind in (inside, outside):
-            for entity in getattr(demands, kind):
+            named = getattr(demands, kind)
+            if len(named) > _MOST:
+                notes.append(f"{kind}: {len(named)} entities, the first {_MOST} are kept")
+            for entity in named[:_MOST]:
                 right = inside if is_mentioned(entity, texts, dialogue.language) else outside
                 if right != kind:
                     where = "is in the history" if right == inside else "is not in the history"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dialore.methods.base import Method
+    from dialore.prompts.library import Prompt
     from dialore.text import Language
 
 _OWN = {
@@ -182,18 +183,35 @@ def describe_method(cls: type[Method], prompts: PromptLibrary | None = None) -> 
     )
 
 
-def _stages(cls: type[Method], prompts: PromptLibrary) -> tuple[StageDescription, ...]:
-    """The stages that the class names, else those of its folder of prompts."""
-    everything = [(prompt.name, prompt.language) for prompt in prompts]
+def method_prompts(cls: type[Method], prompts: PromptLibrary, form: str = "") -> dict[str, list[Prompt]]:
+    """The prompts that a method asks by: those that it names, else its folder's, each in every language and the form.
+
+    Raises:
+        UnknownNameError: it names a prompt that there is none of.
+    """
+    known: dict[str, list[Prompt]] = {}
+    for prompt in prompts:
+        known.setdefault(prompt.name, []).append(prompt)
     named: tuple[str, ...] | None = getattr(cls, "stages", None)
     if named is None:
-        named = tuple(dict.fromkeys(name for name, _ in everything if name.startswith(f"{cls.name}/")))
-    found = []
-    for name in named:
-        languages = tuple(language for other, language in everything if other == name)
-        front = prompts.get(name, languages[0] if languages else "en").front
-        found.append(StageDescription(name.rpartition("/")[2], name, languages, front.version, front.output))
-    return tuple(found)
+        named = tuple(name for name in known if name.startswith(f"{cls.name}/") and "." not in name)
+    return {
+        name: [prompts.get(name, prompt.language, form) for prompt in known.get(name) or [prompts.get(name, "en")]]
+        for name in named
+    }
+
+
+def _stages(cls: type[Method], prompts: PromptLibrary) -> tuple[StageDescription, ...]:
+    return tuple(
+        StageDescription(
+            name.rpartition("/")[2],
+            name,
+            tuple(prompt.language for prompt in found),
+            found[0].front.version,
+            found[0].front.output,
+        )
+        for name, found in method_prompts(cls, prompts).items()
+    )
 
 
 def _default(field: dataclasses.Field[Any]) -> object:

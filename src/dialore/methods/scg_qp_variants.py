@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dialore.dialogue import Utterance
 from dialore.errors import InputError
-from dialore.methods.base import check_least
+from dialore.methods.base import OURS, check_least
 from dialore.methods.demands import link, retrieve_facts
 from dialore.methods.scg_qp import QueryMaker, plain_query, read_query, says_no_search, search_web, shown
 from dialore.prompts.history import plain_turns
@@ -31,6 +31,7 @@ class ScgQpGraph(QueryMaker):
         graph: the commonsense graph.
         top: how many facts the response is given.
         decision: decide first whether anything is to be looked up (`scg-qp`); off, as in the paper.
+        prompting: how prompts are worded: `paper` with the content of the papers', or `ours`.
     """
 
     name: ClassVar[str] = "scg-qp-graph"
@@ -49,6 +50,7 @@ class ScgQpGraph(QueryMaker):
     graph: GraphSource
     top: int = 20
     decision: bool = field(default=False, kw_only=True)
+    prompting: str = field(default=OURS, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the number; raises InputError."""
@@ -62,7 +64,7 @@ class ScgQpGraph(QueryMaker):
         query = Utterance(speaker=dialogue.responder, text=wanted.query)
         asked = dialogue.model_copy(update={"turns": (query,)})
         links = link("query-linking", lambda: self.graph.mentions(asked), stage)
-        facts = retrieve_facts(self.graph, links, dialogue, stage, self.top)
+        facts = await retrieve_facts(self.graph, links, dialogue, stage, self.top)
         return Grounding(knowledge=facts, demands=wanted.demands)
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:

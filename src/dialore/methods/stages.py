@@ -15,7 +15,7 @@ from dialore.llm.model import Request, Usage
 from dialore.llm.structured import complete_structured
 from dialore.methods.citations import MarkReader, knowledge_in, read_citations
 from dialore.methods.cleaning import CleanStream, clean_response
-from dialore.prompts.history import friend_labels, on_one_line, render_history
+from dialore.prompts.history import Block, friend_labels, on_one_line, render_history
 from dialore.response import StageTrace
 from dialore.sources.base import Findings
 
@@ -61,6 +61,8 @@ class StageCall(Generic[T]):
         variables: the prompt's variables, beside the dialogue.
         label: names the call in recordings: dialogue, method and stage.
         leads: words before plain text that a model may repeat of its prompt; they are taken off.
+        form: the form of the prompt (see `Method`).
+        reader: reads an answer that need not be JSON; what it gives None for is parsed.
     """
 
     prompt: str
@@ -69,6 +71,8 @@ class StageCall(Generic[T]):
     variables: dict[str, object]
     label: str
     leads: tuple[str, ...] = ()
+    form: str = ""
+    reader: Callable[[str], T | None] | None = None
 
 
 class Responder(Protocol):
@@ -129,7 +133,7 @@ class ModelResponder:
                 stream.close()
             _record(step, [completion])
             return call.output(text=clean_response(completion.text, labels, call.leads))
-        structured = await complete_structured(self.model, request, call.output)
+        structured = await complete_structured(self.model, request, call.output, reader=call.reader)
         step.outcome, step.error = _OUTCOMES[structured.outcome], structured.error
         if structured.outcome == "repaired_locally":
             step.notes.append("the answer's JSON was repaired")
@@ -142,8 +146,8 @@ class ModelResponder:
         known |= {"last_turn": on_one_line(dialogue.last.text), "cite": False, **call.variables}
         citing = self.prompts.get(CITING, dialogue.language).render({}) if known["cite"] else None
         if citing is not None:
-            known["citing"] = citing.messages[0].content
-        prompt = self.prompts.get(call.prompt, dialogue.language).render(known)
+            known["citing"] = Block(citing.messages[0].content)
+        prompt = self.prompts.get(call.prompt, dialogue.language, call.form).render(known)
         step.prompt = prompt.reference if citing is None else f"{prompt.reference} + {citing.reference}"
         step.messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
         return Request(
@@ -208,6 +212,7 @@ class Stages:
         dialogue: the dialogue being answered.
         on_text: gets the response's text as it comes.
         cite: have the response cite its knowledge by number (see `citations`).
+        form: the form of the prompts (see `Method`).
     """
 
     def __init__(
@@ -218,12 +223,14 @@ class Stages:
         on_text: OnText | None = None,
         *,
         cite: bool = False,
+        form: str = "",
     ) -> None:
         self.responder = responder
         self.method = method
         self.dialogue = dialogue
         self.trace: list[StageTrace] = []
         self.cite = cite
+        self.form = form
         self._on_text = on_text
         self._citations: dict[str, list[Citation]] = {}
         self._begun = time.perf_counter()
@@ -264,19 +271,17 @@ class Stages:
         output: type[T],
         fallback: T,
         *,
-        salvage: Callable[[str], T | None] | None = None,
+        reader: Callable[[str], T | None] | None = None,
         suffix: str = "",
         summary: str = "",
         **variables: object,
     ) -> T:
         """Have a stage done with structured output of the shape `output`.
 
-        An answer that cannot be parsed after one repair turn is read by `salvage`, which gives None where it cannot
-        either; then the fallback is used.
+        Each answer is read by `reader`, where that gives anything, else parsed; one that is neither gets one repair
+        turn, and after that the fallback is used.
         """
-        value, step = await self._answer(prompt, suffix, output, variables)
-        if value is None and salvage is not None and (value := salvage(step.completion)) is not None:
-            step.notes.append("the answer is no JSON, but plain text that can be read: it is used")
+        value, step = await self._answer(prompt, suffix, output, variables, reader=reader)
         if value is None:
             step.notes.append("the answer could not be parsed; the fallback is used")
             value = fallback
@@ -442,9 +447,10 @@ class Stages:
         variables: dict[str, object],
         on_text: OnText | None = None,
         leads: tuple[str, ...] = (),
+        reader: Callable[[str], T | None] | None = None,
     ) -> tuple[T | None, StageTrace]:
         name = prompt.rsplit("/", 1)[-1]
         with self.step(f"{name}-{suffix}" if suffix else name, self.responder.name) as step:
             label = f"{self.dialogue.id}/{self.method}/{step.stage}"
-            call = StageCall(prompt, self.dialogue, output, variables, label, leads)
+            call = StageCall(prompt, self.dialogue, output, variables, label, leads, self.form, reader)
             return await self.responder.answer(call, step, on_text), step

@@ -15,7 +15,7 @@ from dialore.errors import InputError, SourceError, UnknownNameError
 from dialore.knowledge import Knowledge, Passage, PersonaDetail, stable_id
 from dialore.retrieval import Bm25
 from dialore.retrieval.static import StaticEmbedder
-from dialore.sources.base import KnowledgeSource, RankedSource
+from dialore.sources.base import KnowledgeSource
 from dialore.sources.documents import (
     Chunking,
     DocumentIndex,
@@ -62,7 +62,6 @@ def source(request, tmp_path):
 @pytest.mark.parametrize("retriever", RETRIEVERS)
 async def test_it_is_a_source_of_knowledge(source, retriever):
     assert isinstance(source, KnowledgeSource)
-    assert isinstance(source, RankedSource)
     assert source.kind == "documents"
     ranked = source.by(retriever)
     found = await ranked.search("what helps a sore throat?", ASK, 3)
@@ -166,6 +165,15 @@ def test_equal_passages_are_kept_once_and_given_once(place):
         many = [Piece("Tea is hot.", url=f"u{n}") for n in range(500)] + ["Tea was cold yesterday, said the butler."]
         build_documents(place("i"), texts=many, vectors=False)
         assert {piece.text for piece in index.find("tea", 2)} == {"Tea is hot.", many[-1]}
+
+
+def test_an_open_index_that_is_built_again_in_its_place_is_seen(place):
+    build_documents(place("i"), texts=["Tea is hot.", "Cats sleep."])
+    with DocumentIndex(place("i")) as index:
+        assert index.by("dense").find("tea", 1)[0].text == "Tea is hot."
+        build_documents(place("i"), texts=["Snow is cold.", "Tea is green."])
+        for retriever in ("dense", "bm25"):
+            assert index.by(retriever).find("tea", 1)[0].text == "Tea is green."
 
 
 def test_adding_updating_and_deleting(place, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -64,13 +65,10 @@ def id_number(identifier: str) -> int:
 
 
 class Document(BaseModel):
-    """A file, or whatever else passages were read from.
+    """A file, by its absolute path, or whatever else passages were read from, by the name that it was given.
 
     Attributes:
-        name: the file's absolute path, or the name that texts were given.
         hash: of its bytes and of how it was split; empty where it is not known.
-        passages: how many passages it has.
-        bytes: how large it was.
         modified: when the file was changed last, in nanoseconds; 0 for what is no file.
     """
 
@@ -82,17 +80,7 @@ class Document(BaseModel):
 
 
 class Settings(BaseModel):
-    """What an index was built with.
-
-    Attributes:
-        layout: version of the tables.
-        name: the index's name, carried by each passage.
-        embedder: spec of the embedder; empty where there are no vectors.
-        embedder_fingerprint: its fingerprint.
-        dimension: components of a vector.
-        tokeniser: how texts are split into terms.
-        chunking: how texts are split into passages where no other way is asked for.
-    """
+    """What an index was built with: its embedder (none where empty), and how texts become terms and passages."""
 
     layout: int = LAYOUT
     name: str
@@ -104,12 +92,12 @@ class Settings(BaseModel):
 
 
 class State(NamedTuple):
-    """An index at one moment: its settings as JSON and its counts.
+    """An index at one moment.
 
     Attributes:
-        settings: see `Settings`.
+        settings: see `Settings`, as JSON.
         version: how often it was changed.
-        removals: how often passages were removed.
+        removals: rises when passages are removed; begins with the moment of building, another in every index.
         passages: how many there are.
         length: terms of all passages together.
         last: the highest number that a passage was given.
@@ -271,7 +259,7 @@ class Transaction(ABC):
         for name, columns in _TABLES.items():
             self.ask(f"DROP TABLE IF EXISTS {name}")
             self.ask(f"CREATE TABLE {name} ({columns})")
-        self.ask("INSERT INTO state VALUES (?, 0, 0, 0, 0, 0)", settings.model_dump_json())
+        self.ask("INSERT INTO state VALUES (?, 0, ?, 0, 0, 0)", settings.model_dump_json(), time.time_ns())
 
 
 _TABLES = {

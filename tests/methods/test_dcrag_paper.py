@@ -1,0 +1,141 @@
+"""DCRAG's paper setting: what its prompts hold, and that its baselines differ from it by what the paper says."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dialore.agent import Agent
+from dialore.dialogue import Dialogue
+from dialore.errors import UnknownNameError
+from dialore.methods.registry import create_method
+from dialore.methods.stages import ModelResponder
+from dialore.prompts.library import PromptLibrary
+
+AS_PUBLISHED = {"prompting": "paper", "whole_sets": True, "together": False}
+QP, TP, CR = "query-production", "topic-planning", "cross-revision"
+FORESEEN, UNFORESEEN, RG = "fact-selection-foreseen", "fact-selection-unforeseen", "response-generation"
+
+
+@pytest.fixture
+def prompts(run, model):
+    """The prompts of a method by stage: system and user message."""
+
+    async def go(name, **options):
+        model.asked.clear()
+        await run(name, **options)
+        found = {request.label.rsplit("/", 1)[-1]: request for request in model.asked}
+        return {stage: [message.content for message in request.messages] for stage, request in found.items()}
+
+    return go
+
+
+def lines(text):
+    return [line for line in text.splitlines() if line]
+
+
+async def test_the_response_prompts_differ_by_what_tables_12_13_and_18_say(prompts):
+    paper = {"prompting": "paper"}
+    vanilla = (await prompts("vanilla", **paper))[RG]
+    t_rag = (await prompts("t-rag", **paper))[RG]
+    qp_rag = (await prompts("qp-rag", **paper))[RG]
+    dcrag = (await prompts("dcrag", **AS_PUBLISHED))[RG]
+    assert qp_rag[0] == t_rag[0]
+    # Table 13 has of Table 12 all, and the knowledge: guidance on it, its criterion, and itself.
+    more = [line for line in lines(t_rag[0]) if line not in lines(vanilla[0])]
+    lost = [line for line in lines(vanilla[0]) if line not in lines(t_rag[0])]
+    assert len(lost) == 1
+    assert [lost[0].rstrip(".") in line and "knowledge" in line for line in more].count(True) == 1
+    assert all("knowledge" in line or line == "Criteria:" or "It was brought up" in line for line in more)
+    assert lines(t_rag[1])[: len(lines(vanilla[1])) - 2] == lines(vanilla[1])[:-2]
+    assert lines(t_rag[1])[-2:] == lines(vanilla[1])[-2:]
+    assert lines(t_rag[1])[len(lines(vanilla[1])) - 2] == "Contextual knowledge:"
+    # Table 18 has all of Table 13, and the entities with the thoughts that led to them: one line of guidance, criteria.
+    assert all(line in lines(dcrag[0]) for line in lines(t_rag[0]))
+    kinds = ("Explicit query", "Implicit query", "Maintained topic", "Extended topic")
+    more = [line for line in lines(dcrag[0]) if line not in lines(t_rag[0])]
+    assert [line.split(" entities")[0] for line in more] == ["- The explicit query", *(f"- {kind}" for kind in kinds)]
+    facts = re.compile(r"- \(.*\)$")
+    more = [line for line in lines(dcrag[1]) if line not in lines(t_rag[1]) and not facts.match(line)]
+    assert more == [
+        line
+        for kind, entities in zip(
+            kinds,
+            ("sore throat; job interview", "nervousness", "sore throat", "honey; drink warm tea; dry mouth"),
+            strict=True,
+        )
+        for line in (f"Thoughts on {kind.lower()} entities: Keep.", f"{kind} entities: {entities}")
+    ]
+
+
+async def test_query_production_is_the_same_in_qp_rag(prompts):
+    qp_rag, dcrag = await prompts("qp-rag", prompting="paper"), await prompts("dcrag", **AS_PUBLISHED)
+    assert qp_rag[QP] == dcrag[QP]
+
+
+async def test_every_stage_asks_for_what_the_paper_asks(prompts):
+    found = await prompts("dcrag", **AS_PUBLISHED)
+    assert list(found) == [QP, TP, CR, FORESEEN, UNFORESEEN, RG]
+    for stage in (QP, TP, CR):
+        assert "Think step by step" in found[stage][0]
+        assert not re.search(r"\b\d+ (?:to \d+|entities)|at most|one to four words", found[stage][0])
+    assert "words, phrases or sentences" in found[QP][0]
+    assert "Thoughts on implicit query entities: They are nervous." in found[CR][1]  # T of Equation 5
+    for stage in (FORESEEN, UNFORESEEN):
+        assert "rank them and name all of them" in found[stage][0]
+    without = await prompts("dcrag", **AS_PUBLISHED, thoughts=False)
+    assert not any("houghts" in text or "step by step" in text for texts in without.values() for text in texts)
+
+
+async def test_chinese_dialogues_are_asked_about_in_english_as_the_paper_does(small_graph, model):
+    method = create_method("dcrag", {"graph": small_graph}, AS_PUBLISHED)
+    agent = Agent(method, ModelResponder(model, PromptLibrary()))
+    await agent.respond(Dialogue(id="z", language="zh", turns=["你好", "我嗓子疼。"]))
+    assert {"in Chinese" in request.messages[0].content for request in model.asked} == {True}
+    assert 'marked "朋友" and mine "我"' in model.asked[-1].messages[0].content
+
+
+async def test_entities_are_taken_as_the_model_gives_them(run, model):
+    many = [f"thing {number}" for number in range(20)]
+    model.answers[CR] = {**model.answers[CR], "explicit": many}
+    response, stages = await run("dcrag", **AS_PUBLISHED)
+    assert response.demands.explicit == many
+    assert not [traced.stage for traced in stages.trace if traced.stage.endswith("mending")]
+    response, stages = await run("dcrag")
+    assert response.demands.explicit == []  # not said in the history: the first 12 are implicit queries
+    assert response.demands.implicit == [*many[:12], "nervousness"]
+    notes = next(traced.notes for traced in stages.trace if traced.stage == "revision-mending")
+    assert notes[0] == "explicit: 20 entities, the first 12 are kept"
+
+
+async def test_a_set_smaller_than_the_limit_is_taken_whole_in_the_models_order(run, model):
+    model.answers[FORESEEN] = {"selected": [3]}
+    model.answers[UNFORESEEN] = {"selected": [2, 1]}
+    whole, _ = await run("dcrag", **AS_PUBLISHED)
+    offered, _ = await run("dcrag", fact_selection=False)
+    foreseen = [fact.id for fact in offered.knowledge if fact.set == "foreseen"]
+    unforeseen = [fact.id for fact in offered.knowledge if fact.set == "unforeseen"]
+    ranked = [foreseen[2], *foreseen[:2], unforeseen[1], unforeseen[0], *unforeseen[2:]]
+    assert [fact.id for fact in whole.knowledge] == ranked
+    chosen, _ = await run("dcrag")
+    assert len(chosen.knowledge) == 3
+
+
+async def test_in_turn_the_second_selection_is_asked_for_what_is_left(prompts):
+    found = await prompts("dcrag", prompting="paper", together=False, limit=4)
+    assert "select the 4 most useful" in found[FORESEEN][0]
+    assert "select the 2 most useful" in found[UNFORESEEN][0]
+
+
+@pytest.mark.parametrize(("prompting", "thought"), [("paper", "Keep."), ("ours", "They are nervous.")])
+async def test_the_thoughts_that_response_generation_is_shown(prompts, prompting, thought):
+    shown = (await prompts("dcrag", prompting=prompting))[RG][1]
+    assert ("Keep." in shown) == (thought == "Keep.")
+    assert ("They are nervous." in shown) == (thought != "Keep.")
+
+
+def test_no_other_prompting_is_taken(small_graph, model):
+    method = create_method("dcrag", {"graph": small_graph}, {"prompting": "papre"})
+    with pytest.raises(UnknownNameError, match="did you mean paper"):
+        Agent(method, ModelResponder(model, PromptLibrary()))
