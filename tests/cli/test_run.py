@@ -275,3 +275,16 @@ def test_an_interrupt_says_what_is_kept(tmp_path, data, faulty_server):
     )
     assert "interrupted: what is finished is kept in out; the same command again does the rest" in err
     assert counts(tmp_path / "out") == (2, 2)
+
+
+def test_the_last_line_says_how_many_answers_came_from_the_cache(call, data, url, tmp_path):
+    settings = ("run", "-M", "vanilla", "--dataset", "jsonl", "--data", data, "-m", "m", "--cache", tmp_path / "cache")
+    first = call(*settings, "-u", url, "--out", "first")
+    assert "(6 calls, 0 answered from the cache" in first.err
+    again = call(*settings, "-u", url, "--out", "again")
+    assert "6 answered, 0 failed" in again.err
+    assert "(0 calls, 6 answered from the cache" in again.err
+    assert json.loads(call(*settings, "-u", url, "--out", "third", "--json").out)["cached"] == 6
+    # Another server's answers are none of this one's.
+    elsewhere = call(*settings, "-u", "http://127.0.0.1:9/v1", "--out", "elsewhere", "--retries", 0)
+    assert "0 answered, 6 failed" in elsewhere.err
