@@ -21,8 +21,8 @@ from dialore.sources.documents import build_documents
 from dialore.sources.graph.source import Graph
 from dialore.sources.graph.writing import build_graph
 from dialore.sources.persona import PersonaDocuments, PersonaSource
-from dialore.sources.web import WebSource
 from dialore.sources.web.engines import SearchResult
+from dialore.sources.web.source import WebSource
 
 CATS = Dialogue(
     id="cats",

@@ -76,10 +76,13 @@ def build(
     dialore samples build dd.samples train.json -D dailydialog --align-graph g
     dialore respond talk.json --method msdp --samples wow.samples
     """
+    import time
+
     from dialore.datasets.split import stream_histories
     from dialore.retrieval.embedding import load_embedder
-    from dialore.sources.samples.database import build_samples, check_out
+    from dialore.sources.samples import build_samples, check_out
 
+    started = time.perf_counter()
     check_out(out)
     encoder = load_embedder(embedder)
     with progress("reading dialogues") as step:
@@ -91,7 +94,7 @@ def build(
             )
             raise InputError(f"no reply {lacking}", mend="see `dialore samples build --help`")
         perplexities = _perplexities(samples, perplexity, base_url, step) if perplexity else None
-        report = build_samples(
+        meta = build_samples(
             samples,
             out,
             encoder,
@@ -102,11 +105,13 @@ def build(
             graph=graph,
             on_step=step,
         )
+    size, seconds = out.stat().st_size, time.perf_counter() - started
     if json:
-        print_json(report.model_dump())
+        counts = meta.model_dump(include={"samples", "fit", "grounded"})
+        print_json({"path": str(out), **counts, "bytes": size, "seconds": seconds})
         return
-    kinds = f"{report.fit:,} for knowledge generation, {report.grounded:,} with an overlap of 0.6 to 0.9"
-    note(f"{report.samples:,} samples ({kinds}): {report.path} ({report.bytes / 2**20:.1f} MB, {report.seconds:.1f} s)")
+    kinds = f"{meta.fit:,} for knowledge generation, {meta.grounded:,} with an overlap of 0.6 to 0.9"
+    note(f"{meta.samples:,} samples ({kinds}): {out} ({size / 2**20:.1f} MB, {seconds:.1f} s)")
 
 
 @app.command("stats")
@@ -116,13 +121,9 @@ def stats(base: _Base, json: Json = False) -> None:
     [bold]Example[/bold]
     dialore samples stats wow.samples
     """
-    from contextlib import closing
-
     from dialore.sources.samples import open_samples
 
-    with closing(open_samples(base)) as opened:
-        languages = {language: group.stop - group.start for language, group in opened.meta.groups.items()}
-        found = {**opened.meta.model_dump(exclude={"groups"}), "languages": languages}
+    found = open_samples(base).meta.model_dump()
     if json:
         print_json(found)
         return
@@ -146,13 +147,10 @@ def find(
     [bold]Example[/bold]
     dialore samples find wow.samples "I love pizza" --topic Pizza
     """
-    from contextlib import closing
-
     from dialore.dialogue import Dialogue
     from dialore.sources.samples import open_samples
 
-    with closing(open_samples(base)) as opened:
-        found = opened.nearest(Dialogue.model_validate({"id": "query", "turns": [text], "topic": topic}), top)
+    found = open_samples(base).nearest(Dialogue.model_validate({"id": "query", "turns": [text], "topic": topic}), top)
     if json:
         fields = ("id", "topic", "last_turn", "knowledge", "response")
         rows = ({"score": round(score, 4)} | {name: getattr(each, name) for name in fields} for each, score in found)

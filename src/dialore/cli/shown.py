@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from dialore.dialogue import Dialogue
-    from dialore.evaluation.report.page import Conversation
+    from dialore.evaluation.report.display import Conversation
     from dialore.knowledge import Knowledge
     from dialore.response import Demands, Grounding, StageTrace
 

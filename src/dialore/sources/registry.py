@@ -134,7 +134,7 @@ KINDS: dict[str, SourceKind] = {
         ),
         SourceKind(
             "web",
-            "dialore.sources.web:open_web",
+            "dialore.sources.web.source:open_web",
             "Web search: searxng:URL, brave: (key in BRAVE_API_KEY), or corpus:PATH for a document index.",
             key="search",
             metavar="ENGINE",
