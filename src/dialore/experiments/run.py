@@ -16,7 +16,8 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from dialore.datasets import data_set, gold_text, stream_histories
-from dialore.errors import BudgetError, InputError
+from dialore.errors import BudgetError, InputError, UnknownNameError
+from dialore.evaluation.registry import metric_names
 from dialore.experiments.config import BudgetConfig
 from dialore.experiments.store import PROMPTS, Job, RunStore, System
 from dialore.knowledge import Knowledge
@@ -93,6 +94,7 @@ async def prepare(
     All systems' jobs of one dialogue come together, so that a run cut short is paired. Where `on_estimate` raises, the
     run is left as it was. Raises as `run_experiment`, and InputError where no dialogue of the data set can be answered.
     """
+    check_metrics(config.metrics)
     with store.together():
         facts, dialogues = facts_of(config, opened), load_dialogues(config.dataset)
         numbers = store.set_up(facts, opened.systems, dialogues, accept_changed_prompts=accept_changed_prompts)
@@ -106,6 +108,14 @@ async def prepare(
         if on_estimate is not None:
             on_estimate(await estimate(config, store, jobs, numbers, opened.lexical))
     return jobs, numbers
+
+
+def check_metrics(names: Iterable[str]) -> None:
+    """Raise UnknownNameError for a name that no metric has, before anything is paid for."""
+    known = metric_names()
+    for name in names:
+        if name not in known:
+            raise UnknownNameError("metric", name, known)
 
 
 # --- what it is made of

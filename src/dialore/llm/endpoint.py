@@ -272,7 +272,7 @@ class Reader:
         if reason == "content_filter":
             declined = f"{self._where} held its answer back (content filter)"
             raise ModelError(declined, mend="change the prompt", refused=True)
-        text = mend_surrogates(_content(said.get("content")))
+        text = _content(said.get("content"))
         # A whole text also has thoughts whose opening tag the server's template had written.
         self._pass_on(strip_thoughts(text) if self._on_text is None else self._filter.feed(text))
 
@@ -286,16 +286,16 @@ class Reader:
 def _content(content: object) -> str:
     if isinstance(content, list):
         parts = [part.get("text") for part in content if isinstance(part, dict)]
-        return "".join(part for part in parts if isinstance(part, str))
+        return mend_surrogates("".join(part for part in parts if isinstance(part, str)))
     return _word(content)
 
 
 def _word(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    return mend_surrogates(value) if isinstance(value, str) else ""
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else None
 
 
 # --- what is sent
