@@ -149,9 +149,9 @@ _threads = threading.local()  # each thread has a stemmer of its own
 def _stemmer() -> Any:  # noqa: ANN401 - the library is untyped
     """This thread's stemmer: it keeps the word that it works on, so that two threads at once would mix theirs up."""
     if not hasattr(_threads, "stemmer"):
-        import snowballstemmer
+        import Stemmer
 
-        _threads.stemmer = snowballstemmer.stemmer("english")
+        _threads.stemmer = Stemmer.Stemmer("english", 0)
     return _threads.stemmer
 
 

@@ -12,7 +12,7 @@ from dialore.knowledge import Fact, Knowledge, Passage, PassageDetail
 from dialore.methods.base import check_least, check_word
 from dialore.response import Grounding
 from dialore.sources.graph.relations import verbalise
-from dialore.sources.samples.sample import Sample, sided, topic_of
+from dialore.sources.samples import Sample, sided, topic_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -72,6 +72,10 @@ def test_western_pages_without_a_label():
     assert "d\xe9j\xe0" in decode("d\xe9j\xe0 vu".encode("latin-1"), "iso-8859-1")
 
 
+def test_one_broken_byte_does_not_spoil_a_page():
+    assert decode(f"{CHINESE} caf\xe9 ".encode() + b"\xff", "utf-8").startswith(f"{CHINESE} caf\xe9")
+
+
 def test_bytes_that_are_no_text_do_not_raise():
     assert isinstance(decode(bytes(range(256)) * 4, "utf-8"), str)
 

@@ -27,9 +27,9 @@ from dialore.sources.graph.vectors import PartNumbers, fact_norms, relation_sums
 from dialore.sources.graph.writing import (
     MAX_PROVENANCES,
     MAX_RELATIONS,
+    Numbered,
     fact_hashes,
     name_hashes,
-    numbered,
     replacing,
     writing,
 )
@@ -184,8 +184,8 @@ class _Change:
     def __init__(self, state: GraphState) -> None:
         self.counts = dict.fromkeys(("added", "updated", "deleted", "unchanged", "missing"), 0)
         self._state = state
-        self._relations = {name: number for number, name in enumerate(state.meta.relations)}
-        self._provenances = {name: number for number, name in enumerate(state.meta.provenances)}
+        self._relations = Numbered(state.meta.relations, "relations", MAX_RELATIONS)
+        self._provenances = Numbered(state.meta.provenances, "provenances", MAX_PROVENANCES)
         self._names: list[str] = []
         self._new: dict[str, int] = {}
         self._before: dict[_Key, _Value | None] = {}
@@ -200,8 +200,7 @@ class _Change:
 
     def add(self, fact: Fact) -> None:
         """Have the fact; the heavier one where it is there."""
-        relation = numbered(self._relations, fact.relation, "relations", MAX_RELATIONS)
-        key = self._concept(fact.head), relation, self._concept(fact.tail)
+        key = self._concept(fact.head), self._relations[fact.relation], self._concept(fact.tail)
         found = self._value(key)
         if found is not None and found[0] >= np.float32(fact.weight):
             self.counts["unchanged"] += 1
@@ -232,8 +231,7 @@ class _Change:
     def _wanted(self, fact: Fact) -> _Value:
         if not np.isfinite(fact.weight):
             raise GraphError(f"the weight of {fact.triple} is not a number", mend="e.g. 1.0")
-        provenance = numbered(self._provenances, fact.provenance, "provenances", MAX_PROVENANCES)
-        return float(np.float32(fact.weight)), provenance
+        return float(np.float32(fact.weight)), self._provenances[fact.provenance]
 
     def _concept(self, name: str) -> int:
         form = normalise(name)
@@ -304,10 +302,10 @@ class _Change:
         state, meta = self._state, self._state.meta
         names = self._names if kept else []  # else they are of facts that were added and deleted again
         new_relations = list(self._relations)[len(meta.relations) :]
-        parts = [np.empty(0, np.uint32)] * len(names)
+        parts = [b""] * len(names)
         if embedder is not None:
-            numbers = PartNumbers(embedder, state.numbers)
-            parts = [numbers.numbered(own) for own in embedder.parts(names)] if names else []
+            numbers = PartNumbers(embedder, state.numbers.tolist())
+            parts = numbers(names)
             first, block = numbers.block()
             self._put(PARTS, id_key(first), block)
             both = np.concatenate([state.relations, relation_sums(new_relations, embedder)])

@@ -11,6 +11,7 @@ import math
 import re
 import zlib
 from contextlib import contextmanager
+from operator import methodcaller
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from dialore.errors import GraphError
@@ -225,15 +226,13 @@ def parse_tsv(lines: Iterator[tuple[int, str]], path: Path, rejects: Rejects) ->
         GraphError: it is not clear which columns hold what; or as `rejects` does.
     """
     comma = path.name.removesuffix(".gz").endswith(".csv")
-    cut: Callable[[str], list[str]] = (
-        (lambda line: next(csv.reader([line]))) if comma else (lambda line: line.split("\t"))
-    )
+    cut: Callable[[str], list[str]] = (lambda line: next(csv.reader([line]))) if comma else methodcaller("split", "\t")
     sample = list(itertools.islice(lines, _SAMPLE))
     columns, header = _columns(_cut_sample(sample, cut, path), path)
-    number = 0
+    number, name = 0, path.name
     for number, line in itertools.chain(sample[header:], lines):
         try:
-            fact = _row(cut(line), columns, path.name)
+            fact = _row(cut(line), columns, name)
         except (_BadLine, csv.Error) as reason:
             rejects.bad(path, number, str(reason), _TSV_SHAPE)
         else:
@@ -243,11 +242,17 @@ def parse_tsv(lines: Iterator[tuple[int, str]], path: Path, rejects: Rejects) ->
 
 
 def _row(cells: list[str], columns: _Columns, file: str) -> Fact | None:
-    if len(cells) <= max(columns[:3]):
-        raise _BadLine(f"{len(cells)} columns, expected 3 or 4")
-    weight = _weight(cells[columns.weight]) if 0 <= columns.weight < len(cells) else 1.0
-    provenance = cells[columns.provenance] if 0 <= columns.provenance < len(cells) else file
-    return _fact(cells[columns.head], cells[columns.relation], cells[columns.tail], weight, provenance)
+    head, relation, tail, weight, provenance = columns
+    count = len(cells)
+    if count <= head or count <= relation or count <= tail:
+        raise _BadLine(f"{count} columns, expected 3 or 4")
+    return _fact(
+        cells[head],
+        cells[relation],
+        cells[tail],
+        _weight(cells[weight]) if 0 <= weight < count else 1.0,
+        cells[provenance] if 0 <= provenance < count else file,
+    )
 
 
 def _cut_sample(

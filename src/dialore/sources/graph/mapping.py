@@ -44,9 +44,9 @@ _MAGIC = struct.pack("=I", 0xBEEFC0DE)
 # --- values
 
 
-def packed_concept(name: str, parts: NDArray[np.uint32]) -> bytes:
+def packed_concept(name: str, parts: bytes) -> bytes:
     """A concept's value of the table `concepts`."""
-    return struct.pack("=I", len(parts)) + parts.tobytes() + name.encode()
+    return (len(parts) // 4).to_bytes(4, "little") + parts + name.encode()
 
 
 def packed_side(records: NDArray[np.void], parts: NDArray[np.uint32]) -> bytes:

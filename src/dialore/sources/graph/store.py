@@ -183,9 +183,8 @@ def phrase_tokens(phrase: str, language: Language) -> list[str]:
     return content_words(phrase, language) or words(phrase, language)
 
 
-def id_key(number: int) -> bytes:
-    """A number as a key."""
-    return struct.pack(">I", number)
+id_key = struct.Struct(">I").pack
+"""A number as a key."""
 
 
 def text_key(text: str) -> bytes:
@@ -286,7 +285,7 @@ class GraphState:
             # Facts between two of the concepts are taken from the side of their head.
             among = numbers if table == OUT else ()
             for number in numbers:
-                value = get(table + struct.pack(">I", number))
+                value = get(table + id_key(number))
                 count = read = 0
                 if value is not None:
                     count = read = int.from_bytes(value[:4], "little")
@@ -323,19 +322,9 @@ class GraphState:
 
     def sums(self, concepts: NDArray[np.uint32]) -> NDArray[np.float32]:
         """(n, dimension): each concept's unnormalised vector; zero for one that is not there."""
-        parts = [self.parts_of(number) for number in concepts.tolist()]
-        total = np.zeros((len(parts), self.rows.shape[1]), np.float32)
-        if not parts:
-            return total
+        parts = [_NOTHING, *map(self.parts_of, concepts.tolist())]
         counts = np.array([*map(len, parts)])
-        starts = np.cumsum(counts) - counts
-        flat = np.concatenate(parts)
-        vectors = self.rows.take(flat, axis=0).astype(np.float32)
-        vectors *= self.scales.take(flat)[:, None]
-        for place in range(int(counts.max())):  # each concept's first part, then the second of those that have one
-            rows = np.flatnonzero(counts > place)
-            total[rows] += vectors[starts[rows] + place]
-        return total
+        return summed_parts(self.rows, self.scales, np.concatenate(parts), counts)[1:]
 
     def cosines(
         self,
@@ -382,6 +371,20 @@ class GraphState:
         products = np.zeros(len(self.rows), np.float32)
         products[used] = found * self.scales.take(used)
         return products
+
+
+def summed_parts(
+    rows: NDArray[np.int8], scales: NDArray[np.float32], parts: NDArray[np.uint32], counts: NDArray[np.intp]
+) -> NDArray[np.float32]:
+    """(n, dimension): the sums of so many parts each; a graph's parts have these rows and scales."""
+    vectors = rows.take(parts, axis=0).astype(np.float32)
+    vectors *= scales.take(parts)[:, None]
+    starts = np.cumsum(counts) - counts
+    total: NDArray[np.float32] = vectors[starts]
+    for place in range(1, int(counts.max())):  # the second part of those that have one, then the third
+        more = np.flatnonzero(counts > place)
+        total[more] += vectors[starts[more] + place]
+    return total
 
 
 _NOTHING = np.zeros(1, np.uint32)

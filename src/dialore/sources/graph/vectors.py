@@ -22,6 +22,7 @@ _CHUNK = 1024
 """Vectors that are added up at once: few enough to stay in a processor's cache."""
 _REMEMBERED = 500_000
 """Words whose parts are kept while a graph is built, some 100 MB."""
+_NO_PART = bytes(4)
 _CONCEPTS = 200_000
 """Concepts of a store without vectors whose parts are kept, about 30 MB: a hub's are asked for again."""
 
@@ -43,28 +44,6 @@ class LinearEmbedder(Embedder, Protocol):
         ...
 
 
-class PartsOfNames:
-    """Concepts' parts, by the embedder's numbers; a word is split once.
-
-    Args:
-        embedder: knows the parts.
-    """
-
-    def __init__(self, embedder: LinearEmbedder) -> None:
-        self._embedder = embedder
-        self._known: dict[str, NDArray[np.int64]] = {}
-
-    def __call__(self, names: Sequence[str]) -> list[NDArray[np.int64]]:
-        """Each name's parts."""
-        # Chinese is split by what stands around it.
-        split = [[name] if is_chinese(name) else name.split() or [name] for name in names]
-        if len(self._known) > _REMEMBERED:
-            self._known.clear()
-        new = list({word: None for words in split for word in words if word not in self._known})
-        self._known.update(zip(new, self._embedder.parts(new), strict=True))
-        return [np.concatenate([self._known[word] for word in words]) for words in split]
-
-
 class PartNumbers:
     """The parts of one graph: the embedder's numbers of them in order of their first use, and their rows.
 
@@ -73,15 +52,24 @@ class PartNumbers:
         known: the embedder's numbers of the parts that the graph has already; the first, that of nothing, is no part.
     """
 
-    def __init__(self, embedder: LinearEmbedder, known: NDArray[np.uint32]) -> None:
+    def __init__(self, embedder: LinearEmbedder, known: Sequence[int] = ()) -> None:
         self._embedder = embedder
         self._first = max(1, len(known))
-        self._place = {number: place for place, number in enumerate(known.tolist()) if place}
+        self._place = {number: place for place, number in enumerate(known) if place}
+        self._words: dict[str, bytes] = {}
 
-    def numbered(self, parts: NDArray[np.int64]) -> NDArray[np.uint32]:
-        """The graph's numbers of a concept's parts; the number of nothing where there are none."""
-        place = self._place
-        return np.array([place.setdefault(part, len(place) + 1) for part in parts.tolist()] or [0], np.uint32)
+    def __call__(self, names: Sequence[str]) -> list[bytes]:
+        """The graph's numbers of each name's parts, four bytes each; that of nothing where there are none."""
+        # Chinese is split by what stands around it; of other names each word is split once.
+        split = [[name] if is_chinese(name) else name.split() for name in names]
+        known, place = self._words, self._place
+        if len(known) > _REMEMBERED:
+            known.clear()
+        new = list({word: None for words in split for word in words if word not in known})
+        for word, parts in zip(new, self._embedder.parts(new), strict=True):
+            numbers = [place.setdefault(part, len(place) + 1) for part in parts.tolist()]
+            known[word] = np.array(numbers, "<u4").tobytes()
+        return [b"".join([known[word] for word in words]) or _NO_PART for words in split]
 
     def block(self) -> tuple[int, bytes]:
         """The first number of the parts that are new, and their value of the table `parts`; empty for none."""
@@ -104,10 +92,11 @@ def quantised(sums: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.float32]
     return np.rint(values / scales[:, None]).astype(np.int8), scales
 
 
-def relation_sums(relations: Sequence[str], embedder: LinearEmbedder) -> NDArray[np.float32]:
-    """(n, dimension): the unnormalised sum of each relation's words."""
+def relation_sums(relations: Sequence[str], embedder: LinearEmbedder, *, triples: bool = False) -> NDArray[np.float32]:
+    """(n, dimension): the unnormalised sum of each relation's words, or of what a triple has beside its ends."""
     # Both languages share a space, so the English wording serves the facts of either.
-    return embedder.sums([connecting_words(relation, "en") for relation in relations]).astype(np.float32)
+    between = (f"( , {relation} , )" if triples else connecting_words(relation, "en") for relation in relations)
+    return embedder.sums(list(between)).astype(np.float32)
 
 
 def fact_norms(
@@ -144,14 +133,14 @@ class LinearCosines:
     Args:
         store: the facts.
         embedder: makes the vectors.
+        triples: whether facts are embedded as triples.
     """
 
-    def __init__(self, store: FactStore, embedder: LinearEmbedder) -> None:
+    def __init__(self, store: FactStore, embedder: LinearEmbedder, *, triples: bool = False) -> None:
         self._store = store
         self._embedder = embedder
-        self._relations = relation_sums(store.meta.relations, embedder)
+        self._relations = relation_sums(store.meta.relations, embedder, triples=triples)
         self._parts: dict[int, NDArray[np.int64]] = {}
-        self._parts_of = PartsOfNames(embedder)
 
     def __call__(self, edges: Edges, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """(n,): each fact's cosine with a unit query (dimension,); 0 for a fact in which nothing is known."""
@@ -187,5 +176,5 @@ class LinearCosines:
             if len(known) + len(new) > _CONCEPTS:
                 # A dictionary of its own, so that no other thread's question loses what it has just read.
                 known = self._parts = {concept: known[concept] for concept in concepts if concept in known}
-            known.update(zip(new, self._parts_of(names), strict=True))
+            known.update(zip(new, self._embedder.parts(names), strict=True))
         return [known[concept] for concept in concepts]

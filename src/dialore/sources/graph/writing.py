@@ -42,9 +42,10 @@ from dialore.sources.graph.store import (
     GraphMeta,
     concept_key,
     id_key,
+    summed_parts,
     text_key,
 )
-from dialore.sources.graph.vectors import LinearEmbedder, PartNumbers, PartsOfNames, fact_norms, relation_sums
+from dialore.sources.graph.vectors import LinearEmbedder, PartNumbers, fact_norms, relation_sums
 from dialore.text import is_chinese, normalise
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ MAX_RELATIONS = 4096
 MAX_PROVENANCES = 65536
 """Provenances of a graph: the 16 bits that a record has for them."""
 _BATCH = 4096
+_CHUNK = 512
+"""Concepts whose vectors are added up at once: few enough to stay in a processor's cache."""
 _REMEMBERED = 1_000_000
 """Names whose numbers are kept in memory, some 150 MB; the others are looked up."""
 _COMMIT = 50_000
@@ -139,12 +142,11 @@ class Collector:
 
     def __init__(self, folder: Path, target: object) -> None:
         self._folder, self._target = folder, target
-        self.relations: dict[str, int] = {}
-        self.provenances: dict[str, int] = {}
+        self.relations = Numbered((), "relations", MAX_RELATIONS)
+        self.provenances = Numbered((), "provenances", MAX_PROVENANCES)
         self.concepts = 0
         self.rows = 0
         self._stack = ExitStack()
-        self._known: dict[str, int] = {}
 
     def __enter__(self) -> Collector:
         """Open its files."""
@@ -167,11 +169,22 @@ class Collector:
         """Take facts in; raises GraphError for a blank concept, too many relations or provenances, a full disk."""
         stream = iter(facts)
         transaction, begun = self.env.begin(write=True), 0
+        known: dict[str, int] = {}
         # Reading has failures of its own, so it stands outside of `writing`.
         while batch := list(itertools.islice(stream, _BATCH)):
             with writing(self._target):
-                rows = [self._row(fact, transaction) for fact in batch]
-                self._facts.write(np.array(rows, _ROW).tobytes())
+                if len(known) > _REMEMBERED:
+                    known.clear()
+                names = [name for fact in batch for name in (fact.head, fact.tail)]
+                for name in names:
+                    if name not in known:
+                        known[name] = self._concept(name, transaction)
+                rows = np.empty(len(batch), _ROW)
+                rows["head"], rows["tail"] = np.array([known[name] for name in names]).reshape(-1, 2).T
+                rows["weight"] = [fact.weight for fact in batch]
+                rows["relation"] = [self.relations[fact.relation] for fact in batch]
+                rows["provenance"] = [self.provenances[fact.provenance] for fact in batch]
+                self._facts.write(rows.tobytes())
                 self.rows += len(rows)
                 if self.concepts - begun > _COMMIT:
                     transaction.commit()
@@ -181,34 +194,19 @@ class Collector:
             self._names.flush()
             self._facts.flush()
 
-    def _row(self, fact: Fact, transaction: lmdb.Transaction) -> tuple[int, int, float, int, int]:
-        return (
-            self._concept(fact.head, transaction),
-            self._concept(fact.tail, transaction),
-            fact.weight,
-            numbered(self.relations, fact.relation, "relations", MAX_RELATIONS),
-            numbered(self.provenances, fact.provenance, "provenances", MAX_PROVENANCES),
-        )
-
     def _concept(self, name: str, transaction: lmdb.Transaction) -> int:
         """The number of a concept; raises GraphError for a blank one."""
-        number = self._known.get(name)
-        if number is None:
-            form = normalise(name)
-            if not form:
-                raise GraphError(f"a fact's concept is blank: {name!r}", mend="name the head and tail of every fact")
-            key = text_key(form)
-            raw = transaction.get(key, db=self._ids)
-            if raw is None:
-                number, self.concepts = self.concepts, self.concepts + 1
-                transaction.put(key, id_key(number), db=self._ids)
-                written = name.encode()
-                self._names.write(len(written).to_bytes(4, "little") + written)
-            else:
-                number = int.from_bytes(raw, "big")
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[name] = number
+        form = normalise(name)
+        if not form:
+            raise GraphError(f"a fact's concept is blank: {name!r}", mend="name the head and tail of every fact")
+        key = text_key(form)
+        raw = transaction.get(key, db=self._ids)
+        if raw is not None:
+            return int.from_bytes(raw, "big")
+        number, self.concepts = self.concepts, self.concepts + 1
+        transaction.put(key, id_key(number), db=self._ids)
+        written = name.encode()
+        self._names.write(len(written).to_bytes(4, "little") + written)
         return number
 
     def names(self) -> Iterator[list[str]]:
@@ -228,12 +226,25 @@ class Collector:
             yield from cursor
 
 
-def numbered(numbers: dict[str, int], name: str, kind: str, limit: int) -> int:
-    """The number of a name, the next one for a new name; raises GraphError past the limit."""
-    number = numbers.setdefault(name, len(numbers))
-    if number >= limit:
-        raise GraphError(f"the facts have more than {limit:,} {kind}", mend="is it the right file, and its columns?")
-    return number
+class Numbered(dict[str, int]):
+    """Numbers of names; a new name gets the next one.
+
+    Args:
+        names: those that have numbers already.
+        kind: what they are, for messages.
+        limit: how many there may be; one more raises GraphError.
+    """
+
+    def __init__(self, names: Iterable[str], kind: str, limit: int) -> None:
+        super().__init__((name, number) for number, name in enumerate(names))
+        self._kind, self._limit = kind, limit
+
+    def __missing__(self, name: str) -> int:
+        """Number a new name."""
+        if len(self) >= self._limit:
+            mend = "is it the right file, and its columns?"
+            raise GraphError(f"the facts have more than {self._limit:,} {self._kind}", mend=mend)
+        return self.setdefault(name, len(self))
 
 
 def merged_rows(rows: NDArray[np.void]) -> NDArray[np.void]:
@@ -321,24 +332,22 @@ class _Build:
 
     def _concepts(self) -> Iterator[tuple[bytes, bytes]]:
         """The table of concepts; their hashes, parts and stem keys are kept for what follows."""
-        embedder = self._embedder
-        parts_of, numbers = (PartsOfNames(embedder), PartNumbers(embedder, _NONE)) if embedder else (None, None)
+        self._numbers = PartNumbers(self._embedder) if self._embedder else None
         languages: set[str] = set()
         at = 0
         self._keyed = self._collector.env.open_db(b"keys", dupsort=True, dupfixed=True)
         for names in self._collector.names():
             self._hashes[at : at + len(names)] = name_hashes(names)
             languages.update("zh" if is_chinese(name) else "en" for name in names)
-            parts = [numbers.numbered(own) for own in parts_of(names)] if parts_of and numbers else [_NONE] * len(names)
             self._keep_keys(names, at)
+            parts = self._numbers(names) if self._numbers else [b""] * len(names)
+            self._made.frombytes(b"".join(parts))
             for number, (name, own) in enumerate(zip(names, parts, strict=True), start=at):
-                self._made.frombytes(own.tobytes())
-                self._ends.append(len(self._made))
+                self._ends.append(self._ends[-1] + len(own) // 4)
                 yield id_key(number), packed_concept(name, own)
             at += len(names)
             self._step("embedding concepts", at, self.meta.concepts)
         self.meta.languages = sorted(languages)
-        self._numbers = numbers
 
     def _write_parts(self) -> None:
         if self._numbers:
@@ -415,10 +424,10 @@ class _Build:
         parts = made[places]
         owners, starts = np.unique(facts[own], return_index=True)
         bounds = np.append(starts, len(facts))
-        with_none = np.append(0, stops)
+        part_bounds = np.append(0, stops)[bounds].tolist()
         for place, number in enumerate(owners.tolist()):
             begin, end = bounds[place], bounds[place + 1]
-            yield id_key(number), packed_side(records[begin:end], parts[with_none[begin] : with_none[end]])
+            yield id_key(number), packed_side(records[begin:end], parts[part_bounds[place] : part_bounds[place + 1]])
 
     def _concept_matrix(self) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
         """What gives vectors of concepts, to about a half percent: one byte a component, in a file."""
@@ -426,13 +435,14 @@ class _Build:
         shape = (self.meta.concepts, self.meta.dimension)
         rows = np.memmap(self._folder / "vectors", np.int8, "w+", shape=shape)
         scales = np.empty(self.meta.concepts, np.float32)
-        for start in range(0, self.meta.concepts, _BATCH):
-            stop = min(start + _BATCH, self.meta.concepts)
-            parts = made[ends[start] : ends[stop]]
-            vectors = self._rows[parts].astype(np.float32) * self._scales[parts][:, None]
-            sums = np.add.reduceat(vectors, ends[start:stop] - ends[start])
-            scales[start:stop] = np.maximum(np.abs(sums).max(axis=1), 1e-6) / np.float32(127)
-            rows[start:stop] = np.rint(sums / scales[start:stop][:, None])
+        for start in range(0, self.meta.concepts, _CHUNK):
+            some = ends[start : start + _CHUNK + 1]
+            sums = summed_parts(self._rows, self._scales, made[some[0] : some[-1]], np.diff(some))
+            part = slice(start, start + _CHUNK)
+            scales[part] = np.maximum(np.abs(sums).max(axis=1), 1e-6) / np.float32(127)
+            sums /= scales[part][:, None]
+            np.rint(sums, out=sums)
+            rows[part] = sums
 
         def sums_of(concepts: NDArray[Any]) -> NDArray[np.float32]:
             found: NDArray[np.float32] = rows[concepts].astype(np.float32)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import io
 import socket
 import zlib
 from dataclasses import dataclass
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
 USER_AGENT = f"dialore/{__version__} (knowledge-grounded dialogue; fetches pages that a search has found)"
 _KINDS = frozenset({"text/html", "application/xhtml+xml", "text/plain"})
-_GZIP = 31
 _MOST_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
@@ -117,14 +118,16 @@ class PageFetcher:
             raise PageError(f"not a page of text but {kind[:80]}")
         if response.content_length is not None and response.content_length > self._max_bytes:
             raise self._too_big()
-        inflater = _Inflater(response.headers.get("Content-Encoding", ""), self._max_bytes)
-        wire, pieces = 0, []
+        encoding = response.headers.get("Content-Encoding", "").strip().lower()
+        if encoding not in {"", "identity", "gzip", "x-gzip"}:
+            raise PageError(f"compressed as {encoding[:40]}, which was not asked for")
+        data = bytearray()
         async for chunk in response.content.iter_any():
-            wire += len(chunk)
-            if wire > self._max_bytes:
+            data += chunk
+            if len(data) > self._max_bytes:
                 raise self._too_big()
-            pieces.append(inflater.feed(chunk))
-        return Fetched(str(response.url), b"".join(pieces), kind, response.charset or "")
+        page = _unpacked(bytes(data), self._max_bytes) if "gzip" in encoding else bytes(data)
+        return Fetched(str(response.url), page, kind, response.charset or "")
 
     def _too_big(self) -> PageError:
         return PageError(f"more than {self._max_bytes:,} bytes")
@@ -148,43 +151,16 @@ class PageFetcher:
         )
 
 
-class _Inflater:
-    """Decompresses what comes in, and stops at a limit, so that a small answer cannot fill the memory.
-
-    Args:
-        encoding: the header `Content-Encoding`.
-        limit: the most bytes that may come out.
-
-    Raises:
-        PageError: an encoding that was not asked for.
-    """
-
-    def __init__(self, encoding: str, limit: int) -> None:
-        name = encoding.strip().lower()
-        if name not in {"", "identity", "gzip", "x-gzip"}:
-            raise PageError(f"compressed as {name[:40]}, which was not asked for")
-        self._stream = zlib.decompressobj(_GZIP) if "gzip" in name else None
-        self._limit, self._left = limit, limit
-
-    def feed(self, data: bytes) -> bytes:
-        """What the next piece of data holds; raises PageError where it is damaged or too much comes out."""
-        pieces: list[bytes] = []
-        while data:
-            if self._stream is None:
-                piece, data = data, b""
-            else:
-                if self._stream.eof:  # another member follows
-                    self._stream = zlib.decompressobj(_GZIP)
-                try:
-                    piece = self._stream.decompress(data, self._left + 1)
-                except zlib.error as error:
-                    raise PageError("its compressed data is damaged") from error
-                data = self._stream.unused_data
-            pieces.append(piece)
-            self._left -= len(piece)
-            if self._left < 0:
-                raise PageError(f"more than {self._limit:,} bytes once decompressed")
-        return b"".join(pieces)
+def _unpacked(data: bytes, limit: int) -> bytes:
+    """Gzip undone; raises PageError where it is damaged, or more than `limit` bytes come out."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            page = file.read(limit + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise PageError("its compressed data is damaged") from error
+    if len(page) > limit:
+        raise PageError(f"more than {limit:,} bytes once decompressed")
+    return page
 
 
 def _refusal(error: BaseException | None) -> RefusedAddressError | None:

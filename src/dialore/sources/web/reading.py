@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import codecs
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,24 +14,8 @@ from dialore.text import is_chinese, split_sentences
 if TYPE_CHECKING:
     from dialore.sources.web.fetching import Fetched
 
-_META = re.compile(
-    rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})|<\?xml[^>]{0,80}encoding=["']([\w.:-]+)""", re.I
-)
-_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
-# What pages mean by a label that they use for its superset (WHATWG Encoding, 4.2).
-_SUPERSETS = {
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
-    "hz": "hz",
-    "iso8859-1": "cp1252",
-    "ascii": "cp1252",
-    "big5": "big5hkscs",
-}
 # Encodings whose bytes pass for ASCII or for nothing: only their label tells them.
 _BY_LABEL = frozenset({"utf-16", "utf-16-le", "utf-16-be", "iso2022_jp", "iso2022_kr", "hz"})
-_TEXT = re.compile(
-    r"utf-?_?(?:8|16)|gb|big5|cp\d|windows|iso|koi8|euc|shift|sjis|latin|ascii|hz|mac|tis|johab|ptcp", re.I
-)
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufe00-\ufe0f\ufeff"
     r"\ud800-\udfff\U000e0000-\U000e01ef]"
@@ -89,31 +73,30 @@ def decode(data: bytes, header: str = "") -> str:
     A byte-order mark wins; then UTF-8 where the bytes are that, for hardly anything else passes for it; then what the
     header says, what the page says, GB18030 and Windows-1252.
     """
-    for mark, name in _BOMS:
-        if data.startswith(mark):
-            return data.decode(name, "replace")
-    found = _META.search(data[:4096])
-    said = (found[1] or found[2]).decode("ascii") if found else ""
-    labels = [codec for given in (header, said) if (codec := _codec(given))]
+    from w3lib.encoding import html_body_declared_encoding, read_bom
+
+    name, mark = read_bom(data)
+    if name and mark:
+        return data[len(mark) :].decode(name, "replace")
+    labels = [codec for said in (header, html_body_declared_encoding(data)) if (codec := _codec(said or ""))]
     if labels and labels[0] in _BY_LABEL:
         return data.decode(labels[0], "replace")
     for label in ("utf-8", *labels, "gb18030"):
-        try:
+        with suppress(UnicodeDecodeError):
             return data.decode(label)
-        except UnicodeDecodeError:
-            continue
     return data.decode(labels[0] if labels else "cp1252", "replace")
 
 
 def _codec(label: str) -> str | None:
-    """The codec that a label means; None for what is no charset."""
-    if not _TEXT.match(label.strip()):
-        return None
+    """The codec that a label means; None for what is no encoding of text, such as rot13."""
+    from w3lib.encoding import resolve_encoding
+
+    codec = resolve_encoding(label) or "rot13"
     try:
-        name = codecs.lookup(label.strip()).name
+        "a".encode(codec)
     except LookupError:
         return None
-    return _SUPERSETS.get(name, name)
+    return codec
 
 
 def passages(text: str, *, size: int = 600) -> list[str]:
