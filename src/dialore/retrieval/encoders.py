@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -160,13 +161,23 @@ def _unit(rows: NDArray[Any]) -> NDArray[np.float32]:
     return unit
 
 
+def _key_for(url: str) -> str | None:
+    """The key in the environment that is meant for a host, if any."""
+    host = urlsplit(url).netloc.rpartition("@")[2]
+    for name, default in (("DIALORE", url), ("OPENAI", "https://api.openai.com")):
+        meant = urlsplit(os.environ.get(f"{name}_BASE_URL") or default).netloc.rpartition("@")[2]
+        if meant == host and (key := os.environ.get(f"{name}_API_KEY")):
+            return key
+    return None
+
+
 class EndpointEmbedder:
     """A model behind an OpenAI-compatible `/embeddings` endpoint. Calls block: in a coroutine, use a thread.
 
     Args:
         model: the model's name at the server.
         base_url: the endpoint, e.g. `http://localhost:11434/v1`; None: `DIALORE_BASE_URL`, then `OPENAI_BASE_URL`.
-        api_key: the key; None: `DIALORE_API_KEY`, then `OPENAI_API_KEY`, then none.
+        api_key: the key; None: `DIALORE_API_KEY` or `OPENAI_API_KEY`, each to the host of its own `..._BASE_URL` alone.
         batch_size: texts a request.
         timeout: seconds for a request.
         retries: how often a failed request is repeated where that may help.
@@ -193,8 +204,7 @@ class EndpointEmbedder:
             )
         if batch_size < 1:
             raise InputError(f"batch_size must be at least 1, got {batch_size}")
-        key = api_key or os.environ.get("DIALORE_API_KEY") or os.environ.get("OPENAI_API_KEY")
-        self._client = HttpClient(base_url, key, timeout=timeout, max_bytes=256_000_000)
+        self._client = HttpClient(base_url, api_key or _key_for(base_url), timeout=timeout, max_bytes=256_000_000)
         self.name = f"endpoint:{model}@{self._client.where}"
         self.fingerprint = digest("endpoint", model, self._client.where)
         self._model, self._batch_size, self._retry = model, batch_size, Retry(retries)
