@@ -162,7 +162,7 @@ def test_a_sheet_reads_back(found, form, tmp_path):
 
     annotations, empty = read_sheet(fill(items, key, tmp_path / "ann.csv", answer), key, "ann")
     assert empty == 0
-    assert len(annotations) == len(items) * 5
+    assert len(annotations) == len(items) * 4
     for each in annotations:
         systems = key.items[each.item].systems
         if form == "pairwise":

@@ -114,7 +114,11 @@ def _gather(
         named = dict(zip(labels(systems), systems, strict=True))
         asked = [one_of("system", name, list(named)) for name in (*wanted, *([against] if against else []))]
         kept = asked if wanted else list(named)
-        return gather({name: results.responses(named[name]) for name in named if name in kept}, chosen.judges)
+        return gather(
+            {name: results.responses(named[name]) for name in named if name in kept},
+            chosen.judges,
+            traced="stages" in chosen.shows,
+        )
 
 
 def _write(

@@ -158,8 +158,8 @@ class Dcrag:
             step.output = {
                 "graph": self.graph.name,
                 "links": [f"{link.phrase} -> {link.name} ({link.how}, {link.score})" for link in found.links],
-                "foreseen": {"found": found.foreseen_found, "kept": len(found.foreseen)},
-                "unforeseen": {"found": found.unforeseen_found, "kept": len(found.unforeseen)},
+                "foreseen": {"found": found.foreseen_found, "kept": [fact.triple for fact in found.foreseen]},
+                "unforeseen": {"found": found.unforeseen_found, "kept": [fact.triple for fact in found.unforeseen]},
             }
             step.notes = [f"no concept for {entity!r}" for entity in found.unlinked]
         return found
