@@ -227,7 +227,7 @@ def _read(path: Path) -> "list[Annotation]":
 def _show(findings: "Findings") -> None:
     import math
 
-    from dialore.evaluation.report.numbers import p_value, share, three
+    from dialore.evaluation.report.data import p_value, share, three
 
     rows = table("!criterion", ">annotators", ">items", ">same", ">Cohen", ">Fleiss", ">alpha")
 

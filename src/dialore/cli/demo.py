@@ -17,7 +17,7 @@ from dialore.errors import InputError
 if TYPE_CHECKING:
     from dialore.agent import Agent
     from dialore.dialogue import Dialogue
-    from dialore.evaluation.report.page import Conversation
+    from dialore.evaluation.report.display import Conversation
     from dialore.llm.model import Completion, LanguageModel, OnText, Request
     from dialore.llm.recording import Replay
 
@@ -55,7 +55,7 @@ def demo(
     import webbrowser
 
     from dialore.cli import shown
-    from dialore.evaluation.report.page import render_page
+    from dialore.evaluation.report.display import render_page
     from dialore.llm.recording import Replay
     from dialore.sources.graph.starter import cache_folder
 
@@ -104,7 +104,7 @@ class Paced:
 
 async def _answer(model: "LanguageModel") -> "list[Conversation]":
     """One response at a time: what runs at once in a trace is then what the method itself asked at once."""
-    from dialore.evaluation.report.page import Conversation, Heading
+    from dialore.evaluation.report.display import Conversation, Heading
 
     conversations: list[Conversation] = []
     with progress("opening the starter graph") as step:

@@ -11,15 +11,14 @@ from pydantic import BaseModel, Field
 
 from dialore.evaluation.base import About, Mean, Measure, unavailable
 from dialore.evaluation.judges.asking import (
-    Asker,
     UnjudgedError,
+    asker_of,
     picks_shape,
     queries_of,
     scores_shape,
     spoken,
     verdicts_shape,
 )
-from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
 from dialore.text import SENTENCE_RULES, split_lines
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from dialore.evaluation.base import Sample
+    from dialore.evaluation.judges.asking import Asker
     from dialore.evaluation.registry import Context
     from dialore.knowledge import Knowledge
     from dialore.retrieval.embedding import Embedder
@@ -114,7 +114,7 @@ _ABOUTS = {
 
 def make(name: str, context: Context) -> Judge:
     """A judge by name."""
-    asker = Asker(context.judge, PromptLibrary(context.judge_prompts)) if context.judge is not None else None
+    asker = asker_of(context)
     about, also = _ABOUTS[name], ""
     prompts: tuple[str, ...] = (name,)
     score: Callable[[Asker, Sample], Awaitable[Measure]]
