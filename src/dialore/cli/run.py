@@ -93,9 +93,9 @@ def _configured(file: Path | None, said: Mapping[str, object], methods: list[str
     """The run's configuration: its file, then what the options say.
 
     Raises:
-        InputError: as `read_config` and `make_config`, or no file and too few options.
+        InputError: as `read_config`, `check_inputs` and `make_config`, or no file and too few options.
     """
-    from dialore.experiments.config import make_config, read_config
+    from dialore.experiments.config import check_inputs, make_config, read_config
     from dialore.settings import pairs
     from dialore.workbench import options_by_method
 
@@ -107,6 +107,7 @@ def _configured(file: Path | None, said: Mapping[str, object], methods: list[str
         raise InputError("--option goes with --method", mend="an experiment file says the options of its systems")
     if file is not None:
         config = read_config(file, changes)
+        check_inputs(file, config)
     else:
         missing = [needed for needed, name in _NEEDED.items() if name not in changes]
         if missing:
