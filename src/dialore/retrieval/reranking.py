@@ -83,8 +83,8 @@ class OkapiReranker(Bm25Reranker):
         return [(len(texts) - 1 - at, score) for at, score in _best(self.scores(query, texts)[::-1], top)]
 
 
-class DenseReranker:
-    """The cosine of sentence embeddings.
+class Remembered:
+    """The vectors of texts that come again and again, such as a dialogue's turns and its persona at every turn.
 
     Args:
         embedder: what embeds; None: the shipped static embedder, loaded at the first call.
@@ -95,32 +95,12 @@ class DenseReranker:
         self._vectors: dict[str, NDArray[np.float32]] = {}
         self._lock = threading.Lock()
 
-    @property
-    def name(self) -> str:
-        """`dense`, or `dense:` and the embedder's spec."""
-        return "dense" if self._given is None else f"dense:{self._given.name}"
-
     @functools.cached_property
     def _embedder(self) -> Embedder:
         return load_embedder() if self._given is None else self._given
 
-    def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
-        """See `Reranker`.
-
-        Raises:
-            ModelError: the embedder is an endpoint that failed.
-        """
-        return _best(self.scores(query, texts), top)
-
-    def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
-        """(len(texts),): the cosine of each with the query, rounded so that rankings are the same everywhere."""
-        if not texts:
-            return np.zeros(0)
-        vectors = self._encode([query, *texts])
-        scores: NDArray[np.float64] = np.round(vectors[1:] @ vectors[0], DECIMALS).astype(np.float64)
-        return scores
-
-    def _encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """See `Embedder`."""
         with self._lock:
             known = {text: self._vectors[text] for text in texts if text in self._vectors}
         new = [text for text in dict.fromkeys(texts) if text not in known]
@@ -135,6 +115,32 @@ class DenseReranker:
         return np.stack([known[text] for text in texts])
 
 
+class DenseReranker:
+    """The cosine of sentence embeddings.
+
+    Args:
+        embedder: what embeds; None: the shipped static embedder, loaded at the first call.
+    """
+
+    def __init__(self, embedder: Embedder | None = None) -> None:
+        self.name = "dense" if embedder is None else f"dense:{embedder.name}"
+        self._vectors = Remembered(embedder)
+
+    def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
+        """See `Reranker`.
+
+        Raises:
+            ModelError: the embedder is an endpoint that failed.
+        """
+        return _best(self.scores(query, texts), top)
+
+    def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
+        """(len(texts),): the cosine of each with the query, rounded so that rankings are the same everywhere."""
+        vectors = self._vectors.encode([query, *texts])
+        scores: NDArray[np.float64] = np.round(vectors[1:] @ vectors[0], DECIMALS).astype(np.float64)
+        return scores
+
+
 class FusedReranker:
     """BM25 and embeddings fused by reciprocal ranks; 1 is what is first in both.
 
@@ -144,11 +150,7 @@ class FusedReranker:
 
     def __init__(self, embedder: Embedder | None = None) -> None:
         self._lexical, self._dense = Bm25Reranker(), DenseReranker(embedder)
-
-    @property
-    def name(self) -> str:
-        """`fused`, or `fused:` and the embedder's spec."""
-        return "fused" + self._dense.name.removeprefix("dense")
+        self.name = "fused" + self._dense.name.removeprefix("dense")
 
     def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
         """See `Reranker`.
@@ -241,7 +243,5 @@ RERANKERS = ("bm25", "okapi", "dense", "fused", "cross")
 
 
 def _best(scores: NDArray[np.float64], top: int) -> list[tuple[int, float]]:
-    if top < 0:
-        raise InputError(f"top must not be negative, got {top}")
     rows, found = best(scores, top, decimals=_DECIMALS)
     return list(zip(rows.tolist(), found.tolist(), strict=True))

@@ -20,7 +20,7 @@ from dialore.methods.lexical import NoModel
 from dialore.methods.stages import Stages
 from dialore.retrieval import Tokeniser
 from dialore.retrieval.static import StaticEmbedder
-from dialore.sources.base import Findings, KnowledgeSource, RankedSource
+from dialore.sources.base import Findings, KnowledgeSource
 from dialore.sources.documents import (
     DocumentIndex,
     Piece,
@@ -201,7 +201,6 @@ def test_knowledge_that_gives_orders_is_text(tmp_path):
 async def test_an_index_can_be_asked_by_another_retriever_than_its_own(base, retriever):
     with DocumentIndex(base, retriever="bm25") as index, DocumentIndex(base, retriever=retriever) as own:
         other = index.by(retriever)
-        assert isinstance(index, RankedSource)
         found = await other.search("my throat is sore", ASK, 4)
         assert [(piece.id, piece.score) for piece in found] == [
             (piece.id, piece.score) for piece in own.find("my throat is sore", 4)

@@ -6,14 +6,15 @@ import asyncio
 import copy
 import hashlib
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
 from dialore.knowledge import Knowledge, PassageDetail, Source
+from dialore.retrieval.bm25 import Tokeniser
 from dialore.retrieval.ranking import K, reciprocal_ranks
-from dialore.retrieval.tokens import Tokeniser
-from dialore.sources.base import Findings, RankedSource
+from dialore.sources.base import Findings, ranked_by
 from dialore.sources.documents.tables import Passage, id_number
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ class DocumentIndex:
         return Findings(await asyncio.to_thread(self.find, query, top))
 
     def by(self, retriever: str) -> DocumentIndex:
-        """This index, ranked by another retriever; see `RankedSource`. Without vectors it is always ranked by terms."""
+        """This index, ranked by another retriever; see `ranked_by`. Without vectors it is always ranked by terms."""
         other = copy.copy(self)
         other.retriever, other._owner = _checked(retriever), False  # noqa: SLF001 - of its own kind
         return other
@@ -287,9 +288,8 @@ class SeveralDocuments:
         return Findings(knowledge, notes=notes)
 
     def by(self, retriever: str) -> SeveralDocuments:
-        """These sources, ranked by another retriever where they can be; see `RankedSource`."""
-        ranked = [source.by(retriever) if isinstance(source, RankedSource) else source for source in self.sources]
-        return SeveralDocuments(ranked, name=self.name)
+        """These sources, ranked by another retriever where they can be; see `ranked_by`."""
+        return SeveralDocuments([ranked_by(source, retriever) for source in self.sources], name=self.name)
 
     def close(self) -> None:
         """Close them all."""
@@ -298,25 +298,17 @@ class SeveralDocuments:
 
 
 def open_documents(paths: Sequence[Path | str], *, retriever: Retriever = "fused") -> KnowledgeSource:
-    """Open document indices as one source.
-
-    Args:
-        paths: their files or addresses; one that is named twice is opened once.
-        retriever: how each is searched.
+    """Open document indices (files or addresses) as one source; one that is named twice is opened once.
 
     Raises:
         InputError: none is named, or as `DocumentIndex` does.
     """
     if not paths:
         raise InputError("no document index is named", mend="give --documents PATH")
-    opened: list[DocumentIndex] = []
-    try:
-        for path in dict.fromkeys(path.resolve() if isinstance(path, Path) else path for path in paths):
-            opened.append(DocumentIndex(path, retriever=retriever))  # noqa: PERF401 - those before are closed on failure
-    except BaseException:
-        for index in opened:
-            index.close()
-        raise
+    with ExitStack() as failed:
+        distinct = dict.fromkeys(path.resolve() if isinstance(path, Path) else path for path in paths)
+        opened = [failed.enter_context(DocumentIndex(path, retriever=retriever)) for path in distinct]
+        failed.pop_all()
     return opened[0] if len(opened) == 1 else SeveralDocuments(opened)
 
 
@@ -350,7 +342,6 @@ def shown(path: Path | str) -> str:
 
 
 def _checked(retriever: str) -> Retriever:
-    for known in RETRIEVERS:
-        if retriever == known:
-            return known
-    raise UnknownNameError("retriever", retriever, RETRIEVERS)
+    if retriever not in RETRIEVERS:
+        raise UnknownNameError("retriever", retriever, RETRIEVERS)
+    return retriever
