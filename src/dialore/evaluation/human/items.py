@@ -277,9 +277,10 @@ def _stages(response: Response) -> list[str]:
 def _said(output: object, name: str = "") -> str:
     """The texts in a stage's output by their names; numbers say nothing to a reader."""
     if isinstance(output, dict):
-        return " | ".join(filter(None, (_said(value, str(key)) for key, value in output.items())))
-    texts = [output] if isinstance(output, str) else output if isinstance(output, list) else []
-    joined = "; ".join(text for text in texts if isinstance(text, str) and text)
+        joined = " | ".join(filter(None, (_said(value, str(key)) for key, value in output.items())))
+    else:
+        texts = output if isinstance(output, list) else [output]
+        joined = "; ".join(text for text in texts if isinstance(text, str) and text)
     return f"{name}: {joined}" if joined and name else joined
 
 
