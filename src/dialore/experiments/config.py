@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from dialore.datasets.split import Condition, Cut
-from dialore.errors import InputError
 from dialore.settings import (
     Flag,
     ModelSettings,
@@ -21,13 +19,11 @@ from dialore.settings import (
     read_table,
     validated,
 )
-from dialore.sources.registry import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MODELS = "models."
-_MAKES = re.compile(r"^#\s+(dialore (?!run|score).*)$", re.MULTILINE)
 
 
 class DatasetConfig(Strict):
@@ -54,6 +50,10 @@ class DatasetConfig(Strict):
         default="response",
         description="What responses are scored against: the data set's own, or its gold knowledge, where the response "
         "is to be that (MSDP, Tables 1 and 5); a turn without any has no reference.",
+    )
+    pool: bool = Field(
+        default=False,
+        description="Keep with each dialogue the sentences that its responder could draw on, for `documents: pool:`.",
     )
     limit: Annotated[int | None, Flag(("--limit",))] = Field(
         default=None, ge=1, description="How many dialogues, sampled by seed."
@@ -157,24 +157,6 @@ def read_config(path: Path, changes: Mapping[str, object] | None = None) -> RunC
     if isinstance(dataset, dict) and (path.parent / str(dataset.get("path", ""))).is_file():
         given["dataset"] = dataset | {"path": (path.parent / dataset["path"]).resolve()}
     return make_config(given, changes, where=str(path))
-
-
-def check_inputs(path: Path, config: RunConfig) -> None:
-    """Check that a configuration's files are there.
-
-    Raises:
-        InputError: some are not; each is named, with the command in the comments of the experiment file that makes it.
-    """
-    places = [str(config.dataset.path)]
-    for kind in KINDS.values():
-        named = (place for place in config.sources.places(kind.name) if place.startswith(kind.prefix))
-        places += [place.removeprefix(kind.prefix) for place in named if place != "starter" and "://" not in place]
-    lacking = [place for place in dict.fromkeys(places) if not Path(place).expanduser().exists()]
-    if lacking:
-        commands = _MAKES.findall(path.read_text("utf-8"))
-        made = {place: next((line for line in commands if place in line.split()), "") for place in lacking}
-        said = (f"{place} ({command or 'where to get it: first lines of the file'})" for place, command in made.items())
-        raise InputError(f"{path}: {len(lacking)} inputs are missing: {'; '.join(said)}", mend="get or make them first")
 
 
 def make_config(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import time
 from contextlib import closing, contextmanager
@@ -63,7 +64,11 @@ class _Change:
     """A change of an index that is being made; `on_step` is told what is done, how much of it and of how much."""
 
     def __init__(
-        self, transaction: Transaction, report: DocumentReport, embedder: Embedder | None, on_step: Step | None
+        self,
+        transaction: Transaction,
+        report: DocumentReport,
+        embedder: Callable[[], Embedder | None],
+        on_step: Step | None,
     ) -> None:
         self._transaction, self.report, self._embedder = transaction, report, embedder
         self._step: Step = on_step or (lambda _step, _done, _total: None)
@@ -157,7 +162,8 @@ class _Change:
             NewPassage(piece, identifier, number, self._tokeniser(text))
             for ((number, identifier), piece), text in zip(pending.items(), searched, strict=True)
         ]
-        self._transaction.insert(passages, self._embedder.encode(searched) if self._embedder else None)
+        embedder = self._embedder()
+        self._transaction.insert(passages, embedder.encode(searched) if embedder else None)
         self.report.added += len(passages)
 
     def drop(self, number: int) -> None:
@@ -206,7 +212,7 @@ def _changing(
     report = DocumentReport(path=shown(path))
     with closing(open_store(path)) as store:
         with store.write(fresh) as transaction:
-            chosen = embedder_of(transaction.settings(), path, embedder)
+            chosen = functools.cache(functools.partial(embedder_of, transaction.settings(), path, embedder))
             change = _Change(transaction, report, chosen, on_step)
             yield change
             change.flush()
@@ -304,8 +310,8 @@ def add_documents(
         prune: documents go whose files have vanished from the folders.
         chunking: another way to split texts than the index's own.
         embedder: the one that made the index's vectors; None loads it.
-        file_format: how all files are read, whatever their names.
-        on_step: told what is done, how much of it and of how much.
+        file_format: as there.
+        on_step: as there.
 
     Raises:
         InputError: no such index, no file of a name, none that can be read, or another writer has it for 30 seconds.

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Retriever = Literal["fused", "bm25", "dense"]
 RETRIEVERS: tuple[Retriever, ...] = get_args(Retriever)
 SCHEMES = ("postgresql://", "postgres://")
+POOL = "pool:"
 _DEPTH = 100
 """How many of each ranking are fused, at least."""
 
@@ -57,9 +58,11 @@ class DocumentIndex:
         name: its name; None for the one that it was built with.
         retriever: `bm25`, `dense` (cosine of embeddings), or `fused`, both by reciprocal ranks.
         embedder: the one that made its vectors; None loads it.
+        addresses: endpoints that the user's settings name: an index alone does not decide where queries are sent.
 
     Raises:
-        InputError: no index, damaged, of another version, its embedder is another one now, or `dense` without vectors.
+        InputError: no index, damaged, of another version, its embedder is another one now or at an address that no
+            setting names, or `dense` without vectors.
         UnknownNameError: no retriever is called that.
         MissingExtraError: PostgreSQL without the extra `postgres`.
     """
@@ -73,10 +76,11 @@ class DocumentIndex:
         name: str | None = None,
         retriever: Retriever = "fused",
         embedder: Embedder | None = None,
+        addresses: Sequence[str | None] = (),
     ) -> None:
         self.path = path
         self.retriever = _checked(retriever)
-        self._given = embedder
+        self._given, self._addresses = embedder, addresses
         self._store: Store | None = open_store(path)
         self._owner = True
         with self._store.read() as transaction:
@@ -90,7 +94,7 @@ class DocumentIndex:
 
     def _use(self, settings: Settings) -> None:
         self._settings = settings
-        self._embedder = embedder_of(settings, self.path, self._given)
+        self._embedder = embedder_of(settings, self.path, self._given, self._addresses)
         self._tokeniser = Tokeniser(**settings.tokeniser)
 
     def _opened(self) -> Store:
@@ -297,39 +301,54 @@ class SeveralDocuments:
             source.close()
 
 
-def open_documents(paths: Sequence[Path | str], *, retriever: Retriever = "fused") -> KnowledgeSource:
+def open_documents(
+    paths: Sequence[Path | str], *, retriever: Retriever = "fused", embedder: str | None = None
+) -> KnowledgeSource:
     """Open document indices (files or addresses) as one source; one that is named twice is opened once.
+
+    `embedder` is the spec that the user's settings name: an index whose vectors an endpoint made asks it at that
+    address.
+
+    `pool:` is each dialogue's own sentences, ranked by the embedder, or as `pool:RERANKER` says.
 
     Raises:
         InputError: none is named, or as `DocumentIndex` does.
     """
     if not paths:
         raise InputError("no document index is named", mend="give --documents PATH")
+    if str(paths[0]).startswith(POOL):
+        from dialore.sources.pool import PoolSource
+
+        return PoolSource(str(paths[0]).removeprefix(POOL) or (f"dense:{embedder}" if embedder else "dense"))
     with ExitStack() as failed:
         distinct = dict.fromkeys(path.resolve() if isinstance(path, Path) else path for path in paths)
-        opened = [failed.enter_context(DocumentIndex(path, retriever=retriever)) for path in distinct]
+        opened = [
+            failed.enter_context(DocumentIndex(path, retriever=retriever, addresses=[embedder])) for path in distinct
+        ]
         failed.pop_all()
     return opened[0] if len(opened) == 1 else SeveralDocuments(opened)
 
 
-def embedder_of(settings: Settings, path: Path | str, embedder: Embedder | None = None) -> Embedder | None:
-    """The embedder of an index's vectors; None where it has none.
+def embedder_of(
+    settings: Settings, path: Path | str, embedder: Embedder | None = None, addresses: Sequence[str | None] = ()
+) -> Embedder | None:
+    """The embedder of an index's vectors, the given one if it is that; None where it has none.
 
     Raises:
-        InputError: it is another version than the one that made them.
+        InputError: as `recorded_embedder` does.
     """
     if not settings.embedder:
         return None
-    if embedder is None:
-        from dialore.retrieval.embedding import load_embedder
-
-        embedder = load_embedder(settings.embedder)
-    if embedder.fingerprint != settings.embedder_fingerprint:
+    if embedder is not None and embedder.fingerprint == settings.embedder_fingerprint:
+        return embedder
+    if embedder is not None:
         raise InputError(
-            f"{shown(path)} has vectors of another version of the embedder {settings.embedder}, not of {embedder.name}",
+            f"{shown(path)} has vectors of {settings.embedder}, or of another version, not of {embedder.name}",
             mend="build it again, or give the embedder that it was built with",
         )
-    return embedder
+    from dialore.retrieval.embedding import recorded_embedder
+
+    return recorded_embedder(settings.embedder, settings.embedder_fingerprint, shown(path), addresses)
 
 
 def shown(path: Path | str) -> str:
