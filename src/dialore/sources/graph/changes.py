@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,8 +29,6 @@ from dialore.sources.graph.writing import (
     MAX_PROVENANCES,
     MAX_RELATIONS,
     Numbered,
-    fact_hashes,
-    name_hashes,
     replacing,
     writing,
 )
@@ -359,28 +358,16 @@ class _Change:
 
     def _write_meta(self, changed: dict[_Key, _Value | None]) -> None:
         meta = self._state.meta
-        before = {key: value for key in changed if (value := self._before[key]) is not None}
-        after = {key: value for key, value in changed.items() if value is not None}
+        before = sum(self._before[key] is not None for key in changed)
+        after = sum(value is not None for value in changed.values())
         names = self._names if after else []
-        total = int(meta.fingerprint, 16)
         meta.relations, meta.provenances = list(self._relations), list(self._provenances)
-        total += self._hashes(after) - self._hashes(before)
-        meta.fingerprint = f"{total & ((1 << 64) - 1):016x}"
-        meta.facts += len(after) - len(before)
+        change = repr((meta.fingerprint, names, meta.relations, sorted(changed.items())))
+        meta.fingerprint = hashlib.blake2b(change.encode(), digest_size=8).hexdigest()
+        meta.facts += after - before
         meta.concepts += len(names)
         meta.languages = sorted({*meta.languages, *("zh" if is_chinese(name) else "en" for name in names)})
         self._put(META, b"meta", meta.model_dump_json().encode())
-
-    def _hashes(self, facts: dict[_Key, _Value]) -> int:
-        if not facts:
-            return 0
-        relations = list(self._relations)
-        names = {end: (self._state.concept(end) or ("",))[0] for key in facts for end in (key[0], key[2])}
-        heads, kinds, tails = (
-            name_hashes([named[key[place]] for key in facts])
-            for place, named in ((0, names), (1, relations), (2, names))
-        )
-        return fact_hashes(heads, kinds, tails, np.array([weight for weight, _ in facts.values()], np.float32))
 
 
 def _pairs(other: Any, relation: Any) -> Any:  # noqa: ANN401 - numbers, or arrays of them

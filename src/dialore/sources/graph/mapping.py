@@ -132,8 +132,8 @@ def file_key(path: Path) -> tuple[int, int, int]:
 
 
 @contextmanager
-def folder_lock(folder: Path, *, exclusive: bool) -> Iterator[None]:
-    """Keep a graph of the folder from being replaced, or others from opening one, for some microseconds."""
+def folder_lock(folder: Path, *, exclusive: bool, wait: bool = True) -> Iterator[None]:
+    """Lock a folder until the body or its process ends; raises OSError where another has it and there is no waiting."""
     try:
         import fcntl
     except ImportError:  # not on this system, which does not replace open files either
@@ -141,7 +141,7 @@ def folder_lock(folder: Path, *, exclusive: bool) -> Iterator[None]:
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+        fcntl.flock(handle, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB))
         yield
     finally:
         os.close(handle)

@@ -72,7 +72,7 @@ class GraphMeta(BaseModel):
         embedder: spec of the embedder that made the vectors; empty where there are none.
         embedder_fingerprint: its fingerprint.
         dimension: components of a vector.
-        fingerprint: hash of all facts and weights, in whatever order; runs keep it.
+        fingerprint: hash of what it was built of and of the changes since; runs keep it.
     """
 
     kind: Literal["dialore graph"] = "dialore graph"

@@ -14,7 +14,7 @@ import secrets
 import shutil
 import time
 from array import array
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
 import lmdb
@@ -71,10 +71,10 @@ _COMMIT = 50_000
 _SORTED = 1_000_000
 """Facts that are sorted at once, some 200 MB."""
 
-_ROW = np.dtype([("head", "<u4"), ("tail", "<u4"), ("weight", "<f4"), ("relation", "<u2"), ("provenance", "<u2")])
-"""A fact on its way."""
-_MERGED = np.dtype([*((name, _ROW[name]) for name in _ROW.names or ()), ("norm", "<f4")])
-"""The same, merged and with the length of its vector."""
+_ROW = np.dtype(
+    [("head", "<u4"), ("tail", "<u4"), ("weight", "<f4"), ("relation", "<u2"), ("provenance", "<u2"), ("norm", "<f4")]
+)
+"""A fact on its way; the length of its vector is 1 until it is known."""
 
 
 class BuildReport(BaseModel):
@@ -179,7 +179,7 @@ class Collector:
                 for name in names:
                     if name not in known:
                         known[name] = self._concept(name, transaction)
-                rows = np.empty(len(batch), _ROW)
+                rows = np.ones(len(batch), _ROW)
                 rows["head"], rows["tail"] = np.array([known[name] for name in names]).reshape(-1, 2).T
                 rows["weight"] = [fact.weight for fact in batch]
                 rows["relation"] = [self.relations[fact.relation] for fact in batch]
@@ -259,17 +259,6 @@ def merged_rows(rows: NDArray[np.void]) -> NDArray[np.void]:
     return rows[new]
 
 
-def ranges_of(counts: NDArray[np.intp], most: int) -> Iterator[tuple[int, int]]:
-    """Ranges of concepts that have at most so many facts together, or are one concept."""
-    ends = np.cumsum(counts)
-    start = 0
-    while start < len(counts):
-        before = int(ends[start - 1]) if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
-        yield start, stop
-        start = stop
-
-
 # --- from numbers to tables
 
 
@@ -303,7 +292,7 @@ class _Build:
             dimension=embedder.dimension if embedder else 0,
         )
         self._relations = relation_sums(relations, embedder) if embedder else np.empty((len(relations), 0), np.float32)
-        self._hashes = np.empty(collector.concepts, np.uint64)
+        self._digest = hashlib.blake2b("\n".join(relations).encode(), digest_size=8)
         self._made, self._ends = array("I"), array("Q", [0])
 
     def write(self) -> None:
@@ -337,7 +326,7 @@ class _Build:
         at = 0
         self._keyed = self._collector.env.open_db(b"keys", dupsort=True, dupfixed=True)
         for names in self._collector.names():
-            self._hashes[at : at + len(names)] = name_hashes(names)
+            self._digest.update("\n".join(names).encode())
             languages.update("zh" if is_chinese(name) else "en" for name in names)
             self._keep_keys(names, at)
             parts = self._numbers(names) if self._numbers else [b""] * len(names)
@@ -371,41 +360,30 @@ class _Build:
     def _write_facts(self) -> None:
         sums = self._concept_matrix() if self._embedder else None
         path = self._folder / "merged"
-        kinds = name_hashes(self.meta.relations)
-        total = 0
         with path.open("wb") as file:
-            for rows in self._of_ranges(self._collector.facts(), "head"):
-                merged = merged_rows(rows)
-                facts = np.ones(len(merged), _MERGED)
-                for field in _ROW.names or ():
-                    facts[field] = merged[field]
+            for some in self._of_ranges(self._collector.facts(), "head"):
+                facts = merged_rows(some)
+                self._digest.update(facts.tobytes())
                 if sums:
                     ends = (facts["head"], facts["relation"], facts["tail"])
                     facts["norm"] = fact_norms(*ends, sums, self._relations)
-                head, tail = self._hashes[facts["head"]], self._hashes[facts["tail"]]
-                total += fact_hashes(head, kinds[facts["relation"]], tail, facts["weight"])
-                self.relation_counts += np.bincount(facts["relation"], minlength=len(kinds))
+                self.relation_counts += np.bincount(facts["relation"], minlength=len(self.relation_counts))
                 self._append(OUT, self._sides(facts, "head", "tail"))
                 file.write(facts.tobytes())
                 self.meta.facts += len(facts)
-        self.meta.fingerprint = f"{total & _ALL:016x}"
+        self.meta.fingerprint = self._digest.hexdigest()
         self._step("writing facts", 1, 2)
-        for rows in self._of_ranges(np.memmap(path, _MERGED, "r"), "tail"):
+        for rows in self._of_ranges(np.memmap(path, _ROW, "r"), "tail"):
             self._append(IN, self._sides(rows, "tail", "head"))
         self._step("writing facts", 2, 2)
 
     def _of_ranges(self, rows: NDArray[np.void], own: str) -> Iterator[NDArray[np.void]]:
-        """The rows of one range of concepts after the other, in the order that they have."""
-        ends = rows[own]
-        counts = np.zeros(self.meta.concepts, np.intp)
-        for start in range(0, len(ends), _SORTED):
-            counts += np.bincount(ends[start : start + _SORTED], minlength=len(counts))
-        for first, last in ranges_of(counts, _SORTED):
-            found = []
-            for start in range(0, len(ends), _SORTED):
-                some = ends[start : start + _SORTED]
-                found.append(rows[start : start + _SORTED][(some >= first) & (some < last)])
-            yield np.concatenate(found)
+        """The rows of one range of concepts after the other, some `_SORTED` at a time, in the order that they have."""
+        ends = np.ascontiguousarray(rows[own])
+        done = np.cumsum(np.bincount(ends, minlength=self.meta.concepts))
+        firsts = np.flatnonzero(np.diff(done // _SORTED, prepend=-1)).tolist()
+        for first, last in itertools.pairwise([*firsts, self.meta.concepts]):
+            yield rows[(ends >= first) & (ends < last)]
 
     def _sides(self, facts: NDArray[np.void], own: str, other: str) -> Iterator[tuple[bytes, bytes]]:
         """One of the two tables of facts, of a range of concepts."""
@@ -453,43 +431,6 @@ class _Build:
 
 
 _NONE = np.empty(0, np.uint32)
-_ALL = (1 << 64) - 1
-
-
-# --- fingerprints
-
-
-def name_hashes(names: Sequence[str]) -> NDArray[np.uint64]:
-    """(n,): a hash of each name, the same in every process."""
-    digests = b"".join(hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names)
-    return np.frombuffer(digests, "<u8")
-
-
-def fact_hashes(
-    head: NDArray[np.uint64], relation: NDArray[np.uint64], tail: NDArray[np.uint64], weight: NDArray[np.float32]
-) -> int:
-    """The sum of a hash of each fact: it knows no order, and a fact is taken out by subtracting its own.
-
-    Args:
-        head: hashes of the heads' names.
-        relation: hashes of the relations' names.
-        tail: hashes of the tails' names.
-        weight: the weights.
-
-    Returns:
-        A number of 64 bits.
-    """
-    mixed = _mix(head)
-    for values in (relation, tail, weight.astype("<f4").view("<u4").astype(np.uint64)):
-        mixed = _mix(mixed ^ (values + np.uint64(0x9E3779B97F4A7C15)))
-    return int(mixed.sum(dtype=np.uint64))
-
-
-def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of SplitMix64 (Steele et al., 2014): each bit of the input changes half of the output's."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
 
 
 # --- taking a file's place
@@ -518,17 +459,14 @@ def replacing(target: Path, made: str = "graph") -> Iterator[Path]:
         _remove_leftovers(target)
         folder = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
         folder.mkdir()
-    handle = os.open(folder, os.O_RDONLY)
     try:
-        with writing(target):
-            _lock(handle)
-        yield folder
+        with folder_lock(folder, exclusive=True, wait=False):
+            yield folder
         with _unchanging(target), writing(target), folder_lock(target.parent, exclusive=True):
             # The lock file of the old graph names the old one's states: readers of the new one need another.
             target.with_name(f"{target.name}-lock").unlink(missing_ok=True)
             os.replace(folder / made, target)  # noqa: PTH105 - atomic on purpose
     finally:
-        os.close(handle)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -540,31 +478,14 @@ def _unchanging(target: Path) -> Iterator[None]:
     except GraphError:
         yield
         return
-    try:
-        with ExitStack() as stack:
-            with suppress(lmdb.ReadonlyError):
-                stack.enter_context(file.env.begin(write=True))
-            yield
-    finally:
-        file.close()
+    with closing(file), ExitStack() as stack:
+        with suppress(lmdb.ReadonlyError):
+            stack.enter_context(file.env.begin(write=True))
+        yield
 
 
 def _remove_leftovers(target: Path) -> None:
     """Remove what builds that were killed left behind; a build that still runs keeps its files."""
     for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        with suppress(OSError):
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                _lock(handle)
-                shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(handle)
-
-
-def _lock(handle: int) -> None:
-    """Lock what is open until it is closed or its process ends; raises OSError where another has locked it."""
-    try:
-        import fcntl
-    except ImportError:  # not on this system
-        return
-    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(OSError), folder_lock(path, exclusive=True, wait=False):
+            shutil.rmtree(path, ignore_errors=True)
