@@ -86,6 +86,7 @@ def elsewhere(records: np.ndarray) -> np.ndarray:
         (IDS, b"ramen", lambda _: id_key(0), "table ids has"),
         (KEYS, b"cook carv", lambda _: None, "not found by their stems"),
         (META, b"meta", meta(facts=5), "where it says 5"),
+        (META, b"meta", meta(fingerprint="0123456789abcdef"), "fingerprint"),
         (PARTS, id_key(0), lambda raw: bytes(len(raw)), "lengths of"),
         (PARTS, id_key(0), lambda _: None, "without the parts"),
         (META, b"relations", lambda raw: raw[:1024], "relations have"),

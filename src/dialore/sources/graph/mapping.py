@@ -77,13 +77,7 @@ def unpacked_parts(
 
 @dataclass(slots=True)
 class MappedFile:
-    """A graph file that is mapped: LMDB opens a file once a process, so all that read or write it share this.
-
-    Attributes:
-        env: the environment.
-        key: what tells the file from any other, also from the one that took its place.
-        users: how many use it.
-    """
+    """A graph file that is mapped: LMDB opens a file once a process, so all that read or write it share this."""
 
     env: lmdb.Environment
     key: tuple[int, int, int]

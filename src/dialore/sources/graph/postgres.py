@@ -30,7 +30,7 @@ from pydantic import ValidationError
 
 from dialore.errors import GraphError, MissingExtraError
 from dialore.sources.graph.store import Edges, GraphMeta, concept_key, fact_of, places_among
-from dialore.sources.graph.writing import Collector, merged_rows
+from dialore.sources.graph.writing import Collector, fact_hashes, fingerprint_of, merged_rows, name_hashes
 from dialore.text import is_chinese, normalise
 
 try:
@@ -367,14 +367,8 @@ def _write(connection: _Connection, target: _Target, collector: Collector, name:
     degrees = np.bincount(np.concatenate([rows["head"], rows["tail"]]), minlength=len(names)).tolist()
     forms = (_key_text(normalise(name)) for name in names)
     stems = (_key_text(key) if (key := concept_key(name)) else None for name in names)  # None for punctuation alone
-    rows_of_concepts = zip(range(len(names)), names, forms, stems, degrees, strict=True)
-    _copy(
-        connection,
-        concepts,
-        "int4 text text text int4",
-        rows_of_concepts,
-        lambda done: step("copying concepts", done, len(names)),
-    )
+    every = zip(range(len(names)), names, forms, stems, degrees, strict=True)
+    _copy(connection, concepts, "int4 text text text int4", every, partial(step, "copying concepts"), len(names))
     rest = (row for start in range(0, len(rows), _BATCH) for row in _plain(rows[start : start + _BATCH], names))
     _copy(connection, facts, "int4 int2 int4 float4 int4 text text", rest, partial(step, "copying facts"), len(rows))
     step("indexing", 0, 1)
@@ -383,8 +377,6 @@ def _write(connection: _Connection, target: _Target, collector: Collector, name:
         tables = [sql.Identifier(target.schema, f"{table}_{old}") for table in ("concepts", "facts")]
         connection.execute(sql.SQL("DROP TABLE IF EXISTS {}, {}").format(*tables))
     relations = list(collector.relations)
-    digest = hashlib.blake2b("\n".join([*relations, *names]).encode(), digest_size=8)
-    digest.update(rows.tobytes())
     meta = GraphMeta(
         format=FORMAT,
         name=name,
@@ -393,7 +385,7 @@ def _write(connection: _Connection, target: _Target, collector: Collector, name:
         facts=len(rows),
         relations=relations,
         provenances=list(collector.provenances),
-        fingerprint=digest.hexdigest(),
+        fingerprint=fingerprint_of(fact_hashes(rows, name_hashes(names), name_hashes(relations))),
     )
     connection.execute(sql.SQL("INSERT INTO {} VALUES (%s, %s)").format(graph), [load, meta.model_dump_json()])
     step("indexing", 1, 1)

@@ -167,24 +167,13 @@ HUB = 2048
 """Facts of each side of a concept that are ranked: its heaviest, beside those that are foreseen. A hub of 50,000 facts
 then costs a question 1.4 ms more than a small concept; with twice as many it would cost 5 ms."""
 
-_REMEMBERED = 32_768
-"""Facts' ends that are kept, about 5 MB."""
 _ENCODED = 20_000
 """Texts whose vectors are kept, 20 MB of 256 components."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """Facts with what they are ranked by.
-
-    Attributes:
-        edges: the facts.
-        scores: float32 (facts,), rounded.
-        owner: each fact's concept, as its place among those asked for.
-        question: what they were scored by.
-        vectors: the question's vectors.
-        language: the dialogue's.
-    """
+    """Facts with their rounded scores, each one's concept by its place among those asked for, and the question."""
 
     edges: Edges
     scores: NDArray[np.float32]
@@ -210,7 +199,6 @@ class Ranker:
         self._store = store
         self._embedder, self._reranker = embedder, reranker
         self.ranking = ranking
-        self._ends: dict[int, tuple[str, bool]] = {}
         self._vectors = FactVectors(store, embedder)
         self._closer = FactVectors(store, reranker) if reranker is not None else None
 
@@ -285,7 +273,7 @@ class Ranker:
 
     def _acceptor(self, edges: Edges, rows: NDArray[np.intp]) -> Callable[[int], bool]:
         """What says of the rows, asked the best first, whether each may be taken beside those taken before."""
-        ranking, relations = self.ranking, self._store.meta.relations
+        ranking, relations, concept = self.ranking, self._store.meta.relations, self._store.concept
         columns = (column[rows].tolist() for column in (edges.head, edges.relation, edges.tail))
         facts = dict(zip(rows.tolist(), zip(*columns, strict=True), strict=True))
         pairs: set[tuple[int, int]] = set()
@@ -297,26 +285,15 @@ class Ranker:
             pair = (head, tail) if head < tail else (tail, head)
             if ranking.fold and pair in pairs:
                 return False
-            if ranking.well_formed or ranking.safe:
-                (one, one_safe), (other, other_safe) = self._end(head), self._end(tail)
-                if ranking.safe and not (one_safe and other_safe):
-                    return False
-                if ranking.well_formed and not is_well_formed(one, relations[relation], other):
-                    return False
+            one, other = concept(head), concept(tail)
+            if ranking.safe and not (is_safe(one) and is_safe(other)):
+                return False
+            if ranking.well_formed and not is_well_formed(one, relations[relation], other):
+                return False
             pairs.add(pair)
             return True
 
         return accept
-
-    def _end(self, concept: int) -> tuple[str, bool]:
-        """A concept's name, and whether it is safe; the latest are remembered, for one is the end of many facts."""
-        found = self._ends.get(concept)
-        if found is None:
-            if len(self._ends) >= _REMEMBERED:
-                self._ends.clear()
-            name = self._store.concept(concept)
-            found = self._ends[concept] = name, is_safe(name)
-        return found
 
 
 # --- cosines
@@ -327,10 +304,6 @@ class FactVectors:
 
     A store's own vectors are used where the embedder made them; else an embedder whose vectors add up reads each
     concept once; any other encodes the facts' wording.
-
-    Args:
-        store: the facts.
-        embedder: makes the vectors.
     """
 
     def __init__(self, store: FactStore, embedder: Embedder) -> None:
@@ -435,16 +408,7 @@ def take(
     top: int,
     accept: Callable[[int], bool],
 ) -> list[tuple[int, float]]:
-    """Take facts one by one, the best first; what is not accepted costs its concept nothing.
-
-    Args:
-        edges: the facts.
-        scores: the score of each of the rows, in their order.
-        owner: each fact's concept.
-        rows: the facts to take from.
-        decay: cost of a concept's k-th fact, in units of log2(1 + k).
-        top: how many to take.
-        accept: whether a row may be taken.
+    """Take facts one by one, the best first; a concept's k-th fact costs `decay` * log2(1 + k), a refused one nothing.
 
     Returns:
         Rows and what they scored, decay included, best first.

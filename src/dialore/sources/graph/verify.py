@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from dialore.sources.graph.mapping import EDGE, open_file, unpacked_side
 from dialore.sources.graph.store import IDS, IN, KEYS, OUT, GraphState, concept_key, text_key
 from dialore.sources.graph.vectors import fact_norms
+from dialore.sources.graph.writing import fact_hashes, fingerprint_of, name_hashes
 from dialore.text import normalise
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _problems(state: GraphState, report: VerifyReport) -> Iterator[list[str]]:
     if len(outgoing) and max(outgoing["head"].max(), outgoing["tail"].max()) < state.meta.concepts:
         names = [found[0] if (found := state.concept(number)) else "" for number in range(state.meta.concepts)]
         used = np.union1d(outgoing["head"], outgoing["tail"])
-        yield [*_of_names(state, names, used), *_of_meaning(state, outgoing)]
+        yield [*_of_names(state, names, used), *_of_meaning(state, names, outgoing)]
 
 
 def _facts(state: GraphState, table: bytes, name: str) -> tuple[NDArray[np.void], list[str]]:
@@ -133,13 +134,15 @@ def _of_names(state: GraphState, names: list[str], used: NDArray[np.uint32]) -> 
         yield f"{lost:,} of {_SAMPLE:,} concepts are not found by their stems (table keys)"
 
 
-def _of_meaning(state: GraphState, facts: NDArray[np.void]) -> Iterator[str]:
-    """Whether the facts' lengths are those of their vectors."""
+def _of_meaning(state: GraphState, names: list[str], facts: NDArray[np.void]) -> Iterator[str]:
+    """Whether the fingerprint and the facts' lengths are those of the facts."""
     meta = state.meta
     if int(facts["relation"].max()) >= len(meta.relations):
         return
-    if not meta.dimension:
-        return
+    if (
+        found := fingerprint_of(fact_hashes(facts, name_hashes(names), name_hashes(meta.relations)))
+    ) != meta.fingerprint:
+        yield f"its facts have the fingerprint {found}, not {meta.fingerprint} as it says"
     if len(state.relations) != len(meta.relations):
         yield f"{len(meta.relations):,} relations have {len(state.relations):,} vectors"
         return

@@ -15,7 +15,7 @@ import shutil
 import time
 from array import array
 from contextlib import ExitStack, closing, contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import lmdb
 import numpy as np
@@ -94,7 +94,7 @@ def build_graph(
     target: Path,
     *,
     name: str,
-    embedder: LinearEmbedder | None,
+    embedder: LinearEmbedder,
     on_step: Callable[[str, int, int], None] | None = None,
 ) -> BuildReport:
     """Build a graph file; the old one, if any, stays in place until the new one is whole.
@@ -103,7 +103,7 @@ def build_graph(
         facts: the facts; duplicates are merged, keeping the heaviest weight.
         target: where the graph goes.
         name: the graph's name, carried by its facts.
-        embedder: makes the vectors that facts are ranked by; None, or one without a name, leaves them out.
+        embedder: makes the vectors that facts are ranked by.
         on_step: called with a step's name, what is done of it and its total.
 
     Raises:
@@ -115,7 +115,7 @@ def build_graph(
         if not collector.concepts:
             raise GraphError("no facts to build a graph from", mend="check the file and --language")
         with writing(target):
-            build = _Build(folder, collector, name, embedder if embedder and embedder.name else None, on_step)
+            build = _Build(folder, collector, name, embedder, on_step or (lambda *_: None))
             build.write()
         relations, counts = list(collector.relations), build.relation_counts
         return BuildReport(
@@ -146,18 +146,17 @@ class Collector:
         self.provenances = Numbered((), "provenances", MAX_PROVENANCES)
         self.concepts = 0
         self.rows = 0
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Collector:
+    def __enter__(self) -> Self:
         """Open its files."""
-        with writing(self._target):
-            self.env = lmdb.open(
-                str(self._folder / "names.lmdb"), subdir=False, map_size=MAP_SIZE, max_dbs=2, sync=False, lock=False
-            )
-            self._stack.callback(self.env.close)
+        with writing(self._target), ExitStack() as stack:
+            path = str(self._folder / "names.lmdb")
+            self.env = lmdb.open(path, subdir=False, map_size=MAP_SIZE, max_dbs=2, sync=False, lock=False)
+            stack.callback(self.env.close)
             self._ids = self.env.open_db(b"ids")
-            self._names: IO[bytes] = self._stack.enter_context((self._folder / "names").open("wb"))
-            self._facts: IO[bytes] = self._stack.enter_context((self._folder / "facts").open("wb"))
+            self._names: IO[bytes] = stack.enter_context((self._folder / "names").open("wb"))
+            self._facts: IO[bytes] = stack.enter_context((self._folder / "facts").open("wb"))
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -263,21 +262,10 @@ def merged_rows(rows: NDArray[np.void]) -> NDArray[np.void]:
 
 
 class _Build:
-    """Writes the tables of a graph.
+    """Writes the tables of a graph to the file `graph` of a folder."""
 
-    Args:
-        folder: where its files go; the graph's is `graph`.
-        collector: what it is made of.
-        name: the graph's.
-        embedder: makes its vectors, if any.
-        on_step: is told what is done.
-    """
-
-    def __init__(
-        self, folder: Path, collector: Collector, name: str, embedder: LinearEmbedder | None, on_step: Step | None
-    ) -> None:
-        self._folder, self._collector, self._embedder = folder, collector, embedder
-        self._step: Step = on_step or (lambda _name, _done, _total: None)
+    def __init__(self, folder: Path, collector: Collector, name: str, embedder: LinearEmbedder, on_step: Step) -> None:
+        self._folder, self._collector, self._step = folder, collector, on_step
         relations = list(collector.relations)
         self.relation_counts = np.zeros(len(relations), np.intp)
         self.meta = GraphMeta(
@@ -287,30 +275,28 @@ class _Build:
             facts=0,
             relations=relations,
             provenances=list(collector.provenances),
-            embedder=embedder.name if embedder else "",
-            embedder_fingerprint=embedder.fingerprint if embedder else "",
-            dimension=embedder.dimension if embedder else 0,
+            embedder=embedder.name,
+            embedder_fingerprint=embedder.fingerprint,
+            dimension=embedder.dimension,
         )
-        self._relations = relation_sums(relations, embedder) if embedder else np.empty((len(relations), 0), np.float32)
-        self._digest = hashlib.blake2b("\n".join(relations).encode(), digest_size=8)
+        self._relations = relation_sums(relations, embedder)
+        self._hashes = np.empty(collector.concepts, np.uint64)
+        self._numbers = PartNumbers(embedder)
         self._made, self._ends = array("I"), array("Q", [0])
 
     def write(self) -> None:
         """Write all of it; raises lmdb.Error and OSError where the disk refuses."""
         path = str(self._folder / "graph")
-        env = lmdb.open(path, subdir=False, map_size=MAP_SIZE, sync=False, lock=False)
-        try:
-            self._env = env
+        with lmdb.open(path, subdir=False, map_size=MAP_SIZE, sync=False, lock=False) as self._env:
             self._append(IDS, self._collector.ids())
             self._append(CONCEPTS, self._concepts())
             self._append(KEYS, self._keys())
-            self._write_parts()
-            self._write_facts()
+            first, block = self._numbers.block()
+            self._append(PARTS, [(id_key(first), block)])
+            self._write_facts(self._concept_matrix(block))
             self._append(META, [(b"meta", self.meta.model_dump_json().encode())])
             self._append(META, [(b"relations", self._relations.tobytes())])
-            env.sync(True)
-        finally:
-            env.close()
+            self._env.sync(True)
 
     def _append(self, table: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
         """Append to a table in order of its keys, some at a time."""
@@ -320,16 +306,15 @@ class _Build:
                 cursor.putmulti([(table + key, value) for key, value in batch], append=True)
 
     def _concepts(self) -> Iterator[tuple[bytes, bytes]]:
-        """The table of concepts; their hashes, parts and stem keys are kept for what follows."""
-        self._numbers = PartNumbers(self._embedder) if self._embedder else None
+        """The table of concepts; their parts and stem keys are kept for what follows."""
         languages: set[str] = set()
         at = 0
         self._keyed = self._collector.env.open_db(b"keys", dupsort=True, dupfixed=True)
         for names in self._collector.names():
-            self._digest.update("\n".join(names).encode())
+            self._hashes[at : at + len(names)] = name_hashes(names)
             languages.update("zh" if is_chinese(name) else "en" for name in names)
             self._keep_keys(names, at)
-            parts = self._numbers(names) if self._numbers else [b""] * len(names)
+            parts = self._numbers(names)
             self._made.frombytes(b"".join(parts))
             for number, (name, own) in enumerate(zip(names, parts, strict=True), start=at):
                 self._ends.append(self._ends[-1] + len(own) // 4)
@@ -337,12 +322,6 @@ class _Build:
             at += len(names)
             self._step("embedding concepts", at, self.meta.concepts)
         self.meta.languages = sorted(languages)
-
-    def _write_parts(self) -> None:
-        if self._numbers:
-            first, block = self._numbers.block()
-            self._append(PARTS, [(id_key(first), block)])
-            self._rows, self._scales, _ = unpacked_parts(block, self.meta.dimension)
 
     def _keep_keys(self, names: Sequence[str], first: int) -> None:
         keys = ((text_key(key), number, name) for number, name in enumerate(names, first) if (key := concept_key(name)))
@@ -357,21 +336,18 @@ class _Build:
 
     # --- facts
 
-    def _write_facts(self) -> None:
-        sums = self._concept_matrix() if self._embedder else None
-        path = self._folder / "merged"
+    def _write_facts(self, sums: Callable[[NDArray[Any]], NDArray[np.float32]]) -> None:
+        path, kinds, total = self._folder / "merged", name_hashes(self.meta.relations), 0
         with path.open("wb") as file:
             for some in self._of_ranges(self._collector.facts(), "head"):
                 facts = merged_rows(some)
-                self._digest.update(facts.tobytes())
-                if sums:
-                    ends = (facts["head"], facts["relation"], facts["tail"])
-                    facts["norm"] = fact_norms(*ends, sums, self._relations)
+                total += fact_hashes(facts, self._hashes, kinds)
+                facts["norm"] = fact_norms(facts["head"], facts["relation"], facts["tail"], sums, self._relations)
                 self.relation_counts += np.bincount(facts["relation"], minlength=len(self.relation_counts))
                 self._append(OUT, self._sides(facts, "head", "tail"))
                 file.write(facts.tobytes())
                 self.meta.facts += len(facts)
-        self.meta.fingerprint = self._digest.hexdigest()
+        self.meta.fingerprint = fingerprint_of(total)
         self._step("writing facts", 1, 2)
         for rows in self._of_ranges(np.memmap(path, _ROW, "r"), "tail"):
             self._append(IN, self._sides(rows, "tail", "head"))
@@ -393,7 +369,7 @@ class _Build:
         for field in ("relation", "provenance", "weight", "norm"):
             records[field] = facts[field]
         ends = np.frombuffer(self._ends, np.uint64).astype(np.intp)
-        made = np.frombuffer(self._made, np.uint32) if len(self._made) else _NONE
+        made = np.frombuffer(self._made, np.uint32)
         first, last = ends[facts[other]], ends[facts[other] + np.uint32(1)]
         counts = last - first
         records["parts"] = counts
@@ -407,15 +383,16 @@ class _Build:
             begin, end = bounds[place], bounds[place + 1]
             yield id_key(number), packed_side(records[begin:end], parts[part_bounds[place] : part_bounds[place + 1]])
 
-    def _concept_matrix(self) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
+    def _concept_matrix(self, block: bytes) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
         """What gives vectors of concepts, to about a half percent: one byte a component, in a file."""
         made, ends = np.frombuffer(self._made, np.uint32), np.frombuffer(self._ends, np.uint64).astype(np.intp)
+        parts, weights, _ = unpacked_parts(block, self.meta.dimension)
         shape = (self.meta.concepts, self.meta.dimension)
         rows = np.memmap(self._folder / "vectors", np.int8, "w+", shape=shape)
         scales = np.empty(self.meta.concepts, np.float32)
         for start in range(0, self.meta.concepts, _CHUNK):
             some = ends[start : start + _CHUNK + 1]
-            sums = summed_parts(self._rows, self._scales, made[some[0] : some[-1]], np.diff(some))
+            sums = summed_parts(parts, weights, made[some[0] : some[-1]], np.diff(some))
             part = slice(start, start + _CHUNK)
             scales[part] = np.maximum(np.abs(sums).max(axis=1), 1e-6) / np.float32(127)
             sums /= scales[part][:, None]
@@ -430,7 +407,27 @@ class _Build:
         return sums_of
 
 
-_NONE = np.empty(0, np.uint32)
+# --- fingerprints
+
+
+def name_hashes(names: Iterable[str]) -> NDArray[np.uint64]:
+    """(n,): a hash of each name, the same in every process."""
+    return np.frombuffer(b"".join(hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names), "<u8")
+
+
+def fact_hashes(facts: NDArray[np.void], concepts: NDArray[np.uint64], relations: NDArray[np.uint64]) -> int:
+    """The sum of a hash of each fact's names and weight: it knows no order, and a fact is taken out by subtraction."""
+    ends = concepts[facts["head"]] + np.uint64(3) * concepts[facts["tail"]]
+    mixed = ends + np.uint64(5) * relations[facts["relation"]] + np.uint64(7) * facts["weight"].copy().view("<u4")
+    # The finaliser of SplitMix64 (Steele et al., 2014): each bit of the input changes half of the output's.
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return int((mixed ^ (mixed >> np.uint64(31))).sum(dtype=np.uint64))
+
+
+def fingerprint_of(total: int) -> str:
+    """A graph's fingerprint from the sum of its facts' hashes."""
+    return f"{total & ((1 << 64) - 1):016x}"
 
 
 # --- taking a file's place
