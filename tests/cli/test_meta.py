@@ -159,7 +159,7 @@ def test_two_systems_are_compared_in_both_orders(call, run, judge):
     assert [row["criterion"] for row in rows] == ["naturalness", "coherence"]
     assert {(row["wins"], row["losses"], row["ties"]) for row in rows} == {(6, 1, 1)}
     assert rows[0]["p"] == pytest.approx(0.125)
-    assert rows[0]["position_bias"] == {"first": 0, "second": 0, "n": 8, "lean": 0.0}
+    assert rows[0]["position_bias"] == 0.0
     assert len(model.asked) == 14
     shown = call("judge", run, "--pairwise", "brief", "wordy", "-c", "naturalness")
     assert len(model.asked) == 14
@@ -171,7 +171,7 @@ def test_a_judge_that_goes_by_place_decides_nothing_and_is_found_out(call, run, 
     judge(Opinionated(lambda a, b: "A"))
     row = call("judge", run, "--pairwise", "wordy", "brief", "-c", "overall", "--json").lines[0][0]
     assert (row["wins"], row["losses"], row["ties"]) == (0, 0, 8)
-    assert row["position_bias"]["first"] == 7
+    assert row["position_bias"] == 7 / 8
     assert row["p"] == 1
 
 
@@ -192,7 +192,7 @@ def test_a_judge_behind_a_real_endpoint(call, data, run, url):
     model = ("--base-url", url, "--model", "m", "--no-cache")
     row = call("judge", run, "--pairwise", "wordy", "brief", "-c", "coherence", *model, "--json").lines[0][0]
     assert (row["ties"], row["problems"]) == (8, {})
-    assert abs(row["position_bias"]["lean"]) == 7 / 8
+    assert abs(row["position_bias"]) == 7 / 8
     rows = call("judge", run, "--together", *model, "--json").lines[0]
     assert [(one["n"], one["problems"]) for one in rows] == [(8, {}), (8, {})]
     scored = call("score", run, "-x", "meep", "-x", "overall", *model, "--json")
@@ -208,12 +208,12 @@ def test_a_judge_behind_a_real_endpoint(call, data, run, url):
     [
         ((), "judge what?"),
         (("--pairwise", "wordy", "breef"), "did you mean brief"),
-        (("--pairwise", "wordy", "wordy"), "with itself"),
+        (("--pairwise", "wordy", "wordy"), "name two or more"),
         (("--pairwise", "wordy", "brief", "-c", "beauty"), "unknown criterion"),
         (("--pairwise", "wordy", "brief"), "a judge is a language model"),
         (("--together", "-c", "beauty"), "unknown criterion"),
         (("--pairwise", "wordy", "brief", "-s", "wordy"), "--system goes with --together"),
-        (("--together", "-s", "wordy"), "at least two systems"),
+        (("--together", "-s", "wordy"), "name two or more"),
     ],
 )
 def test_what_cannot_be_judged_is_one_line(call, run, arguments, wanted, judge):

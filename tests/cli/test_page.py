@@ -8,8 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from dialore.dialogue import Dialogue
-from dialore.evaluation.report.display import Versions, changes, longest_chain
-from dialore.evaluation.report.page import Conversation, Heading, render_page
+from dialore.evaluation.report.display import Conversation, Heading, Versions, changes, longest_chain, render_page
 from dialore.knowledge import Fact, Knowledge
 from dialore.llm.model import Usage
 from dialore.response import Demands, Response, StageTrace

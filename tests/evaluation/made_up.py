@@ -7,8 +7,8 @@ import random
 
 from dialore.dialogue import Dialogue
 from dialore.evaluation.base import Measure, Score
-from dialore.evaluation.report.comparison import combiner
 from dialore.evaluation.report.data import ScoredResponse, SystemScores
+from dialore.evaluation.report.tables import combiner
 from dialore.knowledge import Fact, Knowledge
 from dialore.llm.model import Usage
 from dialore.response import Citation, Demands, Response, StageTrace

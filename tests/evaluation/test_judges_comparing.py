@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 
@@ -11,7 +12,7 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, ModelError, UnknownNameError
 from dialore.evaluation.judges.asking import Asker
-from dialore.evaluation.judges.comparing import CRITERIA, compare, position_bias, score_jointly
+from dialore.evaluation.judges.comparing import CRITERIA, Together, compare, position_bias
 from dialore.llm.model import Completion
 from dialore.response import Demands, Response
 from dialore.text import is_chinese
@@ -56,12 +57,12 @@ PAIR = {"short": said("Oh."), "long": said("Then let us stay in and bake.")}
 @pytest.mark.parametrize(
     ("rule", "winner", "bias"),
     [
-        (longer, "long", (0, 0)),
-        (lambda a, b: longer(b, a), "short", (0, 0)),
-        (lambda a, b: "A", "", (1, 0)),
-        (lambda a, b: "B", "", (0, 1)),
-        (lambda a, b: "same", "", (0, 0)),
-        (lambda a, b: "A" if a == "Oh." else "same", "", (0, 0)),
+        (longer, "long", 0),
+        (lambda a, b: longer(b, a), "short", 0),
+        (lambda a, b: "A", "", 1),
+        (lambda a, b: "B", "", -1),
+        (lambda a, b: "same", "", 0),
+        (lambda a, b: "A" if a == "Oh." else "same", "", 0),
     ],
     ids=["longer", "shorter", "first", "second", "same", "half sure"],
 )
@@ -71,9 +72,7 @@ async def test_a_win_wants_both_orders(rule, winner, bias, language):
     found = await compare(Asker(model), TALK[language], PAIR, criteria=["overall"])
     assert [one.winner for one in found] == [winner]
     assert found[0].outcome == {"long": "loss", "short": "win", "": "tie"}[winner]
-    counted = position_bias(found)
-    assert (counted.first, counted.second, counted.n) == (*bias, 1)
-    assert counted.lean == bias[0] - bias[1]
+    assert position_bias(found) == bias
     orders = {re.search(r"^A[:：] ?(.+)$", r.messages[1].content, re.MULTILINE)[1] for r in model.asked}
     assert orders == {"Oh.", "Then let us stay in and bake."}
     assert all(is_chinese(r.messages[0].content) == (language == "zh") for r in model.asked)
@@ -129,7 +128,7 @@ async def test_equal_answers_tie_and_nobody_is_asked():
 async def test_what_is_not_answered_in_both_orders_is_no_preference(script, problem):
     found = await compare(Asker(Scripted(*script)), TALK["en"], PAIR)
     assert (found[0].problem, found[0].winner) == (problem, "")
-    assert position_bias(found).n == 0
+    assert math.isnan(position_bias(found))
 
 
 async def test_a_system_without_an_answer_is_not_compared():
@@ -146,7 +145,7 @@ async def test_an_unknown_criterion_is_refused(judged):
     with pytest.raises(UnknownNameError, match="criterion"):
         await compare(Asker(Scripted()), TALK["en"], PAIR, criteria=["beauty"], judged=judged)
     with pytest.raises(UnknownNameError, match="criterion"):
-        await score_jointly(Asker(Scripted()), TALK["en"], PAIR, criterion="beauty", judged=judged)
+        Together(None, "beauty", judged)
     with pytest.raises(InputError, match="at least two"):
         await compare(Asker(Scripted()), TALK["en"], {"a": said("x")}, judged=judged)
 
@@ -177,9 +176,7 @@ async def test_scores_go_to_whom_they_belong_in_any_order(judged, criterion, lan
     orders = Counter()
     for seed in range(12):
         model = ByLength()
-        found = await score_jointly(
-            Asker(model), TALK[language], systems, criterion=criterion, judged=judged, seed=seed
-        )
+        found = await Together(Asker(model), criterion, judged, seed).measure_together(TALK[language], systems)
         assert {name: measure.values for name, measure in found.items()} == {
             "one": (1.0,),
             "two": (2.0,),
@@ -189,9 +186,7 @@ async def test_scores_go_to_whom_they_belong_in_any_order(judged, criterion, lan
         orders[tuple(re.findall(r"^\[\d+\] (.+)$", model.asked[0].messages[1].content, re.MULTILINE))] += 1
         again = ByLength()
         reversed_systems = dict(reversed(systems.items()))
-        await score_jointly(
-            Asker(again), TALK[language], reversed_systems, criterion=criterion, judged=judged, seed=seed
-        )
+        await Together(Asker(again), criterion, judged, seed).measure_together(TALK[language], reversed_systems)
         assert again.asked[0].messages == model.asked[0].messages
     assert len(orders) > 4
     assert is_chinese(model.asked[0].messages[0].content) == (language == "zh")
@@ -199,14 +194,15 @@ async def test_scores_go_to_whom_they_belong_in_any_order(judged, criterion, lan
 
 async def test_of_scores_together_a_wrong_number_is_unparsed_and_a_refusal_refused():
     for answer, problem in (('{"scores": [3]}', "unparsed"), ("I'm sorry, I can't score these.", "refused")):
-        found = await score_jointly(Asker(Scripted(answer)), TALK["en"], PAIR)
+        found = await Together(Asker(Scripted(answer))).measure_together(TALK["en"], PAIR)
         assert {measure.problem for measure in found.values()} == {problem}
 
 
 async def test_who_has_nothing_to_score_is_left_out():
     model = ByLength()
     systems = {"a": said("x", "rain"), "b": said("x"), "c": said("x", "sun")}
-    found = await score_jointly(Asker(model), TALK["en"], systems, judged="queries")
+    together = Together(Asker(model), judged="queries")
+    found = await together.measure_together(TALK["en"], systems)
     assert (found["a"].values, found["b"].problem, found["c"].values) == ((4.0,), "unavailable", (3.0,))
-    alone = await score_jointly(Asker(model), TALK["en"], {"a": systems["a"], "b": systems["b"]}, judged="queries")
+    alone = await together.measure_together(TALK["en"], {"a": systems["a"], "b": systems["b"]})
     assert {measure.problem for measure in alone.values()} == {"unavailable"}

@@ -15,8 +15,9 @@ import subprocess
 import pytest
 
 from dialore.evaluation.registry import Context, load_metrics
-from dialore.evaluation.report import make_report, render_latex
-from dialore.evaluation.report.latex import escape
+from dialore.evaluation.report.build import make_report
+from dialore.evaluation.report.forms import escape_latex as escape
+from dialore.evaluation.report.forms import render_latex
 from dialore.experiments.config import make_config
 from dialore.experiments.results import RunResults
 from dialore.experiments.run import run_experiment

@@ -32,6 +32,7 @@ rouge_scorer = pytest.importorskip("rouge_score.rouge_scorer")
 nltk = pytest.importorskip("nltk.translate.meteor_score")
 
 COUNT = 1200
+LATIN = "abcdefghijklmnopqrstuvwxyz0123456789"
 CUTS = [("en", "character"), ("zh", "character"), ("zh", "word")]
 _pairs: dict[str, list[tuple[str, str]]] = {}
 
@@ -127,6 +128,13 @@ async def test_bleu_is_sacrebleus_for_the_corpus_and_any_part_of_it(language, cu
     record(record_testsuite_property, f"bleu {language} {cut}", differences)
 
 
+def chinese_tokens(text, cut):
+    """What BLEU counts: sacrebleu's tokens of Chinese, punctuation too, or words."""
+    from sacrebleu.tokenizers.tokenizer_zh import TokenizerZh
+
+    return TokenizerZh()(text).split() if cut == "character" else tokens_of(text, "zh", cut)
+
+
 @pytest.mark.parametrize(("language", "cut"), CUTS)
 async def test_rouge_l_is_rouge_scores(language, cut, record_testsuite_property):
     _, values = await measured("rouge-l", language, cut)
@@ -138,7 +146,7 @@ async def test_rouge_l_is_rouge_scores(language, cut, record_testsuite_property)
             # rouge-score drops what is not Latin: each token stands as a Latin word of its own.
             numbers: dict[str, str] = {}
             response, reference = (
-                " ".join(numbers.setdefault(token, f"w{len(numbers)}") for token in tokens_of(text, "zh", cut))
+                " ".join(numbers.setdefault(token, f"w{len(numbers)}") for token in chinese_tokens(text, cut))
                 for text in pair
             )
         differences.append(abs(row[0] - scorer.score(reference, response)["rougeL"].fmeasure))
@@ -205,11 +213,24 @@ async def test_f1_is_parlais(language, cut, record_testsuite_property):
     record(record_testsuite_property, f"f1 {language} {cut}", differences)
 
 
+def whole_tokens(text, language, cut):
+    """Words and each mark between them, character by character."""
+    if (language, cut) == ("zh", "word"):
+        return chinese_words(text)
+    found = [""]
+    for character in text.lower():
+        is_in_word = character.isalnum() or character == "_" if language == "en" else character in LATIN
+        found[-1:] = [found[-1] + character] if is_in_word else [found[-1], character, ""]
+    return [token for token in found if token.strip()]
+
+
+@pytest.mark.parametrize("kind", ["", "-words"])
 @pytest.mark.parametrize(("language", "cut"), CUTS)
-async def test_distinct_is_that_of_plain_sets(language, cut, record_testsuite_property):
+async def test_distinct_is_that_of_plain_sets(language, cut, kind, record_testsuite_property):
     for order in (1, 2):
-        metric, values = await measured(f"distinct-{order}", language, cut)
-        texts = [plain_tokens(response, language, cut) for response, _ in pairs_of(language)]
+        metric, values = await measured(f"distinct-{order}{kind}", language, cut)
+        split = plain_tokens if kind else whole_tokens
+        texts = [split(response, language, cut) for response, _ in pairs_of(language)]
         differences = []
         for places in subsets():
             grams = [
@@ -222,7 +243,7 @@ async def test_distinct_is_that_of_plain_sets(language, cut, record_testsuite_pr
                 differences.append(abs(ours - 100 * len(set(grams)) / len(grams)))
             else:
                 assert math.isnan(ours)
-        record(record_testsuite_property, f"distinct-{order} {language} {cut}", differences)
+        record(record_testsuite_property, f"distinct-{order}{kind} {language} {cut}", differences)
 
 
 def test_cohens_kappa_is_scikit_learns(record_testsuite_property):

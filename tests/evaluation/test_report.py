@@ -12,11 +12,11 @@ import pytest
 from dialore.errors import UnknownNameError
 from dialore.evaluation.base import Score
 from dialore.evaluation.geomean import ABOUT as GEOMEAN
-from dialore.evaluation.report import make_report, render_csv, render_markdown
-from dialore.evaluation.report.comparison import by_dialogue, combiner
-from dialore.evaluation.report.numbers import p_value, signed, size_of, spread, three
-from dialore.evaluation.report.tables import MainTable, grouped, significant
-from dialore.evaluation.report.texts import escape as markdown_escape
+from dialore.evaluation.report.build import make_report
+from dialore.evaluation.report.data import p_value, signed, size_of, spread, three
+from dialore.evaluation.report.forms import escape_markdown as markdown_escape
+from dialore.evaluation.report.forms import render_csv, render_markdown
+from dialore.evaluation.report.tables import MainTable, by_dialogue, combiner, grouped, significant
 from tests.evaluation.made_up import COUNT, EVIL, MadeUp, made_up
 
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")

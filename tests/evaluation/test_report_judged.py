@@ -1,4 +1,4 @@
-"""Preferences of judges in the report: counted, tested, corrected; stale ones left out; none where none are."""
+"""Preferences of judges in the report: counted, tested, corrected; none where none are."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from contextlib import closing
 import pytest
 
 from dialore.dialogue import Dialogue
+from dialore.evaluation.judges.asking import Asker
 from dialore.evaluation.judges.comparing import Preference
-from dialore.evaluation.report import make_report, render_html, render_markdown
+from dialore.evaluation.report.build import make_report
 from dialore.evaluation.report.data import Judged
-from dialore.evaluation.report.judged import contests
-from dialore.experiments.judging import ComparisonStore, Place, _hash
+from dialore.evaluation.report.forms import render_html, render_markdown
+from dialore.evaluation.report.tables import contests
+from dialore.experiments.judging import ComparisonStore, compare_systems
 from dialore.experiments.results import RunResults
 from dialore.experiments.store import FILE, Job, RunStore, System
 from dialore.response import Response
 from tests.evaluation.made_up import EVIL, made_up
+from tests.evaluation.test_judges_comparing import Opinionated
 
 stats = pytest.importorskip("scipy.stats", reason="the evaluation extra is not installed")
 pytest.importorskip("statsmodels", reason="the evaluation extra is not installed")
@@ -29,13 +32,13 @@ def preferences(criterion, **counts):
     return made + [Preference(criterion, "a", "b", problem="refused")] * counts.get("refused", 0)
 
 
-def judged(criterion, judge="m, pairwise-responses.en@1", stale=0, **counts):
-    return Judged("r", "d", judge, "responses", "a", "b", criterion, preferences(criterion, **counts), stale)
+def judged(criterion, judge="m, pairwise-responses.en@1", **counts):
+    return Judged("r", "d", judge, "responses", "a", "b", criterion, preferences(criterion, **counts))
 
 
 def test_counts_tests_and_position():
     found = [
-        judged("overall", win=14, loss=2, tie=3, first=3, second=1, refused=2, stale=1),
+        judged("overall", win=14, loss=2, tie=3, first=3, second=1, refused=2),
         judged("coherence", tie=4),
     ]
     (contest,) = contests(found)
@@ -48,7 +51,7 @@ def test_counts_tests_and_position():
     assert (overall.mark, coherence.mark) == ("**", "")
     assert overall.row[4].startswith("60.9% (")
     assert (overall.row[5], overall.row[8]) == ("76.1%", "+8.7%")
-    assert overall.unjudged == "2 refused, 1 of a response that changed since"
+    assert overall.unjudged == "2 refused"
     assert sum(overall.parts) == pytest.approx(100)
     assert contest.columns[1] == "a wins"
     assert coherence.row[1:5] == ["0", "4", "0", "0.0% (0.0 to 49.0)"]
@@ -83,7 +86,7 @@ def test_the_page_and_markdown_have_the_section_only_where_judges_were_asked():
 
 @pytest.fixture
 def folder(tmp_path):
-    """Two systems on three dialogues, compared on all; the second system's last response changed since."""
+    """Two systems on three dialogues."""
     with RunStore.create(tmp_path / "run") as store:
         systems = [System(number, name, "vanilla", {}, "m") for number, name in enumerate(("a", "b"))]
         facts = {"name": "try", "config": {"dataset": {"name": "daily", "split": "dev", "limit": 3}}}
@@ -94,18 +97,14 @@ def folder(tmp_path):
     return tmp_path / "run"
 
 
-def test_a_runs_comparisons_are_read_and_stale_ones_counted(folder):
-    texts = _hash({name: Response(id="x", method="m", text=f"Text {n}.") for n, name in enumerate("ab")}, "responses")
-    with ComparisonStore(folder) as kept:
-        said = preferences("overall", win=2, tie=1)
-        hashes = [texts, texts, "another text's"]
-        kept.keep("m", "responses", [(Place(n), hashes[n], one) for n, one in enumerate(said)])
-        kept.keep("m", "responses", [(Place(0), texts, Preference("overall", "a", "gone", ("a", "a")))])
-    with RunStore.open(folder) as store:
+async def test_a_runs_comparisons_are_read_and_those_of_changed_responses_are_not(folder):
+    with RunStore.open(folder) as store, store.writing(), ComparisonStore(folder) as kept:
+        await compare_systems(store, kept, Asker(Opinionated(lambda a, b: "A")), (0, 1), criteria=["overall"])
+        kept.keep("m", "responses", "another hash", [Preference("overall", "a", "gone", ("a", "a"))])
+        store.add(Job(2, 1), Response(id="d2", method="m", text="Changed since."))
         (found,) = RunResults([store]).judged()
     assert (found.run, found.dataset, found.first, found.second) == ("try", "daily dev, 3", "a", "b")
-    assert [one.outcome for one in found.preferences] == ["win", "win"]
-    assert found.stale == 1
+    assert [one.outcome for one in found.preferences] == ["tie", "tie"]
 
 
 def test_a_run_that_was_never_judged_stays_without_such_tables(folder):
@@ -113,4 +112,4 @@ def test_a_run_that_was_never_judged_stays_without_such_tables(folder):
         assert RunResults([store]).judged() == []
     with closing(sqlite3.connect(folder / FILE)) as database:
         tables = database.execute("select name from sqlite_master").fetchall()
-    assert ("comparisons",) not in tables
+    assert ("preferences",) not in tables

@@ -7,8 +7,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from dialore.evaluation.report import make_report, plots, render_html
-from dialore.evaluation.report.browser import unpack
+from dialore.evaluation.report import plots
+from dialore.evaluation.report.build import make_report, unpack
+from dialore.evaluation.report.forms import render_html
 from tests.evaluation.made_up import COUNT, EVIL, made_up
 
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")

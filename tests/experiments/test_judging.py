@@ -7,7 +7,10 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import BudgetError, ModelError
 from dialore.evaluation.judges.asking import Asker
-from dialore.experiments.judging import ComparisonStore, compare_systems, score_systems_together
+from dialore.evaluation.judges.comparing import Together
+from dialore.experiments.judging import ComparisonStore, compare_systems
+from dialore.experiments.results import RunResults
+from dialore.experiments.scoring import measure_jointly, measure_run
 from dialore.experiments.store import Job, RunStore, System
 from dialore.response import Response
 from tests.evaluation.test_judges_comparing import ByLength, Opinionated, longer
@@ -104,16 +107,31 @@ async def test_a_key_that_is_refused_stops_at_once(store):
         await outcomes(store, Locked(longer))
 
 
-async def test_scores_given_together_are_kept_too(store):
+async def test_scores_given_together_are_measures_of_the_run_asked_for_once(store):
     async def scores(model, systems, **rest):
-        with store.writing(), ComparisonStore(store.folder) as kept:
-            found = await score_systems_together(store, kept, Asker(model), systems, **rest)
-        return {name: [measure.values for measure in some] for name, some in found.items()}
+        metric = Together(Asker(model), **rest)
+        with store.writing():
+            await measure_jointly(store, metric, systems)
+        return {number: [m.values for _, m in store.measures(metric.about.name, number)] for number in systems}
 
     first, second, third = ByLength(), ByLength(), ByLength()
-    wanted = {"stays": [(4.0,)] * 6, "grows": [(float(n),) for n in range(1, 7)]}
+    wanted = {1: [(4.0,)] * 6, 0: [(float(n),) for n in range(1, 7)]}
     assert await scores(first, [1, 0]) == wanted
     assert await scores(second, [0, 1]) == wanted
     assert (len(first.asked), len(second.asked)) == (6, 0)
-    assert list(await scores(third, [0, 1, 2], seed=1)) == ["grows", "stays", "fails"]
+    # Scores compare within a prompt: with a third system all are asked for anew, where all three answered.
+    assert {number: len(some) for number, some in (await scores(third, [0, 1, 2])).items()} == {0: 5, 1: 5, 2: 5}
     assert len(third.asked) == 5
+    fourth = ByLength()
+    await scores(fourth, [0, 1, 2], seed=1)
+    assert len(fourth.asked) == 5
+
+
+async def test_a_run_is_scored_by_a_joint_metric_like_by_any_other(store):
+    with store.writing():
+        await measure_run(store, [Together(Asker(ByLength()))])
+    assert store.metrics()["together-responses-overall"]["needs"] == ["judge"]
+    (found,) = [s for s in RunResults([store]).systems() if s.name == "grows"]
+    score = found.scores["together-responses-overall"]
+    assert (score.value, score.n) == (3.0, 5)
+    assert score.low < 3 < score.high

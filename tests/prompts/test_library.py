@@ -177,16 +177,6 @@ def test_a_system_message_is_filled_in_anew_where_its_values_differ(tmp_path):
     assert said(2, growing) == "At most 2: a,b"
 
 
-def test_a_system_message_of_plain_values_is_filled_in_once_and_shared():
-    prompt = PromptLibrary().get("dcrag/fact-selection", "en")
-    first, again = prompt.render(VARIABLES), prompt.render({**VARIABLES, "history": "another"})
-    assert first.messages[0] is again.messages[0]
-    assert "at most 7" in prompt.render({**VARIABLES, "limit": 7}).messages[0].content
-    assert "at most 20" in prompt.render(VARIABLES).messages[0].content
-    with pytest.raises(InputError, match="limit"):
-        prompt.render({name: value for name, value in VARIABLES.items() if name != "limit"})
-
-
 def test_a_prompt_is_had_in_a_form_where_there_is_one(tmp_path):
     library = PromptLibrary()
     plain, paper = (library.get("dcrag/response-generation", "en", form) for form in ("", "paper"))

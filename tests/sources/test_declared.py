@@ -21,8 +21,8 @@ from dialore.sources.documents import build_documents
 from dialore.sources.graph.source import Graph
 from dialore.sources.graph.writing import build_graph
 from dialore.sources.persona import PersonaDocuments, PersonaSource
-from dialore.sources.web import WebSource
 from dialore.sources.web.engines import SearchResult
+from dialore.sources.web.source import WebSource
 
 CATS = Dialogue(
     id="cats",
@@ -100,7 +100,6 @@ def test_many_sources_each_after_what_it_needs(declare):
     assert type(declared["persona"].source) is PersonaSource
     assert type(declared["home"].source) is PersonaDocuments
     assert (declared["persona"].source.retriever.name, declared["home"].source.retriever.name) == ("dense", "bm25")
-    assert declared.without("documents").names == ("persona", "memory")
     declared.close()
     assert not web.closed  # whoever opened it closes it
 
@@ -128,7 +127,7 @@ FAULTS = {
     "a name with a comma": ("[{name: 'a, b', kind: persona, description: x}]", "source 'a, b': .*a name is words"),
     "twice": (
         "[{name: a, kind: persona, description: x}, {name: a, kind: model, description: x}]",
-        "source 'a' is declared twice",
+        "sources 'a' and 'a' have the same name",
     ),
     "twice but for case": (
         "[{name: a, kind: persona, description: x}, {name: A, kind: model, description: x}]",

@@ -21,12 +21,13 @@ from dialore.sources.samples import (
     Sample,
     aligned_samples,
     build_samples,
+    context_text,
     is_fit,
     open_samples,
     overlap,
     samples_of,
+    topic_of,
 )
-from dialore.sources.samples.sample import context_text, topic_of
 from tests.data_folder import real_file
 from tests.llm.server import answer
 from tests.sources.sample_fixture import histories
@@ -111,7 +112,6 @@ def test_a_sample_has_the_sides_of_the_dialogue_and_its_texts_on_one_line():
     assert sample.knowledge == "Tea is old. (tea, IsA, drink)"
     assert sample.response == "Yes, please."
     assert (sample.dialogue, sample.last_turn) == ("d", "Tea?")
-    assert Sample.of_line(sample.line().encode()) == sample
 
 
 def test_what_knew_nothing_is_no_sample():
@@ -227,9 +227,9 @@ def test_rows_beyond_the_first_look_are_found_when_many_are_the_dialogues_own(tm
 
 def test_what_is_built_says_what_it_is(base):
     assert len(base) == len(SAMPLES)
-    assert base.meta.groups == {"en": (0, 6, 8), "zh": (8, 10, 11)}
+    assert base.meta.languages == {"en": 8, "zh": 3}
     assert (base.meta.samples, base.meta.fit, base.meta.grounded) == (11, 8, grounded())
-    assert sorted(base.sample(row).id for row in range(len(base))) == sorted(sample.id for sample in SAMPLES)
+    assert sorted(map(base.sample, range(len(base))), key=str) == sorted(SAMPLES, key=str)
 
 
 def grounded():
@@ -290,7 +290,7 @@ def test_another_embedder_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "dialore.retrieval.embedding.load_embedder", lambda spec: SimpleNamespace(fingerprint="another")
     )
-    with pytest.raises(InputError, match="another static embedder"):
+    with pytest.raises(InputError, match="another version of the embedder static"):
         open_samples(tmp_path / "x.samples").nearest(asked("Hi"), 1)
 
 
@@ -429,15 +429,17 @@ def graph(graph_file):
     opened.close()
 
 
-def test_alignment_takes_facts_between_history_and_what_the_reply_brings_in(graph):
+def test_alignment_takes_the_facts_that_hard_matching_finds_the_nearest_first(graph):
     dialogue = asked("I have a sore throat.", reference="Honey helps a sore throat. A bee told me.")
-    (sample,) = aligned_samples([dialogue], graph)
-    assert sample.knowledge == "(honey, UsedFor, sore throat)"
+    (sample,) = aligned_samples([dialogue], graph, load_embedder())
+    assert sample.knowledge == "(honey, UsedFor, sore throat); (sore throat, RelatedTo, throat)"
     said_before = asked("Honey for my sore throat?", reference="Yes, honey is good for it.")
+    (sample,) = aligned_samples([said_before], graph, load_embedder(), top=1)
+    assert sample.knowledge == "(honey, UsedFor, sore throat)"
     unanswered = asked("I have a sore throat.")
     unrelated = asked("I have a sore throat.", reference="Look, a bee!")
-    assert list(aligned_samples([said_before, unanswered, unrelated], graph)) == []
-    (chinese,) = aligned_samples([asked("我感冒了。", reference="多喝水。")], graph)
+    assert list(aligned_samples([unanswered, unrelated], graph, load_embedder())) == []
+    (chinese,) = aligned_samples([asked("我感冒了。", reference="那就喝水吧。")], graph, load_embedder())
     assert chinese.knowledge == "(感冒, CausesDesire, 喝水)"
 
 

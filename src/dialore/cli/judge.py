@@ -2,7 +2,7 @@
 
 # No deferred annotations here: typer reads them.
 from collections import Counter
-from math import isnan, nan
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,10 +13,9 @@ from dialore.cli.output import console, escape, note, print_json, progress, tabl
 from dialore.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
-    from dialore.evaluation.base import Measure, Metric
-    from dialore.evaluation.judges.comparing import Judged, Preference
+    from dialore.evaluation.judges.comparing import Judged, Preference, Together
     from dialore.experiments.store import RunStore
 
 # What the papers compare by: DCRAG's Table 2, SCG-QP's Table 2.
@@ -67,12 +66,12 @@ def judge(
     dialore judge runs/try --together --queries
     """
     import asyncio
-    from contextlib import asynccontextmanager
 
     from dialore.cli.score import required_judge
     from dialore.evaluation.judges.asking import Asker
-    from dialore.evaluation.judges.comparing import check_criteria
-    from dialore.experiments.judging import ComparisonStore, compare_systems, score_systems_together, system_names
+    from dialore.evaluation.judges.comparing import CRITERIA, JOINT_CRITERIA, Together, check_criteria
+    from dialore.experiments.judging import ComparisonStore, compare_systems
+    from dialore.experiments.scoring import measure_jointly, system_names
     from dialore.experiments.store import RunStore
     from dialore.prompts.library import PromptLibrary
 
@@ -83,37 +82,29 @@ def judge(
     named = tuple(name.strip() for name in (criteria or "").split(",") if name.strip())
     judged: Judged = "queries" if queries else "responses"
 
-    @asynccontextmanager
-    async def asking(what: str) -> "AsyncIterator[tuple[Asker, dict[str, Any]]]":
-        """The judge, and what every judging is given."""
+    async def work() -> list[dict[str, Any]]:
         asker = Asker(required_judge(asked), PromptLibrary(prompts))
         try:
-            with progress(what) as step:
-                yield asker, {"judged": judged, "at_once": asked.concurrency, "limit": limit, "on_progress": step}
+            with progress("judging") as step:
+                shared: dict[str, Any] = {"at_once": asked.concurrency, "limit": limit, "on_progress": step}
+                if pairwise is not None:
+                    shared |= {"criteria": named or _DEFAULTS[judged], "judged": judged}
+                    with ComparisonStore(run) as kept:
+                        pair = (systems[0], systems[1])
+                        return _compared(await compare_systems(store, kept, asker, pair, **shared))
+                metrics = [Together(asker, criterion, judged, seed) for criterion in named or ("overall",)]
+                for each in metrics:
+                    await measure_jointly(store, each, systems, **shared)
+                return [row for each in metrics for row in _scored(store, each, systems)]
         finally:
             await asker.model.close()
 
-    async def compare(pair: tuple[int, int]) -> "dict[str, list[Preference]]":
-        async with asking("comparing") as (asker, shared):
-            return await compare_systems(store, kept, asker, pair, criteria=named or _DEFAULTS[judged], **shared)
-
-    async def score(systems: list[int]) -> "dict[str, dict[str, list[Measure]]]":
-        async with asking("scoring") as (asker, shared):
-            return {
-                each: await score_systems_together(store, kept, asker, systems, criterion=each, seed=seed, **shared)
-                for each in named or ("overall",)
-            }
-
-    with RunStore.open(run) as store, store.writing(), ComparisonStore(run) as kept:
-        if pairwise is not None:
-            pair = (_number(store, pairwise[0]), _number(store, pairwise[1]))
-            if pair[0] == pair[1]:
-                raise InputError(f"{pairwise[0]} is compared with itself", mend="name two systems")
-            check_criteria(named, judged)
-            rows = _compared(asyncio.run(compare(pair)))
-        else:
-            systems = [_number(store, name) for name in system or []] or list(system_names(store))
-            rows = _scored(asyncio.run(score(systems)))
+    with RunStore.open(run) as store, store.writing():
+        systems = [_number(store, name) for name in pairwise or system or []] or list(system_names(store))
+        if len(set(systems)) < 2:
+            raise InputError("systems are judged against each other", mend="name two or more")
+        check_criteria(named, judged, CRITERIA if pairwise else JOINT_CRITERIA)
+        rows = asyncio.run(work())
     if json:
         print_json(rows)
     elif pairwise is not None:
@@ -124,7 +115,7 @@ def judge(
 
 def _number(store: "RunStore", name: str) -> int:
     """The system of that name: its title, or its title and model."""
-    from dialore.experiments.judging import system_names
+    from dialore.experiments.scoring import system_names
 
     names = system_names(store)
     found = [number for number, known in names.items() if known == name]
@@ -145,45 +136,23 @@ def _compared(found: "dict[str, list[Preference]]") -> list[dict[str, Any]]:
     rows = []
     for criterion, preferences in found.items():
         rate = win_rate([one.outcome for one in preferences if one.problem is None])
-        bias = position_bias(preferences)
-        rows.append(
-            {
-                "criterion": criterion,
-                **dataclasses.asdict(rate),
-                "share": rate.share,
-                "position_bias": {**dataclasses.asdict(bias), "lean": bias.lean},
-                "problems": _problems(preferences),
-            }
-        )
+        row = {"criterion": criterion, **dataclasses.asdict(rate), "share": rate.share}
+        rows.append({**row, "position_bias": position_bias(preferences), "problems": _problems(preferences)})
     return rows
 
 
-def _scored(found: "dict[str, dict[str, list[Measure]]]") -> list[dict[str, Any]]:
-    from dialore.evaluation.base import Mean
-    from dialore.evaluation.statistics import bootstrap
-    from dialore.experiments.scoring import table_of
+def _scored(store: "RunStore", metric: "Together", systems: list[int]) -> list[dict[str, Any]]:
+    from dialore.experiments.scoring import score_of, system_names
 
-    mean: Metric = Mean()  # type: ignore[assignment]  # what it measures is not asked
     rows = []
-    for criterion, by_system in found.items():
-        for system, measures in by_system.items():
-            values = table_of(measures)
-            figure = bootstrap(mean, values) if len(values) else None
-            rows.append(
-                {
-                    "criterion": criterion,
-                    "system": system,
-                    "score": figure.value if figure else nan,
-                    "low": figure.low if figure else nan,
-                    "high": figure.high if figure else nan,
-                    "n": len(values),
-                    "problems": _problems(measures),
-                }
-            )
+    for number in systems:
+        score = score_of(metric, [measure for _, measure in store.measures(metric.about.name, number)])
+        row = {"criterion": metric.criterion, "system": system_names(store)[number], "score": score.value}
+        rows.append({**row, "low": score.low, "high": score.high, "n": score.n, "problems": score.problems})
     return rows
 
 
-def _problems(judged: "Sequence[Preference | Measure]") -> dict[str, int]:
+def _problems(judged: "Sequence[Preference]") -> dict[str, int]:
     """How often each problem kept something from being judged."""
     return dict(Counter(str(one.problem) for one in judged if one.problem is not None))
 
@@ -193,7 +162,7 @@ def _show_compared(rows: list[dict[str, Any]], pair: tuple[str, str]) -> None:
     shown = table("!criterion", f">{first} wins", ">ties", f">{second} wins", f">{first}, ties half", ">p", ">position")
     for row in rows:
         share = "-" if isnan(row["share"]) else f"{row['share']:.1%}"
-        lean = row["position_bias"]["lean"]
+        lean = row["position_bias"]
         place = "-" if isnan(lean) else f"{lean:+.1%}"
         shown.add_row(
             row["criterion"], str(row["wins"]), str(row["ties"]), str(row["losses"]), share, f"{row['p']:.4f}", place
@@ -206,8 +175,8 @@ def _show_compared(rows: list[dict[str, Any]], pair: tuple[str, str]) -> None:
 def _show_scored(rows: list[dict[str, Any]]) -> None:
     shown = table("!criterion", "!system", ">score (1-10)", ">dialogues")
     for row in rows:
-        score = "-" if isnan(row["score"]) else f"{row['score']:.2f}"
-        if not isnan(row["low"]):
+        score = "-" if row["score"] is None else f"{row['score']:.2f}"
+        if row["low"] is not None:
             score += f" [dim]±{(row['high'] - row['low']) / 2:.2f}[/]"
         shown.add_row(row["criterion"], escape(row["system"]), score, str(row["n"]))
     console().print(shown)

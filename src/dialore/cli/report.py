@@ -96,10 +96,8 @@ def report(
 
 def _write(report: "Report", folder: Path, forms: list[str], *, plots: bool) -> list[Path]:
     """Write the report in the forms that are wanted; the files, in order."""
-    from dialore.evaluation.report.html import render_html
-    from dialore.evaluation.report.latex import render_latex
+    from dialore.evaluation.report.forms import render_csv, render_html, render_latex, render_markdown
     from dialore.evaluation.report.plots import Form
-    from dialore.evaluation.report.texts import render_csv, render_markdown
 
     render = {"html": render_html, "md": render_markdown, "tex": render_latex, "csv": render_csv}
     files: dict[str, str | bytes] = {f"report.{form}": render[form](report) for form in forms}

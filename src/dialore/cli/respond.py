@@ -193,7 +193,7 @@ async def _result(entry: "Entry", agent: "Agent", *, ground: bool) -> "Result":
 
 
 def _write_page(path: Path, entries: "Sequence[Entry]", responses: "Sequence[Response]") -> None:
-    from dialore.evaluation.report.page import Conversation, render_page
+    from dialore.evaluation.report.display import Conversation, render_page
 
     conversations = [
         Conversation(entry, [response for response in responses if response.id == identifier])

@@ -13,6 +13,7 @@ from dialore.errors import InputError
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
+    from dialore.retrieval.embedding import Embedder
     from dialore.sources.samples import Sample
 
     Step = Callable[[str, int, int | None], None]
@@ -76,22 +77,25 @@ def build(
     dialore samples build dd.samples train.json -D dailydialog --align-graph g
     dialore respond talk.json --method msdp --samples wow.samples
     """
+    import time
+
     from dialore.datasets.split import stream_histories
     from dialore.retrieval.embedding import load_embedder
-    from dialore.sources.samples.database import build_samples, check_out
+    from dialore.sources.samples import build_samples, check_out
 
+    started = time.perf_counter()
     check_out(out)
     encoder = load_embedder(embedder)
     with progress("reading dialogues") as step:
         histories = stream_histories(lambda: _whole(files, dataset, step), cut="all", limit=limit, seed=seed)
-        samples, graph = _samples(histories, align_graph, facts)
+        samples, graph = _samples(histories, align_graph, encoder, facts)
         if not samples:
             lacking = (
                 "has a fact of the graph between it and its history" if align_graph else "comes with its knowledge"
             )
             raise InputError(f"no reply {lacking}", mend="see `dialore samples build --help`")
         perplexities = _perplexities(samples, perplexity, base_url, step) if perplexity else None
-        report = build_samples(
+        meta = build_samples(
             samples,
             out,
             encoder,
@@ -102,11 +106,13 @@ def build(
             graph=graph,
             on_step=step,
         )
+    size, seconds = out.stat().st_size, time.perf_counter() - started
     if json:
-        print_json(report.model_dump())
+        counts = meta.model_dump(include={"samples", "fit", "grounded"})
+        print_json({"path": str(out), **counts, "bytes": size, "seconds": seconds})
         return
-    kinds = f"{report.fit:,} for knowledge generation, {report.grounded:,} with an overlap of 0.6 to 0.9"
-    note(f"{report.samples:,} samples ({kinds}): {report.path} ({report.bytes / 2**20:.1f} MB, {report.seconds:.1f} s)")
+    kinds = f"{meta.fit:,} for knowledge generation, {meta.grounded:,} with an overlap of 0.6 to 0.9"
+    note(f"{meta.samples:,} samples ({kinds}): {out} ({size / 2**20:.1f} MB, {seconds:.1f} s)")
 
 
 @app.command("stats")
@@ -116,13 +122,9 @@ def stats(base: _Base, json: Json = False) -> None:
     [bold]Example[/bold]
     dialore samples stats wow.samples
     """
-    from contextlib import closing
-
     from dialore.sources.samples import open_samples
 
-    with closing(open_samples(base)) as opened:
-        languages = {language: group.stop - group.start for language, group in opened.meta.groups.items()}
-        found = {**opened.meta.model_dump(exclude={"groups"}), "languages": languages}
+    found = open_samples(base).meta.model_dump()
     if json:
         print_json(found)
         return
@@ -146,13 +148,10 @@ def find(
     [bold]Example[/bold]
     dialore samples find wow.samples "I love pizza" --topic Pizza
     """
-    from contextlib import closing
-
     from dialore.dialogue import Dialogue
     from dialore.sources.samples import open_samples
 
-    with closing(open_samples(base)) as opened:
-        found = opened.nearest(Dialogue.model_validate({"id": "query", "turns": [text], "topic": topic}), top)
+    found = open_samples(base).nearest(Dialogue.model_validate({"id": "query", "turns": [text], "topic": topic}), top)
     if json:
         fields = ("id", "topic", "last_turn", "knowledge", "response")
         rows = ({"score": round(score, 4)} | {name: getattr(each, name) for name in fields} for each, score in found)
@@ -165,7 +164,9 @@ def find(
     console().print(shown)
 
 
-def _samples(histories: "Iterator[Dialogue]", align_graph: str | None, facts: int) -> "tuple[list[Sample], str]":
+def _samples(
+    histories: "Iterator[Dialogue]", align_graph: str | None, encoder: "Embedder", facts: int
+) -> "tuple[list[Sample], str]":
     """The samples of histories, and the name of the graph that they were aligned with."""
     from contextlib import closing
 
@@ -175,7 +176,7 @@ def _samples(histories: "Iterator[Dialogue]", align_graph: str | None, facts: in
     if align_graph is None:
         return list(samples_of(histories)), ""
     with closing(open_graph(align_graph)) as graph:
-        return list(aligned_samples(histories, graph, facts)), graph.name
+        return list(aligned_samples(histories, graph, encoder, facts)), graph.name
 
 
 def _whole(files: Sequence[Path], dataset: str | None, step: "Step") -> "Iterator[Dialogue]":

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -88,6 +90,20 @@ class Metric(Protocol):
         Args:
             values: a row a response, as wide as the metric's measures are (short rows are filled with NaN).
         """
+        ...
+
+
+@runtime_checkable
+class JointMetric(Metric, Protocol):
+    """A metric that measures several systems' responses to a dialogue together, so that their scores compare."""
+
+    @property
+    def identity(self) -> str:
+        """What its measures depend on: judge, prompts, seed."""
+        ...
+
+    async def measure_together(self, dialogue: Dialogue, responses: Mapping[str, Response]) -> dict[str, Measure]:
+        """Measure responses, by system; raises ModelError where a call failed."""
         ...
 
 

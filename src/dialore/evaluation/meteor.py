@@ -1,27 +1,33 @@
-"""METEOR by nltk, with WordNet's synonyms and without (the `evaluation` extra).
-
-WordNet is read by nltk from nltk's own data, from the folder that `DIALORE_WORDNET` names, or from Debian's package.
-"""
+"""METEOR: version 1.5 itself, and nltk's, with WordNet's synonyms and without."""
 
 from __future__ import annotations
 
+import atexit
 import functools
+import importlib.util
 import io
 import os
+import shutil
+import subprocess
+import threading
 import warnings
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dialore.errors import MissingExtraError
 from dialore.evaluation.base import About, Measure, unavailable
-from dialore.evaluation.overlap import Compared, check_chinese_tokens
+from dialore.evaluation.overlap import NO_REFERENCE, Compared, check_chinese_tokens, on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from dialore.dialogue import Dialogue
-    from dialore.evaluation.base import Metric
+    from dialore.evaluation.base import Metric, Sample
     from dialore.evaluation.registry import Context
 
     _Folder = Path | zipfile.Path
@@ -35,22 +41,29 @@ ABSENT = (
 )
 # Debian leaves this list out, and synonyms do not need it: each lexicographer's file is called by its number.
 _LEXNAMES = "".join(f"{number:02d}\t{number:02d}\t0\n" for number in range(100)).encode()
+_NLTK = "Banerjee and Lavie (2005), as nltk computes it"
+# Of Meteor 1.5's English setting (Denkowski and Lavie, 2014, Table 1): alpha, beta, gamma, delta, and the weights of
+# exact, stem, synonym and paraphrase matches.
+_ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
+_WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])
 
 
 def make(name: str, context: Context) -> Metric:
     """A metric of this file by name."""
+    if name == "meteor-nlgeval":
+        return Meteor15()
     chinese = check_chinese_tokens(context.tokens)
     return Meteor(chinese) if name == "meteor" else MeteorExactStem(chinese)
 
 
 class MeteorExactStem(Compared):
-    """METEOR with exact and stem matches, by nltk; without WordNet's synonyms, so that it can be had everywhere."""
+    """nltk's METEOR with exact and stem matches; without WordNet's synonyms, so that it can be had everywhere."""
 
     about = About(
         "meteor-exact-stem",
-        "Denkowski and Lavie (2011), matchers exact and stem; MSDP (ACL Findings 2022), Section 3.4",
-        "METEOR as nltk computes it, of the tokens that f1 counts, with exact and Porter-stem matches alone: lower "
-        "than with synonyms.",
+        _NLTK,
+        "The METEOR of 2005 of the tokens that f1 counts, with exact and Porter-stem matches alone: lower than with "
+        "synonyms. Alpha 0.9, beta 3, gamma 0.5, all matches of one weight, greedy alignment.",
         needs=("reference",),
     )
 
@@ -60,14 +73,15 @@ class MeteorExactStem(Compared):
 
 
 class Meteor(MeteorExactStem):
-    """METEOR with WordNet's synonyms too, where this machine has WordNet."""
+    """nltk's METEOR with WordNet's synonyms too, where this machine has WordNet."""
 
     about = About(
         "meteor",
-        "Denkowski and Lavie (2011); MSDP (ACL Findings 2022), Section 3.4",
-        "METEOR as nltk computes it, of the tokens that f1 counts: exact, Porter-stem and WordNet-synonym matches "
-        "(English, and of stems: nltk looks up what it has stemmed). WordNet is nltk's data, else the folder "
-        "DIALORE_WORDNET, else Debian's wordnet-base.",
+        _NLTK,
+        "The METEOR of 2005 of the tokens that f1 counts: exact, Porter-stem and WordNet-synonym matches (English, and "
+        "of stems: nltk looks up what it has stemmed). Alpha 0.9, beta 3, gamma 0.5, all matches of one weight, greedy "
+        "alignment; Meteor 1.5 (meteor-nlgeval) has paraphrases, function words and weights besides. WordNet is "
+        "nltk's data, else the folder DIALORE_WORDNET, else Debian's wordnet-base.",
         needs=("reference",),
     )
 
@@ -181,3 +195,85 @@ def _stemmer() -> Any:  # noqa: ANN401 - the library is untyped
     stemmer = PorterStemmer()
     stemmer.stem = functools.lru_cache(maxsize=65536)(stemmer.stem)
     return stemmer
+
+
+class Meteor15:
+    """Meteor 1.5 by its authors' own program, with its paraphrase table, as nlg-eval and coco-caption run it.
+
+    The measure of a response is the 23 statistics of its alignment, which add up; the figure is made of them here.
+    """
+
+    about = About(
+        "meteor-nlgeval",
+        "Denkowski and Lavie (2014); nlg-eval (Sharma et al., 2017); MSDP (ACL Findings 2022), Section 3.4",
+        "Meteor 1.5 of all responses together, by the authors' program with -l en -norm: exact, stem, synonym and "
+        "paraphrase matches of weights 1, 0.6, 0.8 and 0.6, alpha 0.85, beta 0.2, gamma 0.6, delta 0.75; English. It "
+        "wants Java and the package pycocoevalcap (`pip install 'dialore[meteor]'`), which carries program and tables.",
+        needs=("reference",),
+        level="corpus",
+    )
+
+    async def measure(self, sample: Sample) -> Measure:
+        """The statistics of the alignment."""
+        dialogue = sample.dialogue
+        if not dialogue.reference:
+            return unavailable(NO_REFERENCE)
+        if dialogue.language != "en":
+            return unavailable("Meteor 1.5 is run for English alone")
+        program = find_program()
+        if isinstance(program, str):
+            return unavailable(program)
+        texts = (on_one_line(text).replace("|||", " ") for text in (dialogue.reference, sample.response.text))
+        found = np.array(program.align(*texts))
+        is_whole = (found[4:20].reshape(4, 2, 2).sum(axis=(0, 1)) == found[:2]).all() and found[20] == 1
+        found[20] *= not is_whole  # where all is matched in one piece nothing is fragmented, in a sum neither
+        return Measure(tuple(map(float, found)))
+
+    def combine(self, values: NDArray[np.float64]) -> float:
+        """The figure of all responses together, 0 to 1."""
+        return float(self.of_sums(values.sum(axis=0)))
+
+    def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Meteor 1.5 from summed statistics (Denkowski and Lavie, 2014, Section 2)."""
+        lengths, functions = sums[..., 0:2], sums[..., 2:4]
+        # By matcher: content words of response and reference, then function words of both.
+        matches = sums[..., 4:20].reshape(*sums.shape[:-1], 4, 2, 2)
+        weighted = np.einsum("...mkt,m,k->...t", matches, _WEIGHTS, np.array([_DELTA, 1 - _DELTA]))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            precision, recall = np.moveaxis(
+                weighted / (_DELTA * (lengths - functions) + (1 - _DELTA) * functions), -1, 0
+            )
+            mean = 1 / ((1 - _ALPHA) / precision + _ALPHA / recall)
+            chunks = sums[..., 20] / (sums[..., 21:23].sum(axis=-1) / 2)
+            figure = mean * (1 - _GAMMA * chunks**_BETA)
+        found: NDArray[np.float64] = np.nan_to_num(figure, nan=0.0)
+        return found
+
+
+class _Program:
+    """The program, started once; it answers a line for a line."""
+
+    def __init__(self, java: str, jar: Path) -> None:
+        command = [java, "-Xmx2G", "-jar", jar.name, "-", "-", "-stdio", "-l", "en", "-norm"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen(command, cwd=jar.parent, text=True, encoding="utf-8", **pipes)  # type: ignore[call-overload] # noqa: S603 - our own words
+        self._turn = threading.Lock()
+        atexit.register(self._process.kill)
+
+    def align(self, reference: str, response: str) -> tuple[float, ...]:
+        """The statistics of one alignment."""
+        with self._turn:
+            self._process.stdin.write(f"SCORE ||| {reference} ||| {response}\n")
+            self._process.stdin.flush()
+            return tuple(map(float, self._process.stdout.readline().split()))
+
+
+@functools.lru_cache(maxsize=1)
+def find_program() -> _Program | str:
+    """Meteor 1.5, started; or in words why it cannot be had."""
+    java, package = shutil.which("java"), importlib.util.find_spec("pycocoevalcap")
+    if java is None or package is None:
+        lacking = "Java" if java is None else "the package pycocoevalcap (pip install 'dialore[meteor]')"
+        return f"Meteor 1.5 wants {lacking}; meteor and meteor-exact-stem do without"
+    folder = next(iter(package.submodule_search_locations or ()))
+    return _Program(java, Path(folder) / "meteor" / "meteor-1.5.jar")

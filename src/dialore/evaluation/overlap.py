@@ -36,16 +36,20 @@ _ORDERS = 4
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = re.compile(f"[{re.escape(string.punctuation)}]")
 _RUN = re.compile(r"[a-z0-9]+|[^\s]")
-_NO_REFERENCE = "the dialogue has no reference"
+_ALL = re.compile(r"\w+|[^\w\s]")
+NO_REFERENCE = "the dialogue has no reference"
 
 
 def make(name: str, context: Context) -> Metric:
     """A metric of this file by name."""
     chinese = check_chinese_tokens(context.tokens)
+    if name.endswith("-nlgeval"):
+        return BleuNlgEval(chinese) if name == "bleu-nlgeval" else RougeLNlgEval(chinese)
     if name.startswith("bleu-"):
         return Bleu(int(name.removeprefix("bleu-")), chinese)
     if name.startswith("distinct-"):
-        return Distinct(int(name.removeprefix("distinct-")), chinese)
+        order = name.removeprefix("distinct-").removesuffix("-words")
+        return Distinct(int(order), chinese, words_alone=name.endswith("-words"))
     kinds: dict[str, Callable[[ChineseTokens], Metric]] = {
         "bleu": MeanBleu,
         "rouge-l": RougeL,
@@ -81,6 +85,19 @@ def tokens_of(text: str, language: Language, chinese: ChineseTokens = "character
     return tuple(words(lowered, "zh"))
 
 
+def all_tokens(text: str, language: Language, chinese: ChineseTokens = "character") -> tuple[str, ...]:
+    """All tokens of a text in lower case: words and marks of punctuation, Chinese by character or by jieba's words."""
+    lowered = text.lower()
+    if language == "en":
+        return tuple(_ALL.findall(lowered))
+    return tuple(_RUN.findall(lowered)) if chinese == "character" else tuple(words(lowered, "zh"))
+
+
+def on_one_line(text: str) -> str:
+    """A text as a line of a file, as nlg-eval reads it."""
+    return " ".join(text.splitlines()).strip()
+
+
 def _is_punctuation(token: str) -> bool:
     return all(unicodedata.category(character)[0] in "PS" for character in token)
 
@@ -98,6 +115,10 @@ class Worded:
 
     def _split(self, text: str, dialogue: Dialogue) -> tuple[str, ...]:
         return tokens_of(text, dialogue.language, self._chinese)
+
+    def _at_spaces(self, text: str, dialogue: Dialogue) -> str:
+        """A text whose tokens stand between spaces: English as it is, Chinese as it is split."""
+        return on_one_line(text) if dialogue.language == "en" else " ".join(self._split(text, dialogue))
 
 
 class Bleu(Worded):
@@ -123,7 +144,7 @@ class Bleu(Worded):
         """Matches and totals of each order, and the two lengths."""
         reference = sample.dialogue.reference
         if not reference:
-            return unavailable(_NO_REFERENCE)
+            return unavailable(NO_REFERENCE)
         tokens, response = "zh" if sample.dialogue.language == "zh" else "13a", sample.response.text
         if sample.dialogue.language == "zh" and self._chinese == "word":
             tokens = "none"
@@ -183,6 +204,51 @@ class MeanBleu(Bleu):
         return figure
 
 
+class BleuNlgEval(Bleu):
+    """The mean of BLEU-1 to BLEU-4 as nlg-eval and coco-caption compute them: tokens at white space, case kept.
+
+    Nothing is smoothed but by the epsilons that keep a division by zero away.
+    """
+
+    _SMALL, _TINY = 1e-9, 1e-15
+
+    def __init__(self, chinese: ChineseTokens = "character") -> None:
+        super().__init__(_ORDERS, chinese)
+        self.about = About(
+            "bleu-nlgeval",
+            "nlg-eval (Sharma et al., 2017); MSDP (ACL Findings 2022), Section 3.4: averaged BLEU",
+            "Mean of corpus BLEU-1, 2, 3 and 4 as nlg-eval computes each: tokens at white space (Chinese: as f1 counts)"
+            ", case kept, no smoothing, in per cent.",
+            needs=("reference",),
+            scale=100.0,
+            level="corpus",
+        )
+
+    async def measure(self, sample: Sample) -> Measure:
+        """Matches and totals of each order, and the two lengths."""
+        if not sample.dialogue.reference:
+            return unavailable(NO_REFERENCE)
+        response, reference = (
+            self._at_spaces(text, sample.dialogue).split() for text in (sample.response.text, sample.dialogue.reference)
+        )
+        matches, totals = [], []
+        for order in range(1, _ORDERS + 1):
+            grams, known = (Counter(zip(*(t[n:] for n in range(order)), strict=False)) for t in (response, reference))
+            matches.append((grams & known).total())
+            totals.append(grams.total())
+        return Measure(tuple(map(float, (*matches, *totals, len(response), len(reference)))))
+
+    def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The mean over the orders, from summed matches, totals and lengths."""
+        precisions = (sums[..., :_ORDERS] + self._TINY) / (sums[..., _ORDERS : 2 * _ORDERS] + self._SMALL)
+        ratio = (sums[..., -2] + self._TINY) / (sums[..., -1] + self._SMALL)
+        with np.errstate(over="ignore"):
+            brevity = np.where(ratio < 1, np.exp(1 - 1 / ratio), 1.0)
+        orders = np.arange(1, _ORDERS + 1)
+        figure: NDArray[np.float64] = 100.0 * brevity * (np.cumprod(precisions, axis=-1) ** (1 / orders)).mean(axis=-1)
+        return figure
+
+
 class Distinct(Worded):
     """Distinct n-grams over all n-grams of all responses together (Li et al., 2016), per cent.
 
@@ -190,21 +256,22 @@ class Distinct(Worded):
     of them only.
     """
 
-    def __init__(self, order: int, chinese: ChineseTokens = "character") -> None:
+    def __init__(self, order: int, chinese: ChineseTokens = "character", *, words_alone: bool = False) -> None:
         super().__init__(chinese)
-        self.order = order
+        self.order, self._words_alone = order, words_alone
+        of = "tokens that f1 counts, without articles and punctuation," if words_alone else "tokens, punctuation too,"
         self.about = About(
-            f"distinct-{order}",
-            "Li et al. (2016); DCRAG (EMNLP 2024), Section 4.1.3",
-            f"Distinct {order}-grams over all {order}-grams of the responses, of the tokens that f1 counts, "
-            "in per cent.",
+            f"distinct-{order}" + ("-words" if words_alone else ""),
+            "Li et al. (2016)" + ("" if words_alone else "; DCRAG (EMNLP 2024), Section 4.1.3"),
+            f"Distinct {order}-grams over all {order}-grams of the responses, of all {of} in lower case, in per cent.",
             scale=100.0,
             level="corpus",
         )
 
     async def measure(self, sample: Sample) -> Measure:
         """The response's n-grams, as numbers that are the same in every run."""
-        tokens = self._split(sample.response.text, sample.dialogue)
+        split = tokens_of if self._words_alone else all_tokens
+        tokens = split(sample.response.text, sample.dialogue.language, self._chinese)
         grams = zip(*(tokens[place:] for place in range(self.order)), strict=False)
         return Measure(tuple(float(_number(" ".join(gram))) for gram in grams))
 
@@ -233,7 +300,7 @@ class Distinct(Worded):
 class Compared(Mean, Worded):
     """A metric that compares a response's tokens with those of another text, the reference unless said otherwise."""
 
-    lacking = _NO_REFERENCE
+    lacking = NO_REFERENCE
 
     async def measure(self, sample: Sample) -> Measure:
         """The figure, 0 to 1."""
@@ -267,10 +334,33 @@ class RougeL(Compared):
 
     def compare(self, response: str, other: str, dialogue: Dialogue) -> Measure:
         """The F-measure; rouge-score splits English itself."""
-        is_chinese = dialogue.language == "zh"
-        if is_chinese:
+        if dialogue.language == "en":
+            return Measure((float(_rouge(None).score(other, response)["rougeL"].fmeasure),))
+        if self._chinese == "character":  # punctuation counts, as in BLEU
+            response, other = (_sacrebleu("zh").tokenizer(text) for text in (response, other))
+        else:
             response, other = (" ".join(self._split(text, dialogue)) for text in (response, other))
-        return Measure((float(_rouge(is_chinese).score(other, response)["rougeL"].fmeasure),))
+        return Measure((float(_rouge().score(other, response)["rougeL"].fmeasure),))
+
+
+class RougeLNlgEval(Compared):
+    """ROUGE-L as nlg-eval and coco-caption compute it: tokens at each space, case kept, recall weighed by beta 1.2."""
+
+    about = About(
+        "rouge-l-nlgeval",
+        "nlg-eval (Sharma et al., 2017); MSDP (ACL Findings 2022), Section 3.4",
+        "F-measure of beta 1.2 of the longest common subsequence of response and reference, as nlg-eval computes it: "
+        "tokens at white space (Chinese: as f1 counts), case kept.",
+        needs=("reference",),
+    )
+    _BETA = 1.2
+
+    def compare(self, response: str, other: str, dialogue: Dialogue) -> Measure:
+        """The F-measure."""
+        texts = (self._at_spaces(text, dialogue) for text in (other, response))
+        found = _rouge().score(*texts)["rougeL"]
+        weighed = found.recall + self._BETA**2 * found.precision
+        return Measure(((1 + self._BETA**2) * found.precision * found.recall / weighed if weighed else 0.0,))
 
 
 class F1(Compared):
@@ -345,16 +435,16 @@ def _sacrebleu(tokens: str) -> Any:  # noqa: ANN401 - the library is untyped
 
 
 class _Spaces:
-    """A tokenizer for rouge-score that cuts at spaces: its own knows no Chinese."""
+    """A tokenizer for rouge-score that splits at each space: its own knows no Chinese."""
 
     def tokenize(self, text: str) -> list[str]:
-        return text.split()
+        return text.split(" ")
 
 
 @functools.lru_cache(maxsize=2)
-def _rouge(is_cut: bool) -> Any:  # noqa: ANN401 - the library is untyped
+def _rouge(tokenizer: type[_Spaces] | None = _Spaces) -> Any:  # noqa: ANN401 - the library is untyped
     try:
         from rouge_score.rouge_scorer import RougeScorer
     except ImportError:
         raise MissingExtraError("ROUGE", "evaluation") from None
-    return RougeScorer(["rougeL"], use_stemmer=False, tokenizer=_Spaces() if is_cut else None)
+    return RougeScorer(["rougeL"], use_stemmer=False, tokenizer=tokenizer() if tokenizer else None)

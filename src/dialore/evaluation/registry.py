@@ -19,16 +19,20 @@ if TYPE_CHECKING:
 GROUP = "dialore.metrics"
 # Our own metrics in the order of tables, by the module whose `make(name, context) -> Metric` makes them.
 _MODULES = (
-    ("overlap", "bleu bleu-1 bleu-2 bleu-3 bleu-4"),
-    ("meteor", "meteor meteor-exact-stem"),
-    ("overlap", "rouge-l f1 kf1 knowledge-copy"),
+    ("overlap", "bleu bleu-1 bleu-2 bleu-3 bleu-4 bleu-nlgeval"),
+    ("meteor", "meteor meteor-exact-stem meteor-nlgeval"),
+    ("overlap", "rouge-l rouge-l-nlgeval f1 kf1 knowledge-copy"),
     ("decisions", "planning-f1-null planning-f1-persona planning-f1-both planning-accuracy"),
-    ("decisions", "recall-1 recall-5 recall-1-persona recall-1-documents mrr ndcg-10"),
-    ("consistency", "persona-consistency knowledge-consistency"),
+    ("decisions", "decisions-null decisions-persona decisions-both"),
+    ("decisions", "recall-1 recall-5 recall-1-persona recall-1-persona-alone recall-1-persona-both recall-1-documents"),
+    ("decisions", "mrr ndcg-10"),
+    ("consistency", "persona-consistency knowledge-consistency rejection-rate"),
     ("commonsense", "cdp cdf"),
-    ("overlap", "distinct-1 distinct-2"),
+    ("overlap", "distinct-1 distinct-2 distinct-1-words distinct-2-words"),
     ("perplexity", "perplexity"),
-    ("judges.scoring", "meep informativeness overall relevance specificity useful-knowledge query-score"),
+    ("judges.scoring", "meep informativeness overall useful-knowledge useful-pieces"),
+    ("judges.scoring", "relevance specificity usefulness interestingness query-score"),
+    ("judges.comparing", "together-responses-overall together-responses-useful-knowledge together-queries-overall"),
     ("judges.scoring", "ragas-context-relevance ragas-faithfulness ragas-answer-relevance"),
 )
 _OWN = {name: f"dialore.evaluation.{module}" for module, names in _MODULES for name in names.split()}

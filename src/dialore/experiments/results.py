@@ -11,8 +11,8 @@ from dialore.evaluation.base import About
 from dialore.evaluation.geomean import ABOUT as GEOMEAN
 from dialore.evaluation.geomean import RAGAS_ABOUT as RAGAS_GEOMEAN
 from dialore.evaluation.geomean import geomean
-from dialore.evaluation.report.comparison import combiner
 from dialore.evaluation.report.data import Judged, ScoredResponse, SystemScores
+from dialore.evaluation.report.tables import combiner
 from dialore.experiments.judging import ComparisonStore, kept_preferences
 from dialore.experiments.scoring import score_of
 
@@ -108,7 +108,7 @@ class RunResults:
             dataset=_dataset(facts),
             run=_name(store, facts),
             scores=scores,
-            counts=counts,
+            counts=dict(counts),  # asdict makes no Counter anew
             totals=totals,
         )
 

@@ -6,32 +6,29 @@ import asyncio
 import dataclasses
 import functools
 from collections import Counter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dialore.errors import ModelError, is_fatal
-from dialore.evaluation.base import Measure, Sample, Score
+from dialore.evaluation.base import JointMetric, Measure, Sample, Score
 from dialore.evaluation.statistics import as_table, bootstrap
+from dialore.experiments.store import Job
 from dialore.parallel import bounded_map
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
     from dialore.evaluation.base import Metric
-    from dialore.experiments.store import Job, RunStore
+    from dialore.experiments.store import RunStore
     from dialore.response import Response
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 NEEDS_MODEL = frozenset({"judge", "nli", "language-model"})
 """What a metric may need that takes its time: such metrics are asked many responses at once."""
 
-_KEPT_TOGETHER = 64
-"""Results of models that are kept at a time."""
 _CHUNK = 256
 """Responses that are measured without a model before their measures are written."""
 
@@ -61,21 +58,26 @@ async def measure_run(
         ModelError: a judge's endpoint refuses for every response.
         BudgetError: the budget is spent; what is measured is kept.
     """
-    for metric in metrics:
+    joint = [metric for metric in metrics if isinstance(metric, JointMetric)]
+    single = [metric for metric in metrics if not isinstance(metric, JointMetric)]
+    for metric in single:
         # What else its measures depend on, e.g. judge and prompts: where that changes, they no longer hold.
         identity = getattr(metric, "identity", None)
         also = {} if identity is None else {"identity": identity}
         store.set_metric(metric.about.name, dataclasses.asdict(metric.about) | also)
-    plain = [metric for metric in metrics if not NEEDS_MODEL & set(metric.about.needs)]
+    plain = [metric for metric in single if not NEEDS_MODEL & set(metric.about.needs)]
     # A second connection reads while the first writes.
     with type(store).open(store.folder) as reader:
         await _measure_together(store, reader, plain, again=again, on_progress=on_progress)
-        for metric in metrics:
+        for metric in single:
             if metric not in plain:
                 name = metric.about.name
                 jobs = reader.jobs(without_metric=None if again else name)
                 tell = functools.partial(on_progress, name) if on_progress is not None else None
                 await _measure_queued(store, reader, metric, jobs, at_once=at_once, tell=tell)
+    for metric in joint:
+        systems = list(system_names(store))
+        await measure_jointly(store, metric, systems, at_once=at_once, again=again, on_progress=on_progress)
 
 
 async def _measure_together(
@@ -129,41 +131,78 @@ async def _measure_queued(
     await bounded_map(jobs, work, limit=at_once)
 
 
-async def keep_in_chunks(
-    items: Sequence[Item],
-    work: Callable[[Item], Awaitable[Result]],
-    keep: Callable[[list[Result]], None],
+async def measure_jointly(
+    store: RunStore,
+    metric: JointMetric,
+    systems: Sequence[int],
     *,
-    limit: int,
-    tell: Callable[[int, int], None] | None = None,
+    at_once: int = 64,
+    again: bool = False,
+    limit: int | None = None,
+    on_progress: Callable[[str, int, int], None] | None = None,
 ) -> None:
-    """Do a piece of work on every item and keep the results, some at a time; also those before an error.
+    """Measure several systems' responses to a dialogue by one call, for every dialogue that all of them answered.
+
+    Where one of the responses has no measure yet all are measured anew; so they are where other systems are asked
+    about. Measures are kept as soon as they are there.
 
     Args:
-        items: the items.
-        work: called with each item.
-        keep: called with results.
-        limit: the most items under way.
-        tell: called with how many are done, and how many there are.
+        store: the run, held for writing.
+        metric: the metric.
+        systems: the systems' numbers.
+        at_once: the most dialogues at a time.
+        again: measure what has been measured, too.
+        limit: only the first so many dialogues.
+        on_progress: told of metric, dialogues measured, and dialogues in all.
+
+    Raises:
+        ModelError: the judge's endpoint refuses for every dialogue.
+        BudgetError: the budget is spent; what is measured is kept.
     """
-    waiting: list[Result] = []
+    name = metric.about.name
+    ordered = sorted(systems)
+    titles = ", ".join(system_names(store)[number] for number in ordered)
+    store.set_metric(name, dataclasses.asdict(metric.about) | {"identity": f"{metric.identity}; {titles}"})
+    places = answered_by(store, ordered)[:limit]
+    lacking = {job for number in ordered for job in store.jobs(number, without_metric=None if again else name)}
+    work = [place for place in places if any(Job(place[0], number, place[1]) in lacking for number in ordered)]
     done = 0
 
-    async def one(item: Item) -> None:
+    async def one(place: tuple[int, int]) -> None:
         nonlocal done
-        waiting.append(await work(item))
+        responses = responses_of(store, *place, ordered)
+        try:
+            found = await metric.measure_together(store.dialogue(place[0]), responses)
+        except ModelError as error:
+            if is_fatal(error):
+                raise
+            found = dict.fromkeys(responses, Measure(problem="failed", reason=str(error)))
+        jobs = (Job(place[0], number, place[1]) for number in ordered)
+        store.measure({name: {job: found[title] for job, title in zip(jobs, responses, strict=True)}})
         done += 1
-        if len(waiting) == _KEPT_TOGETHER or done == len(items):
-            keep(list(waiting))
-            waiting.clear()
-            if tell is not None:
-                tell(done, len(items))
+        if on_progress is not None:
+            on_progress(name, done, len(work))
 
-    try:
-        await bounded_map(items, one, limit=limit)
-    finally:
-        if waiting:
-            keep(waiting)
+    await bounded_map(work, one, limit=at_once)
+
+
+def system_names(store: RunStore) -> dict[int, str]:
+    """Systems' names by number: their titles, with the model where the run has several."""
+    systems = store.systems()
+    several = len({system.model for system in systems}) > 1
+    return {system.number: f"{system.title} ({system.model})" if several else system.title for system in systems}
+
+
+def answered_by(store: RunStore, systems: Sequence[int]) -> list[tuple[int, int]]:
+    """The dialogues that every one of the systems answered without failing: position and repetition, in order."""
+    done = store.done()
+    return sorted(set.intersection(*({(j.position, j.repetition) for j in done if j.system == n} for n in systems)))
+
+
+def responses_of(store: RunStore, position: int, repetition: int, systems: Sequence[int]) -> dict[str, Response]:
+    """What systems responded to a dialogue, by their names."""
+    names = system_names(store)
+    return {names[number]: store.response(Job(position, number, repetition)) for number in systems}
 
 
 async def measure(metric: Metric, dialogue: Dialogue, response: Response) -> Measure:

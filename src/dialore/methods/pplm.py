@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dialore.methods.base import check_least
 from dialore.response import Grounding
-from dialore.sources.samples.sample import topic_of
+from dialore.sources.samples import topic_of
 from dialore.text import is_chinese, light_words, stop_words, words
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import TYPE_CHECKING
 
@@ -14,23 +13,31 @@ if TYPE_CHECKING:
 _SIDES: dict[Language, tuple[str, str, str]] = {"en": ("Me", "Friend", ": "), "zh": ("我", "朋友", "：")}
 
 # Signs that part turns in the input of models without chat, such as Cosmo.
+_COLON = re.compile("[:：]")
+_NAME = 40
+"""Characters of a speaker's name: no longer one is to pass for a line of the prompt."""
 _SIGN = re.compile(r"<\s*(?:sep|turn)\s*>", re.IGNORECASE)
 
 
-def render_history(dialogue: Dialogue) -> str:
+class Block(str):
+    """A text of several lines for a prompt, each of them made by us: what others wrote is on one line each."""
+
+    __slots__ = ()
+
+
+def render_history(dialogue: Dialogue) -> Block:
     """The history, a turn a line, the last turn's speaker as "Me" and the responder as "Friend".
 
-    Speakers beyond these two keep their names. Line breaks inside a turn become spaces.
+    Speakers beyond these two keep their names, without colons. Line breaks inside a turn become spaces.
     """
     me, friend, colon = _SIDES[dialogue.language]
     sides = {dialogue.last.speaker: me, dialogue.responder: friend}
-    lines = [f"{sides.get(turn.speaker, turn.speaker)}{colon}{on_one_line(turn.text)}" for turn in dialogue.turns]
-    return "\n".join(lines)
+    names = {turn.speaker: on_one_line(_COLON.sub(" ", turn.speaker))[:_NAME] for turn in dialogue.turns} | sides
+    return Block("\n".join(f"{names[turn.speaker]}{colon}{on_one_line(turn.text)}" for turn in dialogue.turns))
 
 
-@functools.lru_cache(maxsize=4096)
 def on_one_line(text: str) -> str:
-    """A turn with its line breaks as spaces; remembered, for every stage's prompt holds every turn."""
+    """A text with its line breaks, of any kind, as spaces."""
     return " ".join(text.split())
 
 

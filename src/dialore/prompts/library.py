@@ -8,19 +8,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import jinja2
 import yaml
-from jinja2.meta import find_undeclared_variables
+from jinja2.sandbox import SandboxedEnvironment
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dialore.errors import InputError, UnknownNameError
+from dialore.dialogue import read_text
+from dialore.errors import InputError, UnknownNameError, first_line
 from dialore.llm.model import Message, Role, Sampling, Steering
+from dialore.prompts.history import Block, on_one_line
 from dialore.text import LANGUAGES, check_language
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from jinja2.runtime import Context
 
     from dialore.text import Language
 
@@ -30,13 +34,59 @@ _ROLES = frozenset(get_args(Role))
 _CONTINUATION = "continuation"
 _STEERING = "steering"
 _NAME = re.compile(r"^[a-z0-9-]+/[a-z0-9-]+(\.[a-z]+)?$")
-_ENVIRONMENT = jinja2.Environment(
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=False,
-    autoescape=False,  # noqa: S701 - prompts are plain text, not HTML
+_REFUSED = {"attr", "batch", "center", "format", "indent", "map", "pprint", "slice", "urlize", "wordwrap", "xmlattr"}
+"""Filters that reach into objects, or make much text of little."""
+_METHODS = frozenset({"items", "keys", "values", "get"})
+
+
+class _Sandbox(SandboxedEnvironment):
+    """Templates that see their variables and nothing else: a prompt file of somebody else's runs nothing.
+
+    Attributes are data alone, methods those of a mapping, loops run over data, and nothing multiplies a text.
+    """
+
+    intercepted_binops = frozenset({"*", "**", "%"})
+
+    def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
+        """Whether a template may read an attribute."""
+        return not attr.startswith("_") and (not callable(value) or (isinstance(obj, dict) and attr in _METHODS))
+
+    def is_safe_callable(self, obj: object) -> bool:
+        """Whether a template may call something: the methods of a mapping."""
+        return isinstance(getattr(obj, "__self__", None), dict) and getattr(obj, "__name__", "") in _METHODS
+
+    def getattr(self, obj: object, attribute: str) -> object:
+        """An attribute or item, its texts on one line."""
+        return _on_lines(super().getattr(obj, attribute))
+
+    def getitem(self, obj: object, argument: object) -> object:
+        """An item or attribute, its texts on one line."""
+        return _on_lines(super().getitem(obj, argument))
+
+    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
+        """What `*`, `**` and `%` give, of which only plain formatting is harmless."""
+        if operator == "%" and isinstance(left, str) and not _WIDTH.search(left):
+            return left % right
+        raise jinja2.exceptions.SecurityError(f"{operator!r} is not allowed in a prompt")
+
+
+def _on_lines(value: Any) -> Any:  # noqa: ANN401 - a variable may be anything
+    """A variable with each text in it on one line, so that none can pass for a part of the prompt."""
+    if isinstance(value, str):
+        is_ours = isinstance(value, Block) or not value.strip() or _BREAK.search(value) is None
+        return value if is_ours else on_one_line(value)
+    if type(value) in {list, tuple}:
+        return [_on_lines(item) for item in value]
+    return {_on_lines(key): _on_lines(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+_BREAK = re.compile(r"[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_WIDTH = re.compile(r"%[^sd%]|%$")
+_ENVIRONMENT = _Sandbox(
+    loader=jinja2.DictLoader({}), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
+_ENVIRONMENT.globals.clear()
+_ENVIRONMENT.filters = {name: made for name, made in _ENVIRONMENT.filters.items() if name not in _REFUSED}
 
 
 class FrontMatter(BaseModel):
@@ -74,45 +124,6 @@ class RenderedPrompt:
     steering: Steering | None = None
 
 
-class _Section:
-    """One section of a prompt file. A system message, the same for thousands of calls, is filled in once."""
-
-    def __init__(self, role: str, body: str) -> None:
-        self.role = role
-        self._template = _ENVIRONMENT.from_string(body)
-        # Jinja chains two mappings, which costs more to read at each rendering than all else in most templates.
-        self._template.globals = dict(self._template.globals)
-        self._names = sorted(find_undeclared_variables(_ENVIRONMENT.parse(body))) if role == "system" else []
-        self._filled: tuple[list[object], str] | None = None
-        self._message: Message | None = None
-
-    def render(self, variables: Mapping[str, object]) -> str:
-        """The section's text."""
-        if self.role != "system":
-            return self._template.render(variables)
-        # Values that cannot change in place, told apart by type too: True is 1, but is not written so.
-        values = [variables.get(name, _MISSING) for name in self._names]
-        if any(type(value) not in _PLAIN for value in values):
-            return self._template.render(variables)
-        marked = [*values, *map(type, values)]
-        filled = self._filled  # read once: another thread may fill it in with other values meanwhile
-        if filled is None or filled[0] != marked:
-            filled = self._filled = (marked, self._template.render(variables))
-        return filled[1]
-
-    def message(self, text: str) -> Message:
-        """The section's message with this text."""
-        content = text.strip()
-        message = self._message
-        if message is None or message.content != content:
-            message = self._message = Message(role=cast("Role", self.role), content=content)
-        return message
-
-
-_PLAIN = frozenset({str, int, float, bool, type(None)})
-_MISSING = object()
-
-
 @dataclass(frozen=True)
 class Prompt:
     """A prompt file: its name, `<method>/<stage>`, its language, its whole text, and where it lies."""
@@ -140,9 +151,9 @@ class Prompt:
         return front, list(zip(pieces[1::2], pieces[2::2], strict=True))
 
     @cached_property
-    def _sections(self) -> list[_Section]:
+    def _sections(self) -> list[tuple[str, jinja2.Template]]:
         try:
-            return [_Section(role, body.strip("\n")) for role, body in self._split[1]]
+            return [(role, _ENVIRONMENT.from_string(body.strip("\n"))) for role, body in self._split[1]]
         except jinja2.TemplateSyntaxError as error:
             raise InputError(f"prompt {self.path}: {' '.join(str(error).split())}") from error
 
@@ -163,18 +174,21 @@ class Prompt:
 
     def render(self, variables: Mapping[str, object]) -> RenderedPrompt:
         """Fill in the variables; raises InputError where one is missing, or the template fails."""
-        front = self.front
+        front, given = self.front, {name: _on_lines(value) for name, value in variables.items()}
         try:
-            filled = [(section, section.render(variables)) for section in self._sections]
+            filled = [(role, template.render(given)) for role, template in self._sections]
         except jinja2.UndefinedError as error:
             known = ", ".join(sorted(variables))
             raise InputError(f"prompt {self.path}: {error.message}", mend=f"it is given: {known}") from error
-        except jinja2.TemplateError as error:
-            raise InputError(f"prompt {self.path}: {error.message}") from error
+        except Exception as error:
+            # A template may divide by zero, or add a number to a text.
+            raise InputError(f"prompt {self.path}: {first_line(error)}") from error
         # Text to be continued keeps its last space or line break: some formats end in one.
-        continuation = next((text for section, text in filled if section.role == _CONTINUATION), None)
-        steering = next((self._steering(text) for section, text in filled if section.role == _STEERING), None)
-        messages = tuple(section.message(text) for section, text in filled if section.role in _ROLES)
+        continuation = next((text for role, text in filled if role == _CONTINUATION), None)
+        steering = next((self._steering(text) for role, text in filled if role == _STEERING), None)
+        messages = tuple(
+            Message(role=cast("Role", role), content=text.strip()) for role, text in filled if role in _ROLES
+        )
         return RenderedPrompt(messages, front.sampling, self.reference, continuation, front.stop, steering)
 
     def _steering(self, text: str) -> Steering:
@@ -199,15 +213,9 @@ class PromptLibrary:
         self._read: dict[tuple[str, Language], Prompt | None] = {}
 
     def get(self, name: str, language: Language, form: str = "") -> Prompt:
-        """The prompt of that name and language, in a form of its own where there is a file of it.
+        """The prompt of that name and language; raises UnknownNameError where there is none.
 
-        Args:
-            name: `<method>/<stage>`, or `<method>/<stage>.<form>`.
-            language: its language.
-            form: as `paper` of `<method>/<stage>.paper.<language>.md`; where no such file is, the plain one is meant.
-
-        Raises:
-            UnknownNameError: there is none.
+        A form, as `paper` of `<method>/<stage>.paper.<language>.md`, is taken where there is a file of it.
         """
         found = (self._find(f"{name}.{form}", language) if form else None) or self._find(name, language)
         if found is None:
@@ -218,7 +226,7 @@ class PromptLibrary:
         if (name, language) not in self._read:
             paths = [folder / f"{name}.{language}.md" for folder in self._folders if _NAME.match(name)]
             path = next((path for path in paths if path.is_file()), None)
-            self._read[name, language] = Prompt(name, language, path.read_text("utf-8"), path) if path else None
+            self._read[name, language] = Prompt(name, language, read_text(path), path) if path else None
         return self._read[name, language]
 
     def __iter__(self) -> Iterator[Prompt]:

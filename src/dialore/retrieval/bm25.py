@@ -1,24 +1,90 @@
-"""BM25 over texts in memory (Robertson and Zaragoza, 2009), exact, and its formula for the document stores.
+"""Lexical search: texts as terms by script, BM25 over texts in memory, exact, and its formula for document stores.
 
-The weight of a term t in a text d of n texts is, as Lucene has it (Section 3.4 of the paper, with the 1 inside the
-logarithm that keeps it positive),
+The weight of a term t in a text d of n texts is, as Lucene has it (Robertson and Zaragoza, 2009, Section 3.4, with the
+1 inside the logarithm that keeps it positive),
 `ln(1 + (n - n_t + .5) / (n_t + .5)) * f (k1 + 1) / (f + k1 (1 - b + b |d| / mean))`.
 """
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from dialore.errors import UnknownNameError
 from dialore.retrieval.ranking import DECIMALS, best
-from dialore.retrieval.tokens import Tokeniser
+from dialore.text import CHINESE_RUN, is_stop_word, normalise, segmenter, stem, stop_words, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
+
+ChineseTerms = Literal["search", "words", "characters", "bigrams"]
+_CHINESE_TERMS: tuple[ChineseTerms, ...] = get_args(ChineseTerms)
+_LONGEST = 64
+"""Characters of a term; a longer run of letters is no word (a key, an encoded picture) and is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokeniser:
+    """Split texts and queries into terms; both must be split alike.
+
+    Attributes:
+        stems: English words give their Snowball stems.
+        stop_words: function words are kept; they are left out by default.
+        chinese: `words` as jieba splits them; `search` with the shorter words inside longer ones besides, so that 大学
+            finds 北京大学; `characters` one by one; `bigrams`, overlapping pairs.
+
+    Raises:
+        UnknownNameError: no such unit of Chinese.
+    """
+
+    stems: bool = True
+    stop_words: bool = False
+    chinese: ChineseTerms = "search"
+
+    def __post_init__(self) -> None:
+        if self.chinese not in _CHINESE_TERMS:
+            raise UnknownNameError("unit of Chinese", self.chinese, _CHINESE_TERMS)
+
+    def __call__(self, text: str) -> list[str]:
+        """The terms of a text, repeated as often as they stand there."""
+        folded = normalise(text)
+        if folded.isascii():
+            return list(self._english(folded))
+        terms = list(self._english(CHINESE_RUN.sub(" ", folded)))
+        for run in CHINESE_RUN.findall(folded):
+            terms.extend(self._chinese(run))
+        return terms
+
+    def _english(self, text: str) -> Iterator[str]:
+        return filter(None, (_term(word, self.stems, self.stop_words) for word in words(text, "en")))
+
+    def _chinese(self, run: str) -> list[str]:
+        if self.chinese == "characters":
+            split = list(run)
+        elif self.chinese == "bigrams":
+            split = [run[at : at + 2] for at in range(max(1, len(run) - 1))]
+        else:
+            jieba = segmenter()
+            split = jieba.lcut(run) if self.chinese == "words" else jieba.lcut_for_search(run)
+        if self.stop_words:
+            return split
+        stop = stop_words("zh")
+        return [word for word in split if word not in stop]
+
+
+@functools.lru_cache(maxsize=1 << 18)
+def _term(word: str, stems: bool, keep: bool) -> str:
+    """What a word is compared by; empty where it is left out."""
+    if len(word) > _LONGEST or (not keep and is_stop_word(word, "en") and not word.isdigit()):
+        return ""
+    return stem(word) if stems else word
+
 
 K1, B = 1.2, 0.75
 """How slowly a term's count saturates, and how much a text's length counts."""
@@ -30,9 +96,15 @@ def rarity(size: int, having: NDArray[Any]) -> NDArray[np.float64]:
     return found
 
 
-def saturation(counts: NDArray[Any], lengths: NDArray[Any], mean: float) -> NDArray[np.float64]:
+def okapi_rarity(size: int, having: NDArray[Any]) -> NDArray[np.float64]:
+    """The same as the package rank_bm25 has it: without the 1; what most texts have gets a quarter of the mean."""
+    found: NDArray[np.float64] = np.log((size - having + 0.5) / (having + 0.5))
+    return np.where(found < 0, found.mean() / 4, found) if len(found) else found
+
+
+def saturation(counts: NDArray[Any], lengths: NDArray[Any], mean: float, k1: float = K1) -> NDArray[np.float64]:
     """What counts of terms in texts of those lengths are worth beside the terms' rarity."""
-    found: NDArray[np.float64] = counts * (K1 + 1) / (counts + K1 * (1 - B + B * lengths / max(mean, 1e-9)))
+    found: NDArray[np.float64] = counts * (k1 + 1) / (counts + k1 * (1 - B + B * lengths / max(mean, 1e-9)))
     return found
 
 
@@ -62,9 +134,18 @@ class Bm25:
     Args:
         texts: what is searched.
         tokeniser: how texts and queries are split into terms.
+        rarity: the inverse document frequencies of terms.
+        k1: how slowly a term's count saturates.
     """
 
-    def __init__(self, texts: Iterable[str], *, tokeniser: Tokeniser | None = None) -> None:
+    def __init__(
+        self,
+        texts: Iterable[str],
+        *,
+        tokeniser: Callable[[str], Iterable[str]] | None = None,
+        rarity: Callable[[int, NDArray[Any]], NDArray[np.float64]] = rarity,
+        k1: float = K1,
+    ) -> None:
         self.tokeniser = tokeniser or Tokeniser()
         tallies = [Counter(self.tokeniser(text)) for text in texts]
         self._size = len(tallies)
@@ -79,7 +160,7 @@ class Bm25:
         self._ends = np.concatenate([[0], np.cumsum(having)])
         self._rows = rows[order]
         mean = float(lengths.mean()) if self._size else 0.0
-        worth = saturation(counts[order], lengths[self._rows], mean)
+        worth = saturation(counts[order], lengths[self._rows], mean, k1)
         self._weights = rarity(self._size, having)[kinds[order]] * worth
 
     def __len__(self) -> int:

@@ -100,7 +100,7 @@ KINDS: dict[str, SourceKind] = {
             several=True,
             form=str,
             unnamed="needed",
-            options=("ranking",),
+            options=("ranking", "embedder"),
             ranker="ranking",
             holds={
                 "en": "everyday commonsense - what things are for, what causes what, what people want",
@@ -116,6 +116,7 @@ KINDS: dict[str, SourceKind] = {
             metavar="PATH|URL",
             several=True,
             form=str,
+            options=("embedder",),
             ranker="retriever",
             rankings=("bm25", "dense", "fused"),
             holds={
@@ -134,7 +135,7 @@ KINDS: dict[str, SourceKind] = {
         ),
         SourceKind(
             "web",
-            "dialore.sources.web:open_web",
+            "dialore.sources.web.source:open_web",
             "Web search: searxng:URL, brave: (key in BRAVE_API_KEY), or corpus:PATH for a document index.",
             key="search",
             metavar="ENGINE",

@@ -10,7 +10,8 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, UnknownNameError
 from dialore.knowledge import Knowledge
-from dialore.sources.web import BraveEngine, CorpusEngine, SearchEngine, SearxngEngine, open_web
+from dialore.sources.web.engines import BraveEngine, CorpusEngine, SearchEngine, SearxngEngine
+from dialore.sources.web.source import open_web
 from tests.sources.web.page_server import endless, found, page, redirect, silence
 
 CHINESE = Dialogue.model_validate({"id": "d2", "turns": ["企鹅住在哪里？"]})

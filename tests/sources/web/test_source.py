@@ -6,7 +6,8 @@ import pytest
 
 from dialore.errors import SourceError, UnknownNameError
 from dialore.sources.base import KnowledgeSource
-from dialore.sources.web import CorpusEngine, SearxngEngine, WebSource, open_web
+from dialore.sources.web.engines import CorpusEngine, SearxngEngine
+from dialore.sources.web.source import WebSource, open_web
 from tests.sources.web.page_server import article, endless, found, gzip_bomb, page, redirect, silence
 from tests.sources.web.test_engines import Shelf
 

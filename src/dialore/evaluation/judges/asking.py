@@ -19,6 +19,7 @@ from dialore.text import LANGUAGES
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
+    from dialore.evaluation.registry import Context
     from dialore.llm.model import LanguageModel
     from dialore.llm.structured import Structured
     from dialore.response import Response
@@ -111,6 +112,11 @@ class Asker:
                 raise _refused(error.message) from error
             raise
         return _checked(answer)
+
+
+def asker_of(context: Context) -> Asker | None:
+    """The judge of a context; None where there is none."""
+    return Asker(context.judge, PromptLibrary(context.judge_prompts)) if context.judge is not None else None
 
 
 def _checked(answer: Structured[T]) -> T:

@@ -5,21 +5,31 @@ One prompt for several makes their scores comparable (SCG-QP, Appendix; EDIT, Se
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.evaluation.base import Measure, Problem, unavailable
-from dialore.evaluation.judges.asking import UnjudgedError, preferences_shape, queries_of, scores_shape, spoken
+from dialore.evaluation.base import About, Mean, Measure, Problem, unavailable
+from dialore.evaluation.judges.asking import (
+    UnjudgedError,
+    asker_of,
+    preferences_shape,
+    queries_of,
+    scores_shape,
+    spoken,
+)
 from dialore.parallel import gather
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from dialore.dialogue import Dialogue
+    from dialore.evaluation.base import Sample
     from dialore.evaluation.judges.asking import Asker
+    from dialore.evaluation.registry import Context
     from dialore.response import Response
 
 Judged = Literal["responses", "queries"]
@@ -30,8 +40,16 @@ CRITERIA: dict[Judged, tuple[str, ...]] = {
 """What can be compared: responses by DCRAG's Appendix A.3, queries by SCG-QP's guidelines."""
 TOP = 10
 """The best score."""
-JOINT_CRITERIA: dict[Judged, tuple[str, ...]] = {"responses": ("overall", "useful-knowledge"), "queries": ("overall",)}
-"""What systems can be scored by together: on the whole (SCG-QP), or by useful knowledge (EDIT)."""
+_SCG_QP = "SCG-QP (EMNLP Findings 2023), Section 3.2 and Appendix, GPT-4 evaluation"
+_TOGETHER: dict[tuple[Judged, str], tuple[str, str]] = {
+    ("responses", "overall"): (_SCG_QP, "the response on the whole"),
+    ("responses", "useful-knowledge"): ("EDIT, Section 4.1.3 (GPT4 evaluation)", "the useful knowledge it gives"),
+    ("queries", "overall"): (_SCG_QP, "the system's queries on the whole"),
+}
+JOINT_CRITERIA: dict[Judged, tuple[str, ...]] = {
+    judged: tuple(criterion for of, criterion in _TOGETHER if of == judged) for judged in CRITERIA
+}
+"""What systems can be scored by together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,34 +78,11 @@ class Preference:
         return "tie" if not self.winner else "win" if self.winner == self.first else "loss"
 
 
-@dataclass(frozen=True, slots=True)
-class Bias:
-    """How far a judge goes by the place that an answer is shown in.
-
-    Attributes:
-        first: how often whoever was shown first was picked in both orders.
-        second: how often whoever was shown second was.
-    """
-
-    first: int
-    second: int
-    n: int
-
-    @property
-    def lean(self) -> float:
-        """The share of preferences that went by the first place, less those that went by the second; NaN of none."""
-        return (self.first - self.second) / self.n if self.n else float("nan")
-
-
-def position_bias(preferences: Iterable[Preference]) -> Bias:
-    """How often place alone decided, among preferences without a problem."""
-    first = second = n = 0
-    for one in preferences:
-        if one.problem is None:
-            n += 1
-            first += one.picks == (one.first, one.second)
-            second += one.picks == (one.second, one.first)
-    return Bias(first, second, n)
+def position_bias(preferences: Iterable[Preference]) -> float:
+    """The share of preferences that went by the first place, less those that went by the second; NaN of none."""
+    known = [one for one in preferences if one.problem is None]
+    leans = [(one.picks == (one.first, one.second)) - (one.picks == (one.second, one.first)) for one in known]
+    return sum(leans) / len(leans) if leans else math.nan
 
 
 async def compare(
@@ -122,11 +117,11 @@ async def compare(
     return [preference for some in found for preference in some]
 
 
-def check_criteria(criteria: Sequence[str], judged: Judged) -> None:
-    """Raise UnknownNameError where something cannot be compared by a criterion."""
+def check_criteria(criteria: Sequence[str], judged: Judged, known: Mapping[Judged, tuple[str, ...]] = CRITERIA) -> None:
+    """Raise UnknownNameError where something cannot be judged by a criterion."""
     for name in criteria:
-        if name not in CRITERIA[judged]:
-            raise UnknownNameError(f"criterion for {judged}", name, CRITERIA[judged])
+        if name not in known[judged]:
+            raise UnknownNameError(f"criterion for {judged}", name, known[judged])
 
 
 def shown(response: Response, judged: Judged) -> str:
@@ -166,53 +161,75 @@ async def _pair(
     return [Preference(one, first, second, (ahead[picked[one]], behind[other[one]])) for one in criteria]
 
 
-async def score_jointly(
-    judge: Asker,
-    dialogue: Dialogue,
-    responses: Mapping[str, Response],
-    *,
-    criterion: str = "overall",
-    judged: Judged = "responses",
-    seed: int = 0,
-) -> dict[str, Measure]:
-    """Score several systems' answers to a dialogue at once, 1 to 10, in an order shuffled by seed and dialogue.
+@dataclass(frozen=True)
+class Together(Mean):
+    """A judge that scores several systems' answers to a dialogue in one prompt, 1 to 10, in a shuffled order.
 
-    Systems without an answer are left out of the prompt, and not available.
-
-    Args:
-        judge: who is asked.
-        dialogue: what the responses answer.
-        responses: by system.
+    Attributes:
         criterion: one of `JOINT_CRITERIA`.
         judged: the responses' texts, or the queries that were asked for them.
-        seed: of the order.
-
-    Raises:
-        UnknownNameError: no such criterion.
-        InputError: fewer than two systems.
-        ModelError: the call failed.
+        seed: of the order, with the dialogue's id.
     """
-    if len(responses) < 2:
-        raise InputError("scoring together wants at least two systems", mend="name another")
-    if criterion not in JOINT_CRITERIA[judged]:
-        raise UnknownNameError(f"criterion for {judged}", criterion, JOINT_CRITERIA[judged])
-    texts = {system: text for system, response in responses.items() if (text := shown(response, judged))}
-    lacking = "the system has no response" if judged == "responses" else "the system asked no query"
-    measures = {system: unavailable(lacking) for system in responses}
-    if len(texts) < 2:
-        alone = unavailable("fewer than two systems have something to be scored")
-        return measures | dict.fromkeys(texts, alone)
-    order = sorted(texts)  # so that it depends on neither the systems' order nor other dialogues
-    random.Random(f"{seed}/{dialogue.id}").shuffle(order)  # noqa: S311 - no secret
-    shape = scores_shape("JointScores", len(order), TOP)
-    name = f"together-{judged}"
-    try:
-        said = await judge.ask(
-            name, shape, dialogue, label=name, candidates=[texts[system] for system in order], criterion=criterion
+
+    asker: Asker | None
+    criterion: str = "overall"
+    judged: Judged = "responses"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_criteria([self.criterion], self.judged, JOINT_CRITERIA)
+
+    @property
+    def about(self) -> About:
+        """What it is."""
+        paper, what = _TOGETHER[self.judged, self.criterion]
+        return About(
+            f"together-{self.judged}-{self.criterion}",
+            paper,
+            f"A judge's score, 1 to 10, of {what}, given to all systems of the run in one prompt, where all of them "
+            "answered; the papers' tables show it times 10.",
+            needs=("judge", *(["queries"] if self.judged == "queries" else [])),
+            scale=10.0,
         )
-    except UnjudgedError as error:
-        return measures | dict.fromkeys(texts, error.measure)
-    return measures | {
-        system: Measure((float(score),), detail=f"{place} of {len(order)} shown")
-        for place, (system, score) in enumerate(zip(order, said.scores, strict=True), start=1)
-    }
+
+    @property
+    def identity(self) -> str:
+        """The judge, its prompt and the seed."""
+        return f"{self.asker.identity(f'together-{self.judged}')}, seed {self.seed}" if self.asker is not None else ""
+
+    async def measure(self, sample: Sample) -> Measure:
+        """Nothing: one response alone is not scored."""
+        return unavailable(f"{self.about.name} scores the systems of a run together, not a {sample.response.method}")
+
+    async def measure_together(self, dialogue: Dialogue, responses: Mapping[str, Response]) -> dict[str, Measure]:
+        """Scores by system; those without an answer are left out of the prompt, and not available.
+
+        Raises:
+            ModelError: the call failed.
+        """
+        texts = {system: text for system, response in responses.items() if (text := shown(response, self.judged))}
+        lacking = "the system has no response" if self.judged == "responses" else "the system asked no query"
+        measures = {system: unavailable(lacking) for system in responses}
+        if self.asker is None or len(texts) < 2:
+            reason = (
+                "no judge was given" if self.asker is None else "fewer than two systems have something to be scored"
+            )
+            return measures | dict.fromkeys(texts, unavailable(reason))
+        order = sorted(texts)  # so that it depends on neither the systems' order nor other dialogues
+        random.Random(f"{self.seed}/{dialogue.id}").shuffle(order)  # noqa: S311 - no secret
+        shape, name = scores_shape("JointScores", len(order), TOP), f"together-{self.judged}"
+        candidates = [texts[system] for system in order]
+        try:
+            said = await self.asker.ask(name, shape, dialogue, candidates=candidates, criterion=self.criterion)
+        except UnjudgedError as error:
+            return measures | dict.fromkeys(texts, error.measure)
+        return measures | {
+            system: Measure((float(score),), detail=f"{place} of {len(order)} shown")
+            for place, (system, score) in enumerate(zip(order, said.scores, strict=True), start=1)
+        }
+
+
+def make(name: str, context: Context) -> Together:
+    """A metric of this file by name."""
+    _, judged, criterion = name.split("-", 2)
+    return Together(asker_of(context), criterion, cast("Judged", judged))

@@ -6,7 +6,6 @@ colours follow the theme of a page.
 
 from __future__ import annotations
 
-import functools
 import html
 import importlib.util
 import io
@@ -20,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dialore.errors import MissingExtraError
-from dialore.evaluation.report.numbers import size_of, three
+from dialore.evaluation.report.data import size_of, three
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,7 +30,8 @@ if TYPE_CHECKING:
     from dialore.evaluation.report.tables import Row
 
     ByResponse = Mapping[tuple[str, int], float]
-    _Series = list[tuple[int, str, NDArray[np.float64]]]
+    _Point = tuple[float, float, float, float]  # across, up, and the ends of its interval
+    _Line = tuple[str, str, list[_Point]]  # its label, its colour
 
 COLOURS = ("#0d6a66", "#c2571a", "#4a63b5", "#9a3f7f", "#857509", "#2f7fb0", "#6b5b4b", "#b0303c")
 """One a system, those of the page's light theme."""
@@ -42,8 +42,6 @@ _WIDTH = 5.0  # inches
 _LABEL = 58  # characters of a label's line
 _BINS = 20
 _STEPS = 6
-_SHARED_AXES = 3
-"""As many systems share one pair of axes; more get a panel each, in front of the others in grey."""
 _STYLE = {
     "axes.axisbelow": True,
     "axes.edgecolor": SOFT,
@@ -74,7 +72,7 @@ class Figure:
         name: its kind, for files: `bars`, `distribution`, `knowledge`, `sizes`.
         caption: its kind in words.
         title: what it shows, for those who do not see it.
-        draw: draws it on an empty matplotlib figure.
+        draw: draws it on matplotlib axes.
     """
 
     name: str
@@ -104,8 +102,8 @@ class Figure:
         # Names in a script that no font here has are shown as boxes, in PDF and PNG alone.
         with mpl.rc_context(style), warnings.catch_warnings():  # type: ignore[arg-type] # names are strings to mypy
             warnings.simplefilter("ignore")
-            canvas = Canvas(figsize=(_WIDTH, self.height))
-            self.draw(canvas)
+            canvas = Canvas(figsize=(_WIDTH, self.height), layout="constrained")
+            self.draw(canvas.add_subplot())
             dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[form]
             canvas.savefig(written, format=form, dpi=200, metadata=dated)
         return written.getvalue()
@@ -146,8 +144,7 @@ def bars(about: About, rows: Sequence[Row], title: str) -> Figure | None:
     if not known:
         return None
 
-    def draw(canvas: Any) -> None:  # noqa: ANN401 - matplotlib's
-        axes = _axes(canvas)
+    def draw(axes: Any) -> None:  # noqa: ANN401 - matplotlib's
         for y, (place, label, score) in enumerate(known):
             end = value = score.value or 0.0
             axes.barh(y, value, 0.4, color=_colour(place))
@@ -158,7 +155,6 @@ def bars(about: About, rows: Sequence[Row], title: str) -> Figure | None:
             _name(axes, label, y - 0.26)
         axes.set_ylim(len(known) - 0.6, -0.9)
         axes.margins(x=0.16)
-        _without_y(axes)
 
     head = ["system", about.name, "95% interval", "n"]
     lines = [[label, three(s.value or 0.0), _interval(s.low, s.high), str(s.n)] for _, label, s in known]
@@ -175,21 +171,17 @@ def distribution(about: About, rows: Sequence[Row], values: Sequence[ByResponse]
     ]
     if not known:
         return None
-    low, high = min(each.min() for *_, each in known), max(each.max() for *_, each in known)
-    edges = np.linspace(low, high if high > low else low + 1, _BINS + 1)
+    edges = np.histogram_bin_edges(np.concatenate([each for *_, each in known]), _BINS)
 
-    def draw(canvas: Any) -> None:  # noqa: ANN401 - matplotlib's
-        axes = _axes(canvas)
+    def draw(axes: Any) -> None:  # noqa: ANN401 - matplotlib's
         for y, (place, label, found) in enumerate(known):
             counts = np.histogram(found, edges)[0]
-            axes.bar(
-                edges[:-1], -0.56 * counts / counts.max(), 0.94 * np.diff(edges), y, align="edge", color=_colour(place)
-            )
+            heights = -0.56 * counts / counts.max()
+            axes.bar(edges[:-1], heights, 0.94 * np.diff(edges), y, align="edge", color=_colour(place))
             axes.plot([found.mean()] * 2, [y, y - 0.6], color=INK, linewidth=1.6)
             axes.axhline(y, color=SOFT, linewidth=0.8)
             _name(axes, label, y - 0.62)
         axes.set_ylim(len(known) - 1, -0.95)
-        _without_y(axes)
 
     head = ["system", "n", "mean", "least", "lower quartile", "median", "upper quartile", "most"]
     lines = [
@@ -208,100 +200,79 @@ def knowledge_against(
     title: str,
 ) -> Figure | None:
     """Score against how much knowledge a response was given, in steps of about equal numbers of responses."""
-    series: _Series = []
+    lines: list[_Line] = []
+    counts: list[list[int]] = []
+    # An interval by the normal curve may pass what a score can be.
+    scores = [score for found in values for score in found.values()]
+    low, high = min(0.0, *scores, 0.0), max(scores, default=0.0)
     for place, (row, found, amounts) in enumerate(zip(rows, values, given, strict=True)):
         keys = [key for key in found if key in amounts]
         if any(amounts[key] for key in keys):
-            x = np.array([amounts[key] for key in keys], dtype=np.float64)
-            series.append((place, row.label, _steps(x, np.array([found[key] for key in keys]))))
-    if not any(len(steps) > 1 for *_, steps in series) and len(series) < 2:
+            steps = _steps(np.array([amounts[key] for key in keys]), np.array([found[key] for key in keys]))
+            points = [(x, y, max(low, y - half), min(high, y + half)) for x, y, half, _ in steps]
+            lines.append((row.label, _colour(place), points))
+            counts.append([count for *_, count in steps])
+    if not any(len(points) > 1 for *_, points in lines) and len(lines) < 2:
         return None
-    panels = len(series) > _SHARED_AXES
-    # An interval by the normal curve may pass what a score can be.
-    scores = [score for found in values for score in found.values()]
-    bounds = (min(0.0, *scores), max(scores))
     head = ["system", "pieces given", about.name, "95% interval", "n"]
-    lines = [
-        [label, three(amount), three(mean), f"±{three(half)}", f"{count:.0f}"]
-        for _, label, steps in series
-        for amount, mean, half, count in steps
+    table = [
+        [label, three(x), three(y), _interval(least, most), str(count)]
+        for (label, _, points), some in zip(lines, counts, strict=True)
+        for (x, y, least, most), count in zip(points, some, strict=True)
     ]
     said = (
-        f"{about.name} against knowledge given, {title}: {'a panel' if panels else 'a line'} a system, the mean score "
-        "of responses that were given about so many pieces, with 95% intervals"
+        f"{about.name} against knowledge given, {title}: a line a system, the mean score of responses that were given "
+        "about so many pieces, with 95% intervals"
     )
-    height = 0.5 + 1.5 * math.ceil(len(series) / 2) if panels else 3.0 + _legend_height([s[1] for s in series])
-    draw = functools.partial(_draw_knowledge, series=series, bounds=bounds)
-    return Figure("knowledge", "Knowledge given against score", said, head, lines, height, draw)
-
-
-def _draw_knowledge(canvas: Any, series: _Series, bounds: tuple[float, float]) -> None:  # noqa: ANN401 - matplotlib's
-    if len(series) <= _SHARED_AXES:
-        axes = _axes(canvas, left=0.55, bottom=0.6 + _legend_height([label for _, label, _ in series]))
-        wide = max(steps[:, 0].max() for *_, steps in series)
-        for number, (place, label, steps) in enumerate(series):
-            # Systems given as much do not hide each other.
-            beside = 0.012 * wide * (number - (len(series) - 1) / 2)
-            _line(axes, steps + np.array([beside, 0, 0, 0]), bounds, color=_colour(place), label=_wrapped(label))
-        axes.set_xlabel("pieces of knowledge given")
-        canvas.legend(loc="lower left")
-        return
-    panels = canvas.subplots(math.ceil(len(series) / 2), 2, sharex=True, sharey=True, squeeze=False).ravel()
-    high = canvas.get_size_inches()[1]
-    canvas.subplots_adjust(0.11, 0.55 / high, 0.98, 1 - 0.4 / high, 0.08, 0.5)
-    for axes, (place, label, own) in zip(panels, series, strict=False):
-        for *_, steps in series:
-            axes.plot(steps[:, 0], steps[:, 1], color=SOFT, alpha=0.35, linewidth=1)
-        _line(axes, own, bounds, color=_colour(place))
-        axes.set_title(textwrap.fill(label, _LABEL // 2))
-    for axes in panels[len(series) :]:
-        axes.set_visible(False)
-    canvas.supxlabel("pieces of knowledge given", color=SOFT, fontsize=10)
-
-
-def _line(axes: Any, steps: NDArray[np.float64], bounds: tuple[float, float], **look: str) -> None:  # noqa: ANN401
-    amounts, means, halves, _ = steps.T
-    errors = np.abs(np.clip(np.stack([means - halves, means + halves]), *bounds) - means)
-    axes.errorbar(amounts, means, errors, fmt="o-", **look)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    height, draw = _drawn(lines, "pieces of knowledge given")
+    return Figure("knowledge", "Knowledge given against score", said, head, table, height, draw)
 
 
 def sizes_against(about: About, rows: Sequence[Row], sizes: Mapping[str, float], title: str) -> Figure | None:
     """Score against the model's size, a line a method; None where fewer than two sizes are known."""
-    series: dict[str, list[tuple[float, float, float, float]]] = {}
+    series: dict[str, list[_Point]] = {}
     for row in rows:
         size = sizes.get(row.system.model, size_of(row.system.model))
         score = row.system.scores.get(about.name)
         if size and score is not None and (value := score.value) is not None:
             low, high = (value if end is None else end for end in (score.low, score.high))
             series.setdefault(row.system.name, []).append((size, value, low, high))
-    known = sorted({size for points in series.values() for size, *_ in points})
-    if len(known) < 2:
+    if len({size for points in series.values() for size, *_ in points}) < 2:
         return None
-
-    def draw(canvas: Any) -> None:  # noqa: ANN401 - matplotlib's
-        axes = _axes(canvas, left=0.55, bottom=0.6 + _legend_height(series))
-        for place, (name, points) in enumerate(series.items()):
-            x, y, low, high = np.array(sorted(points)).T
-            errors = np.clip(np.stack([y - low, high - y]), 0, None)
-            axes.errorbar(x, y, errors, fmt="o-", color=_colour(place), label=_wrapped(name))
-        axes.set_xscale("log")
-        axes.set_xticks(known, [f"{size:g}" for size in known])
-        axes.set_xticks([], minor=True)
-        axes.set_xlabel("billion parameters (log scale)")
-        canvas.legend(loc="lower left")
-
     head = ["method", "billion parameters", about.name, "95% interval"]
-    lines = [
+    table = [
         [name, f"{size:g}", three(value), _interval(low, high)]
         for name, points in series.items()
         for size, value, low, high in sorted(points)
     ]
     said = f"{about.name} against model size, {title}: a line a method over models by size, with 95% intervals"
-    return Figure("sizes", "Model size against score", said, head, lines, 3.0 + _legend_height(series), draw)
+    lines = [(name, _colour(place), sorted(points)) for place, (name, points) in enumerate(series.items())]
+    height, draw = _drawn(lines, "billion parameters (log scale)", is_log=True)
+    return Figure("sizes", "Model size against score", said, head, table, height, draw)
 
 
-def _steps(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+def _drawn(lines: Sequence[_Line], across: str, *, is_log: bool = False) -> tuple[float, Callable[[Any], None]]:
+    """The height of a figure of lines with their error bars, and what draws it."""
+
+    def draw(axes: Any) -> None:  # noqa: ANN401 - matplotlib's
+        for label, colour, points in lines:
+            x, y, low, high = np.array(points).T
+            errors = np.clip(np.stack([y - low, high - y]), 0, None)
+            axes.errorbar(x, y, errors, fmt="o-", color=colour, label=_wrapped(label))
+        if is_log:
+            known = sorted({point[0] for *_, points in lines for point in points})
+            axes.set_xscale("log")
+            axes.set_xticks(known, [f"{size:g}" for size in known])
+            axes.set_xticks([], minor=True)
+        else:
+            axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.set_xlabel(across)
+        axes.get_figure().legend(loc="outside lower left")
+
+    return 3.1 + 0.2 * sum(_wrapped(label).count("\n") + 1 for label, *_ in lines), draw
+
+
+def _steps(x: NDArray[np.float64], y: NDArray[np.float64]) -> list[tuple[float, float, float, int]]:
     """Mean amount, mean score, half its 95% interval, and how many, by quantiles of the amount."""
     amounts = np.unique(x)
     edges = amounts if len(amounts) <= _STEPS else np.unique(np.quantile(x, np.linspace(0, 1, _STEPS + 1)))[:-1]
@@ -311,26 +282,14 @@ def _steps(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64
         some = y[places == place]
         half = 1.96 * float(some.std(ddof=1)) / math.sqrt(len(some)) if len(some) > 1 else 0.0
         found.append((float(x[places == place].mean()), float(some.mean()), half, len(some)))
-    return np.array(found, dtype=np.float64).reshape(-1, 4)
-
-
-def _axes(canvas: Any, *, left: float = 0.1, bottom: float = 0.3) -> Any:  # noqa: ANN401 - matplotlib's
-    """Axes with so many inches beside and below them; matplotlib's own layouts draw everything twice."""
-    wide, high = canvas.get_size_inches()
-    return canvas.add_axes((left / wide, bottom / high, 1 - (left + 0.1) / wide, 1 - (bottom + 0.1) / high))
+    return found
 
 
 def _name(axes: Any, label: str, y: float) -> None:  # noqa: ANN401 - matplotlib's
+    """A system's name above its bar, in place of the axis."""
     axes.annotate(_wrapped(label), (0, y), xycoords=("axes fraction", "data"), va="bottom", color=INK)
-
-
-def _without_y(axes: Any) -> None:  # noqa: ANN401 - matplotlib's
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
-
-
-def _legend_height(labels: Iterable[str]) -> float:
-    return 0.1 + 0.2 * sum(_wrapped(label).count("\n") + 1 for label in labels)
 
 
 def _colour(place: int) -> str:

@@ -1,22 +1,299 @@
-"""The main table: systems down in groups, metrics across, best and second best, marks; and how to read it."""
+"""Systems against each other: tests against a baseline, ablations, judges' preferences, and the main table."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dialore.errors import UnknownNameError
-from dialore.evaluation.base import Score
-from dialore.evaluation.report.comparison import Comparison, compare
-from dialore.evaluation.report.numbers import decimals, spread, three
+from dialore.evaluation.base import Additive, Score
+from dialore.evaluation.judges.comparing import position_bias
+from dialore.evaluation.registry import Context, load_metric
+from dialore.evaluation.report.data import MINUS, decimals, p_value, share, spread, three
+from dialore.evaluation.statistics import RESAMPLES, Rate, as_table, holm, paired_bootstrap, wilcoxon, win_rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dialore.evaluation.base import About
-    from dialore.evaluation.report.data import Results, SystemScores
+    from numpy.typing import NDArray
+
+    from dialore.evaluation.base import About, Metric
+    from dialore.evaluation.report.data import Judged, Results, SystemScores
+
+Measures = dict[tuple[str, int], tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One system against the baseline on one metric, on the dialogues that both have measures of.
+
+    Attributes:
+        pairs: dialogues that both have.
+        difference: the system's figure less the baseline's, on these.
+        bootstrap: p of the paired bootstrap, Holm-corrected over the systems compared on the metric.
+        wilcoxon: p of Wilcoxon's signed-rank test, corrected alike; None for metrics of the corpus as a whole.
+    """
+
+    system: SystemScores
+    baseline: SystemScores
+    metric: str
+    pairs: int
+    difference: float
+    low: float
+    high: float
+    bootstrap: float
+    wilcoxon: float | None
+    higher_is_better: bool
+
+    @property
+    def p(self) -> float:
+        """What the mark goes by: the larger p of the tests that were made; NaN where one of them says nothing."""
+        tests = [self.bootstrap] if self.wilcoxon is None else [self.bootstrap, self.wilcoxon]
+        return math.nan if any(math.isnan(p) for p in tests) else max(tests)
+
+    @property
+    def mark(self) -> str:
+        """`*` for p < 0.05, `**` for p < 0.01, by every test that was made; else nothing."""
+        return mark_of(self.p)
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the system does better than the baseline, significantly or not."""
+        return self.difference != 0 and (self.difference > 0) == self.higher_is_better
+
+
+@dataclass(frozen=True, slots=True)
+class Ablation:
+    """A full method and its variants on one data set and model.
+
+    Attributes:
+        comparisons: each variant less the full method, by the variant's place and the metric's name.
+    """
+
+    full: SystemScores
+    variants: list[SystemScores]
+    comparisons: dict[tuple[int, str], Comparison]
+
+
+def mark_of(p: float) -> str:
+    """The mark of a p-value: `*` for p < 0.05, `**` for p < 0.01, else nothing."""
+    return "**" if p < 0.01 else "*" if p < 0.05 else ""
+
+
+def combiner(name: str) -> Metric:
+    """A metric that combines measures; it needs nothing that measuring needs."""
+    return load_metric(name, Context())
+
+
+def compare(
+    results: Results, systems: Sequence[SystemScores], baseline: SystemScores, abouts: Sequence[About]
+) -> list[Comparison]:
+    """Every other system against the baseline, metric by metric; those without common dialogues are left out."""
+    found: list[Comparison] = []
+    others = [system for system in systems if system is not baseline]
+    for about in abouts:
+        base = results.measures(baseline, about.name)
+        if not base:  # a mean of other metrics' figures has no measures of its own
+            continue
+        metric = combiner(about.name)
+        made = [
+            _compare(metric, system, baseline, results.measures(system, about.name), base, len(others))
+            for system in others
+        ]
+        found += _corrected([each for each in made if each is not None])
+    return found
+
+
+def ablations(results: Results, abouts: Sequence[About]) -> list[Ablation]:
+    """Every method that stands in the results both without and with options."""
+    families: dict[tuple[str, str, str], list[SystemScores]] = {}
+    for system in results.systems():
+        families.setdefault((system.dataset, system.model, system.method), []).append(system)
+    found = []
+    for family in families.values():
+        full = next((system for system in family if not system.options), None)
+        variants = [system for system in family if system.options]
+        if full is not None and variants:
+            places = {id(system): place for place, system in enumerate(variants)}
+            made = compare(results, [full, *variants], full, abouts)
+            found.append(Ablation(full, variants, {(places[id(each.system)], each.metric): each for each in made}))
+    return found
+
+
+def _compare(
+    metric: Metric,
+    system: SystemScores,
+    baseline: SystemScores,
+    own: Measures,
+    base: Measures,
+    comparisons: int,
+) -> Comparison | None:
+    mine, theirs = by_dialogue(metric, own), by_dialogue(metric, base)
+    common = [dialogue for dialogue in mine if dialogue in theirs]
+    if len(common) < 2:
+        return None
+    first, second = as_table([mine[each] for each in common]), as_table([theirs[each] for each in common])
+    # A bootstrap's p is never below two resamples' worth: enough of them that a corrected one can pass 0.01.
+    resamples = max(RESAMPLES, 400 * comparisons) if isinstance(metric, Additive) else RESAMPLES
+    interval, bootstrapped = paired_bootstrap(metric, first, second, resamples=resamples)
+    if math.isnan(interval.value):
+        return None
+    about = metric.about
+    p = wilcoxon(values(metric, first), values(metric, second)).p if about.level == "response" else None
+    difference = (interval.value, interval.low, interval.high)
+    return Comparison(system, baseline, about.name, len(common), *difference, bootstrapped, p, about.higher_is_better)
+
+
+def _corrected(made: Sequence[Comparison]) -> list[Comparison]:
+    bootstraps = holm([each.bootstrap for each in made])
+    tests = holm([math.nan if each.wilcoxon is None else each.wilcoxon for each in made])
+    return [
+        replace(each, bootstrap=p, wilcoxon=None if each.wilcoxon is None else q)
+        for each, p, q in zip(made, bootstraps, tests, strict=True)
+    ]
+
+
+def by_dialogue(metric: Metric, measures: Measures) -> dict[str, tuple[float, ...]]:
+    """One row a dialogue: repetitions of one are no independent observations.
+
+    Measures that combine by addition are averaged over repetitions; of any other metric the first one counts.
+    """
+    found: dict[str, list[tuple[float, ...]]] = {}
+    for (dialogue, _), row in sorted(measures.items(), key=lambda item: item[0][1]):
+        found.setdefault(dialogue, []).append(row)
+    if not isinstance(metric, Additive):
+        return {dialogue: rows[0] for dialogue, rows in found.items()}
+    return {
+        dialogue: rows[0] if len(rows) == 1 else tuple(float(value) for value in np.mean(rows, axis=0))
+        for dialogue, rows in found.items()
+    }
+
+
+def values(metric: Metric, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each row's own value, of a metric whose single responses have one."""
+    if rows.shape[1] == 1:
+        return rows[:, 0]
+    return np.array([metric.combine(rows[place : place + 1]) for place in range(len(rows))])
+
+
+def values_of(metric: Metric, measures: Mapping[tuple[str, int], tuple[float, ...]]) -> dict[tuple[str, int], float]:
+    """Each response's own value by its key, those that have one."""
+    if not measures:
+        return {}
+    found = values(metric, as_table(list(measures.values())))
+    return {key: float(value) for key, value in zip(measures, found, strict=True) if not math.isnan(value)}
+
+
+READING = (
+    "A system wins a dialogue where the judge picks it whichever is shown first; else it is a tie. The interval is "
+    "Wilson's, 95%, of the share of wins among all; p is the sign test of wins against losses, then Holm-corrected "
+    "over the criteria; * p < 0.05, ** p < 0.01 by the corrected one. Position: how often whoever was shown first was "
+    "picked in both orders, less how often whoever was shown second."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One criterion's outcome for the first system.
+
+    Attributes:
+        rate: wins, losses and ties with the sign test and the interval of the share of wins.
+        p: the sign test's p, Holm-corrected over the criteria of the contest.
+        lean: preferences that went by the first place less those that went by the second, as a share of all.
+        unjudged: why there are fewer preferences than dialogues; empty where there are not.
+    """
+
+    criterion: str
+    rate: Rate
+    p: float
+    lean: float
+    unjudged: str
+
+    @property
+    def mark(self) -> str:
+        """The mark of the corrected p-value."""
+        return mark_of(self.p)
+
+    @property
+    def parts(self) -> list[float]:
+        """Wins, ties and losses in per cent of all."""
+        rate = self.rate
+        return [100 * count / (rate.n or 1) for count in (rate.wins, rate.ties, rate.losses)]
+
+    @property
+    def row(self) -> list[str]:
+        """The verdict below the columns of its contest, without its mark."""
+        rate = self.rate
+        judged = rate.n > 0
+        wide = f" ({100 * rate.low:.1f} to {100 * rate.high:.1f})" if judged else ""
+        sign = "+" if self.lean > 0 else MINUS if self.lean < 0 else ""
+        return [
+            self.criterion,
+            *(f"{count:,}" for count in (rate.wins, rate.ties, rate.losses)),
+            share(rate.wins, rate.n) + wide,
+            share(rate.wins + rate.ties / 2, rate.n),
+            p_value(rate.p if judged else None),
+            p_value(self.p if judged else None),
+            f"{sign}{100 * abs(self.lean):.1f}%" if judged else "–",
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """Two systems before one judge.
+
+    Attributes:
+        first: the system that wins are of.
+        prompts: its prompts, with their hashes.
+    """
+
+    first: str
+    second: str
+    judge: str
+    prompts: str
+    judged: str
+    dataset: str
+    verdicts: list[Verdict]
+
+    @property
+    def columns(self) -> list[str]:
+        """The head of the table of verdicts."""
+        wins = [f"{self.first} wins", "ties", f"{self.second} wins"]
+        return ["criterion", *wins, "share of wins", "ties half", "p", "corrected p", "position"]
+
+
+def contests(found: Sequence[Judged]) -> list[Contest]:
+    """Contests of what was judged, criteria in the order in which they come.
+
+    Raises:
+        MissingExtraError: the `evaluation` extra, with the tests, is not installed.
+    """
+    groups: dict[tuple[str, str, str, str, str, str], list[Judged]] = {}
+    for one in found:
+        key = (one.run, one.dataset, one.judge, one.judged, one.first, one.second)
+        groups.setdefault(key, []).append(one)
+    return [_contest(some) for some in groups.values()]
+
+
+def _contest(some: Sequence[Judged]) -> Contest:
+    rates = [win_rate([each.outcome for each in one.preferences if each.problem is None]) for one in some]
+    corrected = holm([rate.p if rate.n else math.nan for rate in rates])
+    verdicts = [_verdict(*each) for each in zip(some, rates, corrected, strict=True)]
+    one = some[0]
+    judge, _, prompts = one.judge.partition(", ")
+    return Contest(one.first, one.second, judge, prompts, one.judged, one.dataset, verdicts)
+
+
+def _verdict(one: Judged, rate: Rate, p: float) -> Verdict:
+    problems = Counter(each.problem for each in one.preferences if each.problem is not None)
+    lacking = ", ".join(f"{count} {problem}" for problem, count in problems.items())
+    return Verdict(one.criterion, rate, p, position_bias(one.preferences), lacking)
+
 
 WIDEST = 9
 """The most columns that stand beside each other where a page has to hold them."""

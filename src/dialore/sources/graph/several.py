@@ -147,7 +147,7 @@ def _once(links: Iterable[Link]) -> list[Link]:
     return list(best.values())
 
 
-def open_graph(graph: Path | str | None, ranking: Ranking | str = "default") -> Graph:
+def open_graph(graph: Path | str | None, ranking: Ranking | str = "default", embedder: Embedder | None = None) -> Graph:
     """A graph from its path or a server's URL; None or "starter" for the starter graph.
 
     Raises:
@@ -157,14 +157,22 @@ def open_graph(graph: Path | str | None, ranking: Ranking | str = "default") -> 
     from dialore.sources.graph.source import Graph
     from dialore.sources.graph.starter import NAME, starter_graph
 
-    return Graph.open(starter_graph() if graph is None or str(graph) == NAME else graph, ranking=ranking)
+    return Graph.open(starter_graph() if graph is None or str(graph) == NAME else graph, embedder, ranking)
 
 
-def open_graphs(graphs: Sequence[str], ranking: Ranking | str = "default") -> Graph | Graphs:
-    """One graph or several as one; the starter graph where none is named. Raises as `open_graph` and Graphs do."""
+def open_graphs(
+    graphs: Sequence[str], ranking: Ranking | str = "default", embedder: str | None = None
+) -> Graph | Graphs:
+    """One graph or several as one; the starter graph where none is named.
+
+    Raises as `open_graph`, Graphs and, for the embedder's spec, `load_embedder` do.
+    """
+    from dialore.retrieval.embedding import load_embedder
+
+    made = load_embedder(embedder) if embedder else None
     opened: list[Graph] = []
     try:
-        opened.extend(open_graph(graph, ranking) for graph in graphs or ["starter"])
+        opened.extend(open_graph(graph, ranking, made) for graph in graphs or ["starter"])
         return opened[0] if len(opened) == 1 else Graphs(opened)
     except BaseException:
         for graph in opened:

@@ -2,53 +2,27 @@
 
 from __future__ import annotations
 
-import codecs
 import re
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dialore.errors import MissingExtraError
+from dialore.knowledge import Passage
 from dialore.sources.web.fetching import PageError
-from dialore.text import is_chinese, split_sentences
 
 if TYPE_CHECKING:
     from dialore.sources.web.fetching import Fetched
 
-_META = re.compile(
-    rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})|<\?xml[^>]{0,80}encoding=["']([\w.:-]+)""", re.I
-)
-_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
-# What pages mean by a label that they use for its superset (WHATWG Encoding, 4.2).
-_SUPERSETS = {
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
-    "hz": "hz",
-    "iso8859-1": "cp1252",
-    "ascii": "cp1252",
-    "big5": "big5hkscs",
-}
 # Encodings whose bytes pass for ASCII or for nothing: only their label tells them.
 _BY_LABEL = frozenset({"utf-16", "utf-16-le", "utf-16-be", "iso2022_jp", "iso2022_kr", "hz"})
-_TEXT = re.compile(
-    r"utf-?_?(?:8|16)|gb|big5|cp\d|windows|iso|koi8|euc|shift|sjis|latin|ascii|hz|mac|tis|johab|ptcp", re.I
-)
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufe00-\ufe0f\ufeff"
     r"\ud800-\udfff\U000e0000-\U000e01ef]"
 )
 
 
-@dataclass(frozen=True)
-class Page:
-    """What a page says: its title and its readable text."""
-
-    url: str
-    title: str
-    text: str
-
-
-def read_page(fetched: Fetched) -> Page:
-    """The readable text of a page, without menus, advertisements and comments.
+def read_page(fetched: Fetched) -> Passage:
+    """The readable text of a whole page, without menus, advertisements and comments.
 
     Raises:
         PageError: there is none.
@@ -61,7 +35,7 @@ def read_page(fetched: Fetched) -> Page:
     text = without_controls(text).strip()
     if not text:
         raise PageError("no readable text")
-    return Page(fetched.url, " ".join(without_controls(title).split()), text)
+    return Passage(text, " ".join(without_controls(title).split()), fetched.url)
 
 
 def _extract(html: str, url: str) -> tuple[str, str]:
@@ -89,53 +63,27 @@ def decode(data: bytes, header: str = "") -> str:
     A byte-order mark wins; then UTF-8 where the bytes are that, for hardly anything else passes for it; then what the
     header says, what the page says, GB18030 and Windows-1252.
     """
-    for mark, name in _BOMS:
-        if data.startswith(mark):
-            return data.decode(name, "replace")
-    found = _META.search(data[:4096])
-    said = (found[1] or found[2]).decode("ascii") if found else ""
-    labels = [codec for given in (header, said) if (codec := _codec(given))]
+    from w3lib.encoding import html_body_declared_encoding, read_bom
+
+    name, mark = read_bom(data)
+    if name and mark:
+        return data[len(mark) :].decode(name, "replace")
+    labels = [codec for said in (header, html_body_declared_encoding(data)) if (codec := _codec(said or ""))]
     if labels and labels[0] in _BY_LABEL:
         return data.decode(labels[0], "replace")
     for label in ("utf-8", *labels, "gb18030"):
-        try:
+        with suppress(UnicodeDecodeError):
             return data.decode(label)
-        except UnicodeDecodeError:
-            continue
     return data.decode(labels[0] if labels else "cp1252", "replace")
 
 
 def _codec(label: str) -> str | None:
-    """The codec that a label means; None for what is no charset."""
-    if not _TEXT.match(label.strip()):
-        return None
+    """The codec that a label means; None for what is no encoding of text, such as rot13."""
+    from w3lib.encoding import resolve_encoding
+
+    codec = resolve_encoding(label) or "rot13"
     try:
-        name = codecs.lookup(label.strip()).name
+        "a".encode(codec)
     except LookupError:
         return None
-    return _SUPERSETS.get(name, name)
-
-
-def passages(text: str, *, size: int = 600) -> list[str]:
-    """Split a text into passages of whole sentences and at most `size` characters; Chinese ones have half as many.
-
-    A sentence that is longer stands alone, and is split at twice the size. Paragraphs are joined while they fit, so
-    that a heading stays with what follows it.
-    """
-    size = size // 2 if is_chinese(text) else size
-    made: list[str] = []
-    current = ""
-    for paragraph in text.split("\n"):
-        joint = "\n"
-        for sentence in split_sentences(paragraph):
-            for part in _parts(sentence, 2 * size):
-                if current and len(current) + len(joint) + len(part) > size:
-                    made.append(current)
-                    current = ""
-                current = f"{current}{joint}{part}" if current else part
-                joint = "" if is_chinese(part[:1]) else " "
-    return [*made, current] if current else made
-
-
-def _parts(sentence: str, longest: int) -> list[str]:
-    return [sentence[at : at + longest] for at in range(0, len(sentence), longest)]
+    return codec

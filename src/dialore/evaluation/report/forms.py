@@ -1,0 +1,309 @@
+"""The forms of a report: one HTML page that asks the network for nothing, Markdown, LaTeX, CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from markupsafe import Markup, escape
+
+from dialore import pages
+from dialore.evaluation.report import plots
+from dialore.evaluation.report.data import MINUS, arrow, p_value, signed, three, unit
+from dialore.evaluation.report.tables import READING, how_to_read, significant
+
+if TYPE_CHECKING:
+    from dialore.evaluation.base import About
+    from dialore.evaluation.report.build import Report
+    from dialore.evaluation.report.tables import Cell, MainTable, Part
+
+
+def render_html(report: Report) -> str:
+    """The report as one page."""
+    browser = report.browser if report.browser is not None and report.browser.size else None
+    environment = pages.environment()
+    environment.filters["breakable"] = breakable
+    return pages.render(
+        "report/page.html.j2",
+        title=report.title,
+        styles=("page/dialogue.css", "report/page.css"),
+        scripts=("report/page.js", "report/browser.js") if browser else ("report/page.js",),
+        data={"settings": {"tints": len(plots.COLOURS)}} if browser else None,
+        packed=browser.packed() if browser else None,
+        templates=environment,
+        report=report,
+        table=report.table,
+        slots=_slots(report.table),
+        browser=browser,
+        reading=how_to_read(report.table),
+        can_draw=plots.can_draw(),
+        significant=significant,
+        arrow=arrow,
+        unit=unit,
+        three=three,
+        signed=signed,
+        p_value=p_value,
+        reading_judged=READING,
+        ran=[_ran(name, facts) for name, facts in report.facts.items()],
+    )
+
+
+def breakable(name: str) -> Markup:
+    """A system's name that may be broken where one would, on narrow screens."""
+    return Markup(re.sub(r"([_=,(/·]|-(?=\w))", r"\1<wbr>", str(escape(name))).replace("(<wbr>", "<wbr>("))  # noqa: S704
+
+
+def _slots(table: MainTable) -> list[tuple[bool, int]]:
+    """Of each column, whether a figure in it has a mark, and how many characters its widest ± has."""
+    columns = zip(*(row.cells for group in table.groups for row in group.rows), strict=True)
+    return [
+        (any(cell.mark for cell in cells), max((len(cell.spread) + 1 for cell in cells if cell.spread), default=0))
+        for cells in columns
+    ]
+
+
+def _ran(name: str, facts: Any) -> dict[str, Any]:  # noqa: ANN401 - what a run keeps of itself
+    """A run's facts, each as text that folds."""
+    facts = facts if isinstance(facts, dict) else {}
+    config = facts.get("config") or {}
+    parts = [("Configuration", _yaml(config)) if config else None]
+    for key, title in (("versions", "Versions"), ("prompts", "Prompt hashes"), ("fingerprints", "Fingerprints")):
+        parts.append((title, _yaml(facts[key])) if facts.get(key) else None)
+    known = {"name", "about", "config", "versions", "prompts", "fingerprints"}
+    others = {key: value for key, value in facts.items() if key not in known}
+    parts.append(("Besides", _yaml(others)) if others else None)
+    return {
+        "folder": name,
+        "name": str(facts.get("name") or name),
+        "about": str(facts.get("about") or ""),
+        "seed": (config.get("dataset") or {}).get("seed") if isinstance(config, dict) else None,
+        "parts": [part for part in parts if part is not None],
+    }
+
+
+def _yaml(value: Any) -> str:  # noqa: ANN401 - plain data
+    plain = json.loads(json.dumps(value, default=str))
+    return yaml.safe_dump(_without_empty(plain), allow_unicode=True, sort_keys=False, width=100).rstrip()
+
+
+def _without_empty(value: Any) -> Any:  # noqa: ANN401 - plain data
+    if isinstance(value, dict):
+        kept = {key: _without_empty(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if item not in (None, "", [], {})}
+    return [_without_empty(item) for item in value] if isinstance(value, list) else value
+
+
+WIDEST = 7
+"""The most columns beside each other: more of them, each with its interval, would be set too small to read."""
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    # At the start of a row or a note these would be an option of what stands before.
+    "[": "{[}",
+    "]": "{]}",
+    "*": "{*}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "`": r"\textasciigrave{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': "''",
+    "--": "-{}-",
+    "–": "--",
+    MINUS: "$-$",
+}
+_SPECIAL |= {sign: f"\\{sign}" for sign in "&%$#_{}"}
+_SIGNS = {"±": "pm", "·": "cdot", "×": "times", "→": "to", "←": "leftarrow", "↑": "uparrow", "↓": "downarrow"}
+_SIGNS |= {"≤": "leq", "≥": "geq", "≈": "approx", "≠": "neq"}
+_GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau phi chi psi omega"
+_SIGNS |= dict(zip("αβγδεζηθικλμνξπρστφχψω", _GREEK.split(), strict=True))
+_SPECIAL |= {sign: f"$\\{name}$" for sign, name in _SIGNS.items()}
+_PATTERN = re.compile("|".join(map(re.escape, sorted(_SPECIAL, key=len, reverse=True))))
+_SUBCOLUMNS = 3  # of a metric: figure, mark, interval
+
+
+def render_latex(report: Report) -> str:
+    """The main table, to be put into a paper; it says in comments which packages it wants, and has notes at its end."""
+    table = report.table
+    notes = [escape_latex(text) for text in how_to_read(table)]
+    notes += [f"{_note(number)}\\,{escape_latex(text)}" for number, text in enumerate(table.notes, start=1)]
+    parts = [_part(table, part) for part in table.parts(WIDEST)]
+    shown = f"{report.title}{notes}{parts}"
+    # Marks that LaTeX has not; texts are escaped here.
+    templates = pages.environment().overlay(
+        variable_start_string="(((",
+        variable_end_string=")))",
+        block_start_string="((%",
+        block_end_string="%))",
+        comment_start_string="((#",
+        comment_end_string="#))",
+        line_statement_prefix="%%",
+        autoescape=False,
+        keep_trailing_newline=True,
+    )
+    return templates.get_template("report/table.tex.j2").render(
+        title=" ".join(report.title.split()),
+        caption=escape_latex(report.title),
+        label=re.sub(r"[^a-z0-9]+", "-", report.title.lower()).strip("-") or "main",
+        parts=parts,
+        notes=notes,
+        chinese=any(unicodedata.east_asian_width(character) in "WF" for character in shown),
+        foreign=any(ord(each) > 0x17F and unicodedata.category(each)[0] == "L" for each in shown),
+    )
+
+
+def escape_latex(text: str) -> str:
+    """Text that LaTeX sets as it is; a question mark stands for symbols that its fonts have not, such as emoji."""
+    plain = "".join(map(_known, " ".join(text.split())))
+    return _PATTERN.sub(lambda found: _SPECIAL[found[0]], plain)
+
+
+def _known(character: str) -> str:
+    kind = unicodedata.category(character)
+    if kind in {"Cc", "Cf"}:
+        return ""
+    is_symbol = kind[0] in "SC" and ord(character) > 0xFF and character not in _SPECIAL
+    return "?" if is_symbol and character not in "€™" else character
+
+
+def _part(table: MainTable, part: Part) -> dict[str, Any]:
+    """What the template shows of one tabular: some of the columns, and all rows."""
+    places = [place for _, some in part for place in some]
+    has_families = len(table.families) > 1
+    ends = [_SUBCOLUMNS * sum(len(some) for _, some in part[: number + 1]) + 1 for number in range(len(part))]
+    rules = (f"\\cmidrule(lr){{{begin + 1}-{end}}}" for begin, end in zip([1, *ends], ends, strict=False))
+    return {
+        "width": len(places),
+        "families": [_spanning(len(some), escape_latex(title)) for title, some in part] if has_families else [],
+        "rules": "".join(rules),
+        "heads": [_spanning(1, _head(table.metrics[place])) for place in places],
+        "groups": [
+            (
+                escape_latex(group.title) if table.has_groups else "",
+                [[escape_latex(row.label), *(_cell(row.cells[place]) for place in places)] for row in group.rows],
+            )
+            for group in table.groups
+        ],
+    }
+
+
+def _spanning(metrics: int, text: str) -> str:
+    return f"\\multicolumn{{{_SUBCOLUMNS * metrics}}}{{c}}{{{text}}}"
+
+
+def _head(about: About) -> str:
+    return escape_latex(f"{about.name}{f' ({unit(about)})' if unit(about) else ''} {arrow(about)}")
+
+
+def _cell(cell: Cell) -> str:
+    """A figure, its mark, and its interval with the number of its note."""
+    note = _note(cell.note) if cell.note else ""
+    if not cell.text:
+        return _spanning(1, f"n/a{note}")
+    text = escape_latex(cell.text)
+    shown = f"\\textbf{{{text}}}" if cell.place == 1 else f"\\underline{{{text}}}" if cell.place == 2 else text
+    mark = f"$^{{{cell.mark}}}$" if cell.mark else ""
+    wide = f"\\,{{\\scriptsize$\\pm${escape_latex(cell.spread)}}}" if cell.spread else ""
+    return f"{shown} & {mark} & {wide}{note}"
+
+
+def _note(number: int) -> str:
+    return f"\\textsuperscript{{{number}}}"
+
+
+_COLUMNS = (
+    *("run", "dataset", "model", "system", "method", "options", "metric", "higher_is_better", "scale"),
+    *("value", "low", "high", "n", "place"),
+    *("baseline", "difference", "difference_low", "difference_high", "pairs", "p_bootstrap", "p_wilcoxon", "mark"),
+    *("problems", "reason"),
+)
+
+
+def render_markdown(report: Report) -> str:
+    """The report's tables as Markdown, with HTML only where Markdown has no sign of its own (underline)."""
+    facts = [each["about"] for each in report.facts.values() if isinstance(each, dict) and each.get("about")]
+    compared = [("Significance", "", report.table.comparisons)]
+    compared += [
+        (f"Ablation of {each.full.name}", "Differences from the full method.", list(each.comparisons.values()))
+        for each in report.ablations
+    ]
+    templates = pages.environment().overlay(autoescape=False, finalize=lambda value: escape_markdown(str(value)))
+    text = templates.get_template("report/report.md.j2").render(
+        report=report,
+        table=report.table,
+        abouts=facts,
+        compared=compared,
+        counted=[
+            ("Cost and latency, a response", [survey.costs for survey in report.surveys]),
+            ("Failures and parsing", [survey.outcomes for survey in report.surveys]),
+        ],
+        reading=READING,
+        how_to_read=how_to_read,
+        arrow=arrow,
+        unit=unit,
+        signed=signed,
+        p_value=p_value,
+    )
+    return re.sub(r"\n{3,}", "\n\n", text) + "\n"
+
+
+def escape_markdown(text: str) -> str:
+    """Text that Markdown shows as it is, on one line."""
+    plain = re.sub(r"([\\`*_{}\[\]|#~])", r"\\\1", " ".join(text.split()))
+    return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def render_csv(report: Report) -> str:
+    """A line for each system and metric, with full precision; what is not available is an empty field with a reason."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for group in report.table.groups:
+        for each in group.rows:
+            system = each.system
+            known = {name: getattr(system, name) for name in ("run", "dataset", "model", "method")}
+            known |= {"system": system.name, "options": json.dumps(system.options, ensure_ascii=False, sort_keys=True)}
+            for about, cell in zip(report.table.metrics, each.cells, strict=True):
+                writer.writerow(known | _measured(about, cell))
+            for about, reason in report.table.absent:
+                writer.writerow(known | {"metric": about.name, "n": 0, "reason": reason})
+    return text.getvalue()
+
+
+def _measured(about: About, cell: Cell) -> dict[str, object]:
+    score, compared = cell.score, cell.comparison
+    line: dict[str, object] = {
+        "metric": about.name,
+        "higher_is_better": str(about.higher_is_better).lower(),
+        "scale": about.scale,
+        "value": _number(score.value),
+        "low": _number(score.low),
+        "high": _number(score.high),
+        "n": score.n,
+        "place": cell.place or "",
+        "mark": cell.mark,
+        "problems": json.dumps(score.problems, sort_keys=True) if score.problems else "",
+        "reason": score.reason,
+    }
+    if compared is not None:
+        line |= {
+            "baseline": compared.baseline.name,
+            "difference": _number(compared.difference),
+            "difference_low": _number(compared.low),
+            "difference_high": _number(compared.high),
+            "pairs": compared.pairs,
+            "p_bootstrap": _number(compared.bootstrap),
+            "p_wilcoxon": _number(compared.wilcoxon),
+        }
+    return line
+
+
+def _number(value: float | None) -> str:
+    """A number that reads back as the same; empty where there is none."""
+    return "" if value is None or math.isnan(value) else repr(float(value))

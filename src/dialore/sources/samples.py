@@ -1,0 +1,511 @@
+"""Samples to prompt with (MSDP): what one is, which are good, and the database that they are selected from.
+
+A sample has topic, history, knowledge and response of another dialogue (Section 2). A database is a NumPy archive: the
+samples as JSON Lines, their encodings, and the numbers that they are selected by, sorted by language, and with those
+that are fit for knowledge generation before the others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import zlib
+from collections import Counter
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from zipfile import BadZipFile
+
+import numpy as np
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from dialore.errors import InputError, SourceError
+from dialore.retrieval.ranking import rank
+from dialore.sources.graph.matching import HardMatcher, stores_of
+from dialore.text import LANGUAGES, Language, is_mentioned, normalise, words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from dialore.dialogue import Dialogue, Utterance
+    from dialore.retrieval.embedding import Embedder
+    from dialore.sources.graph.several import Graphs
+    from dialore.sources.graph.source import Graph
+
+VERSION = 3
+GROUNDED = (0.6, 0.9)
+"""The overlap of response and knowledge that MSDP prompts with (Section 2.2)."""
+_BATCH = 1024
+_SPARE = 16
+"""Rows looked at beyond those wanted, as the database may hold histories of the very dialogue that is answered."""
+_BROKEN = (OSError, ValueError, EOFError, KeyError, BadZipFile, zlib.error, ValidationError)
+_MEND = "build it again with `dialore samples build`"
+Side = Literal["user", "system"]
+_UNUSED = frozenset({"no_passages_used", "no passages used"})
+"""What Wizard of Wikipedia and its readers write where a turn used no knowledge."""
+_LONGEST = 20
+"""Words of fit knowledge at most."""
+_POINTING: dict[Language, tuple[str, ...]] = {"en": ("it", "this"), "zh": ("它", "这", "该", "此")}
+_BRACKETS = frozenset("()（）")
+
+
+@dataclass(frozen=True, slots=True)
+class SampleTurn:
+    """One turn, by side: the response is the system's."""
+
+    side: Side
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A sample of MSDP's database: topic, history, knowledge and response (Section 2), each text on one line.
+
+    Attributes:
+        id: the history's id in its data set.
+        language: of all its texts.
+        topic: what the dialogue is about; empty where nobody said.
+        turns: the history, oldest first.
+        knowledge: what the response was written from.
+        response: the response; empty where there is none, which leaves the sample to knowledge generation.
+    """
+
+    id: str
+    language: Language
+    topic: str
+    turns: tuple[SampleTurn, ...]
+    knowledge: str
+    response: str
+
+    @property
+    def dialogue(self) -> str:
+        """The id of the dialogue that the history was taken from."""
+        return whole_id(self.id)
+
+    @property
+    def last_turn(self) -> str:
+        """The turn that is answered."""
+        return self.turns[-1].text
+
+    @classmethod
+    def of_dialogue(cls, dialogue: Dialogue, knowledge: str | None = None) -> Sample | None:
+        """The sample that a history with its reference and gold knowledge is; None where nothing was known.
+
+        `knowledge` stands in for the dialogue's own, several pieces of which are put one after the other.
+        """
+        known = " ".join(_text(piece) for piece in dialogue.knowledge) if knowledge is None else knowledge
+        known = one_line(known)
+        if not known or known in _UNUSED:
+            return None
+        turns = sided(dialogue.turns, dialogue.responder)
+        response = one_line(dialogue.reference or "")
+        return cls(dialogue.id, dialogue.language, topic_of(dialogue), turns, known, response)
+
+
+_SAMPLE = TypeAdapter(Sample)
+
+
+def samples_of(dialogues: Iterable[Dialogue]) -> Iterator[Sample]:
+    """The samples in histories with gold knowledge; those without any are passed over."""
+    for dialogue in dialogues:
+        sample = Sample.of_dialogue(dialogue)
+        if sample is not None:
+            yield sample
+
+
+def aligned_samples(
+    dialogues: Iterable[Dialogue], graph: Graph | Graphs, embedder: Embedder, top: int = 3
+) -> Iterator[Sample]:
+    """Samples whose knowledge is the facts that hard matching finds, where it does (DCRAG, Appendix A.1.1).
+
+    Args:
+        dialogues: histories with their references.
+        graph: the commonsense graph.
+        embedder: where there are more facts, the nearest to history and reference are taken.
+        top: facts of a sample at most.
+    """
+    matcher = HardMatcher(stores_of(graph))
+    matched: list[tuple[Dialogue, list[tuple[int, int]]]] = []
+    for dialogue in dialogues:
+        found = matcher.match(dialogue.texts, dialogue.reference or "", dialogue.language)
+        if len(found):
+            matched.append((dialogue, list(dict.fromkeys((int(one), int(other)) for one, other in found))))
+    between = matcher.facts({pair for _, pairs in matched for pair in pairs})
+    triples = list(dict.fromkeys(fact.triple for facts in between.values() for fact in facts))
+    rows = dict(zip(triples, embedder.encode(triples), strict=True))
+    wholes = embedder.encode(["\n".join([*dialogue.texts, dialogue.reference or ""]) for dialogue, _ in matched])
+    for (dialogue, pairs), whole in zip(matched, wholes, strict=True):
+        named = dict.fromkeys(fact.triple for pair in pairs for fact in between[pair])
+        best = sorted(named, key=lambda triple: (-round(float(rows[triple] @ whole), 4), triple))[:top]
+        if (sample := Sample.of_dialogue(dialogue, "; ".join(best))) is not None:
+            yield sample
+
+
+def overlap(knowledge: str, response: str, language: Language, run: int = 1) -> float:
+    """The share of a response's words that stand in its knowledge, from 0 to 1 (MSDP, Sections 2.2 and 4.2).
+
+    Words are lower-cased and without punctuation. Chinese is taken by characters, so that two ways to tokenise the
+    same phrase cannot hide it.
+
+    Args:
+        knowledge: the gold knowledge.
+        response: the response.
+        language: of both.
+        run: words count only in a row of at least so many that all stand in the knowledge. 1 is the paper's formula;
+            its authors' released code counts rows of 10.
+    """
+    tokens = _tokens(response, language)
+    known = frozenset(_tokens(knowledge, language))
+    shared = row = 0
+    for token in [*tokens, None]:
+        if token in known:
+            row += 1
+            continue
+        shared += row if row >= run else 0
+        row = 0
+    return shared / len(tokens) if tokens else 0.0
+
+
+def _tokens(text: str, language: Language) -> list[str]:
+    if language == "en":
+        return words(text, language)
+    return [character for character in normalise(text) if character.isalnum()]
+
+
+def is_fit(sample: Sample) -> bool:
+    """Whether a sample's knowledge shows well what is to be generated: a short sentence about its topic.
+
+    It names its topic, has no brackets and at most 20 words, and does not open by pointing back ("It ...", 它...). The
+    paper does not say so; its authors' released code selects by this where a topic is not in the database.
+    """
+    text = normalise(sample.knowledge)
+    pointing = _POINTING[sample.language]
+    opens = text.startswith(pointing) if sample.language == "zh" else text.partition(" ")[0] in pointing
+    if opens or _BRACKETS & set(sample.knowledge) or len(words(text, sample.language)) > _LONGEST:
+        return False
+    return not sample.topic or is_mentioned(sample.topic, [sample.knowledge], sample.language)
+
+
+def topic_of(dialogue: Dialogue) -> str:
+    """A dialogue's topic; where it has none, the query that was searched for its reply, as MSDP takes it (Section 3.1).
+
+    The query is `extra["query"]`, where data sets of dialogues with search have it.
+    """
+    query = dialogue.extra.get("query")
+    return one_line(dialogue.topic or (query if isinstance(query, str) else ""))
+
+
+def sided(turns: Sequence[Utterance], responder: str) -> tuple[SampleTurn, ...]:
+    """Turns by side: the responder's are the system's, everybody else's the user's."""
+    return tuple(SampleTurn("system" if turn.speaker == responder else "user", one_line(turn.text)) for turn in turns)
+
+
+def context_text(topic: str, texts: Sequence[str], turns: int) -> str:
+    """The text by which samples and dialogues are compared: the topic, then the last turns (Section 2.1)."""
+    return " ".join([topic, *texts[-turns:]] if topic else texts[-turns:])
+
+
+def whole_id(identifier: str) -> str:
+    """The id of the whole dialogue that a history of this id was taken from."""
+    return identifier.rpartition("@")[0] or identifier
+
+
+def one_line(text: str) -> str:
+    """The text on one line."""
+    return " ".join(text.split())
+
+
+def _text(piece: str | dict[str, Any]) -> str:
+    if isinstance(piece, str):
+        return piece
+    if "text" in piece:
+        return str(piece["text"])
+    return f"({', '.join(str(piece[key]) for key in ('head', 'relation', 'tail') if key in piece)})"
+
+
+class SamplesMeta(BaseModel):
+    """How a database was made, and what is in it.
+
+    Attributes:
+        version: of the form.
+        samples: how many.
+        fit: how many of them are fit for knowledge generation (see `is_fit`).
+        grounded: how many have a response that overlaps its knowledge by 0.6 to 0.9 (MSDP, Section 2.2).
+        languages: how many of each language.
+        embedder: the spec of the embedder that made the encodings.
+        fingerprint: the embedder's.
+        dimension: components of an encoding.
+        turns: how many last turns of a history are encoded.
+        overlap_run: see `overlap`.
+        perplexity_by: the model that perplexities are of; empty where there are none.
+        graph: the graph that knowledge was aligned with; empty where it is the data's own.
+    """
+
+    version: int = VERSION
+    samples: int
+    fit: int
+    grounded: int
+    languages: dict[Language, int]
+    embedder: str
+    fingerprint: str
+    dimension: int
+    turns: int
+    overlap_run: int = 1
+    perplexity_by: str = ""
+    graph: str = ""
+
+
+class SampleDatabase:
+    """A database of samples. A dialogue is never given samples that were taken from itself; both go by id.
+
+    Args:
+        path: the file.
+
+    Raises:
+        InputError: there is no database, or it is no whole file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.name = path, path.name
+        build = "build one with `dialore samples build`"
+        if not path.exists():
+            raise InputError(f"no such sample database: {path}", mend=build)
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+                self.meta = SamplesMeta.model_validate_json(archive["meta"].tobytes())
+                self._columns: dict[str, NDArray[Any]] = {name: archive[name] for name in archive if name != "meta"}
+                self._lines = self._columns.pop("lines").tobytes().split(b"\n")
+        except _BROKEN as error:
+            reason = str(error).partition("\n")[0]
+            raise InputError(f"{path} is no sample database, or a damaged one: {reason}", mend=build) from None
+        if self.meta.version != VERSION:
+            raise InputError(f"{path} is of version {self.meta.version}; this program reads {VERSION}", mend=_MEND)
+        if {len(self._lines), *map(len, self._columns.values())} != {len(self)}:
+            raise InputError(f"the sample database {path} is damaged: its parts do not fit", mend=_MEND)
+
+    def __len__(self) -> int:
+        return self.meta.samples
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """The embedder that made the database; raises InputError as `recorded_embedder` does."""
+        from dialore.retrieval.embedding import recorded_embedder
+
+        return recorded_embedder(self.meta.embedder, self.meta.fingerprint, f"the sample database {self.path}")
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def sample(self, row: int) -> Sample:
+        """The sample in a row; raises SourceError where it is damaged."""
+        try:
+            return _SAMPLE.validate_json(self._lines[row])
+        except ValidationError as error:
+            reason = str(error).partition("\n")[0]
+            raise SourceError(f"sample {row} of {self.path} cannot be read: {reason}", mend=_MEND) from None
+
+    def nearest(
+        self, dialogue: Dialogue, top: int = 10, *, topic: bool = True, fit: bool = True
+    ) -> list[tuple[Sample, float]]:
+        """Query-based selection (Section 2.1): the samples most like a dialogue's topic and history, the best first.
+
+        Args:
+            dialogue: the dialogue; samples are of its language.
+            top: how many.
+            topic: whether its topic counts.
+            fit: only samples that are fit for knowledge generation; where there are too few, the others follow.
+
+        Returns:
+            Samples and the dot products of their encodings with the query's.
+        """
+        text = context_text(topic_of(dialogue) if topic else "", dialogue.texts, self.meta.turns)
+        query = self.embedder.encode([text])[0]
+        good = self._columns["fit"]
+        found: list[tuple[Sample, float]] = []
+        for wanted in (good, ~good) if fit else (np.ones_like(good),):
+            if len(found) < top:
+                found += self._nearest_of(query, self._rows(dialogue, wanted), top - len(found), whole_id(dialogue.id))
+        return found
+
+    def _nearest_of(
+        self, query: NDArray[np.float32], rows: NDArray[np.int64], top: int, own: str
+    ) -> list[tuple[Sample, float]]:
+        wanted = top + _SPARE
+        while True:
+            places, scores = rank(query, self._columns["vectors"][rows], wanted)
+            samples = zip(map(self.sample, rows[places].tolist()), scores.tolist(), strict=True)
+            found = [(sample, score) for sample, score in samples if sample.dialogue != own]
+            if len(found) >= top or wanted >= len(rows):
+                return found[:top]
+            wanted *= 4
+
+    def sampled(
+        self, dialogue: Dialogue, count: int, seed: int = 0, overlap: tuple[float, float] | None = None
+    ) -> list[Sample]:
+        """Samples with a response at random, the same for every dialogue of a language but for its own (Section 2.2).
+
+        Args:
+            dialogue: the dialogue.
+            count: how many.
+            seed: by which they are sampled.
+            overlap: only samples whose response overlaps its knowledge so much, least and most; None for all.
+        """
+        rows = self._rows(dialogue, _within(self._columns["overlaps"], overlap or (0.0, 1.0)))
+        return self._but_own(_shuffled(rows, count, seed), dialogue, count, answered=True)
+
+    def sampled_for_knowledge(self, dialogue: Dialogue, count: int, seed: int = 0, *, fit: bool = True) -> list[Sample]:
+        """Samples at random for knowledge generation (Tables 5 and 8, "random"), the same for every dialogue."""
+        return self._but_own(_shuffled(self._fit_rows(dialogue, count, fit=fit), count, seed), dialogue, count)
+
+    def clearest(self, dialogue: Dialogue, top: int = 10, *, fit: bool = True) -> list[Sample]:
+        """Perplexity-based selection (Appendix A): the samples whose prompts a model is least surprised by.
+
+        Raises:
+            InputError: the database was built without perplexities.
+        """
+        if not self.meta.perplexity_by:
+            raise InputError(
+                f"the sample database {self.path} has no perplexities",
+                mend="build it with `dialore samples build ... --perplexity hf:gpt2`",
+            )
+        rows = self._fit_rows(dialogue, top, fit=fit)
+        order = np.argsort(self._columns["perplexities"][rows], kind="stable")[: top + _SPARE]
+        return self._but_own(rows[order].tolist(), dialogue, top)
+
+    # --- helpers
+
+    def _rows(self, dialogue: Dialogue, wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
+        return np.flatnonzero(wanted & (self._columns["languages"] == LANGUAGES.index(dialogue.language)))
+
+    def _fit_rows(self, dialogue: Dialogue, count: int, *, fit: bool) -> NDArray[np.int64]:
+        """The rows of a dialogue's language; only the fit ones where these are wanted and enough."""
+        good = self._columns["fit"]
+        rows = self._rows(dialogue, good)
+        return rows if fit and len(rows) >= count else self._rows(dialogue, np.ones_like(good))
+
+    def _but_own(self, rows: Sequence[int], dialogue: Dialogue, count: int, *, answered: bool = False) -> list[Sample]:
+        """The first samples of some rows, without the dialogue's own."""
+        own = whole_id(dialogue.id)
+        found: list[Sample] = []
+        for row in rows:
+            if len(found) >= count:
+                break
+            sample = self.sample(row)
+            if sample.dialogue != own and (sample.response or not answered):
+                found.append(sample)
+        return found
+
+
+def open_samples(path: Path | str) -> SampleDatabase:
+    """Open a database of `dialore samples build`; raises InputError as SampleDatabase does."""
+    return SampleDatabase(Path(path))
+
+
+def _within(shares: NDArray[np.float32], bounds: tuple[float, float]) -> NDArray[np.bool_]:
+    low, high = map(np.float32, bounds)
+    return (shares >= low) & (shares <= high)
+
+
+def _shuffled(rows: NDArray[np.int64], count: int, seed: int) -> list[int]:
+    """Some rows at random, more than wanted, so that a dialogue's own samples can be passed over."""
+    sampler = random.Random(seed)  # noqa: S311 - a sample, not a secret
+    return [int(rows[place]) for place in sampler.sample(range(len(rows)), min(len(rows), count + _SPARE))]
+
+
+def build_samples(
+    samples: Iterable[Sample],
+    out: Path,
+    embedder: Embedder,
+    *,
+    turns: int = 3,
+    overlap_run: int = 1,
+    perplexities: Mapping[str, float] | None = None,
+    perplexity_by: str = "",
+    graph: str = "",
+    on_step: Callable[[str, int, int | None], None] | None = None,
+) -> SamplesMeta:
+    """Write a database of samples; an old one stays in place until the new one is whole.
+
+    Args:
+        samples: the samples.
+        out: the file.
+        embedder: encodes topic and history of each (Section 2.1).
+        turns: how many last turns of a history it sees; 3 in MSDP's released code.
+        overlap_run: see `overlap`.
+        perplexities: each sample's perplexity as a prompt, by its id (Appendix A), or None.
+        perplexity_by: the model that they are of.
+        graph: the name of the graph that the knowledge was aligned with; such knowledge is fit as it is.
+        on_step: told what is being done, how much of it is done, and of how much.
+
+    Raises:
+        InputError: no samples, or a file that cannot be written or is something else.
+    """
+    rated = [(LANGUAGES.index(sample.language), bool(graph) or is_fit(sample), sample) for sample in samples]
+    rated.sort(key=lambda each: (each[0], not each[1]))
+    if not rated:
+        raise InputError("no sample has any knowledge", mend="take dialogues whose replies come with their knowledge")
+    check_out(out)
+    rows = [sample for _, _, sample in rated]
+    shares = np.array([overlap(s.knowledge, s.response, s.language, overlap_run) for s in rows], np.float32)
+    lines = "\n".join(json.dumps(asdict(sample), ensure_ascii=False, separators=(",", ":")) for sample in rows)
+    given = perplexities or {}
+    arrays: dict[str, NDArray[Any]] = {
+        "lines": np.frombuffer(lines.encode("utf-8", "replace"), np.uint8),
+        "languages": np.array([language for language, _, _ in rated], np.int8),
+        "fit": np.array([fit for _, fit, _ in rated], np.bool_),
+        "vectors": _encode(rows, embedder, turns, on_step),
+        "overlaps": shares,
+        "perplexities": np.array([given.get(sample.id, np.inf) for sample in rows], np.float64),
+    }
+    meta = SamplesMeta(
+        samples=len(rows),
+        fit=int(arrays["fit"].sum()),
+        grounded=int(_within(shares, GROUNDED).sum()),
+        languages=dict(Counter(sample.language for sample in rows)),
+        embedder=embedder.name,
+        fingerprint=embedder.fingerprint,
+        dimension=embedder.dimension,
+        turns=turns,
+        overlap_run=overlap_run,
+        perplexity_by=perplexity_by if perplexities is not None else "",
+        graph=graph,
+    )
+    _write({"meta": np.frombuffer(meta.model_dump_json().encode(), np.uint8), **arrays}, out)
+    return meta
+
+
+def check_out(out: Path) -> None:
+    """Check that a path is free for a database, or holds one; raises InputError where it does not."""
+    if out.is_dir() or (out.exists() and out.read_bytes()[:2] != b"PK"):
+        raise InputError(f"{out} is there and is no sample database", mend="name another file, or delete it")
+
+
+def _encode(
+    rows: Sequence[Sample], embedder: Embedder, turns: int, on_step: Callable[[str, int, int | None], None] | None
+) -> NDArray[np.float32]:
+    vectors = np.empty((len(rows), embedder.dimension), np.float32)
+    for start in range(0, len(rows), _BATCH):
+        some = rows[start : start + _BATCH]
+        texts = [context_text(sample.topic, [turn.text for turn in sample.turns], turns) for sample in some]
+        vectors[start : start + len(some)] = embedder.encode(texts)
+        if on_step is not None:
+            on_step("embedding samples", start + len(some), len(rows))
+    return vectors
+
+
+def _write(arrays: Mapping[str, NDArray[Any]], out: Path) -> None:
+    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        temporary.replace(out)
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"cannot write {out}: {reason}", mend="check the folder and its permissions") from error
+    finally:
+        temporary.unlink(missing_ok=True)
