@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
-LANGUAGE_NAMES: dict[Language, str] = {"en": "English", "zh": "Chinese"}
 
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002ceaf\U0002f800-\U0002fa1f"
 """The ranges of Chinese characters, for use inside the brackets of a regular expression."""
@@ -156,25 +155,24 @@ def _stemmer() -> Any:  # noqa: ANN401 - the library is untyped
     return _threads.stemmer
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=5)
+def _listed(name: str) -> frozenset[str]:
+    return _set((resources.files("dialore") / "data" / f"{name}.txt").read_text(encoding="utf-8"))
+
+
 def stop_words(language: Language) -> frozenset[str]:
     """Function words that carry no topic; a small list of our own, with lemmas and surface forms alike."""
-    file = resources.files("dialore") / "data" / f"stop_words.{language}.txt"
-    return frozenset(file.read_text(encoding="utf-8").split())
+    return _listed(f"stop_words.{language}")
 
 
-@functools.lru_cache(maxsize=2)
 def light_words(language: Language) -> frozenset[str]:
     """Content words that say little beside others ("way", "reason", 方法); a small list of our own."""
-    file = resources.files("dialore") / "data" / f"light_words.{language}.txt"
-    return frozenset(file.read_text(encoding="utf-8").split())
+    return _listed(f"light_words.{language}")
 
 
-@functools.lru_cache(maxsize=1)
 def measure_words() -> frozenset[str]:
     """Chinese measure words: 个, 本, 杯."""
-    file = resources.files("dialore") / "data" / "measure_words.zh.txt"
-    return frozenset(file.read_text(encoding="utf-8").split())
+    return _listed("measure_words.zh")
 
 
 def is_stop_word(word: str, language: Language) -> bool:

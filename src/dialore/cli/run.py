@@ -191,12 +191,13 @@ def _say_end(ended: "Progress", folder: Path, expected: dict[str, object] | None
     if json:
         said: dict[str, object] = {"folder": str(folder), "responses": ended.total, "before": ended.before}
         said |= {"answered": ended.ok, "failed": ended.failed, "missing": missing, "calls": ended.calls}
-        said |= {"tokens": ended.tokens, "stopped": ended.stopped or None, "expected": expected}
+        said |= {"cached": ended.cached, "tokens": ended.tokens, "stopped": ended.stopped or None, "expected": expected}
         print_json(said)
     else:
         note(
             f"{ended.ok} answered, {ended.failed} failed, {ended.before} were there: {folder} "
-            f"({ended.calls:,} calls, {ended.tokens:,} tokens); score it with `dialore score {folder}`"
+            f"({ended.calls:,} calls, {ended.cached:,} answered from the cache, {ended.tokens:,} tokens); "
+            f"score it with `dialore score {folder}`"
         )
     if missing:
         raise typer.Exit(2 if not (ended.ok or ended.before) else 1)
