@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     _Connection = psycopg.Connection[TupleRow]
     Step = Callable[[str, int, int], None]
 
-FORMAT = 1
+FORMAT = 2
 DEFAULT = "dialore"
 """The graph's name where a URL has none."""
 SECONDS = 10

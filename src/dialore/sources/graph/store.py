@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from dialore.sources.graph.mapping import MappedFile
     from dialore.text import Language
 
-FORMAT = 5
+FORMAT = 6
 IDS, CONCEPTS, KEYS, PARTS, OUT, IN, META = (bytes([number]) for number in range(7))
 """The tables: the first byte of their keys, in the order in which they are built."""
 _MAX_KEY = 500
