@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dialore.datasets.files import archive_of
-from dialore.errors import InputError
 from dialore.sources.registry import KINDS
 from dialore.workbench import REHEARSAL
 
@@ -23,16 +22,13 @@ _EXTRAS = {"hf": ("torch", "local"), "cross": ("sentence_transformers", "sentenc
 _EXTRAS["st"] = _EXTRAS["cross"]
 
 
-def check_inputs(config: RunConfig, file: Path) -> None:
-    """Raise InputError naming everything at once that a run would stop for.
+def missing_inputs(config: RunConfig, file: Path) -> list[str]:
+    """Everything that a run of an experiment file would stop for, each with what makes it.
 
     Files are made by the commands in the comments of the experiment file; its comment `# Data:` says where data sets
     are to be had.
     """
-    comments = file.read_text("utf-8")
-    missing = list(dict.fromkeys([*_files(config, comments), *_extras(config)]))
-    if missing:
-        raise InputError("\n  ".join([f"{file} wants what is not here:", *missing]))
+    return list(dict.fromkeys([*_files(config, file.read_text("utf-8")), *_extras(config)]))
 
 
 def _files(config: RunConfig, comments: str) -> Iterator[str]:
