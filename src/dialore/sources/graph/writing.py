@@ -417,12 +417,18 @@ def name_hashes(names: Iterable[str]) -> NDArray[np.uint64]:
 
 def fact_hashes(facts: NDArray[np.void], concepts: NDArray[np.uint64], relations: NDArray[np.uint64]) -> int:
     """The sum of a hash of each fact's names and weight: it knows no order, and a fact is taken out by subtraction."""
-    ends = concepts[facts["head"]] + np.uint64(3) * concepts[facts["tail"]]
-    mixed = ends + np.uint64(5) * relations[facts["relation"]] + np.uint64(7) * facts["weight"].copy().view("<u4")
-    # The finaliser of SplitMix64 (Steele et al., 2014): each bit of the input changes half of the output's.
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return int((mixed ^ (mixed >> np.uint64(31))).sum(dtype=np.uint64))
+    mixed = _mix(concepts[facts["head"]])
+    weights = facts["weight"].copy().view("<u4").astype(np.uint64)
+    for values in (relations[facts["relation"]], concepts[facts["tail"]], weights):
+        mixed = _mix(mixed ^ (values + np.uint64(0x9E3779B97F4A7C15)))
+    return int(mixed.sum(dtype=np.uint64))
+
+
+def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of SplitMix64 (Steele et al., 2014): each bit of the input changes half of the output's."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
 
 
 def fingerprint_of(total: int) -> str:
