@@ -50,7 +50,7 @@ def _extras(config: RunConfig) -> Iterator[str]:
     named = [*(system.stages for system in config.systems), *(model.stages for model in config.models)]
     stages = [] if rehearsed else [name for of in named for name in of.values()]
     options = {str(value): name for system in config.systems for name, value in system.options.items()}
-    for spec in (*stages, *options):
+    for spec in (*stages, *options, "" if rehearsed else config.sources.embedder or ""):
         needed = [_EXTRAS[part] for part in spec.split(":") if part in _EXTRAS]
         if needed and find_spec(needed[0][0]) is None:
             other = f", or leave it: -o {options[spec]}=fused" if spec in options else ""

@@ -47,7 +47,7 @@ class Link:
         concept: the concept's id in its graph.
         name: the concept as the graph writes it.
         how: `exact`, the same normal form, hyphens aside; `lemma`, the same content lemmas and no other function words
-            that matter; `variant`, the same stems, the other spelling or the other script; `contained`, one of the
+            that matter; `variant`, the same stems and sense, one word or two, the other script; `contained`, one of the
             longest concepts inside the phrase; `nearest`, the concept whose vector is nearest the phrase's.
         score: between 0 and 1: how often such links are right; for `contained` the share of the phrase that it covers
             counts.

@@ -210,26 +210,10 @@ def _chinese(known: Relation, fact: Fact) -> str:
 
 
 def _fill(template: str, fact: Fact) -> str:
-    pieces = _pieces(template)
-    return "".join([piece if form is None else form(getattr(fact, piece)) for piece, form in pieces])
+    return _SLOT.sub(lambda slot: _FORMS[slot[2]](getattr(fact, slot[1])), template)
 
 
-@functools.lru_cache(maxsize=4096)
-def _pieces(template: str) -> tuple[tuple[str, Callable[[str], str] | None], ...]:
-    """A template's text, and its slots, each with what makes the form that it wants of an end."""
-    pieces: list[tuple[str, Callable[[str], str] | None]] = []
-    at = 0
-    for slot in _SLOT.finditer(template):
-        pieces += [(template[at : slot.start()], None), (slot[1], _FORMS[slot[2] or ""])]
-        at = slot.end()
-    return tuple(piece for piece in (*pieces, (template[at:], None)) if piece[0])
-
-
-def _as_it_is(concept: str) -> str:
-    return concept
-
-
-_FORMS: dict[str, Callable[[str], str]] = {"": _as_it_is, "gerund": gerund, "passive": passive}
+_FORMS: dict[str | None, Callable[[str], str]] = {None: str, "gerund": gerund, "passive": passive}
 
 
 # --- what is not offered: unsafe facts, and those that are no facts
