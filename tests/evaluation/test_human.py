@@ -72,6 +72,14 @@ def test_the_papers_criteria():
         "persona-consistency": (0, 1),
         "knowledge-consistency": (0, 1),
     }
+    # SCG-QP rates queries, ranks responses, and counts errors; EDIT judges each of five questions.
+    forms = ("scg-qp-query", "scg-qp-response", "scg-qp-errors", "edit", "edit-questions")
+    assert [criteria_set(name).form for name in forms] == ["likert", "ranking", "likert", "likert", "likert"]
+    assert "Take no notice of a question" in criteria_set("scg-qp-response").guide.en
+    errors = ["incorrect-topic", "trivial", "instruction-mismatch", "other"]
+    assert list(criteria_set("scg-qp-errors").criteria) == errors
+    assert {c.scale for n in ("scg-qp-errors", "edit-questions") for c in criteria_set(n).criteria.values()} == {(0, 1)}
+    assert list(criteria_set("edit-questions").criteria) == [f"question-{number}" for number in range(1, 6)]
     assert list(criteria_set("msdp").criteria) == ["relevance", "engagement", "knowledgeability"]
     with pytest.raises(UnknownNameError, match="did you mean dcrag"):
         criteria_set("dcarg")

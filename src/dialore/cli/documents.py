@@ -279,13 +279,13 @@ def _chunking(unit: str | None, words: int | None, overlap: int | None, dataset:
 
 def _given(dataset: str | None, files: Sequence[Path], file_format: str | None) -> dict[str, Any]:
     """What is taken in: the files, or the knowledge of the data set that they are of."""
-    from dialore.datasets import knowledge_texts
-    from dialore.sources.documents import FILE_FORMATS
+    from dialore.datasets import knowledge_pieces
+    from dialore.sources.documents import FILE_FORMATS, Piece
 
     read_as = one_of("format", file_format, FILE_FORMATS) if file_format is not None else None
     if dataset is None:
         return {"files": files, "file_format": read_as}
-    texts = (text for path in files for text in knowledge_texts(dataset, path))
+    texts = (Piece(text, title) for path in files for text, title in knowledge_pieces(dataset, path))
     return {"texts": texts, "texts_name": f"dataset:{dataset}", "file_format": read_as}
 
 

@@ -56,27 +56,25 @@ class SentenceTransformerEmbedder(_LocalEmbedder):
 
     Args:
         model: a model's name at the Hugging Face hub, or a local folder.
-        batch_size: texts encoded at once.
-        device: `cpu`, `cuda`, ...; None: the best there is.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.
         InputError: no such model, or it cannot be loaded.
     """
 
-    def __init__(self, model: str, *, batch_size: int = 64, device: str | None = None) -> None:
+    def __init__(self, model: str) -> None:
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
             raise MissingExtraError("the embedder 'st'", "sentence-transformers") from error
         try:
-            self._model = SentenceTransformer(model, device=device)
+            self._model = SentenceTransformer(model)
         except (OSError, ValueError) as error:
             raise InputError(
                 f"cannot load the sentence-transformers model {model!r}: {first_line(error)}",
                 mend="check the name, or give a local folder",
             ) from error
-        super().__init__(f"st:{model}", batch_size)
+        super().__init__(f"st:{model}", 64)
         self.dimension = int(self._model.get_sentence_embedding_dimension() or self._run(["a"]).shape[1])
         self.fingerprint = digest("sentence-transformers", _weights_hash(self._model))
 
@@ -108,14 +106,13 @@ class OnnxEmbedder(_LocalEmbedder):
             the last layer's states) and `tokenizer.json`.
         batch_size: texts encoded at once.
         longest: tokens of a text that are read.
-        threads: threads of one batch; batches of short texts are no faster on more.
 
     Raises:
         MissingExtraError: onnxruntime or tokenizers is not installed.
         InputError: the folder lacks its files, or they are something else.
     """
 
-    def __init__(self, folder: str | Path, *, batch_size: int = 32, longest: int = 256, threads: int = 1) -> None:
+    def __init__(self, folder: str | Path, *, batch_size: int = 32, longest: int = 256) -> None:
         try:
             import onnxruntime
             from tokenizers import Tokenizer
@@ -126,7 +123,7 @@ class OnnxEmbedder(_LocalEmbedder):
             if not (path / name).is_file():
                 raise InputError(f"no ONNX model in {path}: {name} is missing", mend=_ONNX_MEND)
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
+        options.intra_op_num_threads = 1  # batches of short texts are no faster on more
         try:
             self._tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
             self._session = onnxruntime.InferenceSession(

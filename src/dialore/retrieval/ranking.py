@@ -11,8 +11,7 @@ items are that close does their order change.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -31,20 +30,11 @@ DECIMALS = 4
 """Decimals of a score: coarser than float32's error in a dot product of unit vectors, finer than any meaning."""
 
 
-@dataclass(frozen=True)
-class Quantised:
-    """Unit vectors at a quarter of the memory: row i is `vectors[i] * scales[i]`.
-
-    Attributes:
-        vectors: int8, (n, d).
-        scales: float32, (n,).
-    """
+class Quantised(NamedTuple):
+    """Unit vectors at a quarter of the memory: row i of (n, d) is `vectors[i] * scales[i]`."""
 
     vectors: NDArray[np.int8]
     scales: NDArray[np.float32]
-
-    def __len__(self) -> int:
-        return len(self.vectors)
 
 
 def quantise(vectors: NDArray[np.float32]) -> Quantised:
@@ -83,7 +73,7 @@ def rank_quantised(
     being among the best are then scored in full. So nothing is lost, at the speed of reading the memory.
     """
     _check(query, quantised.vectors)
-    top = min(top, len(quantised))
+    top = min(top, len(quantised.scales))
     if top <= 0:
         return best(np.zeros(0, np.float32), top)
     import simsimd

@@ -172,21 +172,19 @@ class CrossEncoderReranker:
 
     Args:
         model: a model's name at the Hugging Face hub (`cross-encoder/ms-marco-MiniLM-L-6-v2`), or a local folder.
-        batch_size: pairs read at once.
-        device: `cpu`, `cuda`, ...; None: the best there is.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.
         InputError: no such model, it cannot be loaded, or it gives more than one score a pair.
     """
 
-    def __init__(self, model: str, *, batch_size: int = 32, device: str | None = None) -> None:
+    def __init__(self, model: str) -> None:
         try:
             from sentence_transformers import CrossEncoder
         except ImportError as error:
             raise MissingExtraError("the reranker 'cross'", "sentence-transformers") from error
         try:
-            self._model: Any = CrossEncoder(model, device=device)
+            self._model: Any = CrossEncoder(model)
         except (OSError, ValueError) as error:
             message = f"cannot load the cross-encoder {model!r}: {first_line(error)}"
             raise InputError(message, mend="check the name, or give a local folder") from error
@@ -194,7 +192,6 @@ class CrossEncoderReranker:
             message = f"the cross-encoder {model!r} gives {self._model.num_labels} scores a pair"
             raise InputError(message, mend="take one that was trained for ranking, with one score")
         self.name = f"cross:{model}"
-        self._batch_size = batch_size
         self._lock = threading.Lock()
 
     def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
@@ -203,9 +200,7 @@ class CrossEncoderReranker:
             return _best(np.zeros(0), top)
         # Fast tokenizers cannot be used by two threads at once.
         with self._lock:
-            scores = self._model.predict(
-                [(query, text) for text in texts], batch_size=self._batch_size, show_progress_bar=False
-            )
+            scores = self._model.predict([(query, text) for text in texts], show_progress_bar=False)
         return _best(np.asarray(scores, dtype=np.float64), top)
 
 

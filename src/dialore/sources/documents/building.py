@@ -310,8 +310,8 @@ def add_documents(
         prune: documents go whose files have vanished from the folders.
         chunking: another way to split texts than the index's own.
         embedder: the one that made the index's vectors; None loads it.
-        file_format: how all files are read, whatever their names.
-        on_step: told what is done, how much of it and of how much.
+        file_format: as there.
+        on_step: as there.
 
     Raises:
         InputError: no such index, no file of a name, none that can be read, or another writer has it for 30 seconds.

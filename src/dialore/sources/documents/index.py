@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Retriever = Literal["fused", "bm25", "dense"]
 RETRIEVERS: tuple[Retriever, ...] = get_args(Retriever)
 SCHEMES = ("postgresql://", "postgres://")
+POOL = "pool:"
 _DEPTH = 100
 """How many of each ranking are fused, at least."""
 
@@ -308,11 +309,17 @@ def open_documents(
     `embedder` is the spec that the user's settings name: an index whose vectors an endpoint made asks it at that
     address.
 
+    `pool:` is each dialogue's own sentences, ranked by the embedder, or as `pool:RERANKER` says.
+
     Raises:
         InputError: none is named, or as `DocumentIndex` does.
     """
     if not paths:
         raise InputError("no document index is named", mend="give --documents PATH")
+    if str(paths[0]).startswith(POOL):
+        from dialore.sources.pool import PoolSource
+
+        return PoolSource(str(paths[0]).removeprefix(POOL) or (f"dense:{embedder}" if embedder else "dense"))
     with ExitStack() as failed:
         distinct = dict.fromkeys(path.resolve() if isinstance(path, Path) else path for path in paths)
         opened = [
