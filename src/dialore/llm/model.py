@@ -234,7 +234,7 @@ class Sampled(Wrapper):
 
 
 class Windowed(Wrapper):
-    """A model that refuses prompts that, with the answer, are longer than its window by estimate: some servers cut them.
+    """A model that refuses prompts that, with the answer, are longer than its window by estimate: some servers cut.
 
     With `whole`, what is too long for the server is any other error, so that nothing shorter is tried.
     """
