@@ -34,11 +34,24 @@ _ZH_PIECE = re.compile(rf"[{HAN}]+|[^\W_{HAN}]+(?:['’][^\W_{HAN}]+)*")
 # English clitics that the lemmatiser does not know as words of their own, and the stems that they leave behind.
 _CLITIC = re.compile(r"(?:n't|'s|'re|'ve|'ll|'d|'m)+$")
 _IRREGULAR = {"ca": "can", "wo": "will", "sha": "shall", "ai": "is"}
-# Where words beside each other no longer belong together; those of "Dr. Who" and "J. K. Rowling" do.
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+# After these a full stop ends no sentence, whatever follows.
+_TITLES = _set(
+    "mr mrs ms dr prof rev hon gov sen rep gen col lt sgt capt cmdr maj st mt ft messrs mme mlle vs eg ie viz cf "
+    "fig figs eq eqs sec vol vols pp eds nos approx ca tel"
+)
+# After these it ends none where a number follows: "Chanel No. 5".
+_NUMBERED = _set("al app apt art bldg ch div ed ext no op p para paras ph pt pts rm rs rte ser ver v")
+# Where words beside each other no longer belong together; those of "Dr. Who", "J. K. Rowling" and "No. 5" do.
+_NO_END = "".join(rf"(?<!\b{word}\.)" for word in (*sorted(_TITLES), "[a-z]"))
+_NUMBER_NEXT = "|".join(rf"(?<=\b{word}\.)" for word in sorted(_NUMBERED))
 _SEGMENT_END = re.compile(
-    r"(?:[!?;…]|(?<!\bmr)(?<!\bms)(?<!\bmrs)(?<!\bdr)(?<!\bst)(?<!\bvs)(?<!\bjr)(?<!\bsr)(?<!\b[a-z])\.)[\"'”’)]*\s"
-    r"|[\n。！？；，、：]",
-    re.IGNORECASE,
+    rf"(?:[!?;…]|\.{_NO_END}(?!(?:{_NUMBER_NEXT})\s+\d))[\"'”’)]*\s|[\n。！？；，、：]", re.IGNORECASE
 )
 
 
@@ -128,6 +141,14 @@ def lemma(word: str, language: Language) -> str:
     import simplemma
 
     return str(simplemma.lemmatize(word, lang="en")).lower()
+
+
+@functools.lru_cache(maxsize=65536)
+def is_known(word: str) -> bool:
+    """Whether the dictionary of lemmas has an English word."""
+    import simplemma
+
+    return bool(simplemma.is_known(word, lang="en"))
 
 
 def lemmas(text: str, language: Language) -> list[str]:
@@ -247,19 +268,10 @@ def is_mentioned(phrase: str, texts: Iterable[str], language: Language) -> bool:
     return (wanted != "" and wanted in row) or (wanted_content != "" and wanted_content in content)
 
 
-SENTENCE_RULES = 2
+SENTENCE_RULES = 3
 """The version of the rules below; to be raised with every change of them, as what counts sentences is then stale."""
 
 
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-# After these a full stop ends no sentence, whatever follows.
-_TITLES = _set(
-    "mr mrs ms dr prof rev hon gov sen rep gen col lt sgt capt cmdr maj st mt ft messrs mme mlle vs eg ie viz cf al "
-    "fig figs eq eqs sec ch vol vols pp ed eds no nos approx ca tel"
-)
 # After these one ends only where a word follows that begins sentences.
 _SHORTENED = _set(
     "inc ltd co corp bros jr sr phd md ba ma bsc msc am pm etc usa uk us eu un jan feb mar apr jun jul aug sep sept "
@@ -345,10 +357,8 @@ def _ends(text: str, match: re.Match[str], start: int) -> bool:
 def _ends_after(last: str, word: str, *, alone: bool) -> bool:
     """Whether a full stop behind a word ends a sentence, given the word that follows."""
     bare = last.replace(".", "").lower()
-    if bare in _TITLES and last.lower() not in {"no", "ed", "al", "ch"}:
+    if bare in _TITLES or (bare in _NUMBERED and word[:1].isdigit()):
         return False
-    if bare == "no":
-        return not word[:1].isdigit()
     if alone and (last.isdigit() or len(last) == 1):
         return False  # a list's number: "1. Open the box."
     initials = _INITIALS.fullmatch(last) is not None

@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from dialore.dialogue import Dialogue
 from dialore.errors import InputError, UnknownNameError
 from dialore.evaluation.human.agreement import analyse
 from dialore.evaluation.human.items import (
@@ -22,6 +23,9 @@ from dialore.evaluation.human.items import (
     make_items,
 )
 from dialore.evaluation.human.sheets import Annotation, read_key, read_sheet, render_csv, render_page
+from dialore.evaluation.report.data import ScoredResponse
+from dialore.knowledge import Fact, Knowledge
+from dialore.response import Response, StageTrace
 from tests.evaluation.made_up import COUNT, EVIL, made_up
 
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")
@@ -66,7 +70,7 @@ def test_every_criterion_asks_in_both_languages(name):
 
 
 def test_the_papers_criteria():
-    assert list(criteria_set("dcrag").criteria)[:4] == ["naturalness", "coherence", "engagingness", "informativeness"]
+    assert list(criteria_set("dcrag").criteria) == ["naturalness", "coherence", "engagingness", "informativeness"]
     assert {n: c.scale for n, c in criteria_set("safari").criteria.items()} == {
         "coherence": (1, 5),
         "persona-consistency": (0, 1),
@@ -170,7 +174,7 @@ def test_a_sheet_reads_back(found, form, tmp_path):
 
     annotations, empty = read_sheet(fill(items, key, tmp_path / "ann.csv", answer), key, "ann")
     assert empty == 0
-    assert len(annotations) == len(items) * 5
+    assert len(annotations) == len(items) * 4
     for each in annotations:
         systems = key.items[each.item].systems
         if form == "pairwise":
@@ -326,3 +330,35 @@ def test_hostile_texts_stay_text(found):
     items, _ = export(found, limit=1, form="likert")
     assert EVIL in items[0].turns[-1][1]
     assert "<script" not in render_page(items, criteria_set("dcrag"), "likert", "en", 1)
+
+
+def test_errors_of_each_module_are_asked_of_what_its_stage_gave(tmp_path):
+    """DCRAG, Figure 5 and Tables 7 to 11."""
+    trace = [
+        StageTrace(stage="query-production", output={"explicit_thoughts": "Health.", "explicit": ["cough", "fever"]}),
+        StageTrace(stage="fact-retrieval", output={"foreseen": {"found": 9, "kept": ["(cough, IsA, symptom)"]}}),
+        StageTrace(stage="fact-selection-foreseen", output={"selected": [1]}),
+    ]
+    fact = Knowledge.of_fact(Fact("cough", "IsA", "symptom"), "cough is a kind of symptom", 0.5)
+    answers = [
+        ScoredResponse(
+            Dialogue(id=str(number), turns=["I cough."]), Response(text="Oh.", trace=trace, knowledge=[fact])
+        )
+        for number in range(4)
+    ]
+    found = gather({"dcrag": answers}, "response", traced=True)
+    items, key = export(found, "dcrag-errors", "likert")
+    assert items[0].stages == [
+        "query-production: explicit_thoughts: Health. | explicit: cough; fever",
+        "fact-retrieval: foreseen: kept: (cough, IsA, symptom)",
+        "knowledge: (cough, IsA, symptom)",
+    ]
+    chosen = criteria_set("dcrag-errors")
+    assert "explicit: cough; fever" in render_page(items, chosen, "likert", "en", 1)
+    assert len(chosen.criteria) == 12
+    wrong = {items[0].id, items[1].id, items[2].id}
+    path = fill(
+        items, key, tmp_path / "anna.csv", lambda item, column: str(int(column == "foreseen-set" and item in wrong))
+    )
+    rates = {each.criterion: each.mean for each in analyse(read_sheet(path, key, "anna")[0]).standings}
+    assert (rates["foreseen-set"], rates["response"]) == (0.75, 0.0)

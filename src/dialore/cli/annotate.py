@@ -119,7 +119,8 @@ def _gather(
         named = dict(zip(labels(systems), systems, strict=True))
         asked = [one_of("system", name, list(named)) for name in (*wanted, *([against] if against else []))]
         kept = asked if wanted else list(named)
-        found = gather({name: results.responses(named[name]) for name in named if name in kept}, chosen.judges)
+        answers = {name: results.responses(named[name]) for name in named if name in kept}
+        found = gather(answers, chosen.judges, traced="stages" in chosen.shows)
         if lowest is None:
             return found
         scores: dict[str, float] = {}

@@ -67,7 +67,8 @@ class CriteriaSet(_Frozen):
     Attributes:
         title: what the sheet is headed by.
         form: the form that the paper asks in.
-        shows: what annotators see besides the dialogue: `persona`, `knowledge`, `topic`.
+        shows: what annotators see besides the dialogue: `persona`, `knowledge`, `topic`; `stages`: what each stage of
+            the method gave, and the knowledge in the end.
         judges: whether responses or search queries are judged.
         guide: the instructions that annotators read first.
     """
@@ -75,7 +76,7 @@ class CriteriaSet(_Frozen):
     title: Words
     paper: str
     form: Form
-    shows: tuple[Literal["persona", "knowledge", "topic"], ...] = ()
+    shows: tuple[Literal["persona", "knowledge", "topic", "stages"], ...] = ()
     judges: Literal["response", "query"] = "response"
     guide: Words
     criteria: dict[str, Criterion]
@@ -143,6 +144,7 @@ class Item(BaseModel):
         persona: the responder's, where the criteria want it.
         knowledge: the gold knowledge; where there is none, what the response itself drew on. Only where a response
             stands alone may it be the response's own.
+        stages: what each stage gave, where the criteria want it and a response stands alone.
         texts: what is judged, in the order of the letters.
     """
 
@@ -151,19 +153,21 @@ class Item(BaseModel):
     topic: str = ""
     persona: list[str] = []
     knowledge: list[str] = []
+    stages: list[str] = []
     texts: list[str]
 
 
 def gather(
-    responses: Mapping[str, Iterable[ScoredResponse]], judged: Literal["response", "query"]
+    responses: Mapping[str, Iterable[ScoredResponse]], judged: Literal["response", "query"], *, traced: bool = False
 ) -> dict[str, tuple[Dialogue, dict[str, Response]]]:
     """The dialogues that every system answered with something to judge, by id; of repetitions the first."""
     found: dict[str, tuple[Dialogue, dict[str, Response]]] = {}
     for system, answers in responses.items():
         for scored in answers:
             if scored.repetition == 0 and text_of(scored.response, judged):
-                # A trace is many times what is judged, and wanted for queries alone.
-                kept = scored.response if judged == "query" else scored.response.model_copy(update={"trace": []})
+                # A trace is many times what is judged, and seldom wanted.
+                wanted = traced or judged == "query"
+                kept = scored.response if wanted else scored.response.model_copy(update={"trace": []})
                 found.setdefault(scored.dialogue.id, (scored.dialogue, {}))[1][system] = kept
     return {name: entry for name, entry in found.items() if len(entry[1]) == len(responses)}
 
@@ -259,8 +263,25 @@ def _item(
         topic=(dialogue.topic or "") if "topic" in chosen.shows else "",
         persona=list(dialogue.persona) if "persona" in chosen.shows else [],
         knowledge=knowledge if "knowledge" in chosen.shows else [],
+        stages=_stages(answers[0]) if "stages" in chosen.shows and len(answers) == 1 else [],
         texts=[text_of(answer, chosen.judges) for answer in answers],
     )
+
+
+def _stages(response: Response) -> list[str]:
+    """What each stage gave that can be read, a line each, then the knowledge that the response was given."""
+    lines = [f"{stage.stage}: {said}" for stage in response.trace if (said := _said(stage.output))]
+    return [*lines, f"knowledge: {_said([piece.triple for piece in response.knowledge]) or '-'}"]
+
+
+def _said(output: object, name: str = "") -> str:
+    """The texts in a stage's output by their names; numbers say nothing to a reader."""
+    if isinstance(output, dict):
+        joined = " | ".join(filter(None, (_said(value, str(key)) for key, value in output.items())))
+    else:
+        texts = output if isinstance(output, list) else [output]
+        joined = "; ".join(text for text in texts if isinstance(text, str) and text)
+    return f"{name}: {joined}" if joined and name else joined
 
 
 def _turns(dialogue: Dialogue, language: Language) -> list[tuple[str, str]]:
@@ -304,6 +325,7 @@ def rows_of(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> list[list
             "topic": item.topic,
             "persona": "\n".join(item.persona),
             "knowledge": "\n".join(item.knowledge),
+            "stages": "\n".join(item.stages),
             "dialogue": "\n".join(f"{speaker}: {text}" for speaker, text in item.turns),
         }
         names = [chosen.judges] if form == "likert" else [f"{chosen.judges} {letter}" for letter in LETTERS]
