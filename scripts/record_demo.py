@@ -48,7 +48,10 @@ async def answer(model: LanguageModel, work: Sequence[tuple[Part, Sequence[Dialo
 def as_published(line: Recorded, made_by: str) -> str:
     """A line without what was particular to the recording: the model's local name, cache hits, retries."""
     usage = line.usage.model_copy(update={"cached": 0, "retries": 0}) if line.usage else None
-    return line.model_copy(update={"model": made_by, "made_by": made_by, "usage": usage}).line()
+    return (
+        line.model_copy(update={"model": made_by, "made_by": made_by, "usage": usage}).model_dump_json(by_alias=True)
+        + "\n"
+    )
 
 
 def record(arguments: argparse.Namespace) -> int:
@@ -78,7 +81,7 @@ def record(arguments: argparse.Namespace) -> int:
             return 1
         lines = {line.label: as_published(line, arguments.made_by) for line in Replay(fresh).lines}
     if arguments.out.is_file():
-        old = {line.label: line.line() for line in Replay(arguments.out).lines}
+        old = {line.label: line.model_dump_json(by_alias=True) + "\n" for line in Replay(arguments.out).lines}
         lines |= {label: text for label, text in old.items() if label.split("/")[0] in known - redone}
     write_whole(arguments.out, "".join(lines[label] for label in sorted(lines)))
     print(f"{len(lines)} calls: {arguments.out}")

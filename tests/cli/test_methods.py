@@ -86,5 +86,5 @@ def test_the_list_tells_sources_and_stages(call, monkeypatch):
     assert described["takes"] == ["sources", "persona", "documents", "graph", "web"]
     assert described["stages"][0]["prompt"] == "safari/planning"
     shown = call("methods", "scg-qp").out
-    for words in ("scg-qp/topic-tracking", "en, zh", "differs from the paper", "dialore prompts show"):
+    for words in ("scg-qp/topic-tracking", "en, zh", "differs from it", "dialore prompts show"):
         assert words in shown
