@@ -11,8 +11,7 @@ import pytest
 
 from dialore.errors import InputError, MissingExtraError
 from dialore.evaluation.human.agreement import analyse
-from dialore.evaluation.human.items import criteria_set, gather, make_items
-from dialore.evaluation.human.sheets import read_sheet
+from dialore.evaluation.human.sheets import criteria_set, gather, make_items, read_sheet
 from dialore.evaluation.human.workbook import has_xlsx, write_xlsx
 from tests.evaluation.made_up import made_up
 
@@ -101,7 +100,7 @@ def meant(value):
 def test_a_filled_in_sheet_reads_back(export, form, language, name):
     items, key, path = export(form, language, name)
     given = fill(path, as_people_do(5))
-    annotations, empty = read_sheet(path, key, "anna")
+    annotations, empty, _ = read_sheet(path, key, "anna")
     assert empty == 0
     assert len(annotations) == len(items) * len(criteria_set(name).criteria)
     for each in annotations:
@@ -117,7 +116,7 @@ def test_a_filled_in_sheet_reads_back(export, form, language, name):
 def test_what_people_do_to_a_sheet_changes_no_answer(export, form):
     items, key, path = export(form)
     fill(path, as_people_do(6))
-    before, _ = read_sheet(path, key, "anna")
+    before = read_sheet(path, key, "anna").annotations
     book = openpyxl.load_workbook(path)
     sheet = book["answers"]
     head, *rows = [[cell.value for cell in row] for row in sheet.iter_rows()]
@@ -134,7 +133,7 @@ def test_what_people_do_to_a_sheet_changes_no_answer(export, form):
     book.move_sheet("guide", -1)
     book.create_sheet("notes", 0)["A1"] = "my items"
     book.save(path)
-    after, empty = read_sheet(path, key, "anna")
+    after, empty, _ = read_sheet(path, key, "anna")
     assert empty == 0
     assert sorted(after, key=repr) == sorted(before, key=repr)
     assert len({each.item for each in after}) == len(items)
@@ -259,7 +258,7 @@ def test_the_sheet_is_blind(export):
 
 def test_empty_sheets_and_sheets_without_a_column(export):
     items, key, path = export(limit=1)
-    assert read_sheet(path, key, "anna") == ([], len(items) * 5)
+    assert read_sheet(path, key, "anna") == ([], len(items) * 5, 0)
     book = openpyxl.load_workbook(path)
     book["answers"]["F1"] = "coherance"
     book.save(path)

@@ -14,8 +14,7 @@ from dialore.errors import InputError
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.evaluation.human.agreement import Findings
-    from dialore.evaluation.human.items import CriteriaSet, Item, Key
-    from dialore.evaluation.human.sheets import Annotation
+    from dialore.evaluation.human.sheets import Annotation, CriteriaSet, Item, Key
     from dialore.response import Response
 
 app = typer.Typer(no_args_is_help=True, help="Export blind sheets for people to judge by, import them, agreement.")
@@ -59,7 +58,7 @@ def export(
     dialore annotate export runs/kbp -c safari --language zh
     dialore annotate export runs/try -c dcrag --form ranking
     """
-    from dialore.evaluation.human.items import Form, criteria_set, make_items
+    from dialore.evaluation.human.sheets import Form, criteria_set, make_items
     from dialore.evaluation.human.workbook import has_xlsx
     from dialore.text import check_language
 
@@ -101,7 +100,7 @@ def _gather(
     """What there is to judge of the runs' systems: of those that are named, else of all."""
     from contextlib import ExitStack
 
-    from dialore.evaluation.human.items import gather
+    from dialore.evaluation.human.sheets import gather
     from dialore.evaluation.report.tables import labels
     from dialore.experiments.results import RunResults
     from dialore.experiments.store import RunStore
@@ -114,14 +113,17 @@ def _gather(
         named = dict(zip(labels(systems), systems, strict=True))
         asked = [one_of("system", name, list(named)) for name in (*wanted, *([against] if against else []))]
         kept = asked if wanted else list(named)
-        return gather({name: results.responses(named[name]) for name in named if name in kept}, chosen.judges)
+        return gather(
+            {name: results.responses(named[name]) for name in named if name in kept},
+            chosen.judges,
+            grounded=chosen.grounded,
+        )
 
 
 def _write(
     out: Path, items: "Sequence[Item]", key: "Key", chosen: "CriteriaSet", *, annotators: int, seed: int
 ) -> list[Path]:
-    from dialore.evaluation.human.items import for_annotator
-    from dialore.evaluation.human.sheets import render_csv, render_page
+    from dialore.evaluation.human.sheets import for_annotator, render_csv, render_page
     from dialore.evaluation.human.workbook import has_xlsx, write_xlsx
 
     written = []
@@ -160,19 +162,23 @@ def import_sheets(
     if twice:
         raise InputError(f"two sheets are called {twice[0]}", mend="give one of each annotator, named by them")
     found: list[Annotation] = []
-    empty = 0
+    empty = dropped = 0
     for path, name in zip(sheets, names, strict=True):
-        annotations, left = read_sheet(path, read, name)
-        found += annotations
-        empty += left
+        sheet = read_sheet(path, read, name)
+        found += sheet.annotations
+        empty += sheet.empty
+        dropped += sheet.dropped
     if not found:
         raise InputError("nothing is filled in", mend="fill in the sheets' empty columns")
     write_whole(out, "".join(each.model_dump_json() + "\n" for each in found))
     if json:
-        print_json({"annotations": len(found), "empty": empty, "annotators": names, "file": str(out)})
+        counts = {"annotations": len(found), "empty": empty, "dropped": dropped}
+        print_json({**counts, "annotators": names, "file": str(out)})
         return
     typer.echo(out)
     note(f"{len(found)} answers of {len(names)} annotators; {empty} fields were left empty")
+    if dropped:
+        note(f"{dropped} batches are left out: their control case is judged wrongly")
 
 
 @app.command("agreement")
@@ -196,10 +202,37 @@ def agreement(
         _show(findings)
 
 
+@app.command("judged")
+def judged(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `annotate import` wrote.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The runs that the sheets were made of.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where they go.")] = Path("judged.jsonl"),
+) -> None:
+    """Write annotated responses in the form of `dialore meta`, which says how far a judge agrees with your annotators.
+
+    [bold]Example[/bold]
+    dialore annotate judged annotations.jsonl runs/try --out judged.jsonl
+    dialore meta judged.jsonl -x query-score --model gpt-4o
+    """
+    import json
+
+    from dialore.evaluation.human.agreement import judged_responses
+    from dialore.evaluation.human.sheets import criteria_set
+
+    annotations = _read(file)
+    found = _gather(runs, [], None, criteria_set(annotations[0].criteria)) if annotations else {}
+    lines = judged_responses(annotations, found)
+    if not lines:
+        raise InputError(f"{file} has no response of these runs", mend="name the runs that the sheets were made of")
+    write_whole(out, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    typer.echo(out)
+    note(f"{len(lines)} responses with the means of their annotators' ratings")
+
+
 @app.command("criteria")
 def criteria(json: Json = False) -> None:
     """List the sets of criteria, with the paper each is from."""
-    from dialore.evaluation.human.items import criteria_sets
+    from dialore.evaluation.human.sheets import criteria_sets
 
     if json:
         print_json({name: chosen.model_dump(mode="json") for name, chosen in criteria_sets().items()})
@@ -241,11 +274,11 @@ def _show(findings: "Findings") -> None:
             interval = "-" if math.isnan(place.low) else f"{three(place.low)} to {three(place.high)}"
             rows.add_row(place.criterion, escape(place.system), three(place.mean), interval, str(place.items))
         console().print(rows)
-    rows = table("!criterion", "systems", ">wins", ">ties", ">losses", ">items", ">Wilcoxon p", ">sign p", ">z p")
+    rows = table("!criterion", "systems", ">wins", ">ties", ">losses", ">items", ">Wilcoxon p", ">sign p", ">McNemar p")
     for contest in findings.contests:
         rate = contest.rate
         shares = (share(rate.wins, rate.n), share(rate.ties, rate.n), share(rate.losses, rate.n))
-        tests = (p_value(contest.p), p_value(contest.sign), p_value(contest.proportions))
+        tests = (p_value(contest.p), p_value(contest.sign), p_value(contest.mcnemar))
         pair = escape(f"{contest.first} / {contest.second}")
         rows.add_row(contest.criterion, pair, *shares, str(contest.items), *tests)
     console().print(rows)

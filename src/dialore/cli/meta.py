@@ -135,17 +135,24 @@ async def _measure(
     """Measure a set's responses by a metric, and add how far it agrees with people."""
     from collections import Counter
 
+    from dialore.evaluation.base import JointMetric
     from dialore.evaluation.meta import agreements
     from dialore.experiments.scoring import measure
     from dialore.parallel import bounded_map
 
     found: dict[str, Measure] = {}
 
-    async def work(judgement: "Judgement") -> None:
-        found[judgement.id] = await measure(metric, judgement.dialogue, judgement.response)
+    async def work(some: "list[Judgement]") -> None:
+        if isinstance(metric, JointMetric):
+            found.update(await metric.measure_together(some[0].dialogue, {each.id: each.response for each in some}))
+        else:
+            found[some[0].id] = await measure(metric, some[0].dialogue, some[0].response)
         step(f"{one.name}: {metric.about.name}", len(found), len(judgements))
 
-    await bounded_map(judgements, work, limit=limit)
+    groups: dict[str, list[Judgement]] = {}
+    for each in judgements:
+        groups.setdefault(each.dialogue.history if isinstance(metric, JointMetric) else each.id, []).append(each)
+    await bounded_map(list(groups.values()), work, limit=limit)
     problems = [each for each in found.values() if each.problem is not None]
     reasons = (each.reason if each.problem == "unavailable" else f"{each.problem}: {each.reason}" for each in problems)
     one.problems[metric.about.name] = dict(Counter(reasons).most_common(5))

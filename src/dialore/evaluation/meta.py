@@ -24,7 +24,7 @@ from dialore.evaluation.statistics import (
     resampled_figures,
 )
 from dialore.knowledge import Knowledge, Passage
-from dialore.response import Response
+from dialore.response import Demands, Response
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,6 +73,8 @@ class _Judged(BaseModel):
 
     response: str = Field(min_length=1)
     system: str = ""
+    queries: list[str] = []
+    given: list[str] | None = None
     ratings: dict[str, float] = {}
     labels: dict[str, bool] = {}
 
@@ -81,7 +83,8 @@ def read_judgements(path: Path) -> list[Judgement]:
     """Read a set of judged responses: a dialogue file whose entries have some keys more.
 
     `response` is the text that was judged, `ratings` and `labels` are people's scores and their yes or no by criterion,
-    and `system` names who made the response. `reference` and `knowledge` are the dialogue's.
+    `system` names who made the response, `queries` are what it asked for, and `given` is the knowledge that it was
+    given, the dialogue's own where it is not said. `reference` and `knowledge` are the dialogue's.
 
     Raises:
         InputError: the file cannot be read, or an entry is malformed.
@@ -94,9 +97,12 @@ def read_judgements(path: Path) -> list[Judgement]:
             raise InputError(f"{path.name}, {dialogue.id}: {describe(error)}", mend=_SHAPE) from error
         pieces = [
             Knowledge(id=Passage(text).id, kind="passage", text=text, source="documents", used=True)
-            for text in map(gold_text, dialogue.knowledge)
+            for text in (map(gold_text, dialogue.knowledge) if judged.given is None else judged.given)
         ]
-        response = Response(id=dialogue.id, method=judged.system or "unknown", text=judged.response, knowledge=pieces)
+        made: dict[str, Any] = {"method": judged.system or "unknown", "knowledge": pieces}
+        if judged.queries:
+            made["demands"] = Demands(explicit=judged.queries)
+        response = Response(id=dialogue.id, text=judged.response, **made)
         found.append(Judgement(dialogue, response, judged.system, judged.ratings, judged.labels))
     return found
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from dialore.evaluation.base import Metric
+    from dialore.evaluation.base import Combining
 
 RESAMPLES = 1000
 _Z = 1.959964
@@ -74,7 +74,7 @@ class Rate:
 
 
 def bootstrap(
-    metric: Metric,
+    metric: Combining,
     values: NDArray[np.float64],
     *,
     dialogues: Sequence[int] | None = None,
@@ -113,7 +113,7 @@ def bootstrap(
 
 
 def paired_bootstrap(
-    metric: Metric,
+    metric: Combining,
     first: NDArray[np.float64],
     second: NDArray[np.float64],
     *,
@@ -174,7 +174,7 @@ def resample_weights(rows: int, resamples: int, seed: int) -> NDArray[np.uint16]
     return weights
 
 
-def resampled_figures(metric: Metric, values: NDArray[np.float64], weights: NDArray[Any]) -> NDArray[np.float64]:
+def resampled_figures(metric: Combining, values: NDArray[np.float64], weights: NDArray[Any]) -> NDArray[np.float64]:
     """A metric's figure in each resample; NaN where it has no response."""
     if isinstance(metric, Additive):
         summed = np.hstack([values, np.ones((len(values), 1))]) if values.shape[1] == 1 else values
@@ -201,14 +201,6 @@ def wilcoxon(first: ArrayLike, second: ArrayLike) -> Result:
         return Result(0.0, 1.0)
     found = _library("scipy.stats").wilcoxon(a, b)
     return Result(float(found.statistic), float(found.pvalue))
-
-
-def two_proportions(successes: tuple[int, int], totals: tuple[int, int]) -> Result:
-    """The two-proportion z-test, two-sided (SCG-QP, Table 1)."""
-    if sum(successes) in {0, sum(totals)}:
-        return Result(0.0, 1.0)
-    z, p = _library("statsmodels.stats.proportion").proportions_ztest(list(successes), list(totals))
-    return Result(float(z), float(p))
 
 
 def correlation(first: ArrayLike, second: ArrayLike, kind: Literal["spearman", "kendall", "pearson"]) -> Result:
