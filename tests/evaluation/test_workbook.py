@@ -102,7 +102,7 @@ def test_a_filled_in_sheet_reads_back(export, form, language, name):
     given = fill(path, as_people_do(5))
     annotations, empty, _ = read_sheet(path, key, "anna")
     assert empty == 0
-    assert len(annotations) == len(items) * len(criteria_set(name).criteria)
+    assert len(annotations) == sum(len(criteria_set(name).criteria) - len(item.skips) for item in items)
     for each in annotations:
         if form == "pairwise":
             won = {"A": each.systems[0], "B": each.systems[1], "TIE": None}

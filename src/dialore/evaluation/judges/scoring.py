@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 QUESTIONS = 3
 """How many questions are generated from a response, RAGAs' own setting."""
 _QUALITY = "DCRAG (EMNLP 2024), Section 4.1.3 and Table 20"
-_GUIDELINES = "SCG-QP (EMNLP Industry 2023), Appendix, guidelines for search queries; Tables 1 and 2"
+_GUIDELINES = "SCG-QP (EMNLP Findings 2023), Appendix, guidelines for search queries; Tables 1 and 2"
 _RAGAS = "Es et al. (EACL 2024), Section 3; DCRAG (EMNLP 2024), Figure 3 and Appendix A.4"
 _ABOUTS = {
     "meep": About(
@@ -63,7 +63,7 @@ _ABOUTS = {
     ),
     "query-score": About(
         "query-score",
-        "SCG-QP (EMNLP Industry 2023), Section 3.2 and Appendix, query scoring",
+        "SCG-QP (EMNLP Findings 2023), Section 3.2 and Appendix, query scoring",
         "A judge's overall score, 1 to 10, of the queries that the method asked, on average over them; the paper's "
         "tables show it times 10.",
         needs=("judge", "queries"),
@@ -105,8 +105,8 @@ _ABOUTS = {
     "ragas-answer-relevance": About(
         "ragas-answer-relevance",
         _RAGAS,
-        f"Mean cosine of the last turn with {QUESTIONS} turns that a judge makes up from the response alone; 0 for a "
-        "noncommittal response.",
+        f"Mean cosine of the history with {QUESTIONS} turns that a judge makes up from the response alone; 0 for a "
+        "noncommittal response. (RAGAs compares with the question, which in a dialogue is its history.)",
         needs=("judge",),
     ),
 }
@@ -131,8 +131,8 @@ def make(name: str, context: Context) -> Judge:
     elif name == "ragas-faithfulness":
         score, prompts = _faithfulness, ("ragas-faithfulness-statements", "ragas-faithfulness-verdicts")
     else:
-        also = context.embedder or "static"
-        score = functools.partial(_answer_relevance, also)
+        embedder = context.embedder or "static"
+        score, also = functools.partial(_answer_relevance, embedder), f"{embedder}, with the history"
     return Judge(about, asker, score, prompts, also)
 
 
@@ -262,7 +262,8 @@ async def _answer_relevance(embedder: str, judge: Asker, sample: Sample) -> Meas
         return Measure(problem="unparsed", reason="the judge's questions are blank")
     if said.noncommittal:
         return Measure((0.0,), detail="noncommittal")
-    vectors = await asyncio.to_thread(lambda: _embedder(embedder).encode((sample.dialogue.last.text, *questions)))
+    history = "\n".join(sample.dialogue.texts)
+    vectors = await asyncio.to_thread(lambda: _embedder(embedder).encode((history, *questions)))
     return Measure((float((vectors[1:] @ vectors[0]).mean()),), detail=" | ".join(questions))
 
 

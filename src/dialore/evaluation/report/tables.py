@@ -12,6 +12,8 @@ import numpy as np
 
 from dialore.errors import UnknownNameError
 from dialore.evaluation.base import Additive, Score
+from dialore.evaluation.geomean import ABOUTS as GEOMEANS
+from dialore.evaluation.geomean import GeoMean
 from dialore.evaluation.judges.comparing import position_bias
 from dialore.evaluation.registry import Context, load_metric
 from dialore.evaluation.report.data import MINUS, decimals, p_value, share, spread, three
@@ -87,7 +89,7 @@ def mark_of(p: float) -> str:
 
 def combiner(name: str) -> Metric:
     """A metric that combines measures; it needs nothing that measuring needs."""
-    return load_metric(name, Context())
+    return GeoMean(GEOMEANS[name]) if name in GEOMEANS else load_metric(name, Context())
 
 
 def compare(
@@ -98,7 +100,7 @@ def compare(
     others = [system for system in systems if system is not baseline]
     for about in abouts:
         base = results.measures(baseline, about.name)
-        if not base:  # a mean of other metrics' figures has no measures of its own
+        if not base:
             continue
         metric = combiner(about.name)
         made = [
@@ -553,9 +555,9 @@ def _tests(made: Sequence[Comparison]) -> list[str]:
     baselines = dict.fromkeys(each.baseline.name for each in made)
     said = [
         f"* p < 0.05, ** p < 0.01: better or worse than {', '.join(baselines)}, on {counted} dialogues that both "
-        "systems answered: by the paired bootstrap (for Distinct, the jackknife), and for metrics of single responses "
-        "by Wilcoxon's signed-rank test as well (the larger p counts), Holm-corrected over the systems compared on a "
-        "metric."
+        "systems answered: by the paired bootstrap (for Distinct and GeoMean, the jackknife), and for metrics of "
+        "single responses by Wilcoxon's signed-rank test as well (the larger p counts), Holm-corrected over the "
+        "systems compared on a metric."
     ]
     if any(math.isnan(each.p) for each in made):
         said.append("Where a test says nothing, there is no mark.")
