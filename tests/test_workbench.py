@@ -10,11 +10,13 @@ import pytest
 from dialore import Settings, Workbench, create_agent
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
-from dialore.knowledge import Knowledge
+from dialore.knowledge import Fact, Knowledge
 from dialore.llm.rehearsal import Rehearsal
 from dialore.response import Response
-from dialore.settings import SourceSettings, read_settings
+from dialore.retrieval.embedding import load_embedder
+from dialore.settings import ModelSettings, SourceSettings, read_settings
 from dialore.sources.base import Findings
+from dialore.sources.graph.ranking import Ranking
 from dialore.sources.registry import KINDS, SourceKind
 from dialore.workbench import Models, open_agents
 
@@ -148,3 +150,30 @@ async def test_a_kind_of_source_is_one_class_and_one_entry(tmp_path, monkeypatch
         }
         assert Response.model_validate_json(response.model_dump_json()) == response
     assert not declared.source.is_open
+
+
+async def test_the_embedder_ranks_facts_and_a_rehearsal_asks_no_endpoint(tmp_path):
+    from dialore.sources.graph.writing import build_graph
+    from tests.retrieval.embedding_server import EmbeddingServer
+
+    path = tmp_path / "g.graph"
+    build_graph([Fact("sore throat", "IsA", "symptom")], path, name="g", embedder=load_embedder())
+    server = EmbeddingServer()
+    try:
+        given = {"graph": [str(path)], "ranking": {"name": "paper", "history": 1}}
+        sources = SourceSettings.model_validate({**given, "embedder": f"endpoint:small@{server.url}"})
+        assert sources.ranking == "paper,history=1"
+        async with Workbench(sources) as bench:
+            agent = bench.agent("t-rag", Models(Rehearsal()))
+            assert agent.method.graph.ranking == Ranking.named("paper,history=1")
+            found = await agent.ground(HELLO)
+            assert found.knowledge[0].triple == "(sore throat, IsA, symptom)"
+        sent = [text for asked in server.requests for text in asked.body["input"]]
+        assert {"(sore throat, IsA, symptom)", "I have a sore throat."} <= set(sent)
+        asked = len(server.requests)
+        async with Workbench(sources) as bench:
+            models = bench.models(ModelSettings(model="rehearsal"))
+            assert (await bench.agent("t-rag", models).respond(HELLO)).knowledge
+        assert len(server.requests) == asked
+    finally:
+        server.close()

@@ -101,7 +101,8 @@ class Grounding(BaseModel):
         status: `ok` or `failed`; a failed one keeps its partial trace and its error.
         by: who did the stages: a model's name, or `no model`.
         demands: the queries and topics of the response, for methods that ask for them.
-        plan: the sources to be used in order, for methods that plan.
+        plan: the sources to be used in order, for methods that plan; empty for NULL.
+        kinds: the kind of each source that was planned over, by its name.
         knowledge: what was found, best first; in a response `used` marks what it draws on.
         usage: calls and tokens of all stages.
         seconds: wall-clock time.
@@ -115,6 +116,7 @@ class Grounding(BaseModel):
     by: str = ""
     demands: Demands | None = None
     plan: list[str] | None = None
+    kinds: dict[str, str] | None = None
     knowledge: list[Knowledge] = Field(default_factory=list)
     usage: Usage = Field(default_factory=Usage)
     seconds: float = 0.0
@@ -123,9 +125,8 @@ class Grounding(BaseModel):
 
     def response(self, text: str, citations: Sequence[Citation] = ()) -> Response:
         """The response with this text on these grounds."""
-        return Response(
-            text=text, demands=self.demands, plan=self.plan, knowledge=self.knowledge, citations=list(citations)
-        )
+        grounds = {name: getattr(self, name) for name in ("demands", "plan", "kinds", "knowledge")}
+        return Response(text=text, citations=list(citations), **grounds)
 
 
 class Response(Grounding):

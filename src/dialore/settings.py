@@ -109,6 +109,14 @@ def listed(given: object) -> object:
     return [given] if isinstance(given, str | Path) else given
 
 
+def _spec(given: object) -> object:
+    """A ranking as text, from a table of its fields, too: `{name: paper, history: 5}`."""
+    if not isinstance(given, dict):
+        return given
+    changes = {name: "+".join(value) if isinstance(value, list) else value for name, value in given.items()}
+    return ",".join([str(changes.pop("name", "default")), *(f"{name}={value}" for name, value in changes.items())])
+
+
 class ModelSettings(Strict):
     """A language model and how it is asked; what is not said comes from the environment (`dialore.llm.connect`)."""
 
@@ -190,8 +198,13 @@ class SourceSettings(Strict):
     model_config = ConfigDict(extra="allow", frozen=True)
     __pydantic_extra__: dict[str, Annotated[list[str], BeforeValidator(listed)]] = Field(init=False)
 
-    ranking: Annotated[str, Flag(("--ranking",), "NAME", _KNOWLEDGE)] = Field(
-        default="default", description="How facts are ranked: default, or paper for DCRAG's plain cosine."
+    ranking: Annotated[str, Flag(("--ranking",), "NAME[,FIELD=VALUE]", _KNOWLEDGE), BeforeValidator(_spec)] = Field(
+        default="default",
+        description="How facts are ranked: default, or paper for DCRAG's plain cosine; with changes: paper,history=5.",
+    )
+    embedder: Annotated[str | None, Flag(("--embedder",), "SPEC", _KNOWLEDGE)] = Field(
+        default=None,
+        description="What facts are ranked by: static, st:NAME, onnx:FOLDER, endpoint:MODEL[@URL]. Default: static.",
     )
     prompts: Annotated[Path | None, Flag(("--prompts",), "FOLDER", _KNOWLEDGE)] = Field(
         default=None, description="Prompts that override ours; start from `dialore prompts export`."

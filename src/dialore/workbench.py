@@ -110,12 +110,14 @@ class Workbench:
         self._given = {name: source for name, source in (given or {}).items() if source is not None}
         self._connect = connect
         self._opened: dict[str, Any] = {}
+        self._rehearsed = False
         self._models: dict[tuple[str, ...], LanguageModel | None] = {}
         self._sources = ExitStack()
 
     def models(self, settings: ModelSettings) -> Models:
         """The models of settings, the stages' too, closed with the workbench; raises as `connect_model` does."""
         main = self._model(settings, None)
+        self._rehearsed = getattr(main, "name", "") == REHEARSAL  # nothing outside is asked then
         stages: dict[str, LanguageModel] = {}
         for stage, name in settings.stages.items() if settings.replay is None else ():
             model = self._model(settings, name)
@@ -143,7 +145,9 @@ class Workbench:
         if not (places or kind.unnamed == "always" or (needed and kind.unnamed == "needed")):
             return None
         if name not in self._opened:
-            settings: dict[str, object] = {"ranking": self.settings.ranking}
+            settings: dict[str, object] = {"ranking": self.settings.ranking, "embedder": self.settings.embedder}
+            if self._rehearsed and (self.settings.embedder or "").startswith("endpoint:"):
+                settings["embedder"] = None
             if "opened" in kind.options:
                 settings["opened"] = {other: self.source(other) for other in KINDS if other != name}
             self._opened[name] = opened = kind.open(places, settings)

@@ -217,3 +217,19 @@ def test_a_system_is_shown_by_its_name_whatever_signs_are_in_it(call, tmp_path):
     done = call("score", tmp_path / "run", "-x", "f1")
     assert done.code == 0
     assert [name for name in names if name in done.out] == names
+
+
+def test_the_embedder_of_answer_relevance_is_named_else_the_files(call, tmp_path, url):
+    write_dialogues(tmp_path / "dialogues.jsonl", 1)
+    path = tmp_path / "two.yaml"
+    path.write_text(
+        "dataset: {name: jsonl, path: dialogues.jsonl}\nsystems: [vanilla]\nmodels: [{model: rehearsal}]\n"
+        "sources: {embedder: 'endpoint:e@http://127.0.0.1:9/v1'}\nmetrics: [ragas-answer-relevance]\n",
+        "utf-8",
+    )
+    assert call("run", path, "--out", "out").code == 0
+    judged = ("score", "out", "-u", url, "-m", "m", "--no-cache")
+    for embedder in ("endpoint:e@http://127.0.0.1:9/v1", "static"):
+        assert call(*judged, *(("--embedder", "static") if embedder == "static" else ())).code == 0
+        with RunStore.open(tmp_path / "out") as store:
+            assert store.metrics()["ragas-answer-relevance"]["identity"].endswith(f", {embedder}")

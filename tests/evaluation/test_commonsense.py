@@ -9,10 +9,11 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.evaluation.base import Sample
-from dialore.evaluation.commonsense import Cdf, Cdp, HardMatcher, IdfTable, concept_key
+from dialore.evaluation.commonsense import Cdf, Cdp, IdfTable
 from dialore.evaluation.registry import Context, load_metric
 from dialore.knowledge import Fact
 from dialore.response import Response
+from dialore.sources.graph.matching import HardMatcher, concept_key
 
 
 class Store:
@@ -63,6 +64,11 @@ def test_chinese(matcher):
     assert len(matcher.match(["我想去喝茶。"], "那可以解渴。", "zh")) == 1
     assert len(matcher.match(["你好。"], "那可以解渴。", "zh")) == 0
     assert concept_key("喝 茶") == "喝茶"
+    # Whichever script graph and dialogue are in.
+    assert len(matcher.match(["花園很大。"], "花很好看。", "zh")) == 1
+    traditional = HardMatcher([Store(("麵條", "用於", "煮麵"), ("頭髮", "有", "顏色"))])
+    assert len(traditional.match(["我想吃面条。"], "那就煮面吧。", "zh")) == 1
+    assert len(traditional.match(["我的頭髮很長。"], "什么颜色？", "zh")) == 1
 
 
 @pytest.fixture(scope="module")

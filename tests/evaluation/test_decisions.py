@@ -15,11 +15,11 @@ from dialore.knowledge import Knowledge
 from dialore.response import Response
 
 
-def sample(plan=None, gold=None, knowledge=(), given=(), text="I am from Shenzhen."):
+def sample(plan=None, gold=None, knowledge=(), given=(), text="I am from Shenzhen.", kinds=None):
     fields = {} if gold is None else {"sources": gold}
     dialogue = Dialogue(id="d", turns=["Where are you from?"], language="en", knowledge=knowledge, **fields)
     pieces = [Knowledge(id=f"p:{n}", kind="passage", text=t, source="documents") for n, t in enumerate(given)]
-    return Sample(dialogue, Response(id="d", method="safari", text=text, plan=plan, knowledge=pieces))
+    return Sample(dialogue, Response(id="d", method="safari", text=text, plan=plan, kinds=kinds, knowledge=pieces))
 
 
 async def figure(name, samples):
@@ -46,6 +46,37 @@ async def test_f1_of_each_decision(decision, expected):
     found = await figure(f"planning-f1-{decision}", [sample(*pair) for pair in PLANS])
     assert found.value == pytest.approx(expected)
     assert found.n == 6
+
+
+@pytest.mark.parametrize(("decision", "count"), [("both", 2), ("persona", 2), ("null", 2)])
+async def test_how_often_each_decision_was_made(decision, count):
+    found = await figure(f"decisions-{decision}", [sample(*pair) for pair in PLANS])
+    assert (found.value, found.n) == (count, 6)
+    # What was decided is known without a gold plan, too.
+    assert (await figure(f"decisions-{decision}", [sample(["persona"])])).value == (decision == "persona")
+
+
+KINDS = {"me": "persona", "Handbook": "documents", "news": "web"}
+
+
+@pytest.mark.parametrize(
+    ("plan", "gold", "right"),
+    [
+        (["me", "Handbook"], ["persona", "documents"], 1),  # a data set names kinds
+        (["me", "Handbook"], ["me", "handbook"], 1),  # or the sources themselves, whatever their case
+        (["me"], ["handbook"], 0),
+        (["Handbook"], [], 1),  # footnote 14
+        (["Handbook"], ["documents"], 1),  # but not where that is the gold plan
+        (["news"], ["documents"], 0),
+    ],
+)
+async def test_sources_of_other_names_count_by_their_kind(plan, gold, right):
+    assert (await figure("planning-accuracy", [sample(plan, gold, kinds=KINDS)])).value == right
+    if plan == ["me", "Handbook"]:
+        assert (await figure("planning-f1-both", [sample(plan, gold, kinds=KINDS)])).value == 1
+        knowledge = ({"text": "I live in Shenzhen.", "source": gold[0]},)
+        metric = Consistency("persona", Agrees(), "toy")
+        assert (await metric.measure(sample(plan, gold, knowledge, kinds=KINDS))).values == (1.0,)
 
 
 async def test_planning_without_a_gold_plan_or_a_plan_is_not_available():
@@ -94,6 +125,45 @@ async def test_retrieval_from_one_source(name, expected):
     # What a dialogue has no gold of, it is not scored by.
     other = sample(knowledge=("It rains.",), given=["It rains."])
     assert (await figure(name, [other])).reason.startswith(f"the dialogue has no gold {name.split('-')[-1]}")
+
+
+@pytest.mark.parametrize(
+    ("gold", "alone", "both"), [(["persona"], 1.0, None), (["persona", "documents"], None, 1.0), ([], None, None)]
+)
+async def test_the_persona_is_found_alone_or_with_documents(gold, alone, both):
+    """Table 5 has a column for each, by the gold plan."""
+    found = sample(gold, gold, PERSONA)
+    wanted = Knowledge(id="p", kind="persona", text="I live in Shenzhen.", source="persona")
+    response = found.response.model_copy(update={"knowledge": [wanted]})
+    for name, expected in (("alone", alone), ("both", both)):
+        score = await figure(f"recall-1-persona-{name}", [Sample(found.dialogue, response)])
+        assert score.value == expected
+        assert expected is not None or score.reason.startswith("the gold plan is not to use persona")
+
+
+REJECTIONS = {
+    "As an AI language model, I do not have a persona.": True,
+    "I'm just a language model, so I do not eat.": True,
+    "I am an AI assistant developed by a company.": True,
+    "Sorry, but I cannot answer that.": True,
+    "I don't have personal preferences.": True,
+    "作为一个人工智能语言模型，我没有个人喜好。": True,
+    "我是人工智能助手，无法回答。": True,
+    "对不起，我无法提供这方面的信息。": True,
+    "I am an AI researcher and love tea.": False,
+    "As an artist, I paint.": False,
+    "I don't have any pets.": False,
+    "我是一个机器人工程师，住在海边。": False,
+    "我不会游泳，但喜欢海。": False,
+    "我没有宠物": False,
+}
+
+
+async def test_responses_that_step_out_of_their_part_are_counted():
+    for text, expected in REJECTIONS.items():
+        assert (await figure("rejection-rate", [sample(text=text)])).value == expected, text
+    found = await figure("rejection-rate", [sample(text=text) for text in REJECTIONS])
+    assert found.value == pytest.approx(8 / 14)
 
 
 class Agrees:

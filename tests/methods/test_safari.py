@@ -9,6 +9,7 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, StageError, UnknownNameError
 from dialore.knowledge import Knowledge
+from dialore.methods.base import form_of
 from dialore.methods.registry import create_method
 from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
@@ -45,8 +46,8 @@ async def respond(dialogue=None, plan=BOTH, sources=None, **options):
     model = ScriptedModel(
         {"planning": plan, "response-generation": "Friend: Here.", "model-knowledge-memory": "Facts."}
     )
-    stages = Stages(ModelResponder(model, PromptLibrary()), "safari", dialogue)
     method = create_method("safari", {"sources": sources}, options)
+    stages = Stages(ModelResponder(model, PromptLibrary()), "safari", dialogue, form=form_of(method))
     response = await method.respond(dialogue, stages)
     return response, {traced.stage: traced for traced in stages.trace}, model
 
@@ -158,8 +159,8 @@ async def test_independent_sources_are_asked_at_once_and_dependent_ones_after():
     [
         ("filter", True, "", ["a 1", "a 2"]),
         ("query", True, " a 1 a 2", []),
-        ("filter", False, "", []),
-        ("query", False, "", []),
+        ("filter", False, " a 1 a 2", []),  # "- Dependency", as Section 4.2 and the authors' code have it
+        ("query", False, " a 1 a 2", []),
     ],
 )
 async def test_the_preceding_result_is_a_filter_or_joined_to_the_query(join, dependency, query, within):
@@ -170,11 +171,21 @@ async def test_the_preceding_result_is_a_filter_or_joined_to_the_query(join, dep
 
 
 @pytest.mark.parametrize(
-    ("turns", "query"), [(1, TURNS["en"][2]), (2, " ".join(TURNS["en"][1:])), (0, " ".join(TURNS["en"]))]
+    ("language", "turns", "query"),
+    [
+        ("en", 1, TURNS["en"][2]),
+        ("en", 2, " ".join(TURNS["en"][1:])),
+        ("en", 0, "User: Hello! System: Hi! User: Is there a Roman gate where you live? "),
+        (
+            "zh",
+            0,
+            "用户：你好！ 系统：你好呀！ 用户：你住的地方有唐代的塔吗？ ",
+        ),  # to the last space, which jieba counts
+    ],
 )
-async def test_how_much_of_the_context_is_the_query(turns, query):
+async def test_how_much_of_the_context_is_the_query(language, turns, query):
     a = Recorded("a")
-    await respond(plan='{"sources": ["A"]}', sources=DeclaredSources([entry(a)]), turns=turns)
+    await respond(dialogue_of(language), plan='{"sources": ["A"]}', sources=DeclaredSources([entry(a)]), turns=turns)
     assert a.asked[0][0] == query
 
 
@@ -202,9 +213,10 @@ async def test_what_the_model_knows_is_a_source():
 SWITCHES = {
     "- Planning*": ({"planning": "persona"}, ["persona"]),
     "- Planning**": ({"planning": "all"}, ["persona", "documents"]),
-    "- Documents": ({"use_documents": False}, ["persona"]),
-    "- Documents, all": ({"use_documents": False, "planning": "all"}, ["persona"]),
-    "- Documents, gold": ({"use_documents": False, "planning": "gold"}, ["persona"]),
+    "- Documents": ({"use_documents": False}, ["persona", "documents"]),
+    "- Documents, all": ({"use_documents": False, "planning": "all"}, ["persona", "documents"]),
+    "- Documents, gold": ({"use_documents": False, "planning": "gold"}, ["persona", "documents"]),
+    "- Documents, gold pieces": ({"use_documents": False, "retrieval": "gold"}, ["persona", "documents"]),
     "+ Ground Planning": ({"planning": "gold"}, ["persona", "documents"]),
 }
 GOLD = {
@@ -223,11 +235,14 @@ async def test_every_switch_of_planning(options, plan):
     asks = "planning" not in options
     assert model.stages == (["planning"] if asks else []) + ["response-generation"]
     assert "planning" in trace
+    assert response.kinds == {"persona": "persona", "documents": "documents"}
+    kinds = {piece.source for piece in response.knowledge}
+    assert kinds == ({"persona"} if "use_documents" in options else set(plan))
     if asks:
-        assert "DOCUMENTS" not in whole(prompt_of(model, "planning"))
+        assert "DOCUMENTS" in whole(prompt_of(model, "planning"))
 
 
-async def test_without_dependency_documents_of_any_sentence_are_found():
+async def test_without_dependency_the_persona_is_joined_to_the_query_for_the_documents_of_any_sentence():
     # Of the persona, the first sentence is nearest to the last turn; of the documents, one under the second.
     persona = {
         "Where I live there is tofu.": ["Tofu is made of soy."],
@@ -235,20 +250,30 @@ async def test_without_dependency_documents_of_any_sentence_are_found():
     }
     dialogue = dialogue_of(persona=list(persona), extra={"documents": persona})
     narrowed, _, _ = await respond(dialogue, retriever="bm25")
-    free, trace, _ = await respond(dialogue, plan='{"sources": ["DOCUMENTS"]}', dependency=False, retriever="bm25")
+    free, trace, model = await respond(dialogue, dependency=False, retriever="bm25")
     assert texts(narrowed) == ["Where I live there is tofu.", "Tofu is made of soy."]
-    assert free.plan == ["documents"]
-    assert "plan-mending" not in trace
-    assert texts(free) == ["A Roman gate is in Trier."]
+    assert texts(free) == ["Where I live there is tofu.", "A Roman gate is in Trier."]
+    assert trace["retrieval-documents"].output["query"] == f"{TURNS['en'][-1]} Where I live there is tofu."
+    # Planning is as it was: documents alone break a dependency that the planner is told of.
+    assert "DOCUMENTS is asked only after PERSONA" in whole(prompt_of(model, "planning"))
+    null, _, _ = await respond(dialogue, plan='{"sources": ["DOCUMENTS"]}', dependency=False, broken="null")
+    assert null.plan == []
 
 
-@pytest.mark.parametrize("planning", ["model", "gold"])
-async def test_gold_retrieval(planning):
-    response, _, _ = await respond(
-        dialogue_of(**GOLD), plan='{"sources": ["PERSONA"]}', retrieval="gold", planning=planning
-    )
-    wanted = [item["text"] for item in GOLD["knowledge"]]
-    assert texts(response) == (wanted if planning == "gold" else wanted[:1])
+@pytest.mark.parametrize(
+    ("planning", "plan", "given"),
+    [("gold", "", 2), ("model", '{"sources": ["PERSONA"]}', 2), ("model", '{"sources": []}', 0)],
+)
+async def test_gold_retrieval_gives_every_gold_piece_once_the_plan_is_not_null(planning, plan, given):
+    response, _, _ = await respond(dialogue_of(**GOLD), plan=plan, retrieval="gold", planning=planning)
+    assert texts(response) == [item["text"] for item in GOLD["knowledge"]][:given]
+
+
+async def test_gold_pieces_are_the_persona_s_or_the_documents_where_they_do_not_say():
+    gold = dialogue_of(sources=["persona"], knowledge=["I am a vegetarian.", "Tofu is made of soy beans."])
+    response, _, model = await respond(gold, retrieval="gold", planning="gold")
+    assert [piece.source for piece in response.knowledge] == ["persona", "documents"]
+    assert "- DOCUMENTS: Tofu" in whole(prompt_of(model, "response-generation"))
 
 
 async def test_gold_null_is_no_missing_label():
@@ -279,6 +304,7 @@ async def test_absent_labels_are_an_error_that_names_the_dialogue(options, field
         ({"planning": "modle"}, "unknown planning of safari: 'modle' .did you mean model"),
         ({"retrieval": "none"}, "unknown retrieval"),
         ({"broken": "no"}, "unknown broken"),
+        ({"reading": "words"}, "unknown reading"),
         ({"retriever": "bm52"}, "unknown reranker: 'bm52'"),
         ({"top": "0"}, "top from 1"),
     ],
@@ -290,14 +316,17 @@ def test_options_that_do_not_fit(options, wanted):
 
 def test_switches_that_leave_nothing():
     only = DeclaredSources(in_order([entry(Recorded("a"))]))
-    with pytest.raises(InputError, match="no source left"):
-        create_method("safari", {"sources": only}, {"use_documents": False})
     with pytest.raises(InputError, match="kind persona"):
         create_method("safari", {"sources": only}, {"planning": "persona"})
     with pytest.raises(InputError, match="add some to the declaration"):
         create_method("safari", {"sources": only}, {"demonstrations": 3})
     with pytest.raises(UnknownNameError):
         create_method("safari", {}, {"dependancy": False})
+
+
+async def test_a_response_is_cut_where_it_is_scored_so():
+    response, _, _ = await respond(longest=3)
+    assert response.text == "Her"
 
 
 # --- fallbacks

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from dialore.sources.dialogue_ranking import DialogueRanker
 from tests.data_folder import real_file
 
 EXPECTED = json.loads((Path(__file__).parent / "expected" / "safari.json").read_text(encoding="utf-8"))
 SCRIPTS = Path(__file__).parents[2] / "scripts"
-PAPER = {"persona": 36.80, "both: persona": 48.97, "documents": 15.05, "documents†": 11.37}
-# A score that is the mean over some hundred responses; a tie that falls otherwise changes it by some tenths.
+# Percent of some hundred responses; a tie that falls otherwise changes it by some tenths.
 TOLERANCE = 0.3
 FIRST = 200
+# What the authors' own code gives on the development split. In 11 of 1,036 responses another text comes first there: of
+# equal scores the one that numpy's unstable sort puts last, or one with a space at its end, which is not read here.
+AUTHORS = {"persona": 48.00, "both: persona": 53.13, "documents": 13.39, "documents†": 14.71}
 
 
 @pytest.fixture(scope="module")
@@ -41,27 +42,19 @@ def test_the_split_is_the_published_one(responses):
     assert counts == EXPECTED["dev"]["responses"] == {"persona": 125, "both": 911}
 
 
-def test_the_default_retrieval_scores_as_expected(script, responses):
-    recall = script.measure_ranker(responses, DialogueRanker())
-    wanted = EXPECTED["dev"]["recall@1"]["dialogue (the default)"]
-    assert recall.scores == pytest.approx(wanted, abs=TOLERANCE)
-    # What the paper's trained retriever reaches with its documents (Table 5, DPR: 51.67, and 39.33 without dependency).
-    assert recall.scores["documents"] > 51.67
-    assert recall.scores["documents†"] > 39.33
+async def test_the_paper_s_bm25_finds_what_the_authors_code_finds(script, responses):
+    found = await script.measure(responses, **script.ROWS["bm25 of the paper"])
+    assert script.percents(found) == pytest.approx(AUTHORS, abs=0.4)
+    assert script.percents(found) == pytest.approx(EXPECTED["dev"]["recall@1"]["bm25 of the paper"], abs=0.01)
+    # The paper prints it the other way round: with the dependency more documents, not fewer.
+    assert found["documents"].value < found["documents†"].value
+    assert script.TARGET["documents"] < script.TARGET["documents†"]
 
 
-@pytest.mark.parametrize("name", ["bm25, whole context", "dialogue (the default)"])
-async def test_the_method_itself_finds_as_much(script, responses, name):
-    recall = await script.measure(responses[:FIRST], **script.ROWS[name])
-    assert recall.scores == pytest.approx(EXPECTED[f"dev, first {FIRST}"]["recall@1"][name], abs=2 * TOLERANCE)
-
-
-def test_bm25_over_the_whole_context_is_as_weak_as_the_paper_finds_it(script, responses):
-    recall = script.NEAREST.measure(responses)
-    assert recall.scores == pytest.approx(EXPECTED["dev"]["recall@1"]["bm25, nearest to the paper's"], abs=TOLERANCE)
-    assert importlib.import_module("kbp_recall").difference(recall) < 7
-    for column, figure in PAPER.items():
-        assert recall.scores[column] == pytest.approx(figure, abs=9)
+async def test_the_default_retrieval_scores_as_expected(script, responses):
+    found = await script.measure(responses[:FIRST])
+    wanted = EXPECTED[f"dev, first {FIRST}"]["recall@1"]["dialogue (the default)"]
+    assert script.percents(found) == pytest.approx(wanted, abs=2 * TOLERANCE)
 
 
 def test_each_part_of_the_ranking_is_worth_its_place():
@@ -70,3 +63,6 @@ def test_each_part_of_the_ranking_is_worth_its_place():
     assert default["both: persona"] > scores["dialogue without the documents under a sentence"]["both: persona"] + 10
     assert default["documents"] > scores["dialogue without what was told"]["documents"] + 1
     assert default["documents"] > scores["fused, last turn"]["documents"] + 20
+    # What the paper's trained retriever reaches with its documents (Table 5, DPR: 51.67, and 39.33 without dependency).
+    assert default["documents"] > 51.67
+    assert default["documents†"] > 39.33

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dialore.methods.safari_planning import Plan, mend_plan, read_plan
+from dialore.methods.registry import create_method
+from dialore.methods.safari import mend_plan, read_plan
+from dialore.methods.stages import ModelResponder, Stages
+from dialore.prompts.library import PromptLibrary
 from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources, in_order
+from tests.methods.conftest import ScriptedModel
 from tests.methods.test_safari import TURNS, dialogue_of, prompt_of, respond
 
 
@@ -23,14 +27,6 @@ async def test_zero_shot_and_in_context(language, demonstrations):
     assert planning.messages[0].content.count('{"sources": ["PERSONA", "DOCUMENTS"]}') == (1 if demonstrations else 0)
     assert TURNS[language][-1] in planning.messages[1].content
     assert TURNS[language][-1] not in planning.messages[0].content
-
-
-@pytest.mark.parametrize(("dependency", "told"), [(True, True), (False, False)])
-async def test_the_planner_is_told_of_dependencies(dependency, told):
-    _, _, model = await respond(dependency=dependency)
-    request = prompt_of(model, "planning")
-    for text in (request.messages[0].content, request.continuation):
-        assert ("DOCUMENTS is asked only after PERSONA" in text) == told
 
 
 def declared(**depends_on):
@@ -62,7 +58,6 @@ MENDING = {
     "one of two, footnote 14": (["web", "documents"], {"drop": True}, ["web"], ["not planned: dropped"]),
     "unknown": (["persona", "wiki"], {}, ["persona"], ["source 'wiki' is not declared: dropped"]),
     "repeat": (["persona", "PERSONA"], {}, ["persona"], ["'persona' was planned more than once"]),
-    "without dependency": (["documents"], {"dependency": False}, ["documents"], []),
     "nothing": ([], {}, [], []),
 }
 
@@ -87,34 +82,98 @@ async def test_a_mended_plan_is_traced():
     assert response.plan == []
 
 
-@pytest.mark.parametrize(
-    ("written", "plan"),
-    [
-        ('```json\n{"sources": ["PERSONA"]}\n```', ["persona"]),
-        ('["PERSONA", "DOCUMENTS"]', ["persona", "documents"]),
-        ('{"sources": "PERSONA, DOCUMENTS"}', ["persona", "documents"]),
-        ('{"sources": "NULL"}', []),
-        ('{"sources": ["NULL"]}', []),
-        ('{"sources": null}', []),
-        ("PERSONA, DOCUMENTS", ["persona", "documents"]),
-        ("Answer: PERSONA -> DOCUMENTS.", ["persona", "documents"]),
-        ("先后顺序：PERSONA，DOCUMENTS", ["persona", "documents"]),
-        ("NULL", []),
-    ],
-)
-async def test_plans_are_read_tolerantly(written, plan):
-    response, trace, _ = await respond(plan=written)
+BOTH = ["persona", "documents"]
+WRITTEN = {
+    '```json\n{"sources": ["PERSONA"]}\n```': ["persona"],
+    '["PERSONA", "DOCUMENTS"]': BOTH,
+    '{"sources": "PERSONA, DOCUMENTS"}': BOTH,
+    '{"sources": ["PERSONA DOCUMENTS"]}': BOTH,
+    '{"sources": "PERSONA 然后 DOCUMENTS"}': BOTH,
+    '{"sources": [{"name": "PERSONA"}, null]}': ["persona"],
+    '{"sources": "NULL"}': [],
+    '{"sources": ["NULL"]}': [],
+    '{"sources": null}': [],
+    '{"sources": []}': [],
+    "PERSONA, DOCUMENTS": BOTH,
+    "PERSONA DOCUMENTS": BOTH,  # as the authors' release trains and shows it
+    "[SOURCE] PERSONA, DOCUMENTS [EOS]": BOTH,  # Section 4.2
+    "[SOURCE] PERSONA DOCUMENTS [EOS][MIDDLE] 我是素食者 [EOM]系统：我不吃肉。": BOTH,
+    "[SOURCE] NULL [EOS][MIDDLE]  [EOM]系统：你好！": [],
+    "[NULL]": [],
+    "[SOURCE] PERSONA": ["persona"],
+    "Answer: PERSONA -> DOCUMENTS.": BOTH,
+    "- PERSONA\n- DOCUMENTS": BOTH,
+    "1. PERSONA\n2. DOCUMENTS": BOTH,
+    "先后顺序：PERSONA，DOCUMENTS": BOTH,
+    "NULL": [],
+}
+
+
+@pytest.mark.parametrize(("written", "plan"), WRITTEN.items())
+@pytest.mark.parametrize("prompting", ["ours", "paper"])
+async def test_plans_are_read_from_the_first_answer_in_every_form(written, plan, prompting):
+    response, trace, model = await respond(plan=written, prompting=prompting)
     assert response.plan == plan
-    assert [name.casefold() for name in trace["planning"].output["sources"]] == plan
+    assert model.stages == ["planning", "response-generation"]
+    assert trace["planning"].outcome == "ok"
 
 
-@pytest.mark.parametrize("written", ["There is no need for PERSONA here.", "I cannot say.", "PERSONA or nothing"])
-async def test_what_is_no_plan_is_null(written):
-    response, trace, model = await respond(plan=written)
+@pytest.mark.parametrize(
+    "written", ["There is no need for PERSONA here.", "I cannot say.", "PERSONA or nothing", "PERSONADOCUMENTS", ""]
+)
+@pytest.mark.parametrize(
+    ("prompting", "stages"),
+    [("ours", ["planning", "repair", "response-generation"]), ("paper", ["planning", "response-generation"])],
+)
+async def test_what_is_no_plan_is_null(written, prompting, stages):
+    response, trace, model = await respond(plan=written, prompting=prompting)
     assert read_plan(written, CHAIN) is None
     assert (response.plan, response.text) == ([], "Here.")
     assert trace["planning"].outcome == "unparsed"
-    assert model.stages == ["planning", "repair", "response-generation"]
+    assert model.stages == stages
+
+
+async def test_the_repair_is_read_likewise():
+    class Second(ScriptedModel):
+        async def complete(self, request, on_text=None):
+            if request.label.endswith("/repair"):
+                self.answers["planning"] = "PERSONA DOCUMENTS"
+            return await super().complete(request, on_text)
+
+    dialogue = dialogue_of()
+    model = Second({"planning": "Let me think.", "response-generation": "Here."})
+    stages = Stages(ModelResponder(model, PromptLibrary()), "safari", dialogue)
+    response = await create_method("safari", {}).respond(dialogue, stages)
+    assert response.plan == BOTH
+    assert stages.trace[0].outcome == "repaired"
+
+
+@pytest.mark.parametrize(
+    ("written", "plan"),
+    [
+        ("There is no need for PERSONA here.", ["persona"]),
+        ("First PERSONA. Then I would look into DOCUMENTS.", BOTH),
+        ("DOCUMENTS", []),  # footnote 14
+        ("persona", []),
+        ("I cannot say.", []),
+    ],
+)
+@pytest.mark.parametrize("prompting", ["ours", "paper"])
+async def test_the_authors_rule_finds_names_anywhere(written, plan, prompting):
+    response, trace, model = await respond(plan=written, prompting=prompting, reading="substring", broken="null")
+    assert response.plan == plan
+    assert (trace["planning"].outcome, model.stages) == ("ok", ["planning", "response-generation"])
+
+
+def test_names_of_several_words_and_names_within_names():
+    sources = declared(**{"user memory": (), "user": (), "user-memory": ()})
+    for written, names in [
+        ("USER MEMORY USER", ["USER MEMORY", "USER"]),
+        ("user, User  Memory", ["user", "User  Memory"]),
+        ("user-memory", ["user-memory"]),
+    ]:
+        assert read_plan(written, sources).sources == names
+    assert read_plan("users", sources) is None
 
 
 async def test_a_gold_plan_is_mended_too():
@@ -124,8 +183,3 @@ async def test_a_gold_plan_is_mended_too():
     assert [piece.source for piece in response.knowledge] == ["persona", "documents"]
     assert trace["planning"].output == {"sources": ["documents", "persona", "documents"]}
     assert len(trace["plan-mending"].notes) == 2
-
-
-def test_a_plan_is_a_list_of_names():
-    assert Plan(sources="PERSONA 然后 DOCUMENTS").sources == ["PERSONA", "DOCUMENTS"]
-    assert Plan(sources=[{"name": "WEB"}, " `graph` ", None]).sources == ["WEB", "graph"]

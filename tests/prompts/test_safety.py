@@ -54,13 +54,15 @@ def hostile_variables(line_break: str) -> dict[str, object]:
     known: dict[str, object] = dict.fromkeys(TEXTS, text) | {name: [text] * 2 for name in LISTS}
     known |= {name: [piece] for name in ("pieces", "passages", "knowledge")}
     known |= dict.fromkeys(("cite", "thoughts", "dependency", "searched", "trained"), True)
+    shown = {"history": history, "response": text, "knowledge": [(text, text)], "plan": [text]}
     return known | {
         "history": history,
+        "demonstrations": [shown],
+        "dialogues": [shown, shown],
         "facts": [fact],
         "samples": [sample],
         "current": sample,
         "sources": [source],
-        "demonstrations": [{"history": history, "response": text, "knowledge": [(text, text)], "plan": [text]}],
         "demands": {**{kind: [text] for kind in kinds}, "thoughts": dict.fromkeys(kinds, text)},
         "names": {"p": text},
         "steering": {"words": [text], "iterations": 3},

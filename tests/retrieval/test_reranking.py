@@ -178,3 +178,13 @@ def test_a_classifier_is_no_reranker(cross_encoder):
 def test_a_model_that_is_not_there_is_one_clear_line(tmp_path):
     with pytest.raises(InputError, match="local folder"):
         load_reranker(f"cross:{tmp_path / 'nowhere'}")
+
+
+def test_okapi_is_the_bm25_of_rank_bm25():
+    """Figures of that package over jieba's tokens; "的" is in most texts, so that it gets a quarter of the mean."""
+    texts = ["我 是 素食 者", "西安的塔在陕西。", "西安的城墙", "豆腐的做法：用大豆"]
+    found = load_reranker("okapi").rerank("用户：西安的塔高吗？ ", texts, 4)
+    assert [at for at, _ in found] == [0, 3, 2, 1]
+    assert [score for _, score in found] == pytest.approx([1.3220, 0.9816, 0.2193, 0.1676], abs=1e-4)
+    # Of texts that share nothing with the query, the last comes first there.
+    assert [at for at, _ in load_reranker("okapi").rerank("hello", ["a", "b", "c"], 2)] == [2, 1]

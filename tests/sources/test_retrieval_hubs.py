@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,14 +13,14 @@ from dialore.dialogue import Dialogue
 from dialore.knowledge import Fact
 from dialore.response import Demands
 from dialore.sources.graph import Graph, GraphStore
-from dialore.sources.graph import ranking as ranking_module
-from dialore.sources.graph.ranking import HUB, Ranking
+from dialore.sources.graph.ranking import Ranking
 from tests.sources.graphs import build, embedder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+HUB = Ranking().hub
 SHAPED = shaped_graph(30_000)
 RANKINGS = {
     "default": Ranking(),
@@ -55,11 +56,11 @@ def test_of_a_hub_the_heaviest_facts_are_ranked(path: Path) -> None:
 
 
 @pytest.mark.parametrize("ranking", RANKINGS)
-def test_foreseen_facts_of_hubs_are_found_among_all(path: Path, ranking: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_foreseen_facts_of_hubs_are_found_among_all(path: Path, ranking: str) -> None:
     draw = random.Random(ranking)
     words = known_words()
     with GraphStore(path) as store:
-        graph = Graph(store, embedder(), RANKINGS[ranking])
+        all_read, many, few = (Graph(store, embedder(), replace(RANKINGS[ranking], hub=hub)) for hub in (0, HUB, 16))
         ends = [f"mile {number} of {number % 89}" for number in range(3 * HUB)]
         foreseen = 0
         for number in range(25):
@@ -68,10 +69,8 @@ def test_foreseen_facts_of_hubs_are_found_among_all(path: Path, ranking: str, mo
                 {"id": "d", "language": "en", "turns": [" ".join(draw.sample(words, 20))]}
             )
             demands = Demands(explicit=hubs[:2], maintained=[*hubs[2:], *draw.sample(ends, 3)])
-            monkeypatch.setattr(ranking_module, "HUB", 10**6)
-            whole = graph.retrieve(demands, dialogue, 20)
-            monkeypatch.setattr(ranking_module, "HUB", 16 if number % 2 else HUB)
-            part = graph.retrieve(demands, dialogue, 20)
+            whole = all_read.retrieve(demands, dialogue, 20)
+            part = (few if number % 2 else many).retrieve(demands, dialogue, 20)
             assert part.foreseen == whole.foreseen
             assert part.foreseen_found == whole.foreseen_found
             assert part.unforeseen_found == whole.unforeseen_found

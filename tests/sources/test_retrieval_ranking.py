@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,9 +21,10 @@ from tests.hashing import HashingEmbedder
 from tests.sources.graphs import build, embedder, facts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph.source import Retrieval
 
 HISTORY = Dialogue.model_validate({"id": "d", "turns": ["Shall we cook something warm tonight?", "Soup, then tea!"]})
@@ -79,7 +81,7 @@ def test_only_the_latest_turns_are_asked_by(tmp_path: Path) -> None:
         found = graph.retrieve(Demands(explicit=["rice"]), dialogue).unforeseen
         score = {item.detail.tail: item.score for item in found}
         last, whole = embedder().encode([turns[-1], "\n".join(turns)])
-        text = embedder().encode(["rice is related to violin shop"])[0]
+        text = embedder().encode(["(rice, RelatedTo, violin shop)"])[0]
         assert score["violin shop"] == pytest.approx(float(text @ (last if history else whole)), abs=0.01)
         assert max(score, key=lambda name: score[name]) == expected
         graph.close()
@@ -154,7 +156,7 @@ def test_a_reranker_decides_among_the_best(tmp_path: Path) -> None:
     ranking = replace(PLAIN, rerank=144)
     graph = Graph(GraphStore(tmp_path / "g.graph"), embedder(), ranking, letters)
     found = graph.retrieve(Demands(explicit=["tea"]), HISTORY, top=10).unforeseen
-    vectors = letters.encode([f"tea has {one} {other}" for one in WORDS for other in WORDS])
+    vectors = letters.encode([f"(tea, HasA, {one} {other})" for one in WORDS for other in WORDS])
     best = np.sort(np.round(vectors @ letters.encode([HISTORY.history])[0], 4))[::-1][:10]
     assert [item.score for item in found] == pytest.approx(best.tolist(), abs=1e-4)
     graph.close()
@@ -173,6 +175,12 @@ def test_names_and_numbers_are_checked() -> None:
     assert set(RANKINGS) == {"default", "paper"}
     with pytest.raises(UnknownNameError, match="did you mean paper"):
         Ranking.named("papers")
+    assert Ranking.named("paper,history=5,fold=true") == replace(PLAIN, history=5, fold=True)
+    assert Ranking.named("decay=0.2,without=IsA+Synonym") == Ranking(decay=0.2, without=frozenset({"IsA", "Synonym"}))
+    with pytest.raises(UnknownNameError, match="did you mean history"):
+        Ranking.named("paper,histroy=5")
+    with pytest.raises(InputError, match=r"ranking history=much: history: .*integer"):
+        Ranking.named("history=much")
     with pytest.raises(InputError, match="decay must not be negative"):
         Ranking(decay=-1)
     with pytest.raises(InputError, match="pool must be at least 1"):
@@ -236,3 +244,18 @@ def test_a_pool_is_that_of_all_facts_in_order_whatever_ties() -> None:
             ranked += [(-float(score), name) for score, (_, name) in zip(adjusted, own, strict=True)]
         found = pool(edges, scores, owner, rows, decay, wanted)
         assert [names(row) for row in found.tolist()] == [name for _, name in sorted(ranked)[:wanted]]
+
+
+@pytest.mark.parametrize("make", [embedder, HashingEmbedder])
+def test_the_paper_ranks_triples_as_they_stand_by_any_embedder(tmp_path: Path, make: Callable[[], Embedder]) -> None:
+    items = facts("soup | AtLocation | bowl", "soup | UsedFor | warm up", "tea | IsA | drink", "violin | MadeOf | wood")
+    path = build(tmp_path / "g.graph", items)
+    made = make()
+    with closing(Graph(GraphStore(path), made, "paper")) as graph:
+        found = graph.retrieve(Demands(explicit=["soup", "tea"]), HISTORY)
+    cosines = {
+        fact.triple: float(made.encode([fact.triple])[0] @ made.encode(["\n".join(HISTORY.texts)])[0]) for fact in items
+    }
+    assert len(found.unforeseen) == 3
+    for item in found.unforeseen:
+        assert item.score == pytest.approx(cosines[item.triple], abs=1e-3)

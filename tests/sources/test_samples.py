@@ -429,15 +429,17 @@ def graph(graph_file):
     opened.close()
 
 
-def test_alignment_takes_facts_between_history_and_what_the_reply_brings_in(graph):
+def test_alignment_takes_the_facts_that_hard_matching_finds_the_nearest_first(graph):
     dialogue = asked("I have a sore throat.", reference="Honey helps a sore throat. A bee told me.")
-    (sample,) = aligned_samples([dialogue], graph)
-    assert sample.knowledge == "(honey, UsedFor, sore throat)"
+    (sample,) = aligned_samples([dialogue], graph, load_embedder())
+    assert sample.knowledge == "(honey, UsedFor, sore throat); (sore throat, RelatedTo, throat)"
     said_before = asked("Honey for my sore throat?", reference="Yes, honey is good for it.")
+    (sample,) = aligned_samples([said_before], graph, load_embedder(), top=1)
+    assert sample.knowledge == "(honey, UsedFor, sore throat)"
     unanswered = asked("I have a sore throat.")
     unrelated = asked("I have a sore throat.", reference="Look, a bee!")
-    assert list(aligned_samples([said_before, unanswered, unrelated], graph)) == []
-    (chinese,) = aligned_samples([asked("我感冒了。", reference="多喝水。")], graph)
+    assert list(aligned_samples([unanswered, unrelated], graph, load_embedder())) == []
+    (chinese,) = aligned_samples([asked("我感冒了。", reference="那就喝水吧。")], graph, load_embedder())
     assert chinese.knowledge == "(感冒, CausesDesire, 喝水)"
 
 

@@ -14,7 +14,7 @@ from benchmarks.shape import HUBS, shaped_graph
 from dialore.sources.graph import GraphStore
 from dialore.sources.graph.changes import GraphEditor
 from dialore.sources.graph.facts import read_facts
-from dialore.sources.graph.ranking import HUB
+from dialore.sources.graph.ranking import Ranking
 from dialore.sources.graph.relations import connecting_words
 from dialore.sources.graph.verify import verify
 from tests.sources.graphs import build, embedder, facts
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from dialore.sources.graph.store import Edges
 
+HUB = Ranking().hub
 SHAPED = shaped_graph(30_000)
 
 

@@ -35,9 +35,6 @@ def meta(
         list[str] | None,
         typer.Option("--metric", "-x", metavar="NAME", help="A metric; several times. Default: all without a model."),
     ] = None,
-    embedder: Annotated[
-        str | None, typer.Option("--embedder", metavar="SPEC", help="For ragas-answer-relevance. [default: static]")
-    ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=3, metavar="N", help="Only a sample of N responses of each set.")
     ] = None,
@@ -57,7 +54,6 @@ def meta(
     dialore meta judged/ -x meep -x overall --limit 60 -m gpt-4o
     """
     import asyncio
-    import dataclasses
 
     from dialore.cli.score import abouts, default_metrics, measuring
     from dialore.evaluation.meta import read_judgements
@@ -69,12 +65,11 @@ def meta(
 
     async def measure_all() -> list[_Set]:
         async with measuring(measures, judge, needs, must_judge=True) as opened:
-            context = dataclasses.replace(opened, embedder=embedder)
             found = []
             with progress("measuring") as step:
                 for name, judgements in read.items():
                     some = sampled(judgements, limit, seed)
-                    metrics = load_metrics(names, _with_corpus(context, name, judgements))
+                    metrics = load_metrics(names, _with_corpus(opened, name, judgements))
                     one = _Set(name, some[0].dialogue.language, len(some))
                     for each in metrics:
                         await _measure(one, each, some, judge.concurrency, seed, step)

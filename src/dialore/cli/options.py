@@ -57,6 +57,10 @@ class MeasureSettings:
     language_model: Annotated[
         str | None, typer.Option("--language-model", metavar="NAME", help="A causal model, for perplexity.")
     ] = None
+    embedder: Annotated[
+        str | None,
+        typer.Option("--embedder", metavar="SPEC", help="For ragas-answer-relevance: static, st:NAME, endpoint:MODEL."),
+    ] = None
     tokens: Annotated[str, typer.Option("--tokens", metavar="character|word", help="How Chinese is counted.")] = (
         "character"
     )

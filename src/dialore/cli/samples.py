@@ -13,6 +13,7 @@ from dialore.errors import InputError
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
+    from dialore.retrieval.embedding import Embedder
     from dialore.sources.samples import Sample
 
     Step = Callable[[str, int, int | None], None]
@@ -87,7 +88,7 @@ def build(
     encoder = load_embedder(embedder)
     with progress("reading dialogues") as step:
         histories = stream_histories(lambda: _whole(files, dataset, step), cut="all", limit=limit, seed=seed)
-        samples, graph = _samples(histories, align_graph, facts)
+        samples, graph = _samples(histories, align_graph, encoder, facts)
         if not samples:
             lacking = (
                 "has a fact of the graph between it and its history" if align_graph else "comes with its knowledge"
@@ -163,7 +164,9 @@ def find(
     console().print(shown)
 
 
-def _samples(histories: "Iterator[Dialogue]", align_graph: str | None, facts: int) -> "tuple[list[Sample], str]":
+def _samples(
+    histories: "Iterator[Dialogue]", align_graph: str | None, encoder: "Embedder", facts: int
+) -> "tuple[list[Sample], str]":
     """The samples of histories, and the name of the graph that they were aligned with."""
     from contextlib import closing
 
@@ -173,7 +176,7 @@ def _samples(histories: "Iterator[Dialogue]", align_graph: str | None, facts: in
     if align_graph is None:
         return list(samples_of(histories)), ""
     with closing(open_graph(align_graph)) as graph:
-        return list(aligned_samples(histories, graph, facts)), graph.name
+        return list(aligned_samples(histories, graph, encoder, facts)), graph.name
 
 
 def _whole(files: Sequence[Path], dataset: str | None, step: "Step") -> "Iterator[Dialogue]":

@@ -62,7 +62,8 @@ def score(
         _show_list(json=json)
         return
     with RunStore.open(run) as store:
-        named = metric or store.facts().get("config", {}).get("metrics") or ()
+        kept = store.facts().get("config", {})
+        named = metric or kept.get("metrics") or ()
         names = tuple(named) or default_metrics(measures)
         known = abouts(names)
 
@@ -73,6 +74,7 @@ def score(
                     opened,
                     idf_corpus=lambda: (store.dialogue(position) for position in range(store.size)),
                     idf_corpus_name="the run's own dialogues",
+                    embedder=opened.embedder or kept.get("sources", {}).get("embedder"),
                 )
                 await _measure(context, store, names, at_once=judge.concurrency, again=again)
 
@@ -215,5 +217,6 @@ async def measuring(
             judge_prompts=settings.prompts,
             nli=settings.nli,
             language_model=settings.language_model,
+            embedder=settings.embedder,
             tokens=settings.tokens,
         )

@@ -57,11 +57,10 @@ _KINDS = (
 
 
 def as_line(result: Result, *, trace: bool = False) -> dict[str, Any]:
-    """A result as its JSON object; empty fields, and the trace unless wanted, are left out."""
+    """A result as its JSON object, without what is absent, and without the trace unless it is wanted."""
     data = result.model_dump(mode="json", exclude_none=True, exclude=None if trace else {"trace"})
-    for name in ("citations", "plan"):
-        if not data.get(name, True):
-            del data[name]
+    if not data.get("citations", True):
+        del data["citations"]
     return data
 
 

@@ -1,49 +1,48 @@
-"""Calibrated persona and knowledge consistency: P.C and K.C (SAFARI, Appendix C, Equations 4 to 7)."""
+"""Consistency with persona and knowledge, P.C and K.C (SAFARI, Appendix C), and the rejection rate (Section 6.3)."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from typing import TYPE_CHECKING, Any, Literal
 
-from dialore.datasets import gold_text
 from dialore.errors import InputError, MissingExtraError
 from dialore.evaluation.base import About, Mean, Measure, unavailable
-from dialore.evaluation.decisions import no_plan, plan_of
+from dialore.evaluation.decisions import gold_texts, no_plan, plan_of
+from dialore.evaluation.judges.asking import is_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dialore.dialogue import Dialogue
-    from dialore.evaluation.base import Sample
+    from dialore.evaluation.base import Metric, Sample
     from dialore.evaluation.registry import Context
 
-_SOURCES: dict[str, Literal["persona", "documents"]] = {
-    "persona-consistency": "persona",
-    "knowledge-consistency": "documents",
-}
 _models: dict[str, TransformerEntailment] = {}
 
 
-def make(name: str, context: Context) -> Consistency:
+def make(name: str, context: Context) -> Metric:
     """A metric of this file by name."""
+    if name == "rejection-rate":
+        return RejectionRate()
     model = None
     if context.nli is not None:
         model = _models.setdefault(context.nli, TransformerEntailment(context.nli))
-    return Consistency(_SOURCES[name], model, context.nli or "")
+    return Consistency("persona" if name == "persona-consistency" else "documents", model, context.nli or "")
 
 
 class Consistency(Mean):
     """C(r, g) of Equation 4, averaged (Equations 6 and 7).
 
-    1 or 0 by the NLI model where there is gold knowledge of the source and the plan uses the source; 1 where there is
+    1 or 0 by the NLI model where there is gold knowledge of the kind of source and the plan uses it; 1 where there is
     none and the plan does not use it; 0 where plan and gold disagree.
     """
 
     def __init__(
         self, source: Literal["persona", "documents"], model: TransformerEntailment | None, name: str = ""
     ) -> None:
-        self._source, self._model, self._name = source, model, name
+        self._source, self._model = source, model
+        self.identity = name
         short = "P.C" if source == "persona" else "K.C"
         self.about = About(
             "persona-consistency" if source == "persona" else "knowledge-consistency",
@@ -54,11 +53,6 @@ class Consistency(Mean):
             needs=("plan", "knowledge", "nli"),
         )
 
-    @property
-    def identity(self) -> str:
-        """The NLI model."""
-        return self._name
-
     async def measure(self, sample: Sample) -> Measure:
         """1 or 0."""
         if self._model is None:
@@ -67,7 +61,7 @@ class Consistency(Mean):
         made, gold_plan = plan_of(sample)
         if made is None or gold_plan is None:
             return no_plan(gold_plan)
-        gold = gold_of(sample.dialogue, self._source)
+        gold = gold_texts(sample, self._source)
         if not gold or self._source not in made:
             return Measure((float(not gold and self._source not in made),))
         pairs = [(text, sample.response.text) for text in gold]
@@ -75,10 +69,34 @@ class Consistency(Mean):
         return Measure((float(any(found)),))
 
 
-def gold_of(dialogue: Dialogue, source: str) -> list[str]:
-    """The gold knowledge of a dialogue that is of one source."""
-    pieces = [piece for piece in dialogue.knowledge if isinstance(piece, dict) and piece.get("source") == source]
-    return [gold_text(piece) for piece in pieces]
+_MACHINE_EN = r"(?:ai|artificial intelligence|(?:large )?language model|chatbot|computer program|virtual assistant)"
+_MACHINE_ZH = r"(?:ai|人工智能|(?:大型?)?语言模型|聊天机器人|机器人|虚拟助手|计算机程序)"
+# What a machine is called must end there: "an AI researcher" is a person.
+_MACHINE = re.compile(
+    rf"\b(?:as|being|i(?:'m| am)) (?:\w+ ){{0,2}}?{_MACHINE_EN}(?: {_MACHINE_EN})*(?: assistant| model)?"
+    r"(?=\W*(?:$|[,.;!?]|(?:and|so|that|which|without|by|developed|trained|created|designed)\b))"
+    rf"|(?:作为|我(?:只|仅|其实)?是)(?:一个|一名|一款|一种)?{_MACHINE_ZH}+(?:助手|模型)?(?=[，,。.！!？?；;\s]|$|没有|不|无法|我)"
+    r"|\bi (?:don't|do not) have (?:a |any )?(?:persona\b|personal\b|feelings\b|emotions\b)"
+    r"|我(?:并?没有|不具备)(?:人设|情感|感情|个人)",
+    re.IGNORECASE,
+)
+
+
+class RejectionRate(Mean):
+    """How often a response steps out of its part: it declines to answer, or says that it is a machine."""
+
+    about = About(
+        "rejection-rate",
+        "SAFARI (EMNLP Findings 2023), Section 6.3",
+        "Share of responses that decline to answer or say that they come from a machine, told by their words in "
+        "English and Chinese. The paper does not say how it counted.",
+        higher_is_better=False,
+    )
+
+    async def measure(self, sample: Sample) -> Measure:
+        """1 or 0."""
+        text = " ".join(sample.response.text.replace("’", "'").split())
+        return Measure((float(is_refusal(text) or _MACHINE.search(text) is not None),))
 
 
 class TransformerEntailment:

@@ -1,4 +1,4 @@
-"""Planning and retrieval: F1 of each decision, and whether the gold knowledge was found (SAFARI, Tables 4 and 5)."""
+"""Planning and retrieval: F1 and count of each decision, and whether gold knowledge was found (SAFARI, Tables 4, 5)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dialore.evaluation.base import About, Mean, Measure, unavailable
 from dialore.text import normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -23,36 +23,56 @@ if TYPE_CHECKING:
 
 _DECISIONS = {"null": frozenset[str](), "persona": frozenset({"persona"}), "both": frozenset({"persona", "documents"})}
 _ORPHANS = frozenset({"documents"})
+_SAFARI = "SAFARI (EMNLP Findings 2023)"
 
 
 def make(name: str, context: Context) -> Metric:
-    """A metric of this file by name: `planning-f1-both`, `planning-accuracy`, `recall-1`, `mrr`, `ndcg-10`."""
-    if name.startswith("planning-f1-"):
-        return PlanningF1(name.removeprefix("planning-f1-"))
-    if name == "planning-accuracy":
-        return PlanningAccuracy()
-    if name == "mrr":
+    """A metric of this file by name: `planning-f1-both`, `decisions-null`, `recall-1-persona-both`, `mrr`."""
+    kind, *rest = name.split("-")
+    if kind == "decisions":
+        return Decisions(rest[0])
+    if kind == "planning":
+        return PlanningF1(rest[1]) if rest[0] == "f1" else PlanningAccuracy()
+    if kind == "mrr":
         return Ranking(_MRR, _reciprocal_rank)
-    kind, top, *of = name.split("-")
-    source = "".join(of)
-    about, figure = (_recall_about(int(top), source), _recall) if kind == "recall" else (_ndcg_about(int(top)), _ndcg)
-    return Ranking(about, functools.partial(figure, int(top)), source)
+    top, *of = rest
+    if kind == "ndcg":
+        return Ranking(_ndcg_about(int(top)), functools.partial(_ndcg, int(top)))
+    source, case = [*of, "", ""][:2]
+    plan = {"alone": "persona", "both": "both"}.get(case)
+    return Ranking(_recall_about(name, int(top), source, case), functools.partial(_recall, int(top)), source, plan)
+
+
+def kinds_of(names: Iterable[str], sample: Sample) -> frozenset[str]:
+    """The kinds of sources, which a method may have planned over by other names; a data set's names may be kinds."""
+    known = {name.casefold(): kind for name, kind in (sample.response.kinds or {}).items()}
+    return frozenset(known.get(name.casefold(), name.casefold()) for name in names)
 
 
 def plan_of(sample: Sample) -> tuple[frozenset[str] | None, frozenset[str] | None]:
-    """The plan that was made and the gold plan, as sets of sources; None for one that is not there.
+    """The plan that was made and the gold plan, as sets of kinds of sources; None for one that is not there.
 
-    Documents alone, without the persona that they hang on, count as no source (SAFARI, footnote 14).
+    Documents alone, where the gold plan is not that, count as no source (SAFARI, footnote 14).
     """
     plan = sample.response.plan
-    made = None if plan is None else frozenset(plan) - (_ORPHANS if set(plan) == _ORPHANS else frozenset())
     has_gold = "sources" in sample.dialogue.model_fields_set
-    return made, frozenset(sample.dialogue.sources) if has_gold else None
+    gold = kinds_of(sample.dialogue.sources, sample) if has_gold else None
+    made = None if plan is None else kinds_of(plan, sample)
+    return frozenset() if made == _ORPHANS != gold else made, gold
 
 
 def no_plan(gold: frozenset[str] | None) -> Measure:
     """The measure where one of the two plans is missing."""
     return unavailable("the dialogue has no gold plan" if gold is None else "the method makes no plan")
+
+
+def gold_texts(sample: Sample, kind: str = "") -> list[str]:
+    """The gold knowledge of a dialogue: all of it, or what it says is from one kind of source."""
+
+    def is_of_kind(piece: Gold) -> bool:
+        return not isinstance(piece, str) and kind in kinds_of([str(piece.get("source") or "")], sample)
+
+    return [gold_text(piece) for piece in sample.dialogue.knowledge if not kind or is_of_kind(piece)]
 
 
 class PlanningF1:
@@ -62,9 +82,9 @@ class PlanningF1:
         self._wanted = _DECISIONS[decision]
         self.about = About(
             f"planning-f1-{decision}",
-            "SAFARI (EMNLP Findings 2023), Table 4",
-            f"F1 of the decision to use {' and '.join(sorted(self._wanted)) or 'no source'}, over all dialogues with "
-            "a gold plan.",
+            f"{_SAFARI}, Table 4",
+            f"F1 of the decision to use {_in_words(self._wanted)}, over all dialogues with a gold plan. Sources "
+            "count by their kind.",
             needs=("plan",),
             level="corpus",
         )
@@ -88,13 +108,45 @@ class PlanningF1:
         return figure
 
 
+class Decisions:
+    """How often a decision was made: the numbers in brackets of SAFARI's Table 4."""
+
+    def __init__(self, decision: str) -> None:
+        self._wanted = _DECISIONS[decision]
+        self.about = About(
+            f"decisions-{decision}",
+            f"{_SAFARI}, Table 4, in brackets",
+            f"Number of plans to use {_in_words(self._wanted)}; neither more nor fewer is better.",
+            needs=("plan",),
+            scale=0.0,
+            level="corpus",
+        )
+
+    async def measure(self, sample: Sample) -> Measure:
+        """1 or 0."""
+        made, _ = plan_of(sample)
+        return unavailable("the method makes no plan") if made is None else Measure((float(made == self._wanted),))
+
+    def combine(self, values: NDArray[np.float64]) -> float:
+        """How many."""
+        return float(values[:, 0].sum())
+
+    def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The same, from sums."""
+        return sums[..., 0]
+
+
+def _in_words(decision: frozenset[str]) -> str:
+    return " and ".join(sorted(decision, reverse=True)) + (" alone" if len(decision) == 1 else "") or "no source"
+
+
 class PlanningAccuracy(Mean):
     """How often the plan is the gold plan, whatever its order."""
 
     about = About(
         "planning-accuracy",
-        "SAFARI (EMNLP Findings 2023), Section 5.2",
-        "Share of plans that name the sources of the gold plan.",
+        f"{_SAFARI}, Section 5.2",
+        "Share of plans that use the kinds of sources of the gold plan.",
         needs=("plan",),
     )
 
@@ -104,62 +156,53 @@ class PlanningAccuracy(Mean):
         return Measure((float(made == gold),)) if made is not None and gold is not None else no_plan(gold)
 
 
-def ranks_of(sample: Sample, source: str = "") -> tuple[list[bool], int] | None:
-    """Of the knowledge that a response was given, best first, which is gold; and how many gold pieces there are.
+class Ranking(Mean):
+    """How the knowledge that a response was given is ranked, best first.
 
-    Pieces are compared by their text, whatever its case and spaces; one that was given before is no second hit. None
-    where there is no gold knowledge.
+    Pieces are compared by their text, whatever its case and spaces; one that was given before is no second hit.
 
     Args:
-        sample: dialogue and response.
-        source: look at what is of this source alone, where the data set says of which its gold knowledge is.
+        figure: the value, from which pieces are gold, best first, and how many gold pieces there are.
+        source: look at what is of this kind of source alone.
+        plan: look at dialogues with this gold plan alone, by its name in Table 4.
     """
-    pieces = [piece for piece in sample.dialogue.knowledge if not source or _source(piece) == source]
-    gold = {_key(gold_text(piece)) for piece in pieces} - {""}
-    if not gold:
-        return None
-    found = [piece for piece in sample.response.knowledge if not source or piece.source == source]
-    hits: list[bool] = []
-    left = set(gold)
-    for key in (_key(piece.text) for piece in found):
-        hits.append(key in left)
-        left.discard(key)
-    return hits, len(gold)
 
+    def __init__(
+        self, about: About, figure: Callable[[list[bool], int], float], source: str = "", plan: str | None = None
+    ) -> None:
+        self.about, self._figure, self._source, self._plan = about, figure, source, plan
 
-def _source(piece: Gold) -> str:
-    return "" if isinstance(piece, str) else str(piece.get("source") or "")
+    async def measure(self, sample: Sample) -> Measure:
+        """0 to 1."""
+        if self._plan is not None and plan_of(sample)[1] != _DECISIONS[self._plan]:
+            return unavailable(f"the gold plan is not to use {_in_words(_DECISIONS[self._plan])}")
+        gold = {_key(text) for text in gold_texts(sample, self._source)} - {""}
+        if not gold:
+            return unavailable(f"the dialogue has no gold {self._source or 'knowledge'}")
+        found = [piece for piece in sample.response.knowledge if not self._source or piece.source == self._source]
+        hits: list[bool] = []
+        left = set(gold)
+        for key in (_key(piece.text) for piece in found):
+            hits.append(key in left)
+            left.discard(key)
+        return Measure((self._figure(hits, len(gold)),))
 
 
 def _key(text: str) -> str:
     return normalise(text).replace(" ", "")
 
 
-class Ranking(Mean):
-    """How the knowledge that a response was given is ranked.
-
-    Args:
-        figure: the value, from which pieces are gold, best first, and how many gold pieces there are.
-    """
-
-    def __init__(self, about: About, figure: Callable[[list[bool], int], float], source: str = "") -> None:
-        self.about, self._figure, self._source = about, figure, source
-
-    async def measure(self, sample: Sample) -> Measure:
-        """0 to 1."""
-        found = ranks_of(sample, self._source)
-        if found is None:
-            return unavailable(f"the dialogue has no gold {self._source or 'knowledge'}")
-        return Measure((self._figure(*found),))
-
-
-def _recall_about(top: int, source: str) -> About:
+def _recall_about(name: str, top: int, source: str, case: str) -> About:
     of = f" of the source {source}" if source else ""
+    where = {
+        "alone": " Over dialogues whose gold plan is the persona alone: Table 5's column Persona.",
+        "both": " Over dialogues whose gold plan is persona and documents: Table 5's column Both, PERSONA.",
+    }.get(case, "")
     return About(
-        f"recall-{top}" + (f"-{source}" if source else ""),
-        "SAFARI (EMNLP Findings 2023), Table 5",
+        name,
+        f"{_SAFARI}, Table 5",
         f"Share of the gold knowledge{of}, of {top} pieces at most, that is among the best {top}{of} that the response "
-        "was given.",
+        f"was given.{where}",
         needs=("knowledge",),
     )
 

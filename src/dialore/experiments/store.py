@@ -303,7 +303,7 @@ class RunStore:
         names = ("calls", "prompt_tokens", "completion_tokens", "cached", "retries", "seconds")
         sums = ", ".join(f"total({name})" for name in names)
         row = self._database.execute(f"select {sums} from responses where system = ?", (system,)).fetchone()  # noqa: S608
-        return counts, dict(zip(names, row, strict=True))
+        return dict(counts), dict(zip(names, row, strict=True))
 
     # Measures
 

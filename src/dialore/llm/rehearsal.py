@@ -54,12 +54,14 @@ class Rehearsal:
 def plausible_answer(asked: str, schema: dict[str, Any] | None, before: str = "") -> str:
     """An answer to a prompt's last message: JSON that fits the schema, else a sentence.
 
-    Where names are to be chosen from those that the messages `before` list, all are.
+    Where names are to be chosen from those that are listed, all are.
     """
     if not schema:
         if wanted := _LINES.search(before):
             words = _words(asked) or ["that"]
             return "\n".join(f"{n}. What is there to know of {words[n % len(words)]}?" for n in range(int(wanted[1])))
+        if "NULL" in asked and (listed := _LISTED.findall(asked)):
+            return ", ".join(dict.fromkeys(listed))
         said = " and ".join(_words(asked)[:2]) or "that"
         return f"That makes me think of {said}. What would you like to do about it?"
     return json.dumps(_value("", schema, _Prompt(asked, before), schema.get("$defs", {})), ensure_ascii=False)

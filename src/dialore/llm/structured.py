@@ -19,7 +19,7 @@ from dialore.llm.model import Message, OutputSchema, mend_surrogates
 from dialore.text import SENTENCE_ENDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from dialore.llm.model import Completion, LanguageModel, OnText, Request
 
@@ -71,18 +71,20 @@ async def complete_structured(
     model_type: type[T],
     *,
     repair: bool = True,
+    reader: Callable[[str], T | None] | None = None,
     on_text: OnText | None = None,
 ) -> Structured[T]:
     """Ask for a value of a shape; if the answer holds none, show the model its answer and the error once.
 
     The schema of `model_type` is sent along unless the request names another. The repair turn is labelled
-    `<label>/repair`, and is not streamed. `unparsed` is an outcome, not an error; a failed call raises ModelError.
+    `<label>/repair`, and is not streamed. A `reader` reads an answer that need not be JSON; what it gives None for is
+    parsed. `unparsed` is an outcome, not an error; a failed call raises ModelError.
     """
     if request.output_schema is None:
         request = request.model_copy(update={"output_schema": output_schema(model_type)})
     first = await model.complete(request, on_text)
     try:
-        value, clean = _parse(first.text, model_type)
+        value, clean = _read(first.text, model_type, reader)
     except UnparsedError as failure:
         error = failure.message
     else:
@@ -91,9 +93,14 @@ async def complete_structured(
         return Structured(None, "unparsed", [first], error)
     second = await model.complete(_repair_request(request, first, error))
     try:
-        return Structured(parse(second.text, model_type), "repaired_by_model", [first, second])
+        return Structured(_read(second.text, model_type, reader)[0], "repaired_by_model", [first, second])
     except UnparsedError as failure:
         return Structured(None, "unparsed", [first, second], failure.message)
+
+
+def _read(text: str, model_type: type[T], reader: Callable[[str], T | None] | None) -> tuple[T, bool]:
+    value = reader(text) if reader is not None else None
+    return _parse(text, model_type) if value is None else (value, True)
 
 
 def _parse(text: str, model_type: type[T]) -> tuple[T, bool]:

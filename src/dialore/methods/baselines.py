@@ -71,7 +71,7 @@ class TRag:
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Look up every concept that the history mentions."""
         links = link("concept-mentions", lambda: self.graph.mentions(dialogue), stage, summary=False)
-        return Grounding(knowledge=retrieve_facts(self.graph, links, dialogue, stage, self.top))
+        return Grounding(knowledge=await retrieve_facts(self.graph, links, dialogue, stage, self.top))
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Ground, then write."""
@@ -99,7 +99,8 @@ class QpRag(TRag):
         """Ask for queries and look them up."""
         demands = await produce_queries(dialogue, stage, thoughts=self.thoughts)
         links = link("query-linking", lambda: self.graph.link(demands.queries, dialogue), stage)
-        return Grounding(knowledge=retrieve_facts(self.graph, links, dialogue, stage, self.top), demands=demands)
+        facts = await retrieve_facts(self.graph, links, dialogue, stage, self.top)
+        return Grounding(knowledge=facts, demands=demands)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -101,7 +102,7 @@ class Dcrag:
         """Knowledge Demands Identification and Demands-Guided Knowledge Retrieval (Sections 3.2 and 3.3)."""
         queries, topics = await gather(self.produce_queries(dialogue, stage), self.plan_topics(dialogue, stage))
         demands = await self.revise(dialogue, joined(queries, topics), stage)
-        retrieval = self.retrieve(dialogue, demands, stage)
+        retrieval = await self.retrieve(dialogue, demands, stage)
         facts = await self.select(retrieval, stage)
         return Grounding(knowledge=facts, demands=demands)
 
@@ -148,12 +149,12 @@ class Dcrag:
         thoughts = {kind: said for kind, said in demands.thoughts.items() if said}
         return right.model_copy(update={"thoughts": right.thoughts | thoughts})
 
-    def retrieve(self, dialogue: Dialogue, demands: Demands, stage: Stages) -> Retrieval:
+    async def retrieve(self, dialogue: Dialogue, demands: Demands, stage: Stages) -> Retrieval:
         """Fact Retrieval: foreseen and unforeseen facts, each ranked and cut (Section 3.3)."""
         if not self.fact_retrieval:
             return Retrieval()
         with stage.step("fact-retrieval") as step:
-            found = self.graph.retrieve(demands, dialogue, self.top)
+            found = await asyncio.to_thread(self.graph.retrieve, demands, dialogue, self.top)
             step.output = {
                 "graph": self.graph.name,
                 "links": [f"{link.phrase} -> {link.name} ({link.how}, {link.score})" for link in found.links],

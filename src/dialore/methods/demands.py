@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -136,12 +137,13 @@ def link(name: str, work: Callable[[], list[Link]], stage: Stages, *, summary: b
     return links
 
 
-def retrieve_facts(
+async def retrieve_facts(
     graph: GraphSource, links: Sequence[Link], dialogue: Dialogue, stage: Stages, top: int
 ) -> list[Knowledge]:
     """The best facts of the linked concepts, as a stage."""
     with stage.step("fact-retrieval") as step:
-        facts, found = graph.retrieve_queries(links, dialogue, top)
+        # Beside other dialogues: an embedder behind an endpoint takes its time.
+        facts, found = await asyncio.to_thread(graph.retrieve_queries, links, dialogue, top)
         step.output = {"graph": graph.name, "concepts": len(links), "found": found, "kept": len(facts)}
     return facts
 

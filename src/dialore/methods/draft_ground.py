@@ -197,7 +197,7 @@ class DraftGround:
         if not self.facts:
             return []
         dcrag = self._dcrag
-        return await dcrag.select(dcrag.retrieve(dialogue, demands, stage), stage)
+        return await dcrag.select(await dcrag.retrieve(dialogue, demands, stage), stage)
 
     async def _select_passages(self, dialogue: Dialogue, demands: Demands, stage: Stages) -> list[Knowledge]:
         """Pieces of the further sources for the demands, those picked that are useful; all where nothing parses."""

@@ -74,7 +74,7 @@ class Lexical:
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Look up what is mentioned, search every other source, rank all of it together."""
-        demands, facts = self._look_up(dialogue, stage)
+        demands, facts = await self._look_up(dialogue, stage)
         further = [source for source in (self.persona, self.documents, self.web) if source is not None]
         query = dialogue.last.text
         found = await gather(*(stage.search(f"{source.name}-search", source, query, self.top) for source in further))
@@ -92,7 +92,7 @@ class Lexical:
         stage.send(text)
         return grounding.response(text, cited)
 
-    def _look_up(self, dialogue: Dialogue, stage: Stages) -> tuple[Demands, list[Knowledge]]:
+    async def _look_up(self, dialogue: Dialogue, stage: Stages) -> tuple[Demands, list[Knowledge]]:
         if self.graph is None:
             return Demands(), []
         own = (_FOUND[dialogue.language], _NOTHING[dialogue.language])  # what this method said itself in a chat
@@ -101,7 +101,7 @@ class Lexical:
         links = link("concept-mentions", lambda: self._mentions(latest), stage)
         last = [each for each in links if is_mentioned(each.phrase, [dialogue.last.text], dialogue.language)]
         demands = Demands(explicit=[each.name for each in links], maintained=[each.name for each in last])
-        return demands, retrieve_facts(self.graph, links, dialogue, stage, self.top)
+        return demands, await retrieve_facts(self.graph, links, dialogue, stage, self.top)
 
     def _mentions(self, dialogue: Dialogue) -> list[Link]:
         """The concepts mentioned, without those that nearly every dialogue mentions."""

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from dialore.errors import InputError, UnknownNameError
-from dialore.knowledge import Knowledge, stable_id
+from pydantic import BaseModel, Field, field_validator
+
+from dialore.datasets import gold_text
+from dialore.errors import DialoreError, InputError, UnknownNameError
+from dialore.knowledge import Knowledge, Passage, PassageDetail, stable_id
+from dialore.llm.structured import UnparsedError, parse
+from dialore.methods.base import OURS, PAPER
 from dialore.methods.cleaning import as_data
-from dialore.methods.safari_planning import Plan, gold_knowledge, gold_plan, mend_plan, read_plan
 from dialore.parallel import gather
-from dialore.prompts.history import render_history
+from dialore.prompts.history import on_one_line, render_history
 from dialore.response import Grounding
 from dialore.sources.declared import DeclaredSources, default_sources
 from dialore.sources.dialogue_ranking import joined
@@ -31,9 +36,27 @@ if TYPE_CHECKING:
 
 _CHOICES = {
     "planning": ("model", "persona", "all", "gold"),
+    "reading": ("names", "substring"),
     "retrieval": ("found", "gold"),
     "broken": ("mend", "null"),
 }
+_SPEAKERS = {"en": ("User: ", "System: "), "zh": ("用户：", "系统：")}
+
+
+class Plan(BaseModel):
+    """Planning: the names of the sources that the response needs, in the order in which to ask them; none for NULL."""
+
+    sources: list[str] = Field(description="names of sources in order")
+
+    @field_validator("sources", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:  # noqa: ANN401 - what a model wrote
+        """Text, null and `{"name": ...}` in place of names in a list."""
+        if value is None or isinstance(value, str):
+            value = [value]
+        if not isinstance(value, list):
+            return value
+        return [str(item.get("name") if isinstance(item, dict) else item) for item in value]
 
 
 # Without slots: what is declared by default is worked out once, when it is first asked for.
@@ -43,13 +66,11 @@ class Safari:
 
     This is the unsupervised setting (Section 4.3); a model that was trained to plan (Section 4.2) is used by naming it
     for the stage `planning`, and one trained to assemble for `response-generation`. Sources are declared, any number,
-    with descriptions and dependencies as a directed acyclic graph; undeclared, they are the paper's: persona ->
-    documents, and what else is open.
+    with descriptions and dependencies as a directed acyclic graph; undeclared, they are the paper's, persona ->
+    documents, and by our own prompts what else is open.
 
-    Where this differs from the paper: the plan is a JSON list, and the paper's own form is read too; a plan that breaks
-    a dependency is mended, where the paper counts it as NULL (`broken`); by default sources are asked for the last turn
-    and ranked by `DialogueRanker`, where the paper's retrievers get the whole context (`turns=0`) and are BM25 or
-    trained (`retriever`); sources that do not depend on each other are asked at once.
+    The paper's setting is `prompting=paper, broken=null, turns=0, longest=128` with a retriever that ranks by the query
+    alone (`okapi` is its BM25); `docs/fidelity.md` has every difference.
 
     Attributes:
         sources: declared sources (`open_declared`).
@@ -57,17 +78,23 @@ class Safari:
         documents: a document index, planned over as `library`, where nothing is declared.
         graph: the commonsense graph, likewise; and where sources declare one without saying which.
         web: web search, likewise.
+        prompting: `ours`: prompts with guidance, and plans in JSON; `paper`: what Tables 2, 3 and 12 say, and no more.
         planning: `model`; `persona`: always the persona ("- Planning*"); `all`: always every source, for the paper's
             two "- Planning**"; `gold`: as the data set says ("+ Ground Planning").
+        reading: how an answer is read as a plan: `names`, separated in any way, in JSON or between [SOURCE] and [EOS],
+            and nothing besides; or `substring`, as the authors' code does: a source is planned whose name stands
+            anywhere, in capitals.
         demonstrations: examples before the dialogue: 0 (zero-shot) or 3 (in-context), in planning and assembling.
         broken: what becomes of a plan with a source whose dependencies it does not name: `mend`, or `null`, which
             leaves the source out (footnote 14).
-        retrieval: `found`, or `gold`: what the data set says that the response stands on ("+ Ground Retrieval").
+        retrieval: `found`, or `gold`: all that the data set says that the response stands on, once the plan is not NULL
+            ("+ Ground Retrieval").
         top: pieces of each source that does not say (Section 5.1: 1; Table 8: 2, 3).
-        turns: how many of the last turns make the query; 0: the whole context.
+        turns: how many of the last turns make the query; 0: the whole context, with its speakers.
         retriever: ranks the persona and its documents where nothing is declared: `dialogue`, or a reranker's spec.
-        dependency: off: "- Dependency"; no source is narrowed by another, and the planner sees none.
-        use_documents: off: "- Documents"; sources of the kind `documents` are left out.
+        dependency: off: "- Dependency"; no source is narrowed by another, whose pieces are joined to the query instead.
+        use_documents: off: "- Documents"; sources of the kind `documents` are planned, but give nothing.
+        longest: characters that are kept of a response; 0: all.
     """
 
     name: ClassVar[str] = "safari"
@@ -83,7 +110,9 @@ class Safari:
     documents: KnowledgeSource | None = None
     graph: Graph | Graphs | None = None
     web: KnowledgeSource | None = None
+    prompting: str = OURS
     planning: str = "model"
+    reading: str = "names"
     demonstrations: int = 0
     broken: str = "mend"
     retrieval: str = "found"
@@ -92,17 +121,16 @@ class Safari:
     retriever: str = "dialogue"
     dependency: bool = True
     use_documents: bool = True
+    longest: int = 0
 
     def __post_init__(self) -> None:
         """Check the switches; raises InputError where one does not fit."""
         for option, known in _CHOICES.items():
             if getattr(self, option) not in known:
                 raise UnknownNameError(f"{option} of safari", getattr(self, option), known)
-        if self.top < 1 or self.turns < 0 or self.demonstrations < 0:
-            raise InputError("safari takes top from 1, turns and demonstrations from 0", mend="top=1, turns=1")
-        if not self.declared.entries:
-            raise InputError("safari has no source left to plan over", mend="set use_documents=true, or declare more")
-        if self.planning == "persona" and not self._always("persona"):
+        if self.top < 1 or min(self.turns, self.demonstrations, self.longest) < 0:
+            raise InputError("safari takes top from 1, turns, demonstrations and longest from 0", mend="top=1, turns=1")
+        if not self._always("persona") and self.planning == "persona":
             raise InputError("planning=persona needs a source of the kind persona", mend="declare one")
         if self.demonstrations and not self._shown("en") and not self._shown("zh"):
             raise InputError(
@@ -112,13 +140,12 @@ class Safari:
 
     @functools.cached_property
     def declared(self) -> DeclaredSources:
-        """The sources that are planned over."""
+        """The sources that are planned over: the paper plans over PERSONA and DOCUMENTS alone."""
         if self.sources is not None:
-            declared = self.sources
-        else:
-            opened = {"persona": self.persona, "documents": self.documents, "graph": self.graph, "web": self.web}
-            declared = default_sources(opened, retriever=self.retriever)
-        return declared if self.use_documents else declared.without("documents")
+            return self.sources
+        further = {"documents": self.documents, "graph": self.graph, "web": self.web}
+        opened = {"persona": self.persona, **({} if self.prompting == PAPER else further)}
+        return default_sources(opened, retriever=self.retriever)
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Planning and Retrieval (Section 4.2, Equations 1 and 2)."""
@@ -127,57 +154,82 @@ class Safari:
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Ground, then Assembling: the response from context, sources and what they gave (Equation 3, Table 3)."""
         grounding, names = await self._ground(dialogue, stage)
+        shown = self._shown(dialogue.language)
+        pieces = [piece.model_copy(update={"text": titled_line(piece)}) for piece in grounding.knowledge]
+        given = [(names[piece.id], piece.text) for piece in pieces]
         text = await stage.write(
             "safari/response-generation",
-            knowledge=[piece.model_copy(update={"text": titled_line(piece)}) for piece in grounding.knowledge],
+            knowledge=pieces,
             names=names,
             about_you=[entry.name.upper() for entry in self.declared.entries if entry.kind == "persona"],
-            demonstrations=self._shown(dialogue.language),
+            demonstrations=shown,
+            dialogues=[*shown, {"history": render_history(dialogue), "knowledge": given}],
         )
-        return grounding.response(text)
+        return grounding.response(text[: self.longest] if self.longest else text)
 
     async def _ground(self, dialogue: Dialogue, stage: Stages) -> tuple[Grounding, dict[str, str]]:
         """Plan and knowledge, each piece once, and the name of each piece's source by its id."""
         plan = await self.plan(dialogue, stage)
         found = await self.retrieve(dialogue, plan, stage)
-        pieces = {piece.id: piece for name in reversed(plan) for piece in found[name]}
-        names = {piece.id: name.upper() for name in reversed(plan) for piece in found[name]}
-        order = dict.fromkeys(piece.id for name in plan for piece in found[name])
-        return Grounding(knowledge=[pieces[one] for one in order], plan=plan), names
+        pieces: dict[str, Knowledge] = {}
+        names: dict[str, str] = {}
+        for name, given in found.items():
+            for piece in given:
+                pieces.setdefault(piece.id, piece)
+                names.setdefault(piece.id, name.upper())
+        kinds = {entry.name: entry.kind for entry in self.declared.entries}
+        return Grounding(knowledge=list(pieces.values()), plan=plan, kinds=kinds), names
 
     async def plan(self, dialogue: Dialogue, stage: Stages) -> list[str]:
         """Planning (Equation 1, Tables 2 and 12). Where nothing can be read, the plan is NULL."""
-        if self.planning != "model":
+        if self.planning == "model":
+            names = (await self._ask_planner(dialogue, stage)).sources
+        else:
             with stage.step("planning") as step:
                 gold = self.planning == "gold"
-                names = gold_plan(self._labels(dialogue), self.declared) if gold else self._always(self.planning)
+                names = gold_plan(dialogue, self.declared) if gold else self._always(self.planning)
                 step.output = {"sources": names}
-            return self._mended(names, stage) if gold else names
-        made = await stage.ask(
-            "safari/planning",
-            Plan,
-            Plan(sources=[]),
-            salvage=lambda text: read_plan(text, self.declared),
-            sources=[self._described(entry, dialogue) for entry in self.declared.entries],
-            dependency=self.dependency and any(entry.depends_on for entry in self.declared.entries),
-            demonstrations=self._shown(dialogue.language),
-        )
-        return self._mended(made.sources, stage)
-
-    def _mended(self, names: Sequence[str], stage: Stages) -> list[str]:
-        """A plan that can be followed, as a stage of its own where there was something to mend."""
-        plan, notes = mend_plan(names, self.declared, dependency=self.dependency, drop=self.broken == "null")
+        plan, notes = mend_plan(names, self.declared, drop=self.broken == "null")
         if notes:
             with stage.step("plan-mending") as step:
                 step.output, step.notes, step.summary = {"sources": plan}, notes, f"Plan mended: {'; '.join(notes)}"
         return plan
 
+    async def _ask_planner(self, dialogue: Dialogue, stage: Stages) -> Plan:
+        """Ask for a plan: in JSON with a repair turn by our own prompt, in plain text by the paper's."""
+        read = read_plan if self.reading == "names" else read_substrings
+        shown = self._shown(dialogue.language)
+        variables: dict[str, Any] = {
+            "sources": [
+                {
+                    "name": entry.name.upper(),
+                    "description": entry.description[dialogue.language],
+                    "depends_on": [name.upper() for name in entry.depends_on],
+                }
+                for entry in self.declared.entries
+            ],
+            "dependency": any(entry.depends_on for entry in self.declared.entries),
+            "demonstrations": shown,
+            "dialogues": [*shown, {"history": render_history(dialogue)}],
+        }
+        prompt, null = "safari/planning", Plan(sources=[])
+        if self.prompting == PAPER:
+            return await stage.read(prompt, lambda text: read(text, self.declared), null, **variables)
+        return await stage.ask(prompt, Plan, null, reader=lambda text: read(text, self.declared), **variables)
+
     async def retrieve(self, dialogue: Dialogue, plan: Sequence[str], stage: Stages) -> dict[str, list[Knowledge]]:
         """Retrieval in plan order (Equation 2): a source waits for those that it depends on, and for no other."""
+        if self.retrieval == "gold":
+            with stage.step("retrieval-gold") as step:
+                gold = gold_knowledge(dialogue, self.declared) if plan else {}
+                if not self.use_documents:
+                    gold = {name: found for name, found in gold.items() if found[0].source != "documents"}
+                step.output = {"found": [piece.id for found in gold.values() for piece in found]}
+            return gold
         tasks: dict[str, asyncio.Task[list[Knowledge]]] = {}
         for name in plan:
             entry = self.declared[name]
-            before = [tasks[other] for other in entry.depends_on if other in tasks] if self.dependency else []
+            before = [tasks[other] for other in entry.depends_on if other in tasks]
             tasks[name] = asyncio.create_task(self._ask_source(entry, before, dialogue, stage))
         return dict(zip(tasks, await gather(*tasks.values()), strict=True))
 
@@ -185,25 +237,24 @@ class Safari:
         self, entry: DeclaredSource, before: Sequence[asyncio.Task[list[Knowledge]]], dialogue: Dialogue, stage: Stages
     ) -> list[Knowledge]:
         preceding = [piece for found in await asyncio.gather(*before) for piece in found]
-        name = f"retrieval-{entry.name}"
-        if self.retrieval == "gold":
-            with stage.step(name) as step:
-                gold = gold_knowledge(self._labels(dialogue), entry)
-                step.output = {"source": entry.name, "found": [piece.id for piece in gold]}
-            return gold
-        filters = entry.join == "filter" and self.dependency and bool(entry.depends_on)
-        if filters and not preceding:
-            with stage.step(name) as step:
-                step.output = {"source": entry.name, "found": []}
-                step.notes = [f"{' and '.join(entry.depends_on)} gave nothing to look under"]
+        narrowed = self.dependency and entry.join == "filter" and bool(entry.depends_on)
+        nothing = ""
+        if entry.kind == "documents" and not self.use_documents:
+            nothing = "its pieces are withheld"
+        elif narrowed and not preceding:
+            nothing = f"{' and '.join(entry.depends_on)} gave nothing to look under"
+        if nothing:
+            with stage.step(f"retrieval-{entry.name}") as step:
+                step.output, step.notes = {"source": entry.name, "found": []}, [nothing]
             return []
-        query = self._query(dialogue)
-        if entry.join == "query" and preceding:
-            query = " ".join([query, *(joined(piece.text) for piece in preceding)])
+        query = " ".join(dialogue.texts[-self.turns :]) if self.turns else context_of(dialogue).replace("\n", " ")
+        if preceding and not narrowed:
+            query = " ".join([query.rstrip(), *(joined(piece.text) for piece in preceding)])
         if entry.source is None:
             return await self._ask_model(entry, query, preceding, stage)
         top = entry.top or self.top
-        return (await stage.search(name, entry.source, query, top, preceding if filters else ()))[:top]
+        within = preceding if narrowed else ()
+        return (await stage.search(f"retrieval-{entry.name}", entry.source, query, top, within))[:top]
 
     async def _ask_model(
         self, entry: DeclaredSource, query: str, preceding: Sequence[Knowledge], stage: Stages
@@ -220,29 +271,12 @@ class Safari:
             return []
         return [Knowledge(id=stable_id("passage", "model", text), kind="passage", text=text, source="model")]
 
-    def _query(self, dialogue: Dialogue) -> str:
-        return " ".join(dialogue.texts[-self.turns :] if self.turns else dialogue.texts)
-
     def _always(self, which: str) -> list[str]:
         """The plan that is the same for every dialogue, with what its sources depend on."""
-        entries = self.declared.entries
-        if which == "persona":
-            entries = tuple(entry for entry in entries if entry.kind == "persona")[:1]
-        return mend_plan([entry.name for entry in entries], self.declared, dependency=self.dependency)[0]
-
-    def _labels(self, dialogue: Dialogue) -> Dialogue:
-        """The dialogue as gold labels are read from it: without those of documents where they are left out."""
-        if self.use_documents or "documents" not in dialogue.sources:
-            return dialogue
-        kept = tuple(name for name in dialogue.sources if name != "documents")
-        return dialogue.model_copy(update={"sources": kept})
-
-    def _described(self, entry: DeclaredSource, dialogue: Dialogue) -> dict[str, object]:
-        return {
-            "name": entry.name.upper(),
-            "description": entry.description[dialogue.language],
-            "depends_on": [name.upper() for name in entry.depends_on] if self.dependency else [],
-        }
+        if which == "all":
+            return list(self.declared.names)
+        entry = of_kind("persona", self.declared)
+        return [] if entry is None else [*self.declared.needed_by(entry.name), entry.name]
 
     def _shown(self, language: Language) -> list[dict[str, object]]:
         """The demonstrations, as prompts have them; one that names a source which is not declared is left out."""
@@ -260,7 +294,164 @@ class Safari:
         ]
 
 
+def context_of(dialogue: Dialogue) -> str:
+    """The context as the authors write it: each turn after its speaker, on a line that ends."""
+    user, system = _SPEAKERS[dialogue.language]
+    sides = [system if turn.speaker == dialogue.responder else user for turn in dialogue.turns]
+    return "".join(f"{side}{on_one_line(turn.text)}\n" for side, turn in zip(sides, dialogue.turns, strict=True))
+
+
 def titled_line(piece: Knowledge) -> str:
     """A piece of knowledge on one line, with its title, that cannot close the marks which a prompt puts around it."""
     title = piece.passage.title
     return joined(as_data(f"({title}) {piece.text}" if title else piece.text, "knowledge"))
+
+
+# --- plans: read from what a model wrote, and mended where they break a dependency
+
+_NULL = r"(?:null|none|nothing|无|没有|不需要|空)(?![a-z0-9])"
+_BETWEEN = r"(?:and|then)(?![a-z0-9])|然后|再|[1-9][.)、]|[\s,，、;；>→|.。\"'“”‘’`*(){}（）<>\[\]-]"
+_MARKED = re.compile(r"\[SOURCE\](.*?)(?:\[EOS\]|\Z)", re.DOTALL | re.IGNORECASE)
+_LABEL = re.compile(r'^[^\n:：{\["]{0,30}[:：]\s*')
+
+
+def read_plan(text: str, declared: DeclaredSources) -> Plan | None:
+    """A plan from an answer: names (`A, B`, `A B`, `[SOURCE] A, B [EOS]`), NULL, or JSON; None where it is no plan.
+
+    A label before it ("Answer: ") is no harm; prose that mentions a source is no plan: it may say not to use it.
+    """
+    marked = _MARKED.search(text)
+    plain = marked[1] if marked else text
+    for line in (plain, _LABEL.sub("", plain)):
+        if (written := _names_in(line, declared)) is not None:
+            return Plan(sources=written)
+    try:
+        plan = parse(text, Plan)
+    except UnparsedError:
+        return None
+    names: list[str] = []
+    for given in plan.sources:
+        read = _names_in(given, declared)
+        names += [given] if read is None else read
+    return Plan(sources=names)
+
+
+def read_substrings(text: str, declared: DeclaredSources) -> Plan:
+    """A plan as the authors' code reads it: the sources whose names stand anywhere in the answer, in capitals."""
+    return Plan(sources=[name for name in declared.names if name.upper() in text])
+
+
+def _names_in(text: str, declared: DeclaredSources) -> list[str] | None:
+    """The names of a text that has nothing but names and what may stand between them; None for any other text."""
+    names = "|".join(
+        r"\s+".join(map(re.escape, name.split())) for name in sorted(declared.names, key=len, reverse=True)
+    )
+    found: list[str] = []
+    place, is_plan = 0, False
+    word = re.compile(rf"({names})(?![a-z0-9])|({_NULL})|{_BETWEEN}", re.IGNORECASE)
+    while place < len(text):
+        match = word.match(text, place)
+        if match is None:
+            return None
+        found += [match[1]] if match[1] else []
+        is_plan = is_plan or bool(match[1] or match[2])
+        place = match.end()
+    return found if is_plan else None
+
+
+def mend_plan(names: Sequence[str], declared: DeclaredSources, *, drop: bool = False) -> tuple[list[str], list[str]]:
+    """A plan of declared sources, each once, each after those that it depends on.
+
+    Args:
+        names: the plan as it was made.
+        declared: the sources.
+        drop: a source whose dependencies are not planned is left out, so that DOCUMENTS alone counts as NULL (footnote
+            14 of the paper); else those that it needs are put before it.
+
+    Returns:
+        A plan that can be followed, and what was changed, one sentence each.
+    """
+    notes: list[str] = []
+    known: dict[str, None] = {}
+    for name in names:
+        entry = declared.find(name)
+        if entry is None:
+            notes.append(f"source {name!r} is not declared: dropped")
+        elif entry.name in known:
+            notes.append(f"source {entry.name!r} was planned more than once: the repeat is dropped")
+        else:
+            known[entry.name] = None
+    plan: dict[str, None] = {}
+    for name in known:
+        needed = declared.needed_by(name)
+        missing = [before for before in needed if before not in known]
+        if missing and drop:
+            notes.append(f"source {name!r} depends on {_listed(missing)}, which is not planned: dropped")
+            continue
+        if missing := [before for before in missing if before not in plan]:
+            notes.append(f"source {name!r} depends on {_listed(missing)}: put before it")
+        elif late := [before for before in needed if before not in plan]:
+            notes.append(f"source {name!r} depends on {_listed(late)}: asked after it")
+        plan |= dict.fromkeys((*needed, name))
+    return list(plan), notes
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names)
+
+
+# --- what a data set says
+
+
+def of_kind(kind: str, declared: DeclaredSources) -> DeclaredSource | None:
+    """The first source of a kind."""
+    return next((entry for entry in declared.entries if entry.kind == kind.casefold()), None)
+
+
+def gold_plan(dialogue: Dialogue, declared: DeclaredSources) -> list[str]:
+    """The plan that a data set gives ("+ Ground Planning"); its names are those of sources, or else of kinds.
+
+    Raises:
+        DialoreError: the dialogue has no gold plan, or one with a source that is not declared.
+    """
+    if not dialogue.sources and "sources" not in dialogue.model_fields_set:
+        raise DialoreError(
+            f"dialogue {dialogue.id} has no gold plan", mend='it is its field "sources"; or planning=model'
+        )
+    plan = []
+    for name in dialogue.sources:
+        entry = declared.find(name) or of_kind(name, declared)
+        if entry is None:
+            message = f"dialogue {dialogue.id}: its gold plan names {name!r}, which is not declared"
+            raise DialoreError(message, mend=f"declared: {', '.join(declared.names)}")
+        plan.append(entry.name)
+    return plan
+
+
+def gold_knowledge(dialogue: Dialogue, declared: DeclaredSources) -> dict[str, list[Knowledge]]:
+    """The gold knowledge of a data set by source ("+ Ground Retrieval").
+
+    A piece that names no source is the persona's where it is one of its sentences, else the documents'.
+
+    Raises:
+        DialoreError: the dialogue has no gold knowledge, nor a gold plan that says that none is needed.
+    """
+    if not dialogue.knowledge and (dialogue.sources or "sources" not in dialogue.model_fields_set):
+        message = f"dialogue {dialogue.id} has no gold knowledge"
+        raise DialoreError(message, mend='it is its field "knowledge"; or set retrieval=found')
+    found: dict[str, list[Knowledge]] = {}
+    for given in dialogue.knowledge:
+        item: dict[str, Any] = {} if isinstance(given, str) else given
+        text = gold_text(given)
+        name = str(item.get("source") or ("persona" if text in dialogue.persona else "documents"))
+        entry = declared.find(name) or of_kind(name, declared)
+        kind = entry.kind if entry is not None else name
+        if kind == "persona":
+            piece = Knowledge(id=stable_id("persona", text), kind="persona", text=text, source="persona")
+        else:
+            source = kind if kind in {"graph", "web", "model"} else "documents"
+            detail = PassageDetail(title=str(item.get("title") or ""), persona=str(item.get("persona") or ""))
+            piece = Knowledge(id=Passage(text).id, kind="passage", text=text, source=source, detail=detail)
+        if text.strip():
+            found.setdefault(entry.name if entry is not None else name, []).append(piece)
+    return found

@@ -64,7 +64,7 @@ class ScgQpGraph(QueryMaker):
         query = Utterance(speaker=dialogue.responder, text=wanted.query)
         asked = dialogue.model_copy(update={"turns": (query,)})
         links = link("query-linking", lambda: self.graph.mentions(asked), stage)
-        facts = retrieve_facts(self.graph, links, dialogue, stage, self.top)
+        facts = await retrieve_facts(self.graph, links, dialogue, stage, self.top)
         return Grounding(knowledge=facts, demands=wanted.demands)
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:

@@ -62,6 +62,7 @@ class StageCall(Generic[T]):
         label: names the call in recordings: dialogue, method and stage.
         leads: words before plain text that a model may repeat of its prompt; they are taken off.
         form: the form of the prompt (see `Method`).
+        reader: reads an answer that need not be JSON; what it gives None for is parsed.
     """
 
     prompt: str
@@ -71,6 +72,7 @@ class StageCall(Generic[T]):
     label: str
     leads: tuple[str, ...] = ()
     form: str = ""
+    reader: Callable[[str], T | None] | None = None
 
 
 class Responder(Protocol):
@@ -131,7 +133,7 @@ class ModelResponder:
                 stream.close()
             _record(step, [completion])
             return call.output(text=clean_response(completion.text, labels, call.leads))
-        structured = await complete_structured(self.model, request, call.output)
+        structured = await complete_structured(self.model, request, call.output, reader=call.reader)
         step.outcome, step.error = _OUTCOMES[structured.outcome], structured.error
         if structured.outcome == "repaired_locally":
             step.notes.append("the answer's JSON was repaired")
@@ -269,19 +271,17 @@ class Stages:
         output: type[T],
         fallback: T,
         *,
-        salvage: Callable[[str], T | None] | None = None,
+        reader: Callable[[str], T | None] | None = None,
         suffix: str = "",
         summary: str = "",
         **variables: object,
     ) -> T:
         """Have a stage done with structured output of the shape `output`.
 
-        An answer that cannot be parsed after one repair turn is read by `salvage`, which gives None where it cannot
-        either; then the fallback is used.
+        Each answer is read by `reader`, where that gives anything, else parsed; one that is neither gets one repair
+        turn, and after that the fallback is used.
         """
-        value, step = await self._answer(prompt, suffix, output, variables)
-        if value is None and salvage is not None and (value := salvage(step.completion)) is not None:
-            step.notes.append("the answer is no JSON, but plain text that can be read: it is used")
+        value, step = await self._answer(prompt, suffix, output, variables, reader=reader)
         if value is None:
             step.notes.append("the answer could not be parsed; the fallback is used")
             value = fallback
@@ -447,9 +447,10 @@ class Stages:
         variables: dict[str, object],
         on_text: OnText | None = None,
         leads: tuple[str, ...] = (),
+        reader: Callable[[str], T | None] | None = None,
     ) -> tuple[T | None, StageTrace]:
         name = prompt.rsplit("/", 1)[-1]
         with self.step(f"{name}-{suffix}" if suffix else name, self.responder.name) as step:
             label = f"{self.dialogue.id}/{self.method}/{step.stage}"
-            call = StageCall(prompt, self.dialogue, output, variables, label, leads, self.form)
+            call = StageCall(prompt, self.dialogue, output, variables, label, leads, self.form, reader)
             return await self.responder.answer(call, step, on_text), step

@@ -16,7 +16,7 @@ from dialore.retrieval.ranking import DECIMALS, best
 from dialore.retrieval.tokens import Tokeniser
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -30,9 +30,15 @@ def rarity(size: int, having: NDArray[Any]) -> NDArray[np.float64]:
     return found
 
 
-def saturation(counts: NDArray[Any], lengths: NDArray[Any], mean: float) -> NDArray[np.float64]:
+def okapi_rarity(size: int, having: NDArray[Any]) -> NDArray[np.float64]:
+    """The same as the package rank_bm25 has it: without the 1; what most texts have gets a quarter of the mean."""
+    found: NDArray[np.float64] = np.log((size - having + 0.5) / (having + 0.5))
+    return np.where(found < 0, found.mean() / 4, found) if len(found) else found
+
+
+def saturation(counts: NDArray[Any], lengths: NDArray[Any], mean: float, k1: float = K1) -> NDArray[np.float64]:
     """What counts of terms in texts of those lengths are worth beside the terms' rarity."""
-    found: NDArray[np.float64] = counts * (K1 + 1) / (counts + K1 * (1 - B + B * lengths / max(mean, 1e-9)))
+    found: NDArray[np.float64] = counts * (k1 + 1) / (counts + k1 * (1 - B + B * lengths / max(mean, 1e-9)))
     return found
 
 
@@ -62,9 +68,18 @@ class Bm25:
     Args:
         texts: what is searched.
         tokeniser: how texts and queries are split into terms.
+        rarity: the inverse document frequencies of terms.
+        k1: how slowly a term's count saturates.
     """
 
-    def __init__(self, texts: Iterable[str], *, tokeniser: Tokeniser | None = None) -> None:
+    def __init__(
+        self,
+        texts: Iterable[str],
+        *,
+        tokeniser: Callable[[str], Iterable[str]] | None = None,
+        rarity: Callable[[int, NDArray[Any]], NDArray[np.float64]] = rarity,
+        k1: float = K1,
+    ) -> None:
         self.tokeniser = tokeniser or Tokeniser()
         tallies = [Counter(self.tokeniser(text)) for text in texts]
         self._size = len(tallies)
@@ -79,7 +94,7 @@ class Bm25:
         self._ends = np.concatenate([[0], np.cumsum(having)])
         self._rows = rows[order]
         mean = float(lengths.mean()) if self._size else 0.0
-        worth = saturation(counts[order], lengths[self._rows], mean)
+        worth = saturation(counts[order], lengths[self._rows], mean, k1)
         self._weights = rarity(self._size, having)[kinds[order]] * worth
 
     def __len__(self) -> int:

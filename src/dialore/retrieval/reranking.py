@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from dialore.errors import InputError, MissingExtraError, UnknownNameError, first_line
-from dialore.retrieval.bm25 import Bm25
+from dialore.retrieval.bm25 import Bm25, okapi_rarity
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.ranking import DECIMALS, K, best, reciprocal_ranks
+from dialore.text import segmenter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,6 +65,22 @@ class Bm25Reranker:
     def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
         """(len(texts),): the BM25 score of each."""
         return self._index(tuple(texts)).scores(query)
+
+
+class OkapiReranker(Bm25Reranker):
+    """BM25 as rank_bm25's `BM25Okapi` has it over jieba's tokens, punctuation and spaces included: SAFARI's BM25."""
+
+    name = "okapi"
+
+    def __init__(self) -> None:
+        tokeniser = functools.lru_cache(_REMEMBERED)(segmenter().lcut)
+        self._index = functools.lru_cache(_INDICES)(
+            lambda texts: Bm25(texts, tokeniser=tokeniser, rarity=okapi_rarity, k1=1.5)
+        )
+
+    def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
+        """See `Reranker`; of equal scores the last text is the first, as in that package."""
+        return [(len(texts) - 1 - at, score) for at, score in _best(self.scores(query, texts)[::-1], top)]
 
 
 class DenseReranker:
@@ -195,8 +212,9 @@ def load_reranker(spec: str = "dense") -> Reranker:
     """The reranker of a spec; it is loaded once, and what it has read of texts serves all who ask it.
 
     Args:
-        spec: `bm25`; `dense` (the shipped static embedder) or `dense:EMBEDDER` (see `load_embedder`, e.g.
-            `dense:st:NAME`); `fused` or `fused:EMBEDDER`; `cross:NAME` (a cross-encoder by name or folder).
+        spec: `bm25`; `okapi` (SAFARI's BM25); `dense` (the shipped static embedder) or `dense:EMBEDDER` (see
+            `load_embedder`, e.g. `dense:st:NAME`); `fused` or `fused:EMBEDDER`; `cross:NAME` (a cross-encoder by name
+            or folder).
 
     Raises:
         UnknownNameError: no reranker, or no embedder, is called that.
@@ -206,10 +224,10 @@ def load_reranker(spec: str = "dense") -> Reranker:
     kind, _, argument = spec.partition(":")
     if kind not in RERANKERS:
         raise UnknownNameError("reranker", kind, RERANKERS)
-    if kind == "bm25":
+    if kind in {"bm25", "okapi"}:
         if argument:
-            raise InputError(f"the reranker 'bm25' takes no argument, got {argument!r}", mend="write bm25")
-        return Bm25Reranker()
+            raise InputError(f"the reranker {kind!r} takes no argument, got {argument!r}", mend=f"write {kind}")
+        return Bm25Reranker() if kind == "bm25" else OkapiReranker()
     if kind == "cross":
         if not argument:
             raise InputError("the reranker 'cross' needs a model's name", mend="write cross:NAME")
@@ -218,7 +236,7 @@ def load_reranker(spec: str = "dense") -> Reranker:
     return DenseReranker(embedder) if kind == "dense" else FusedReranker(embedder)
 
 
-RERANKERS = ("bm25", "dense", "fused", "cross")
+RERANKERS = ("bm25", "okapi", "dense", "fused", "cross")
 """What `load_reranker` knows."""
 
 

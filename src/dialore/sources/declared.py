@@ -13,7 +13,7 @@ A declaration is YAML (or JSON), a list of sources or `{sources: [...], demonstr
                   to the query); `filter` where it can be, else `query`
     top           how many pieces; the method says, where this does not
     retriever     how its pieces are ranked: `dialogue` (see `dialogue_ranking`; of a persona and its documents alone),
-                  or a reranker's spec (`bm25`, `dense`, `fused`, `cross:NAME`); of a graph, its ranking
+                  or a reranker's spec (`bm25`, `okapi`, `dense`, `fused`, `cross:NAME`); of a graph, its ranking
 
 and a demonstration `{turns: [...], plan: [...], knowledge: {source: [...]}, response: ...}`, listed by language.
 """
@@ -257,14 +257,6 @@ class DeclaredSources:
         for before in self[name].depends_on:
             needed |= dict.fromkeys((*self.needed_by(before), before))
         return tuple(needed)
-
-    def without(self, kind: str) -> DeclaredSources:
-        """The sources that are neither of a kind nor depend on one of it; what is open stays open."""
-        gone = {entry.name for entry in self.entries if entry.kind == kind}
-        kept = tuple(
-            entry for entry in self.entries if entry.name not in gone and not gone & set(self.needed_by(entry.name))
-        )
-        return DeclaredSources(kept, self.demonstrations)
 
     def close(self) -> None:
         """Close what was opened for this declaration."""

@@ -100,7 +100,7 @@ KINDS: dict[str, SourceKind] = {
             several=True,
             form=str,
             unnamed="needed",
-            options=("ranking",),
+            options=("ranking", "embedder"),
             ranker="ranking",
             holds={
                 "en": "everyday commonsense - what things are for, what causes what, what people want",

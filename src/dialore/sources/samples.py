@@ -22,8 +22,8 @@ import numpy as np
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from dialore.errors import InputError, SourceError
-from dialore.response import Demands
 from dialore.retrieval.ranking import rank
+from dialore.sources.graph.matching import HardMatcher, stores_of
 from dialore.text import LANGUAGES, Language, is_mentioned, normalise, words
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue, Utterance
-    from dialore.knowledge import Knowledge
     from dialore.retrieval.embedding import Embedder
+    from dialore.sources.graph.several import Graphs
     from dialore.sources.graph.source import Graph
 
 VERSION = 3
@@ -117,30 +117,32 @@ def samples_of(dialogues: Iterable[Dialogue]) -> Iterator[Sample]:
             yield sample
 
 
-def aligned_samples(dialogues: Iterable[Dialogue], graph: Graph, top: int = 3) -> Iterator[Sample]:
-    """Samples whose knowledge is the facts matched in a graph (DCRAG, Appendix A.1.1); those without are left out."""
-    for dialogue in dialogues:
-        facts = "; ".join(fact.triple for fact in _matched_facts(dialogue, graph, top))
-        sample = Sample.of_dialogue(dialogue, facts)
-        if sample is not None:
-            yield sample
+def aligned_samples(
+    dialogues: Iterable[Dialogue], graph: Graph | Graphs, embedder: Embedder, top: int = 3
+) -> Iterator[Sample]:
+    """Samples whose knowledge is the facts that hard matching finds, where it does (DCRAG, Appendix A.1.1).
 
-
-def _matched_facts(dialogue: Dialogue, graph: Graph, top: int) -> list[Knowledge]:
-    """The facts that a dialogue's reference draws from its history, by hard matching (Zhou et al., ACL 2022).
-
-    One end of a fact is said in the history, the other in the reference and not before. The graph ranks the facts by
-    history and reference.
+    Args:
+        dialogues: histories with their references.
+        graph: the commonsense graph.
+        embedder: where there are more facts, the nearest to history and reference are taken.
+        top: facts of a sample at most.
     """
-    if not dialogue.reference:
-        return []
-    before = [link.name for link in graph.mentions_in(dialogue.texts, dialogue.language)]
-    said = [link.name for link in graph.mentions_in([dialogue.reference], dialogue.language)]
-    new = [name for name in said if name not in set(before)]
-    if not before or not new:
-        return []
-    whole = dialogue.followed_by(dialogue.responder, dialogue.reference)
-    return graph.retrieve(Demands(explicit=before, extended=new), whole, top).foreseen[:top]
+    matcher = HardMatcher(stores_of(graph))
+    matched: list[tuple[Dialogue, list[tuple[int, int]]]] = []
+    for dialogue in dialogues:
+        found = matcher.match(dialogue.texts, dialogue.reference or "", dialogue.language)
+        if len(found):
+            matched.append((dialogue, list(dict.fromkeys((int(one), int(other)) for one, other in found))))
+    between = matcher.facts({pair for _, pairs in matched for pair in pairs})
+    triples = list(dict.fromkeys(fact.triple for facts in between.values() for fact in facts))
+    rows = dict(zip(triples, embedder.encode(triples), strict=True))
+    wholes = embedder.encode(["\n".join([*dialogue.texts, dialogue.reference or ""]) for dialogue, _ in matched])
+    for (dialogue, pairs), whole in zip(matched, wholes, strict=True):
+        named = dict.fromkeys(fact.triple for pair in pairs for fact in between[pair])
+        best = sorted(named, key=lambda triple: (-round(float(rows[triple] @ whole), 4), triple))[:top]
+        if (sample := Sample.of_dialogue(dialogue, "; ".join(best))) is not None:
+            yield sample
 
 
 def overlap(knowledge: str, response: str, language: Language, run: int = 1) -> float:

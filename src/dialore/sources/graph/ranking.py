@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from dialore.errors import InputError, UnknownNameError
 from dialore.sources.graph.linking import unit
@@ -55,6 +56,9 @@ class Ranking:
         well_formed: whether self-loops, clauses and concepts that name nothing ("something", "it") are dropped.
         safe: whether facts that the lists of unsafe words find are dropped.
         without: relations whose facts are dropped.
+        hub: facts of each side of a concept that are ranked: its heaviest, beside those that are foreseen; 0: all. With
+            the default a hub of 50,000 facts costs a question 1.4 ms more than a small concept; with twice it, 5 ms.
+        triples: whether facts are embedded as triples, `(honey, UsedFor, sore throat)`, not as sentences.
     """
 
     history: int = 3
@@ -68,10 +72,12 @@ class Ranking:
     well_formed: bool = True
     safe: bool = True
     without: frozenset[str] = UNINFORMATIVE | {"Synonym"}
+    hub: int = 2048
+    triples: bool = False
 
     def __post_init__(self) -> None:
         """Check the numbers; raises InputError for one below zero, or an empty pool."""
-        for name in ("history", "demands", "nearest", "specificity", "decay"):
+        for name in ("history", "demands", "nearest", "specificity", "decay", "hub"):
             if getattr(self, name) < 0:
                 raise InputError(f"ranking: {name} must not be negative, got {getattr(self, name)}")
         for name in ("pool", "rerank"):
@@ -79,15 +85,31 @@ class Ranking:
                 raise InputError(f"ranking: {name} must be at least 1, got {getattr(self, name)}")
 
     @classmethod
-    def named(cls, name: str) -> Self:
-        """The ranking of that name: `default`, or `paper`, DCRAG's cosine of fact and history (Section 3.3).
+    def named(cls, spec: str) -> Self:
+        """`default`, or `paper`: DCRAG's cosine of triple and history (Section 3.3); with changes, `paper,history=5`.
+
+        Relations are joined by +: `without=Synonym+IsA`.
 
         Raises:
-            UnknownNameError: there is none.
+            UnknownNameError: no ranking or no field is called that.
+            InputError: a value does not fit.
         """
+        name, *changes = spec.split(",")
+        if name.partition("=")[1]:
+            name, changes = "default", [name, *changes]
         if name not in RANKINGS:
             raise UnknownNameError("ranking", name, RANKINGS)
-        return cls(**RANKINGS[name])
+        values = dict(RANKINGS[name])
+        for change in changes:
+            field, _, value = change.partition("=")
+            if field not in cls.__dataclass_fields__:
+                raise UnknownNameError("field of ranking", field, cls.__dataclass_fields__)
+            values[field] = frozenset(value.split("+")) - {""} if field == "without" else value
+        try:
+            return TypeAdapter(cls).validate_python(values)
+        except ValidationError as error:
+            wrong = "; ".join(f"{one['loc'][0]}: {one['msg']}" for one in error.errors())
+            raise InputError(f"ranking {spec}: {wrong}", mend="write it like paper,history=5") from error
 
 
 RANKINGS: dict[str, dict[str, Any]] = {
@@ -102,6 +124,8 @@ RANKINGS: dict[str, dict[str, Any]] = {
         "well_formed": False,
         "safe": False,
         "without": frozenset(),
+        "hub": 0,
+        "triples": True,
     },
 }
 """The settings of each named ranking, where they are not the defaults."""
@@ -163,10 +187,6 @@ DIGITS = 4
 """Scores are rounded before they are compared, so that machines whose last bits differ rank alike."""
 _LEAST_SPARE = 2
 """The pool holds at least so many times as many facts as are wanted, so that dropped ones can be made good."""
-HUB = 2048
-"""Facts of each side of a concept that are ranked: its heaviest, beside those that are foreseen. A hub of 50,000 facts
-then costs a question 1.4 ms more than a small concept; with twice as many it would cost 5 ms."""
-
 _REMEMBERED = 32_768
 """Facts' ends that are kept, about 5 MB."""
 _ENCODED = 20_000
@@ -211,8 +231,8 @@ class Ranker:
         self._embedder, self._reranker = embedder, reranker
         self.ranking = ranking
         self._ends: dict[int, tuple[str, bool]] = {}
-        self._vectors = FactVectors(store, embedder)
-        self._closer = FactVectors(store, reranker) if reranker is not None else None
+        self._vectors = FactVectors(store, embedder, ranking)
+        self._closer = FactVectors(store, reranker, ranking) if reranker is not None else None
 
     @property
     def _looked_at(self) -> int:
@@ -325,30 +345,33 @@ class Ranker:
 class FactVectors:
     """Vectors of a store's facts and concepts by one embedder.
 
-    A store's own vectors are used where the embedder made them; else an embedder whose vectors add up reads each
-    concept once; any other encodes the facts' wording.
+    A store's own vectors, of facts as sentences, are used where the embedder made them; else an embedder whose vectors
+    add up reads each concept once; any other encodes the facts' wording.
 
     Args:
         store: the facts.
         embedder: makes the vectors.
+        ranking: says how facts are worded, and how many of a hub's are read.
     """
 
-    def __init__(self, store: FactStore, embedder: Embedder) -> None:
+    def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking) -> None:
         self._store, self._embedder = store, embedder
+        self._triples, self._most = ranking.triples, ranking.hub or None
         self._encoded: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
-        own = store.meta.embedder_fingerprint == embedder.fingerprint
+        own = not ranking.triples and store.meta.embedder_fingerprint == embedder.fingerprint
         self._own = store if own and isinstance(store, GraphStore) else None
         self._linear: LinearCosines | None = None
         if self._own is None:
             from dialore.sources.graph.vectors import LinearCosines, LinearEmbedder
 
-            self._linear = LinearCosines(store, embedder) if isinstance(embedder, LinearEmbedder) else None
+            if isinstance(embedder, LinearEmbedder):
+                self._linear = LinearCosines(store, embedder, triples=ranking.triples)
 
     def edges(
         self, concepts: Iterable[int], query: NDArray[np.float32], language: Language
     ) -> tuple[Edges, NDArray[np.float32]]:
-        """Facts of concepts, of a hub's the heaviest (see `HUB`), and their cosines."""
-        edges = self._store.edges_of(concepts, query if self._own else None, HUB)
+        """Facts of concepts, of a hub's the heaviest, and their cosines."""
+        edges = self._store.edges_of(concepts, query if self._own else None, self._most)
         if edges.cosines is not None:
             return edges, edges.cosines
         if not len(edges):
@@ -358,8 +381,9 @@ class FactVectors:
         return edges, self.encode(self.wordings(edges, range(len(edges)), language)) @ query
 
     def wordings(self, edges: Edges, rows: Sequence[int] | range, language: Language) -> list[str]:
-        """Facts in words."""
-        return [verbalise(self._store.fact(edges, row), language) for row in rows]
+        """Facts in words, or as triples."""
+        facts = (self._store.fact(edges, row) for row in rows)
+        return [fact.triple if self._triples else verbalise(fact, language) for fact in facts]
 
     def of_concepts(self, concepts: NDArray[np.uint32]) -> NDArray[np.float32]:
         """(n, dimension): unit vectors of concepts."""
@@ -368,11 +392,14 @@ class FactVectors:
         return self.encode([self._store.concept(number) for number in concepts.tolist()])
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(n, dimension): the texts encoded, the latest remembered."""
-        missing = [text for text in dict.fromkeys(texts) if text not in self._encoded]
+        """(n, dimension): the texts encoded, the latest remembered; several threads may ask."""
+        known = {text: vector for text in texts if (vector := self._encoded.get(text)) is not None}
+        missing = [text for text in dict.fromkeys(texts) if text not in known]
         if missing:
-            self._encoded.update(zip(missing, self._embedder.encode(missing), strict=True))
-        rows = np.stack([self._encoded[text] for text in texts])
+            made = dict(zip(missing, self._embedder.encode(missing), strict=True))
+            self._encoded.update(made)
+            known |= made
+        rows = np.stack([known[text] for text in texts])
         while len(self._encoded) > _ENCODED:
             self._encoded.popitem(last=False)
         return rows

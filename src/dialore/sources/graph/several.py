@@ -160,12 +160,15 @@ def _once(links: Iterable[Link]) -> list[Link]:
     return list(best.values())
 
 
-def open_graph(graph: Graph | Path | str | None, ranking: Ranking | str = "default") -> Graph:
+def open_graph(
+    graph: Graph | Path | str | None, ranking: Ranking | str = "default", embedder: Embedder | None = None
+) -> Graph:
     """A graph: as given, from its path or a server's URL, or the starter graph.
 
     Args:
         graph: the graph, what opens it, or None or "starter" for the starter graph.
         ranking: how its facts are ranked; a graph that is given keeps its own.
+        embedder: ranks them; None: the one that ships here.
 
     Raises:
         GraphError: as `open_store`.
@@ -176,14 +179,22 @@ def open_graph(graph: Graph | Path | str | None, ranking: Ranking | str = "defau
 
     if isinstance(graph, Graph):
         return graph
-    return Graph.open(starter_graph() if graph is None or str(graph) == NAME else graph, ranking=ranking)
+    return Graph.open(starter_graph() if graph is None or str(graph) == NAME else graph, embedder, ranking)
 
 
-def open_graphs(graphs: Sequence[str], ranking: Ranking | str = "default") -> Graph | Graphs:
-    """One graph or several as one; the starter graph where none is named. Raises as `open_graph` and Graphs do."""
+def open_graphs(
+    graphs: Sequence[str], ranking: Ranking | str = "default", embedder: str | None = None
+) -> Graph | Graphs:
+    """One graph or several as one; the starter graph where none is named.
+
+    Raises as `open_graph`, Graphs and, for the embedder's spec, `load_embedder` do.
+    """
+    from dialore.retrieval.embedding import load_embedder
+
+    made = load_embedder(embedder) if embedder else None
     opened: list[Graph] = []
     try:
-        opened.extend(open_graph(graph, ranking) for graph in graphs or ["starter"])
+        opened.extend(open_graph(graph, ranking, made) for graph in graphs or ["starter"])
         return opened[0] if len(opened) == 1 else Graphs(opened)
     except BaseException:
         for graph in opened:

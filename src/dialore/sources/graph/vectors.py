@@ -92,10 +92,11 @@ def quantised(sums: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.float32]
     return np.rint(values / scales[:, None]).astype(np.int8), scales
 
 
-def relation_sums(relations: Sequence[str], embedder: LinearEmbedder) -> NDArray[np.float32]:
-    """(n, dimension): the unnormalised sum of each relation's words."""
+def relation_sums(relations: Sequence[str], embedder: LinearEmbedder, *, triples: bool = False) -> NDArray[np.float32]:
+    """(n, dimension): the unnormalised sum of each relation's words, or of what a triple has beside its ends."""
     # Both languages share a space, so the English wording serves the facts of either.
-    return embedder.sums([connecting_words(relation, "en") for relation in relations]).astype(np.float32)
+    between = (f"( , {relation} , )" if triples else connecting_words(relation, "en") for relation in relations)
+    return embedder.sums(list(between)).astype(np.float32)
 
 
 def fact_norms(
@@ -132,12 +133,13 @@ class LinearCosines:
     Args:
         store: the facts.
         embedder: makes the vectors.
+        triples: whether facts are embedded as triples.
     """
 
-    def __init__(self, store: FactStore, embedder: LinearEmbedder) -> None:
+    def __init__(self, store: FactStore, embedder: LinearEmbedder, *, triples: bool = False) -> None:
         self._store = store
         self._embedder = embedder
-        self._relations = relation_sums(store.meta.relations, embedder)
+        self._relations = relation_sums(store.meta.relations, embedder, triples=triples)
         self._parts: dict[int, NDArray[np.int64]] = {}
 
     def __call__(self, edges: Edges, query: NDArray[np.float32]) -> NDArray[np.float32]:
