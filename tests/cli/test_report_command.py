@@ -8,6 +8,8 @@ import json
 
 import pytest
 
+from dialore.experiments.store import RunStore
+
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")
 
 
@@ -34,7 +36,17 @@ def scored(tmp_path_factory):
         "utf-8",
     )
     run = folder / "run"
-    for arguments in (["run", config, "--out", run, "-y"], ["score", run, "-x", "f1", "-x", "distinct-2", "-x", "kf1"]):
+    for arguments in (
+        ["run", config, "--out", run, "-y"],
+        None,
+        ["score", run, "-x", "f1", "-x", "distinct-2", "-x", "kf1"],
+    ):
+        if arguments is None:  # without a model all methods say the same
+            with RunStore.open(run) as store:
+                for job in store.jobs():
+                    response = store.response(job)
+                    store.add(job, response.model_copy(update={"text": f"{response.text} {job.system}"}))
+            continue
         with pytest.raises(SystemExit) as left:
             main([str(each) for each in arguments])
         assert not left.value.code

@@ -14,9 +14,9 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, UnknownNameError
 from dialore.evaluation.human.agreement import analyse, judged_responses
+from dialore.evaluation.human.reading import Annotation, read_key, read_sheet
 from dialore.evaluation.human.sheets import (
     CONTROL,
-    Annotation,
     Key,
     answer_columns,
     criteria_set,
@@ -24,8 +24,6 @@ from dialore.evaluation.human.sheets import (
     for_annotator,
     gather,
     make_items,
-    read_key,
-    read_sheet,
     render_csv,
     render_page,
 )

@@ -11,7 +11,8 @@ import pytest
 
 from dialore.errors import InputError, MissingExtraError
 from dialore.evaluation.human.agreement import analyse
-from dialore.evaluation.human.sheets import criteria_set, gather, make_items, read_sheet
+from dialore.evaluation.human.reading import read_sheet
+from dialore.evaluation.human.sheets import criteria_set, gather, make_items
 from dialore.evaluation.human.workbook import has_xlsx, write_xlsx
 from tests.evaluation.made_up import made_up
 

@@ -14,7 +14,8 @@ from dialore.errors import InputError
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.evaluation.human.agreement import Findings
-    from dialore.evaluation.human.sheets import Annotation, CriteriaSet, Item, Key
+    from dialore.evaluation.human.reading import Annotation
+    from dialore.evaluation.human.sheets import CriteriaSet, Item, Key
     from dialore.response import Response
 
 app = typer.Typer(no_args_is_help=True, help="Export blind sheets for people to judge by, import them, agreement.")
@@ -89,6 +90,8 @@ def export(
         return
     for path in written:
         typer.echo(path)
+    if made.same:
+        note(f"{len(made.same)} pairs are of two equal texts: ties that nobody is asked about")
     note(f"{len(items)} items a sheet; the key is {key_path}: keep it from the annotators")
     if not has_xlsx():
         note("no XLSX: it needs the evaluation extra (pip install 'dialore[evaluation]')")
@@ -154,7 +157,7 @@ def import_sheets(
     dialore annotate import sheets/*.csv --key sheets.key.json
     dialore annotate import anna.xlsx ben.xlsx --key sheets.key.json
     """
-    from dialore.evaluation.human.sheets import read_key, read_sheet
+    from dialore.evaluation.human.reading import read_key, read_sheet
 
     read = read_key(key)
     names = [path.stem for path in sheets]
@@ -245,7 +248,7 @@ def criteria(json: Json = False) -> None:
 
 def _read(path: Path) -> "list[Annotation]":
     from dialore.datasets.files import read_entries
-    from dialore.evaluation.human.sheets import Annotation
+    from dialore.evaluation.human.reading import Annotation
 
     found = [one for _, one in read_entries(path, Annotation, "name what `annotate import` wrote")]
     if len({(each.criteria, each.form) for each in found}) > 1:
@@ -274,11 +277,13 @@ def _show(findings: "Findings") -> None:
             interval = "-" if math.isnan(place.low) else f"{three(place.low)} to {three(place.high)}"
             rows.add_row(place.criterion, escape(place.system), three(place.mean), interval, str(place.items))
         console().print(rows)
-    rows = table("!criterion", "systems", ">wins", ">ties", ">losses", ">items", ">Wilcoxon p", ">sign p", ">McNemar p")
+    binary = [">McNemar p"] if any(contest.mcnemar is not None for contest in findings.contests) else []
+    columns = ("!criterion", "systems", ">wins", ">ties", ">losses", ">items", ">Wilcoxon p", ">sign p")
+    rows = table(*columns, *binary)
     for contest in findings.contests:
         rate = contest.rate
         shares = (share(rate.wins, rate.n), share(rate.ties, rate.n), share(rate.losses, rate.n))
-        tests = (p_value(contest.p), p_value(contest.sign), p_value(contest.mcnemar))
+        tests = (p_value(contest.p), p_value(contest.sign), *([p_value(contest.mcnemar)] if binary else []))
         pair = escape(f"{contest.first} / {contest.second}")
         rows.add_row(contest.criterion, pair, *shares, str(contest.items), *tests)
     console().print(rows)

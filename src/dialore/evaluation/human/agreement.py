@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dialore.dialogue import Dialogue
-    from dialore.evaluation.human.sheets import Annotation
+    from dialore.evaluation.human.reading import Annotation
     from dialore.response import Response
 
 Outcome = Literal["win", "loss", "tie"]

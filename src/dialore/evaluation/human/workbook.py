@@ -47,7 +47,7 @@ def _fill_sheet(sheet: Any, items: Sequence[Item], chosen: CriteriaSet, form: Fo
     from openpyxl.styles import PatternFill
 
     columns = columns_of(items, chosen, form)
-    letters = max(len(item.texts) for item in items)
+    letters = max((len(item.texts) for item in items), default=2)
     sheet.title = "answers"
     sheet.freeze_panes = "B2"
     sheet.print_title_rows = "1:1"

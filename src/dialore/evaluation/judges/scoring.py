@@ -132,7 +132,7 @@ def make(name: str, context: Context) -> Judge:
         score, prompts = _faithfulness, ("ragas-faithfulness-statements", "ragas-faithfulness-verdicts")
     else:
         embedder = context.embedder or "static"
-        score, also = functools.partial(_answer_relevance, embedder), f"{embedder}, with the history"
+        score, also = functools.partial(_answer_relevance, embedder), f"with the history, {embedder}"
     return Judge(about, asker, score, prompts, also)
 
 
