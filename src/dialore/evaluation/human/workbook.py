@@ -62,7 +62,7 @@ def _fill_sheet(sheet: Any, items: Sequence[Item], chosen: CriteriaSet, form: Fo
     fill = PatternFill("solid", fgColor=_TO_FILL)
     for place, name in enumerate(columns, start=1):
         criterion = chosen.criteria.get(name.rpartition(" ")[0] if form == "ranking" else name)
-        if criterion is not None:
+        if criterion is not None and items:
             rule = _choice(criterion, form, letters, language)
             sheet.add_data_validation(rule)
             first, last = sheet.cell(2, place), sheet.cell(len(items) + 1, place)
