@@ -38,6 +38,7 @@ def write_data(folder: Path) -> Path:
         "kbp/test.json": _kbp(),
         **{f"wizard_of_wikipedia/{split}.json": _wikipedia() for split in ("train", *_WIKIPEDIA_TESTS)},
         **{f"wizard_of_internet/{split}.jsonl": _lines(_internet()) for split in ("train", "test")},
+        "coq/test.jsonl": _lines(_coq()),
         **{f"holl_e/{split}_data.json": _holl_e() for split in ("train", "test")},
     }
     for name, content in files.items():
@@ -134,6 +135,13 @@ def _internet() -> list[Any]:
 
 def _message(action: str, text: str, context: dict[str, Any] | None = None) -> dict[str, Any]:
     return {"action": action, "text": text, "context": context or {"contents": [], "selected_contents": []}}
+
+
+def _coq() -> list[Any]:
+    return [
+        {"context": said, "questions": [f"What is {name}?", f"Why do people want {name}?"]}
+        for name, _, said in THINGS.values()
+    ]
 
 
 def _holl_e() -> list[Any]:

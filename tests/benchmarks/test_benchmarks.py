@@ -173,7 +173,6 @@ def test_figures_as_tables(capsys, monkeypatch):
 
 
 def test_documents(bench):
-    pytest.importorskip("tantivy", reason="the documents extra is not installed")
     figures = bench("documents", "--passages", 300, "--questions", 3, "--kills", 2, "--writing", 0.5)
     assert figures["build"]["passages"] == 300
     assert figures["build"]["size_mb"] > 0
@@ -184,7 +183,6 @@ def test_documents(bench):
 
 
 def test_growth_measures_what_is_missing_and_draws(tmp_path):
-    pytest.importorskip("tantivy", reason="the documents extra is not installed")
     pytest.importorskip("matplotlib", reason="the report extra is not installed")
 
     def grow(*arguments):

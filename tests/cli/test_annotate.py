@@ -9,9 +9,10 @@ import sys
 
 import pytest
 
+from dialore.evaluation.base import Measure
 from dialore.experiments.config import make_config
 from dialore.experiments.run import run_experiment
-from dialore.experiments.store import RunStore
+from dialore.experiments.store import Job, RunStore
 from dialore.workbench import connect_model
 from tests.experiments.conftest import write_dialogues
 
@@ -88,3 +89,17 @@ def test_a_system_is_shown_by_its_name_whatever_signs_are_in_it(call, tmp_path):
         done = call("annotate", "agreement", tmp_path / f"{form}.jsonl")
         assert done.code == 0
         assert all(name in done.out for name in names)
+
+
+def test_the_lowest_scores_may_be_what_people_look_at(call, run, tmp_path):
+    out = ("--out", tmp_path / "sheets", "--annotators", 1, "--form", "likert", "-s", "vanilla", "-n", 2, "--json")
+    refused = call("annotate", "export", run, *out, "--lowest", "f1")
+    assert "nothing is scored by f1" in refused.complaint
+    with RunStore.open(run) as store, store.writing():
+        store.set_metric("f1", {"name": "f1", "paper": "", "definition": ""})
+        system = next(each.number for each in store.systems() if each.title == "vanilla")
+        values = {place: Measure((value,)) for place, value in enumerate((0.5, 0.1, 0.9, 0.2, 0.7, 0.4))}
+        store.measure({"f1": {Job(place, system, 0): measure for place, measure in values.items()}})
+    assert call("annotate", "export", run, *out, "--lowest", "f1").code == 0
+    key = json.loads((tmp_path / "sheets.key.json").read_text("utf-8"))
+    assert {each["dialogue"] for each in key["items"].values()} == {"d1", "d3"}

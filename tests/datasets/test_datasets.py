@@ -9,7 +9,7 @@ import pytest
 
 from dialore.datasets import files
 from dialore.datasets.dailydialog import untokenise
-from dialore.datasets.registry import data_set, knowledge_texts
+from dialore.datasets.registry import data_set, knowledge_pieces
 from dialore.datasets.split import split_dialogues, stream_histories
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, UnknownNameError
@@ -102,7 +102,7 @@ def test_what_is_no_text_is_refused(tmp_path, content, wanted):
 
 def test_small_talk_has_no_knowledge_to_build_of(tmp_path):
     with pytest.raises(InputError, match=r"dailydialog comes without knowledge.*kbp"):
-        next(knowledge_texts("dailydialog", tmp_path / "valid.json"))
+        next(knowledge_pieces("dailydialog", tmp_path / "valid.json"))
 
 
 def test_an_unknown_data_set_names_the_nearest():

@@ -8,7 +8,7 @@ import tarfile
 
 import pytest
 
-from dialore.datasets import data_set, knowledge_texts, split_dialogues
+from dialore.datasets import data_set, knowledge_pieces, split_dialogues
 from dialore.errors import InputError
 from tests.data_folder import real_file
 
@@ -113,7 +113,7 @@ def test_cmu_dog_as_published(cmu_dog):
             "year",
             "scene 1",
         ]
-        texts = list(knowledge_texts("cmu-dog", split))
+        texts = [text for text, _ in knowledge_pieces("cmu-dog", split)]
         assert {"It is set at sea.", "Dr. Low waves.", "The Boat, year: 1999", "I laughed."} <= set(texts)
 
 
@@ -176,7 +176,7 @@ def test_holl_e_in_both_forms(tmp_path):
     for chat, example in zip(chats, examples, strict=False):
         assert (chat.turns, chat.reference, chat.knowledge) == (example.turns, example.reference, example.knowledge)
     assert [example.id for example in examples] == ["holl-e-c7_0@1", "holl-e-c7_1@3"]
-    assert list(knowledge_texts("holl-e", tmp_path / "raw.json")) == [
+    assert [text for text, _ in knowledge_pieces("holl-e", tmp_path / "raw.json")] == [
         *("A boat sinks.", "All are saved.", "I liked it.", "Go and see it.", "Best film ever", "Not bad."),
         *("$5 million", "Best Boat 1999", "Ship"),
     ]
@@ -216,7 +216,10 @@ def test_opendialkg_as_published(tmp_path):
     )
     # The user's walk is not the assistant's.
     assert histories[1].knowledge == ()
-    assert list(knowledge_texts("opendialkg", path)) == ["The Boat directed by C. Dee", "C. Dee written by Ship"]
+    assert [text for text, _ in knowledge_pieces("opendialkg", path)] == [
+        "The Boat directed by C. Dee",
+        "C. Dee written by Ship",
+    ]
     broken = json.loads(json.dumps(MESSAGES))
     broken[1]["metadata"]["path"][1][0].pop()
     with pytest.raises(InputError, match=r"line 3, entry 2, message 1: field path\[1\]\[0\]\[2\]: Field required"):
@@ -275,7 +278,7 @@ def test_topical_chat_with_and_without_its_reading_sets(tmp_path):
     )
     # The other partner's FS1 is another section.
     assert [item["text"] for item in second.knowledge] == ["Ships are big."]
-    texts = list(knowledge_texts("topical-chat", path))
+    texts = [text for text, _ in knowledge_pieces("topical-chat", path)]
     assert texts == ["Ships are big.", "Boats float.", "Some row.", "It rains.", "It blows."]
 
 
@@ -304,7 +307,7 @@ def test_facts_of_kdconv():
     assert histories[0].topic.startswith("恋恋笔记本")
     assert histories[0].knowledge[0]["relation"] == "Information"
     assert histories[1].knowledge == ({"head": histories[0].topic, "relation": "制片成本", "tail": "2900万美元"},)
-    texts = list(knowledge_texts("kdconv", real_file("kdconv/kb_travel.json.gz")))
+    texts = [text for text, _ in knowledge_pieces("kdconv", real_file("kdconv/kb_travel.json.gz"))]
     assert texts[0] == "故宫 周边景点 南锣鼓巷"
     assert len(texts) == len(set(texts)) == 10968
 
@@ -312,4 +315,4 @@ def test_facts_of_kdconv():
 def test_a_wrong_graph_of_kdconv(tmp_path):
     path = write(tmp_path / "kb_film.json", {"a": [["a", "b", "c"]], "d": [["d", "e"]]})
     with pytest.raises(InputError, match=r"line 1, entry 'd': field \[0\]\[2\]: Field required"):
-        list(knowledge_texts("kdconv", path))
+        [text for text, _ in knowledge_pieces("kdconv", path)]

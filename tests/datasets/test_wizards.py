@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from dialore.datasets import data_set, knowledge_texts, split_dialogues
+from dialore.datasets import data_set, knowledge_pieces, split_dialogues
 from dialore.errors import InputError
 from tests.data_folder import real_file
 
@@ -36,7 +36,7 @@ def test_the_real_wikipedia_file():
     assert first[0].reference.startswith("I live on a farm")
     assert first[0].knowledge == ("Gardening is considered by many people to be a relaxing activity.",)
     assert all(isinstance(item, str) for history in first for item in history.knowledge)
-    texts = list(knowledge_texts("wizard-of-wikipedia", path))
+    texts = [text for text, _ in knowledge_pieces("wizard-of-wikipedia", path)]
     assert len(texts) == len(set(texts))
     assert len(texts) == len({item.strip() for history in histories for item in history.knowledge})
 
@@ -109,7 +109,7 @@ def test_wikipedia_as_parlai_publishes_it(tmp_path):
     assert histories[0].texts == ("Shall we talk about tea?", "Yes, what is it made of?")
     assert [turn.speaker for turn in histories[0].turns] == ["system", "user"]
     assert (histories[0].topic, histories[0].extra) == ("Tea", {"user_persona": ["i drink tea."]})
-    texts = list(knowledge_texts("wizard-of-wikipedia", path))
+    texts = [text for text, _ in knowledge_pieces("wizard-of-wikipedia", path)]
     assert texts == [*TOPIC, "Coffee is roasted.", "Green tea is not oxidised."]
 
 
@@ -200,7 +200,7 @@ def test_internet_as_parlai_publishes_it(tmp_path):
     )
     assert second.knowledge == ()
     assert "query" not in second.extra
-    texts = list(knowledge_texts("wizard-of-internet", path))
+    texts = [text for text, _ in knowledge_pieces("wizard-of-internet", path)]
     assert sorted(texts) == ["Mint is a herb.", "Mint tea is a tisane.", "Tea is a drink."]
 
 

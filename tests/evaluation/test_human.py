@@ -81,6 +81,14 @@ def test_the_papers_criteria():
         "persona-consistency": (0, 1),
         "knowledge-consistency": (0, 1),
     }
+    # SCG-QP rates queries, ranks responses, and counts errors; EDIT judges each of five questions.
+    forms = ("scg-qp-query", "scg-qp-response", "scg-qp-errors", "edit", "edit-questions")
+    assert [criteria_set(name).form for name in forms] == ["likert", "ranking", "likert", "likert", "likert"]
+    assert "Take no notice of a question" in criteria_set("scg-qp-response").guide.en
+    errors = ["incorrect-topic", "trivial", "instruction-mismatch", "other"]
+    assert list(criteria_set("scg-qp-errors").criteria) == errors
+    assert {c.scale for n in ("scg-qp-errors", "edit-questions") for c in criteria_set(n).criteria.values()} == {(0, 1)}
+    assert list(criteria_set("edit-questions").criteria) == [f"question-{number}" for number in range(1, 6)]
     assert list(criteria_set("msdp").criteria) == ["relevance", "engagement", "knowledgeability"]
     with pytest.raises(UnknownNameError, match="did you mean dcrag"):
         criteria_set("dcarg")
@@ -439,7 +447,7 @@ def test_the_least_of_two_scores_is_a_score(tmp_path):
 def test_scg_qps_responses_are_ranked_without_their_follow_up_questions():
     chosen = criteria_set("scg-qp-response")
     assert chosen.form == "ranking"
-    assert "question back" in chosen.guide.en
+    assert "no notice of a question" in chosen.guide.en
 
 
 def test_annotated_responses_become_a_set_that_meta_reads(tmp_path):

@@ -34,7 +34,10 @@ NAMES = [
     "overall",
     "relevance",
     "specificity",
+    "usefulness",
+    "interestingness",
     "useful-knowledge",
+    "useful-pieces",
     "query-score",
     "ragas-context-relevance",
     "ragas-faithfulness",
@@ -48,7 +51,10 @@ GOOD = {
     "relevance": (['{"scores": [5, 2]}'], 3.5),
     "specificity": (['{"scores": [4, 4]}'], 4.0),
     "query-score": (['{"scores": [10, 7]}'], 8.5),
-    "useful-knowledge": (['{"useful": [2, 2, 1]}'], 2.0),
+    "usefulness": (['{"scores": [1, 2]}'], 1.5),
+    "interestingness": (['{"scores": [5, 5]}'], 5.0),
+    "useful-knowledge": (['{"score": 8}'], 8.0),
+    "useful-pieces": (['{"useful": [2, 2, 1]}'], 2.0),
     "ragas-context-relevance": (['{"needed": [1, 2]}'], 0.5),
     "ragas-faithfulness": (['{"statements": ["Honey helps.", "It is old.", " "]}', '{"verdicts": [true, false]}'], 0.5),
     "ragas-answer-relevance": (
@@ -94,9 +100,9 @@ async def test_a_judge_is_asked_in_the_dialogues_language(name, language):
     assert measure.problem is None
     assert is_chinese(model.asked[0].messages[0].content) == (language == "zh")
     asked = "\n".join(message.content for request in model.asked for message in request.messages)
-    wanted = {"relevance": ["nervous"], "specificity": ["nervous"], "query-score": ["nervous"]}.get(name)
-    if wanted is None:
-        wanted = [TEA.text] if name in {"useful-knowledge", "ragas-context-relevance"} else TEXTS[language].split("\n")
+    wanted = ["nervous"] if "queries" in metric.about.needs else []
+    if not wanted:
+        wanted = [TEA.text] if name in {"useful-pieces", "ragas-context-relevance"} else TEXTS[language].split("\n")
     assert all(piece in asked for piece in wanted)
     if name != "ragas-answer-relevance":
         assert DIALOGUES[language].last.text in asked
@@ -127,7 +133,8 @@ async def test_an_answer_without_a_score_is_unparsed(name):
         ("overall", '{"informativeness": 3, "overall": 0}'),
         ("query-score", '{"scores": [5]}'),
         ("query-score", '{"scores": [5, 11]}'),
-        ("useful-knowledge", '{"useful": [3]}'),
+        ("useful-pieces", '{"useful": [3]}'),
+        ("useful-knowledge", '{"score": 11}'),
         ("ragas-context-relevance", '{"needed": [0]}'),
         ("meep", '{"score": null}'),
     ],
@@ -164,7 +171,7 @@ async def test_an_endpoint_that_is_down_is_neither():
     ("name", "changes", "reason"),
     [
         ("query-score", {"demands": None}, "no query"),
-        ("useful-knowledge", {"knowledge": []}, "no knowledge"),
+        ("useful-pieces", {"knowledge": []}, "no knowledge"),
         ("ragas-context-relevance", {"knowledge": []}, "no knowledge"),
         ("ragas-faithfulness", {"knowledge": []}, "no knowledge"),
     ],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dialore.dialogue import Dialogue
 from dialore.knowledge import Knowledge, Passage
+from dialore.methods.base import form_of
 from dialore.methods.registry import create_method
 from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
@@ -76,8 +77,9 @@ class Web:
 
 async def respond(name, model, dialogue, sources, *, cite=False, **options):
     """Run a method: its draft, and its stages."""
-    stages = Stages(ModelResponder(model, PromptLibrary()), name, dialogue, cite=cite)
-    return await create_method(name, sources, options).respond(dialogue, stages), stages
+    method = create_method(name, sources, options)
+    stages = Stages(ModelResponder(model, PromptLibrary()), name, dialogue, cite=cite, form=form_of(method))
+    return await method.respond(dialogue, stages), stages
 
 
 def traced(stages, name):

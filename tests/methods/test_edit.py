@@ -13,6 +13,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError, ModelError, SourceError, StageError
 from dialore.knowledge import Knowledge, Passage
 from dialore.llm.model import Completion, Usage
+from dialore.methods.base import form_of
 from dialore.methods.edit import Better, read_answer, read_questions
 from dialore.methods.registry import create_method
 from dialore.methods.stages import ModelResponder, RoutedResponder, Stages
@@ -104,9 +105,10 @@ def dialogue():
 def edit(dialogue):
     async def go(model=None, base=None, dialogue=dialogue, **options):
         model = model or Asked()
-        stages = Stages(ModelResponder(model, PromptLibrary()), "edit", dialogue)
         options = {"drawn": False, **options}  # the paper's order, but where the order is what is tested
-        response = await create_method("edit", {"documents": base}, options).respond(dialogue, stages)
+        method = create_method("edit", {"documents": base}, options)
+        stages = Stages(ModelResponder(model, PromptLibrary()), "edit", dialogue, form=form_of(method))
+        response = await method.respond(dialogue, stages)
         return response, stages, model
 
     return go
@@ -317,7 +319,8 @@ async def test_a_failing_call_names_its_stage_and_stops_the_others(edit):
     [
         ({"model_answers": False, "base_answers": False}, Base(), "both kinds"),
         ({"model_answers": False}, None, "--documents"),
-        ({"questions": 0}, Base(), "at least one question"),
+        ({"questions": -1}, Base(), "questions must be at least 0"),
+        ({"top": 0}, Base(), "top must be at least 1"),
     ],
 )
 async def test_switches_that_do_not_go_together_are_refused(edit, options, base, word):

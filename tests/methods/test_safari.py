@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from dialore.cli.shown import as_line
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, StageError, UnknownNameError
 from dialore.knowledge import Knowledge
@@ -13,6 +14,7 @@ from dialore.methods.base import form_of
 from dialore.methods.registry import create_method
 from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
+from dialore.response import Response
 from dialore.sources.declared import DeclaredSource, DeclaredSources, in_order
 from dialore.workbench import create_agent
 from tests.methods.conftest import ScriptedModel
@@ -91,6 +93,12 @@ async def test_null_retrieves_nothing(language):
     assert list(trace) == ["planning", "response-generation"]
     assert (response.plan, response.knowledge) == ([], [])
     assert "<knowledge>\nNULL\n</knowledge>" in whole(prompt_of(model, "response-generation"))
+
+
+async def test_a_null_plan_is_written_and_no_plan_is_not():
+    null, _, _ = await respond(plan='{"sources": []}')
+    assert as_line(null)["plan"] == []
+    assert "plan" not in as_line(Response(text="Here."))
 
 
 async def test_ground_stops_before_the_response():

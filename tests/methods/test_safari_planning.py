@@ -89,7 +89,6 @@ WRITTEN = {
     '{"sources": "PERSONA, DOCUMENTS"}': BOTH,
     '{"sources": ["PERSONA DOCUMENTS"]}': BOTH,
     '{"sources": "PERSONA 然后 DOCUMENTS"}': BOTH,
-    '{"sources": [{"name": "PERSONA"}, null]}': ["persona"],
     '{"sources": "NULL"}': [],
     '{"sources": ["NULL"]}': [],
     '{"sources": null}': [],

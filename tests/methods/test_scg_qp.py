@@ -280,7 +280,6 @@ UNREADABLE = {
     "decision": (DECISION, "I think so.", ("The Conjuring critics reviews", 30)),
     "a topic of a whole sentence": (TOPIC, "They talk about many things, " * 5, ("The Conjuring critics reviews", 30)),
     "a passage for a query": (QUERY, "Well, " * 60, ("The Conjuring", 30)),
-    "a question to the other person": (QUERY, "How long have you been watching horror films?", ("The Conjuring", 30)),
     "nothing but signs": (QUERY, "?!", ("The Conjuring", 30)),
 }
 
@@ -293,6 +292,28 @@ async def test_what_cannot_be_read_falls_back_and_is_counted(model, web, stage, 
     assert any("fallback" in note for note in traced(stages, stage).notes)
     assert web.queries == [query]
     assert response.text
+
+
+ASKING = [
+    "How long have you been playing tennis?",
+    "And what did you eat there?",
+    "Do you like it?",
+    "你最近看过什么电影？",
+]
+
+
+@pytest.mark.parametrize("method", ["scg-qp", "search-query"])
+@pytest.mark.parametrize("question", ASKING)
+async def test_a_question_to_the_other_person_is_no_query_but_in_the_paper_and_is_traced(model, web, method, question):
+    model.answers[QUERY] = question
+    _, stages = await respond(method, model, ENGLISH, {"web": web})
+    spare = {"scg-qp": "The Conjuring", "search-query": "watched conjuring last night"}[method]
+    mended = traced(stages, "query-mending")
+    assert mended.output == {"dropped": question.rstrip("?？")}
+    assert spare in mended.notes[0]
+    _, stages = await respond(method, model, ENGLISH, {"web": web}, prompting="paper")
+    assert [query for query, _ in web.queries] == [spare, question.rstrip("?？")]
+    assert "query-mending" not in [each.stage for each in stages.trace]
 
 
 async def test_without_topic_the_fallback_is_made_of_the_last_turn(model, web):

@@ -126,3 +126,14 @@ def test_fingerprint_tells_models_apart():
     url = "http://localhost:1/v1"
     assert EndpointEmbedder("a", url).fingerprint != EndpointEmbedder("b", url).fingerprint
     assert EndpointEmbedder("a", url + "/").fingerprint == EndpointEmbedder("a", url).fingerprint
+
+
+def test_a_key_goes_to_the_host_that_it_was_set_for_alone(embedding_server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "theirs")
+    monkeypatch.setenv("DIALORE_API_KEY", "ours")
+    monkeypatch.setenv("DIALORE_BASE_URL", "http://localhost:9/v1")
+    EndpointEmbedder("m", embedding_server.url).encode(["a"])
+    assert "Authorization" not in embedding_server.requests[-1].headers
+    monkeypatch.setenv("OPENAI_BASE_URL", embedding_server.url)
+    EndpointEmbedder("m", embedding_server.url).encode(["a"])
+    assert embedding_server.requests[-1].headers["Authorization"] == "Bearer theirs"

@@ -127,7 +127,7 @@ FAULTS = {
     "a name with a comma": ("[{name: 'a, b', kind: persona, description: x}]", "source 'a, b': .*a name is words"),
     "twice": (
         "[{name: a, kind: persona, description: x}, {name: a, kind: model, description: x}]",
-        "source 'a' is declared twice",
+        "sources 'a' and 'a' have the same name",
     ),
     "twice but for case": (
         "[{name: a, kind: persona, description: x}, {name: A, kind: model, description: x}]",

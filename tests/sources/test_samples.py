@@ -290,7 +290,7 @@ def test_another_embedder_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "dialore.retrieval.embedding.load_embedder", lambda spec: SimpleNamespace(fingerprint="another")
     )
-    with pytest.raises(InputError, match="another static embedder"):
+    with pytest.raises(InputError, match="another version of the embedder static"):
         open_samples(tmp_path / "x.samples").nearest(asked("Hi"), 1)
 
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-
 import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, UnknownNameError
 from dialore.knowledge import Passage
-from dialore.sources.base import KnowledgeSource, RankedSource
-from dialore.sources.documents.chunking import Chunking
-from dialore.sources.shelf import Shelf, open_shelf
+from dialore.sources.base import KnowledgeSource
+from dialore.sources.shelf import Shelf
 
 ENGLISH = Dialogue(id="1", turns=["How warm is a hive in winter?"])
 CHINESE = Dialogue(id="2", turns=["泡绿茶用多热的水？"])
@@ -28,7 +23,6 @@ def shelf(**changes):
 
 def test_it_is_a_source_that_can_be_ranked_otherwise():
     assert isinstance(shelf(), KnowledgeSource)
-    assert isinstance(shelf(), RankedSource)
     assert len(shelf()) == 3
 
 
@@ -89,42 +83,3 @@ def test_another_ranking_is_made_once():
 def test_what_cannot_be_is_said(make, error):
     with pytest.raises(error):
         make()
-
-
-async def test_files_are_read_without_any_extra(tmp_path):
-    lines = [{"text": BEES.text, "title": BEES.title, "url": BEES.url}, {"text": TEA.text}]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    (tmp_path / "b.md").write_text("# Bread\n\nSourdough rises by wild yeast. It is sour by bacteria.\n", "utf-8")
-    program = (
-        "import sys, pathlib\n"
-        "sys.modules.update(dict.fromkeys(['pypdf', 'trafilatura', 'lxml', 'torch']))\n"
-        "from dialore.sources.shelf import open_shelf\n"
-        "print(len(open_shelf([pathlib.Path(sys.argv[1])])))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
-    opened = open_shelf([tmp_path], chunking=Chunking(unit="sentence"))
-    assert len(opened) == 4
-    found = (await opened.search("warm bees in winter", ENGLISH))[0]
-    assert (found.id, found.detail.provenance) == (BEES.id, "a.jsonl")
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("a.jsonl", '{"title": "no text"}\n{"text": "text"}\n', "line 1: no text in it"),
-        ("a.jsonl", "{", "none of its lines is a passage"),
-        ("a.txt", "\n\n", "nothing to put on a shelf"),
-        ("a.txt", "\0", "it is a binary file"),
-    ],
-)
-def test_files_that_cannot_be_read(tmp_path, name, text, said):
-    path = tmp_path / name
-    path.write_text(text, "utf-8")
-    with pytest.raises(InputError, match=said):
-        open_shelf([path])
-
-
-def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(InputError, match="no such file"):
-        open_shelf([tmp_path / "none.txt"])

@@ -42,6 +42,10 @@ def export(
         str | None, typer.Option("--against", metavar="SYSTEM", help="Only pairs with this system. [default: all]")
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="How many dialogues.")] = 100,
+    lowest: Annotated[
+        str | None,
+        typer.Option("--lowest", metavar="METRIC", help="Those on which the systems score lowest. [default: a sample]"),
+    ] = None,
     annotators: Annotated[int, typer.Option("--annotators", min=1, help="How many sheets.")] = 3,
     language: Annotated[
         str | None, typer.Option("--language", metavar="en|zh", help="Of the questions. [default: the dialogues']")
@@ -70,7 +74,8 @@ def export(
         raise InputError(f"the key {key_path} would lie among the sheets", mend="keep it apart: name another --key")
     if key_path.exists():
         raise InputError(f"{key_path} is there already", mend="sheets may be out by it: name another --key")
-    found = _gather(runs, system or [], against, chosen)
+    found = _gather(runs, system or [], against, chosen, lowest)
+    found = dict(list(found.items())[:limit]) if lowest else found
     languages = [dialogue.language for dialogue, _ in found.values()]
     common = "zh" if languages.count("zh") * 2 > len(languages) else "en"
     items, made = make_items(
@@ -98,29 +103,39 @@ def export(
 
 
 def _gather(
-    runs: Sequence[Path], wanted: Sequence[str], against: str | None, chosen: "CriteriaSet"
+    runs: Sequence[Path], wanted: Sequence[str], against: str | None, chosen: "CriteriaSet", lowest: str | None
 ) -> "dict[str, tuple[Dialogue, dict[str, Response]]]":
-    """What there is to judge of the runs' systems: of those that are named, else of all."""
+    """What there is to judge of the runs' systems: of those that are named, else of all; the lowest scores first."""
     from contextlib import ExitStack
 
     from dialore.evaluation.human.sheets import gather
-    from dialore.evaluation.report.tables import labels
+    from dialore.evaluation.report.tables import combiner, labels, values_of
     from dialore.experiments.results import RunResults
     from dialore.experiments.store import RunStore
 
     with ExitStack() as stack:
         stores = [stack.enter_context(RunStore.open(run)) for run in dict.fromkeys(runs)]
-        # No metric is asked for: sheets want responses alone.
-        results = RunResults(stores, ["no metric"])
+        # Without a metric to go by no score is computed: sheets want responses alone.
+        results = RunResults(stores, [lowest or "no metric"])
         systems = list(results.systems())
         named = dict(zip(labels(systems), systems, strict=True))
         asked = [one_of("system", name, list(named)) for name in (*wanted, *([against] if against else []))]
         kept = asked if wanted else list(named)
-        return gather(
-            {name: results.responses(named[name]) for name in named if name in kept},
-            chosen.judges,
-            grounded=chosen.grounded,
-        )
+        responses = {name: results.responses(named[name]) for name in named if name in kept}
+        found = gather(responses, chosen.judges, grounded=chosen.grounded)
+        if lowest is None:
+            return found
+        scores: dict[str, float] = {}
+        for name in kept:
+            for (dialogue, _), value in values_of(combiner(lowest), results.measures(named[name], lowest)).items():
+                scores[dialogue] = scores.get(dialogue, 0.0) + value
+        if not scores:
+            raise InputError(
+                f"nothing is scored by {lowest}", mend=f"score it first: dialore score {runs[0]} -x {lowest}"
+            )
+        return {
+            name: found[name] for name in sorted(found.keys() & scores.keys(), key=lambda name: (scores[name], name))
+        }
 
 
 def _write(
@@ -223,7 +238,7 @@ def judged(
     from dialore.evaluation.human.sheets import criteria_set
 
     annotations = _read(file)
-    found = _gather(runs, [], None, criteria_set(annotations[0].criteria)) if annotations else {}
+    found = _gather(runs, [], None, criteria_set(annotations[0].criteria), None) if annotations else {}
     lines = judged_responses(annotations, found)
     if not lines:
         raise InputError(f"{file} has no response of these runs", mend="name the runs that the sheets were made of")

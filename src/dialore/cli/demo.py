@@ -228,16 +228,19 @@ async def open_part(part: Part, model: "LanguageModel | None") -> "AsyncIterator
 
 def _further_sources(folder: Path, stack: AsyncExitStack) -> dict[str, dict[str, object]]:
     """The sources of each method, made of the folder's files; none needs an extra."""
+    import json
     import tempfile
 
     from dialore.dialogue import read_dialogues
+    from dialore.knowledge import Passage
     from dialore.retrieval.embedding import load_embedder
-    from dialore.sources.documents.chunking import Chunking
     from dialore.sources.persona import open_persona
     from dialore.sources.samples import build_samples, open_samples, samples_of
-    from dialore.sources.shelf import Shelf, open_shelf
+    from dialore.sources.shelf import Shelf
 
-    documents = open_shelf([folder / "passages.jsonl"], own_language=True, chunking=Chunking(unit="whole"))
+    lines = (folder / "passages.jsonl").read_text(encoding="utf-8").splitlines()
+    passages = (Passage(**json.loads(line), source="passages.jsonl") for line in lines)
+    documents = Shelf(passages, own_language=True)
     instead = [replace(passage, source=_INSTEAD) for passage in documents.passages]
     web = Shelf(instead, kind="web", name="shelf in the place of the web", own_language=True)
     persona = open_persona()

@@ -1,7 +1,7 @@
 """`dialore documents`: build an index of passages, change it, look into it, ask it."""
 
 # No deferred annotations here: typer reads them.
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,20 +14,23 @@ from dialore.errors import InputError
 if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
     from dialore.sources.documents import Chunking, DocumentReport
-    from dialore.sources.documents.reading import FileFormat
 
 app = typer.Typer(no_args_is_help=True, help="Build an index of documents, change it, look into it, ask it.")
 
 _WIDEST = 300
+_SHOWN = 10
 _Index = Annotated[
     str, typer.Argument(metavar="INDEX", help="The index: a file, or postgresql://user@host/database#name.")
 ]
 _Dataset = Annotated[
     str | None, typer.Option("--dataset", metavar="NAME", help="The files are this data set's: take its knowledge.")
 ]
+_Files = Annotated[list[Path], typer.Argument(metavar="FILES...", help="Files, and folders with all below.")]
 _Format = Annotated[
     str | None,
-    typer.Option("--format", metavar="text|lines|markdown|html|pdf|jsonl", help="Read all files like this."),
+    typer.Option(
+        "--format", metavar="text|lines|markdown|html|pdf|docx|pptx|xlsx|jsonl", help="Read all files like this."
+    ),
 ]
 _Chunk = Annotated[
     str | None,
@@ -48,7 +51,7 @@ _Overlap = Annotated[
 @app.command("build")
 def build(
     index: _Index,
-    files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="Files, and folders with all below.")],
+    files: _Files,
     dataset: _Dataset = None,
     chunk: _Chunk = None,
     chunk_words: _Words = None,
@@ -70,8 +73,9 @@ def build(
 ) -> None:
     """Build an index; an old one stays in place until the new one is whole.
 
-    Text, Markdown, HTML, PDF and JSONL ({"text", "title", "url", ...} or a
-    string a line; .gz too). What cannot be read is shown and left out.
+    Text, Markdown, HTML, PDF, Word, PowerPoint, Excel and JSONL ({"text",
+    "title", "url", ...} or a string a line; .gz too). What cannot be read is
+    shown and left out.
 
     [bold]Examples[/bold]
     dialore documents build handbook docs/ manual.pdf
@@ -79,25 +83,23 @@ def build(
     dialore documents build wow --dataset wizard-of-wikipedia valid.json.gz
     dialore respond talk.json --documents handbook
     """
+    from dialore.retrieval.bm25 import Tokeniser
     from dialore.retrieval.embedding import load_embedder
-    from dialore.retrieval.tokens import Tokeniser
     from dialore.sources.documents import build_documents
 
+    given = _given(dataset, files, file_format)
     chunking = _chunking(chunk, chunk_words, overlap, dataset)
     tokeniser = Tokeniser(stems=stems, stop_words=stop_words, chinese=chinese)  # type: ignore[arg-type]  # checked there
-    read_as = _format(file_format)
+    made = None if embedder == "none" else load_embedder(embedder)
     with progress("reading") as step:
         report = build_documents(
             index,
-            () if dataset else files,
-            texts=_knowledge(dataset, files),
-            texts_name=_texts_name(dataset),
+            **given,
             name=name,
             chunking=chunking,
             tokeniser=tokeniser,
-            embedder=None if embedder == "none" else load_embedder(embedder),
-            vectors=embedder != "none",
-            file_format=read_as,
+            embedder=made,
+            vectors=made is not None,
             on_step=step,
         )
     _show_report(report, json=json)
@@ -106,7 +108,7 @@ def build(
 @app.command("add")
 def add(
     index: _Index,
-    files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="Files, and folders with all below.")],
+    files: _Files,
     dataset: _Dataset = None,
     prune: Annotated[
         bool, typer.Option("--prune", help="Drop documents whose files have vanished from the folders.")
@@ -130,18 +132,10 @@ def add(
     from dialore.sources.documents import add_documents
 
     asked = chunk is not None or chunk_words is not None or overlap is not None
-    read_as = _format(file_format)
+    chunking = _chunking(chunk, chunk_words, overlap, dataset) if asked else None
+    given = _given(dataset, files, file_format)
     with progress("reading") as step:
-        report = add_documents(
-            index,
-            () if dataset else files,
-            texts=_knowledge(dataset, files),
-            texts_name=_texts_name(dataset),
-            prune=prune,
-            chunking=_chunking(chunk, chunk_words, overlap, dataset) if asked else None,
-            file_format=read_as,
-            on_step=step,
-        )
+        report = add_documents(index, **given, prune=prune, chunking=chunking, on_step=step)
     _show_report(report, json=json)
 
 
@@ -208,7 +202,8 @@ def search(
         return
     out = console()
     for place, piece in enumerate(found, start=1):
-        out.print(f"[bold]{place}[/]  {escape(_short(piece.text))}")
+        text = piece.text if len(piece.text) <= _WIDEST else f"{piece.text[: _WIDEST - 2]} …"
+        out.print(f"[bold]{place}[/]  {escape(text)}")
         out.print(f"   [dim]{escape(_where(piece))} · {piece.score:.4f} · {piece.id}[/]")
     if not found:
         note("nothing fits")
@@ -282,27 +277,24 @@ def _chunking(unit: str | None, words: int | None, overlap: int | None, dataset:
     )
 
 
-def _format(name: str | None) -> "FileFormat | None":
-    from dialore.sources.documents import FILE_FORMATS
+def _given(dataset: str | None, files: Sequence[Path], file_format: str | None) -> dict[str, Any]:
+    """What is taken in: the files, or the knowledge of the data set that they are of."""
+    from dialore.datasets import knowledge_pieces
+    from dialore.sources.documents import FILE_FORMATS, Piece
 
-    return one_of("format", name, FILE_FORMATS) if name is not None else None
-
-
-def _knowledge(dataset: str | None, files: Sequence[Path]) -> Iterator[str]:
-    """The knowledge sentences of a data set's files."""
+    read_as = one_of("format", file_format, FILE_FORMATS) if file_format is not None else None
     if dataset is None:
-        return iter(())
-    from dialore.datasets import knowledge_texts
-
-    return (text for path in files for text in knowledge_texts(dataset, path))
-
-
-def _texts_name(dataset: str | None) -> str:
-    return f"dataset:{dataset}" if dataset else "texts"
+        return {"files": files, "file_format": read_as}
+    texts = (Piece(text, title) for path in files for text, title in knowledge_pieces(dataset, path))
+    return {"texts": texts, "texts_name": f"dataset:{dataset}", "file_format": read_as}
 
 
 def _show_report(report: "DocumentReport", *, json: bool) -> None:
     note_rejects(report.rejects, report.rejected)
+    if report.skipped:
+        names = ", ".join(Path(each).name for each in report.skipped[:_SHOWN])
+        more = ", ..." if len(report.skipped) > _SHOWN else ""
+        note(f"passed over, their names do not say how to read them: {len(report.skipped):,} ({names}{more})")
     if json:
         print_json(report.model_dump())
         return
@@ -318,7 +310,3 @@ def _where(piece: "Knowledge") -> str:
     place = detail.url or (Path(detail.file).name if detail.file else "")
     page = f"page {detail.page}" if detail.page else ""
     return " · ".join(part for part in (detail.title, place, page, detail.index) if part)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 2]} …"

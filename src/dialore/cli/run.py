@@ -40,7 +40,12 @@ def run(
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of these methods; see `dialore methods`."),
+        typer.Option(
+            "--option",
+            "-o",
+            metavar="NAME=VALUE",
+            help="An option of these methods, else of the file's systems that have it; see `dialore methods`.",
+        ),
     ] = None,
     accept_changed_prompts: Annotated[
         bool,
@@ -96,6 +101,7 @@ def _configured(file: Path | None, said: Mapping[str, object], methods: list[str
         InputError: as `read_config` and `make_config`, or no file and too few options.
     """
     from dialore.experiments.config import make_config, read_config
+    from dialore.experiments.inputs import check_inputs
     from dialore.settings import pairs
     from dialore.workbench import options_by_method
 
@@ -103,10 +109,13 @@ def _configured(file: Path | None, said: Mapping[str, object], methods: list[str
     if methods:
         own = options_by_method(methods, pairs(options, "NAME=VALUE"))
         changes["systems"] = [{"method": name, "options": given} for name, given in own.items()]
-    elif options:
-        raise InputError("--option goes with --method", mend="an experiment file says the options of its systems")
     if file is not None:
         config = read_config(file, changes)
+        if options and not methods:
+            own = options_by_method([system.method for system in config.systems], pairs(options, "NAME=VALUE"))
+            systems = [s.model_copy(update={"options": s.options | own[s.method]}) for s in config.systems]
+            config = config.model_copy(update={"systems": systems})
+        check_inputs(config, file)
     else:
         missing = [needed for needed, name in _NEEDED.items() if name not in changes]
         if missing:

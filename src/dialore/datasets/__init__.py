@@ -1,7 +1,7 @@
 """Published data sets, one file each, read into dialogues."""
 
 from dialore.datasets.base import Answer, DataSet, WholeDialogue, gold_text
-from dialore.datasets.registry import data_set, data_set_names, knowledge_texts
+from dialore.datasets.registry import data_set, data_set_names, knowledge_pieces
 from dialore.datasets.split import split_dialogues, stream_histories
 
 __all__ = [
@@ -11,7 +11,7 @@ __all__ = [
     "data_set",
     "data_set_names",
     "gold_text",
-    "knowledge_texts",
+    "knowledge_pieces",
     "split_dialogues",
     "stream_histories",
 ]

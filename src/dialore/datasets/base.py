@@ -46,7 +46,7 @@ class WholeDialogue(Dialogue):
     """
 
     answers: tuple[Answer, ...] | None = None
-    pool: tuple[str, ...] = ()
+    pool: tuple[Gold, ...] = ()
 
 
 class Talk:
@@ -139,10 +139,10 @@ class DataSet(ABC):
             InputError: the file is not in the published form; file, line or entry, and field are named.
         """
 
-    def texts(self, path: Path) -> Iterator[str]:
-        """The sentences of the file's knowledge as they come, with repetitions; see `knowledge_texts`."""
+    def knowledge(self, path: Path) -> Iterator[Gold]:
+        """The sentences of the file's knowledge as they come, with repetitions; see `knowledge_pieces`."""
         for dialogue in self.read(path):
-            yield from dialogue.pool or (gold_text(item) for one in dialogue.answers or () for item in one.knowledge)
+            yield from dialogue.pool or (item for one in dialogue.answers or () for item in one.knowledge)
 
 
 def gold_text(item: Gold) -> str:
@@ -153,3 +153,8 @@ def gold_text(item: Gold) -> str:
         return str(item["text"])
     relation = str(item.get("relation", "")).lstrip("~").replace("_", " ")
     return " ".join(part for part in (str(item.get("head", "")), relation, str(item.get("tail", ""))) if part)
+
+
+def gold_title(item: Gold) -> str:
+    """The title of the document that a piece of gold knowledge stands in; empty where it has none."""
+    return "" if isinstance(item, str) else str(item.get("title") or "").strip()

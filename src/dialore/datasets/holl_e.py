@@ -73,7 +73,7 @@ def _read_chat(entry: _Chat, place: Place) -> Iterator[WholeDialogue]:
     for field, values in (("labels", entry.labels), ("spans", entry.spans)):
         if len(values) != len(entry.chat):
             raise place.error(f"{len(values)} values for {len(entry.chat)} turns", field)
-    talk = Talk(f"holl-e-{entry.chat_id}", "en", topic=entry.movie_name, pool=_pool(entry.documents))
+    talk = Talk(f"holl-e-{entry.chat_id}", "en", topic=entry.movie_name, pool=_pool(entry.movie_name, entry.documents))
     for number, text in enumerate(entry.chat):
         if number % 2 == 0:
             talk.say("user", text)
@@ -92,7 +92,9 @@ def _read_example(entry: _Example, place: Place) -> Iterator[WholeDialogue]:
     turn = next(found, None)
     if turn is None:
         raise place.error("query and response do not follow each other in the chat", "chat")
-    talk = Talk(f"holl-e-{entry.example_id}", "en", topic=entry.movie_name, pool=_pool(entry.all_documents))
+    talk = Talk(
+        f"holl-e-{entry.example_id}", "en", topic=entry.movie_name, pool=_pool(entry.movie_name, entry.all_documents)
+    )
     for number, text in enumerate(entry.chat[:turn]):
         talk.say("user" if (turn - number) % 2 else "system", text)
     talk.answer("system", entry.response, _gold(entry.movie_name, entry.label, entry.span))
@@ -105,10 +107,11 @@ def _gold(film: str, label: int, span: str | None) -> list[Gold]:
     return [{"text": span.strip(), "title": film, "section": _SECTIONS[label]}]
 
 
-def _pool(documents: _Documents) -> tuple[str, ...]:
+def _pool(film: str, documents: _Documents) -> tuple[Gold, ...]:
     table = documents.fact_table
     facts = [str(table["box_office"])] if isinstance(table.get("box_office"), str) else []
     for key in ("awards", "taglines", "similar_movies"):
         facts += [item for item in table.get(key) or () if isinstance(item, str)]
     texts = [documents.plot, documents.review, *documents.comments]
-    return tuple(dict.fromkeys([sentence for text in texts for sentence in split_lines(text)] + facts))
+    sentences = dict.fromkeys([sentence for text in texts for sentence in split_lines(text)] + facts)
+    return tuple({"text": sentence, "title": film} for sentence in sentences)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue, gold_text
+from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
 from dialore.datasets.files import json_entries, read_entries
 from dialore.dialogue import describe
 
@@ -34,7 +34,7 @@ class _Entry(BaseModel):
 class KdConv(DataSet):
     """A JSON list of `{"name": topic, "messages": [{"message", "attrs"?}, ...]}` for each of three domains.
 
-    `knowledge` is the facts that a turn used. `knowledge_texts` also takes a domain's graph, `kb_film.json` and so on.
+    `knowledge` is the facts that a turn used. `knowledge_pieces` also takes a domain's graph, `kb_film.json` and so on.
     """
 
     name = "kdconv"
@@ -54,16 +54,16 @@ class KdConv(DataSet):
                 talk.answer("AB"[number % 2], message.message, facts)
             yield from talk.whole()
 
-    def texts(self, path: Path) -> Iterator[str]:
+    def knowledge(self, path: Path) -> Iterator[Gold]:
         """The facts as `head relation tail`: those that were used, or all of a graph file."""
         triples = TypeAdapter(list[tuple[str, str, str]])
         for place, data in json_entries(path, self.published, keyed=True):
             if not place.key:
-                yield from super().texts(path)
+                yield from super().knowledge(path)
                 return
             try:
                 for head, relation, tail in triples.validate_python(data):
-                    yield gold_text(_fact(head, relation, tail))
+                    yield _fact(head, relation, tail)
             except ValidationError as error:
                 raise place.error(describe(error)) from error
 

@@ -6,6 +6,7 @@ import hashlib
 import importlib
 from typing import TYPE_CHECKING
 
+from dialore.datasets.base import gold_text, gold_title
 from dialore.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ def data_set(name: str) -> DataSet:
     return made
 
 
-def knowledge_texts(name: str, path: Path) -> Iterator[str]:
-    """The distinct sentences of the knowledge that comes with a data set's file, in order, for building bases of it.
+def knowledge_pieces(name: str, path: Path) -> Iterator[tuple[str, str]]:
+    """The distinct sentences of the knowledge that comes with a data set's file, with their titles, for bases of it.
 
     They are all that the responders could draw on where the file has it, else the gold knowledge of their turns.
 
@@ -62,10 +63,10 @@ def knowledge_texts(name: str, path: Path) -> Iterator[str]:
         with_knowledge = ", ".join(other for other in data_set_names() if "knowledge" in data_set(other).has)
         raise InputError(f"{name} comes without knowledge", mend=f"these have some: {with_knowledge}")
     seen: set[bytes] = set()
-    for text in reader.texts(path):
-        clean = text.strip()
+    for piece in reader.knowledge(path):
+        text, title = gold_text(piece).strip(), gold_title(piece)
         # A digest, so that a data set of millions of sentences is not held in memory.
-        digest = hashlib.blake2b(clean.encode(), digest_size=12).digest()
-        if clean and digest not in seen:
+        digest = hashlib.blake2b(f"{title}\n{text}".encode(), digest_size=12).digest()
+        if text and digest not in seen:
             seen.add(digest)
-            yield clean
+            yield text, title

@@ -81,8 +81,12 @@ def stream_histories(
     where: Sequence[Condition] = (),
     limit: int | None = None,
     seed: int = 0,
+    pool: bool = False,
 ) -> Iterator[Dialogue]:
-    """The histories of `split_dialogues`, one at a time; with a limit the dialogues are read twice, not held."""
+    """The histories of `split_dialogues`, one at a time; with a limit the dialogues are read twice, not held.
+
+    With `pool` each brings the sentences that its responder could draw on, as `extra["pool"]`.
+    """
     if limit is not None and limit < 1:
         raise InputError(f"the limit must be at least 1, not {limit}")
     kept: set[int] | None = None
@@ -94,7 +98,10 @@ def stream_histories(
     sampler = random.Random(seed)  # noqa: S311 - a sample, not a secret
     for place, (dialogue, answer) in enumerate(_choose(read(), cut, where, sampler)):
         if kept is None or place in kept:
-            yield _history(dialogue, answer, named=cut != "last")
+            history = _history(dialogue, answer, named=cut != "last")
+            if pool and isinstance(dialogue, WholeDialogue):
+                history = history.model_copy(update={"extra": {**history.extra, "pool": list(dialogue.pool)}})
+            yield history
 
 
 def _choose(

@@ -80,7 +80,8 @@ class WizardOfInternet(DataSet):
 def _read_original(entry: _Original, identifier: str, place: Place) -> Iterator[WholeDialogue]:
     persona = [line.strip() for line in entry.apprentice_persona.split("\n") if line.strip()]
     pages = [page for message in entry.dialog_history for page in message.context.contents]
-    pool = tuple(dict.fromkeys(line for page in pages for line in page.content))
+    lines = dict.fromkeys((line, page.title, page.url) for page in pages for line in page.content)
+    pool = tuple({"text": text, "title": title, "url": url} for text, title, url in lines)
     talk = Talk(identifier, "en", user_persona=persona or None, pool=pool)
     queries: list[str] = []
     for number, message in enumerate(entry.dialog_history):

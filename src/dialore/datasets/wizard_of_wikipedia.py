@@ -81,8 +81,9 @@ def _read_original(entry: _Original, identifier: str) -> Iterator[WholeDialogue]
             for title, texts in passage.items():
                 for text in texts:
                     title_of.setdefault(text, title)
+    pool = tuple({"text": text, "title": title} for text, title in title_of.items())
     # Of the apprentice: the persona sentence that the topic was chosen for.
-    fields = {"topic": entry.chosen_topic, "pool": tuple(title_of), "user_persona": [entry.persona]}
+    fields = {"topic": entry.chosen_topic, "pool": pool, "user_persona": [entry.persona]}
     talk = Talk(identifier, "en", **{key: value for key, value in fields.items() if value != [""]})
     for message in entry.dialog:
         if "Wizard" not in message.speaker:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 import threading
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,16 +19,12 @@ if TYPE_CHECKING:
     from dialore.evaluation.base import Metric, Sample
     from dialore.evaluation.registry import Context
 
-_models: dict[str, TransformerEntailment] = {}
-
 
 def make(name: str, context: Context) -> Metric:
     """A metric of this file by name."""
     if name == "rejection-rate":
         return RejectionRate()
-    model = None
-    if context.nli is not None:
-        model = _models.setdefault(context.nli, TransformerEntailment(context.nli))
+    model = None if context.nli is None else _loaded(context.nli)
     return Consistency("persona" if name == "persona-consistency" else "documents", model, context.nli or "")
 
 
@@ -103,10 +100,7 @@ class TransformerEntailment:
     """A sequence-pair classifier of Hugging Face transformers (the `local` extra), loaded when first asked.
 
     The pair is given as in SAFARI: knowledge first, response second. The label that counts as entailment is the one
-    called `entailment`, else the last.
-
-    Args:
-        name_or_path: a model of the hub, or a folder.
+    called `entailment`, else the last. `name_or_path` is a model of the hub, or a folder.
     """
 
     def __init__(self, name_or_path: str, *, batch: int = 32) -> None:
@@ -116,12 +110,7 @@ class TransformerEntailment:
         self._turn = threading.Lock()
 
     def entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
-        """Whether each second text follows from its first.
-
-        Raises:
-            MissingExtraError: torch or transformers is not installed.
-            InputError: there is no such model.
-        """
+        """Whether each second text follows from its first; raises InputError where there is no such model."""
         given = [{"text": first, "text_pair": second} for first, second in pairs]
         with self._turn:
             self._classify = self._classify or _classifier(self._name)
@@ -129,6 +118,10 @@ class TransformerEntailment:
             wanted = next((label for label in labels if label.lower().startswith("entail")), labels[-1])
             found = self._classify(given, batch_size=self._batch, padding=True, truncation=True, max_length=512)
         return [each["label"] == wanted for each in found]
+
+
+_loaded = functools.cache(TransformerEntailment)
+"""One model serves both metrics."""
 
 
 def _classifier(name: str) -> Any:  # noqa: ANN401 - the library is untyped

@@ -30,15 +30,12 @@ def make(name: str, context: Context) -> Metric:
     """A metric of this file by name: `planning-f1-both`, `decisions-null`, `recall-1-persona-both`, `mrr`."""
     kind, *rest = name.split("-")
     if kind == "decisions":
-        return Decisions(rest[0])
+        return Decisions(*rest)
     if kind == "planning":
         return PlanningF1(rest[1]) if rest[0] == "f1" else PlanningAccuracy()
-    if kind == "mrr":
-        return Ranking(_MRR, _reciprocal_rank)
-    top, *of = rest
-    if kind == "ndcg":
-        return Ranking(_ndcg_about(int(top)), functools.partial(_ndcg, int(top)))
-    source, case = [*of, "", ""][:2]
+    if kind in {"mrr", "ndcg"}:
+        return Ranking(_MRR, _reciprocal_rank) if kind == "mrr" else Ranking(_NDCG, _ndcg)
+    top, source, case = [*rest, "", ""][:3]
     plan = {"alone": "persona", "both": "both"}.get(case)
     return Ranking(_recall_about(name, int(top), source, case), functools.partial(_recall, int(top)), source, plan)
 
@@ -80,14 +77,13 @@ class PlanningF1:
 
     def __init__(self, decision: str) -> None:
         self._wanted = _DECISIONS[decision]
-        self.about = About(
-            f"planning-f1-{decision}",
-            f"{_SAFARI}, Table 4",
-            f"F1 of the decision to use {_in_words(self._wanted)}, over all dialogues with a gold plan. Sources "
-            "count by their kind.",
-            needs=("plan",),
-            level="corpus",
+        what = (
+            f"the decision to use {_in_words(self._wanted)}, over all dialogues with a gold plan, by kinds of sources."
         )
+        self.about = self._about(decision, what)
+
+    def _about(self, decision: str, what: str) -> About:
+        return About(f"planning-f1-{decision}", f"{_SAFARI}, Table 4", f"F1 of {what}", ("plan",), level="corpus")
 
     async def measure(self, sample: Sample) -> Measure:
         """Whether it was decided and right, decided, and right."""
@@ -98,7 +94,7 @@ class PlanningF1:
         return Measure((float(made == gold == wanted), float(made == wanted), float(gold == wanted)))
 
     def combine(self, values: NDArray[np.float64]) -> float:
-        """F1, 0 to 1; NaN where the decision was neither made nor right anywhere."""
+        """The figure; NaN where the decision was neither made nor right anywhere."""
         return float(self.of_sums(values.sum(axis=0)))
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -108,32 +104,16 @@ class PlanningF1:
         return figure
 
 
-class Decisions:
-    """How often a decision was made: the numbers in brackets of SAFARI's Table 4."""
+class Decisions(PlanningF1):
+    """How often the same decision was made: the numbers in brackets there."""
 
-    def __init__(self, decision: str) -> None:
-        self._wanted = _DECISIONS[decision]
-        self.about = About(
-            f"decisions-{decision}",
-            f"{_SAFARI}, Table 4, in brackets",
-            f"Number of plans to use {_in_words(self._wanted)}; neither more nor fewer is better.",
-            needs=("plan",),
-            scale=0.0,
-            level="corpus",
-        )
-
-    async def measure(self, sample: Sample) -> Measure:
-        """1 or 0."""
-        made, _ = plan_of(sample)
-        return unavailable("the method makes no plan") if made is None else Measure((float(made == self._wanted),))
-
-    def combine(self, values: NDArray[np.float64]) -> float:
-        """How many."""
-        return float(values[:, 0].sum())
+    def _about(self, decision: str, what: str) -> About:
+        what = f"Number of times of {what} Neither more nor fewer is better."
+        return About(f"decisions-{decision}", f"{_SAFARI}, Table 4", what, ("plan",), scale=0.0, level="corpus")
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The same, from sums."""
-        return sums[..., 0]
+        """How many."""
+        return sums[..., 1]
 
 
 def _in_words(decision: frozenset[str]) -> str:
@@ -160,11 +140,8 @@ class Ranking(Mean):
     """How the knowledge that a response was given is ranked, best first.
 
     Pieces are compared by their text, whatever its case and spaces; one that was given before is no second hit.
-
-    Args:
-        figure: the value, from which pieces are gold, best first, and how many gold pieces there are.
-        source: look at what is of this kind of source alone.
-        plan: look at dialogues with this gold plan alone, by its name in Table 4.
+    `figure` makes a value of which pieces are gold, best first, and how many gold pieces there are. `source` looks at
+    what is of that kind of source alone, `plan` at dialogues with that gold plan, by its name in Table 4.
     """
 
     def __init__(
@@ -195,16 +172,11 @@ def _key(text: str) -> str:
 def _recall_about(name: str, top: int, source: str, case: str) -> About:
     of = f" of the source {source}" if source else ""
     where = {
-        "alone": " Over dialogues whose gold plan is the persona alone: Table 5's column Persona.",
-        "both": " Over dialogues whose gold plan is persona and documents: Table 5's column Both, PERSONA.",
+        "alone": " Over dialogues whose gold plan is the persona alone: the column Persona.",
+        "both": " Over dialogues whose gold plan is persona and documents: the column Both, PERSONA.",
     }.get(case, "")
-    return About(
-        name,
-        f"{_SAFARI}, Table 5",
-        f"Share of the gold knowledge{of}, of {top} pieces at most, that is among the best {top}{of} that the response "
-        f"was given.{where}",
-        needs=("knowledge",),
-    )
+    what = f"Share of the gold knowledge{of}, of {top} pieces at most, among the best {top}{of} that were found.{where}"
+    return About(name, f"{_SAFARI}, Table 5", what, needs=("knowledge",))
 
 
 def _recall(top: int, hits: list[bool], gold: int) -> float:
@@ -217,21 +189,18 @@ _MRR = About(
     "Mean over responses of one over the rank of the first gold piece of knowledge; 0 where there is none.",
     needs=("knowledge",),
 )
+_NDCG = About(
+    "ndcg-10",
+    "Järvelin and Kekäläinen (2002)",
+    "Discounted gain of gold knowledge among the best 10 pieces, over the best that is possible.",
+    needs=("knowledge",),
+)
 
 
 def _reciprocal_rank(hits: list[bool], _gold: int) -> float:
     return 1 / (hits.index(True) + 1) if True in hits else 0.0
 
 
-def _ndcg_about(top: int) -> About:
-    return About(
-        f"ndcg-{top}",
-        "Järvelin and Kekäläinen (2002)",
-        f"Discounted gain of gold knowledge among the best {top} pieces, over the best that is possible.",
-        needs=("knowledge",),
-    )
-
-
-def _ndcg(top: int, hits: list[bool], gold: int) -> float:
+def _ndcg(hits: list[bool], gold: int, top: int = 10) -> float:
     gain = sum(1 / math.log2(place + 2) for place, hit in enumerate(hits[:top]) if hit)
     return gain / sum(1 / math.log2(place + 2) for place in range(min(gold, top)))

@@ -30,7 +30,8 @@ _MODULES = (
     ("commonsense", "cdp cdf"),
     ("overlap", "distinct-1 distinct-2 distinct-1-words distinct-2-words"),
     ("perplexity", "perplexity"),
-    ("judges.scoring", "meep informativeness overall relevance specificity useful-knowledge query-score"),
+    ("judges.scoring", "meep informativeness overall useful-knowledge useful-pieces"),
+    ("judges.scoring", "relevance specificity usefulness interestingness query-score"),
     ("judges.comparing", "together-responses-overall together-responses-useful-knowledge together-queries-overall"),
     ("judges.scoring", "ragas-context-relevance ragas-faithfulness ragas-answer-relevance"),
 )

@@ -51,6 +51,10 @@ class DatasetConfig(Strict):
         description="What responses are scored against: the data set's own, or its gold knowledge, where the response "
         "is to be that (MSDP, Tables 1 and 5); a turn without any has no reference.",
     )
+    pool: bool = Field(
+        default=False,
+        description="Keep with each dialogue the sentences that its responder could draw on, for `documents: pool:`.",
+    )
     limit: Annotated[int | None, Flag(("--limit",))] = Field(
         default=None, ge=1, description="How many dialogues, sampled by seed."
     )

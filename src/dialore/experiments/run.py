@@ -115,7 +115,7 @@ def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
     """The dialogues of a run, each with its reference, one at a time."""
     source = data_set(config.name)
     cut = config.cut or ("last" if config.name == "jsonl" else "random")
-    chosen = {"cut": cut, "where": config.where, "limit": config.limit, "seed": config.seed}
+    chosen = {"cut": cut, "where": config.where, "limit": config.limit, "seed": config.seed, "pool": config.pool}
     histories = stream_histories(lambda: source.read(config.path), **chosen)  # type: ignore[arg-type]
     return map(_to_knowledge, histories) if config.reference == "knowledge" else histories
 

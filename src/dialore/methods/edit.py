@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator
@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator
 from dialore.errors import InputError
 from dialore.knowledge import Knowledge, PassageDetail, stable_id
 from dialore.llm.structured import candidates
+from dialore.methods.base import OURS, check_least
 from dialore.methods.cleaning import as_data
 from dialore.parallel import gather
 from dialore.response import Grounding
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from dialore.sources.base import KnowledgeSource
 
 _NO_BASE = "no knowledge base was given: the model's answers alone are used"
+_QUESTIONS = "edit/question-generation"
 _MARKS = ("sentences", "answers", "answer-a", "answer-b")
 _LONGEST = 300
 """Characters of a question; what is longer is a passage that happens to end in a question mark."""
@@ -48,14 +50,16 @@ class Edit:
     soon as both are there, whatever the other questions wait for: three steps before the response, however many
     questions.
 
-    Where this differs from the paper: either answer may be none, and then the other is taken without a choice; the
-    answers are asked for so that they can be understood without their questions, for the response is given answers
-    alone; base sentences stand with their titles, and are declared to be data. The generator that the paper trains on
-    its own data set is any model named for the stage `question-generation`.
+    The paper's setting is `prompting=paper` and `drawn=false`. Where this differs from it: either answer may be none,
+    and then the other is taken without a choice; the answers are asked for so that they can be understood without their
+    questions, for the response is given answers alone; what is found is declared to be data; the response takes up the
+    answers that fit, in three sentences at most. In both settings base sentences stand with their titles, and the
+    generator that the paper trains on its own data set is any model named for the stage `question-generation`.
 
     Attributes:
         documents: the knowledge base of sentences; without one the model's answers alone are used.
-        questions: how many questions (Table 6 shows five; Section 4.4.3 asks for five).
+        questions: how many questions (Table 6 shows five; Section 4.4.3 asks for five). 0: the model answers alone, by
+            the same prompt without knowledge: Table 2, "ChatGPT".
         top: sentences of the base that answer a question (Section 3.3.2: L = 10).
         retriever: how a document index ranks them: `dense`, by embeddings (Section 3.3.2), `bm25` or `fused`.
         model_answers: off: Tables 2 and 3, "w/o ChatGPT's Answer".
@@ -64,6 +68,7 @@ class Edit:
             context alone, without an instruction.
         drawn: which of a question's two answers is shown first is decided by the question, so that a model's liking for
             one place does not decide; off: the model's own, as in the paper.
+        prompting: `paper`: prompts with the paper's content; the response uses all knowledge, at any length.
     """
 
     name: ClassVar[str] = "edit"
@@ -73,7 +78,7 @@ class Edit:
     takes: ClassVar[tuple[str, ...]] = ("documents",)
     calls: ClassVar[str] = "17 (4 in a row); 7 (3 in a row) without a base"
     stages: ClassVar[tuple[str, ...]] = (
-        "edit/question-generation",
+        _QUESTIONS,
         "edit/model-answer",
         "edit/base-answer",
         "edit/answer-choice",
@@ -88,11 +93,12 @@ class Edit:
     base_answers: bool = True
     trained: bool = False
     drawn: bool = True
+    prompting: str = OURS
 
     def __post_init__(self) -> None:
         """Check that the questions have a source of answers; raises InputError where they have none."""
-        if self.questions < 1 or self.top < 1:
-            raise InputError("edit asks at least one question, of at least one sentence", mend="questions=5, top=10")
+        check_least("questions", self.questions, 0)
+        check_least("top", self.top, 1)
         if not (self.model_answers or self.base_answers):
             raise InputError("edit without both kinds of answers has no knowledge", mend="leave one of them on")
         if not self.model_answers and self.documents is None:
@@ -100,6 +106,8 @@ class Edit:
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Question Generation and Question Answering (Sections 3.2 and 3.3)."""
+        if not self.questions:
+            return Grounding()
         questions = await self.ask_questions(stage)
         answered = await gather(*(self.answer(number, each, stage) for number, each in enumerate(questions, 1)))
         return Grounding(knowledge=self._knowledge(answered, stage))
@@ -112,9 +120,7 @@ class Edit:
     async def ask_questions(self, stage: Stages) -> list[str]:
         """Question Generation (Section 3.2.2). Where the answer holds no question, there are none."""
         nothing: list[str] = []
-        asked = await stage.read(
-            "edit/question-generation", read_questions, nothing, limit=self.questions, trained=self.trained
-        )
+        asked = await stage.read(_QUESTIONS, read_questions, nothing, limit=self.questions, trained=self.trained)
         if len(asked) > self.questions:
             with stage.step("question-mending") as step:
                 step.output = {"dropped": asked[self.questions :]}
@@ -123,37 +129,32 @@ class Edit:
 
     async def answer(self, number: int, question: str, stage: Stages) -> Answered:
         """Both answers of one question at once, then Answer Integration (Section 3.3)."""
-        own, (base, found) = await gather(
+        both = await gather(
             self._answer_by_model(number, question, stage), self._answer_from_base(number, question, stage)
         )
-        of_model = Answered(question, own, why="the model's is the only answer" if own else "nobody had an answer")
-        if not base:
-            return of_model
-        ids, score = tuple(piece.id for piece in found), found[0].score
-        of_base = Answered(question, base, "documents", ids, score, "the base's is the only answer")
-        if not own:
-            return of_base
-        taken = await self._choose(number, of_model, of_base, stage)
-        other = of_base if taken is of_model else of_model
-        return replace(taken, why="it is the better of two", other=other.text)
+        offered = [answered for answered in both if answered.text]
+        taken = await self._choose(number, *both, stage) if len(offered) == 2 else (offered or both)[0]
+        return replace(taken, offered={answered.source: answered.text for answered in offered})
 
-    async def _answer_by_model(self, number: int, question: str, stage: Stages) -> str:
+    async def _answer_by_model(self, number: int, question: str, stage: Stages) -> Answered:
         """Answer Generation by LLMs (Section 3.3.1): from the question alone, briefly."""
         if not self.model_answers:
-            return ""
-        return read_answer(await stage.text("edit/model-answer", suffix=str(number), question=question))
+            return Answered(question)
+        return Answered(
+            question, read_answer(await stage.text("edit/model-answer", suffix=str(number), question=question))
+        )
 
-    async def _answer_from_base(self, number: int, question: str, stage: Stages) -> tuple[str, list[Knowledge]]:
+    async def _answer_from_base(self, number: int, question: str, stage: Stages) -> Answered:
         """Retrieving Answer in Knowledge Base (Section 3.3.2): the nearest sentences, organised by the model."""
-        if not self.base_answers or self.documents is None:
-            return "", []
-        base = ranked_by(self.documents, self.retriever)
-        found = await stage.search(f"base-retrieval-{number}", base, question, self.top)
+        found: list[Knowledge] = []
+        if self.base_answers and self.documents is not None:
+            base = ranked_by(self.documents, self.retriever)
+            found = await stage.search(f"base-retrieval-{number}", base, question, self.top)
         if not found:
-            return "", []
+            return Answered(question)
         sentences = [_sentence(piece) for piece in found]
         text = await stage.text("edit/base-answer", suffix=str(number), question=question, sentences=sentences)
-        return read_answer(text), found
+        return Answered(question, read_answer(text), "documents", [piece.id for piece in found], found[0].score)
 
     async def _choose(self, number: int, of_model: Answered, of_base: Answered, stage: Stages) -> Answered:
         """Answer Integration (Section 3.3.3). Where nothing parses, the model's: Table 3 loses more without it."""
@@ -177,13 +178,47 @@ class Edit:
             step.notes = [f"question {n} has no answer" for n, each in enumerate(answered, 1) if not each.text]
             if self.base_answers and self.documents is None:
                 step.notes.append(_NO_BASE)
-            step.output = {
-                "answers": [
-                    {"question": each.question, "by": each.source, "why": each.why, "from": each.offered}
-                    for each in answered
-                ]
-            }
+            taken = [{"question": each.question, "by": each.source, "from": each.offered} for each in answered]
+            step.output = {"answers": taken}
         return list(pieces.values())
+
+
+@dataclass(frozen=True, slots=True)
+class EditQuestions:
+    """EDIT's Question Generation alone: the response is the open questions, one a line (Section 4.4).
+
+    Attributes:
+        questions: how many are asked for; what else a generator writes is left out. 0: all that a trained one writes.
+        trained: as in `edit`.
+        prompting: as in `edit`.
+    """
+
+    name: ClassVar[str] = "edit-questions"
+    paper: ClassVar[str] = "EDIT (2024), Section 3.2 and Tables 4 and 5"
+    summary: ClassVar[str] = "open questions about a context are the response"
+    needs: ClassVar[tuple[str, ...]] = ()
+    calls: ClassVar[str] = "1"
+    stages: ClassVar[tuple[str, ...]] = (_QUESTIONS,)
+
+    questions: int = 5
+    trained: bool = False
+    prompting: str = OURS
+
+    def __post_init__(self) -> None:
+        """Check the number; raises InputError."""
+        check_least("questions", self.questions, 0)
+
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+        """Nothing is looked up."""
+        return Grounding()
+
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+        """Ask; text that holds no question is the response as it is."""
+        text = await stage.text(_QUESTIONS, limit=self.questions or 5, trained=self.trained)
+        asked = read_questions(text) or [text]
+        joined = "\n".join(asked[: self.questions or None])
+        stage.send(joined)
+        return Grounding().response(joined)
 
 
 def _is_odd(question: str) -> bool:
@@ -192,14 +227,13 @@ def _is_odd(question: str) -> bool:
 
 
 def _piece(answered: Answered) -> Knowledge:
-    sentences = list(answered.found) if answered.source == "documents" else None
     return Knowledge(
         id=stable_id("passage", answered.source, answered.text),
         kind="passage",
         text=_as_data(answered.text),
         source=answered.source,
         score=answered.score,
-        detail=PassageDetail(question=answered.question, sentences=sentences),
+        detail=PassageDetail(question=answered.question, sentences=answered.found or None),
     )
 
 
@@ -225,23 +259,15 @@ class Answered:
         source: who gave it.
         found: ids of the base's sentences that it was organised from, the nearest first.
         score: the cosine of the nearest of them with the question; 0 for an answer of the model's own.
-        why: why it was taken.
-        other: the answer of the other source that it was preferred to; empty where there was none.
+        offered: the answers that there were to choose from, by their source.
     """
 
     question: str
     text: str = ""
     source: Literal["model", "documents"] = "model"
-    found: tuple[str, ...] = ()
+    found: list[str] = field(default_factory=list)
     score: float = 0.0
-    why: str = ""
-    other: str = ""
-
-    @property
-    def offered(self) -> dict[str, str]:
-        """The answers that there were to choose from, by their source."""
-        texts = {self.source: self.text, ("model" if self.source == "documents" else "documents"): self.other}
-        return {source: texts[source] for source in ("model", "documents") if texts[source]}
+    offered: dict[str, str] = field(default_factory=dict)
 
 
 def read_questions(text: str) -> list[str] | None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dialore.errors import InputError
 from dialore.knowledge import Fact, Knowledge, Passage, PassageDetail
 from dialore.methods.base import check_least, check_word
 from dialore.response import Grounding
 from dialore.sources.graph.relations import verbalise
-from dialore.sources.samples import Sample, sided, topic_of
+from dialore.sources.samples import Sample, SampleDatabase, sided, topic_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,35 +30,6 @@ LEADS = ("System replies:", "系统回复：", "System:", "系统：", "=>", "�
 _TRIPLE = re.compile(r"[(（]\s*([^,，()（）]+?)\s*[,，]\s*([^,，()（）]+?)\s*[,，]\s*([^()（）]+?)\s*[)）]")
 _MOST = 5
 """Facts taken of one answer; samples have three at most."""
-
-
-class SampleSource(Protocol):
-    """A database of samples as methods use it; see `dialore.sources.samples.SampleDatabase`."""
-
-    @property
-    def name(self) -> str:
-        """The database's name."""
-        ...
-
-    def nearest(
-        self, dialogue: Dialogue, top: int = 10, *, topic: bool = True, fit: bool = True
-    ) -> list[tuple[Sample, float]]:
-        """The samples most like a dialogue, the best first."""
-        ...
-
-    def clearest(self, dialogue: Dialogue, top: int = 10, *, fit: bool = True) -> list[Sample]:
-        """The samples of the lowest perplexity."""
-        ...
-
-    def sampled(
-        self, dialogue: Dialogue, count: int, seed: int = 0, overlap: tuple[float, float] | None = None
-    ) -> list[Sample]:
-        """Samples with a response, at random."""
-        ...
-
-    def sampled_for_knowledge(self, dialogue: Dialogue, count: int, seed: int = 0, *, fit: bool = True) -> list[Sample]:
-        """Samples for knowledge generation, at random."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -88,7 +59,7 @@ class MsdpKg:
     calls: ClassVar[str] = "1"
     stages: ClassVar[tuple[str, ...]] = ("msdp/knowledge-generation",)
 
-    samples: SampleSource
+    samples: SampleDatabase
     selection: str = "query"
     shots: int = 10
     seed: int = 0
@@ -154,7 +125,7 @@ class DialogueGenerator:
         turns: last turns of each history that the dialogue generator is shown; 0 for all.
     """
 
-    samples: SampleSource
+    samples: SampleDatabase
     response_selection: str = "overlap"
     response_shots: int = 20
     least: float = 0.6
@@ -260,7 +231,7 @@ class MsdpDcrag:
     calls: ClassVar[str] = "2 (2 in a row)"
     stages: ClassVar[tuple[str, ...]] = ("msdp-dcrag/knowledge-generation", "msdp-dcrag/response-generation")
 
-    samples: SampleSource
+    samples: SampleDatabase
     shots: int = 10
     turns: int = 0
 
@@ -311,7 +282,9 @@ def prompted(samples: Sequence[Sample], now: Sample, turns: int = 0) -> dict[str
     return {"samples": shown, "current": replace(now, turns=now.turns[-turns:])}
 
 
-def _record(step: StageTrace, samples: SampleSource, found: Sequence[Sample], wanted: int, dialogue: Dialogue) -> None:
+def _record(
+    step: StageTrace, samples: SampleDatabase, found: Sequence[Sample], wanted: int, dialogue: Dialogue
+) -> None:
     step.output = {"samples": samples.name, "found": [sample.id for sample in found]}
     if len(found) < wanted:
         step.notes = [f"only {len(found)} of {wanted} samples are there for {dialogue.language}"]

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field
 
 from dialore.datasets import gold_text
 from dialore.errors import DialoreError, InputError, UnknownNameError
@@ -47,16 +47,6 @@ class Plan(BaseModel):
     """Planning: the names of the sources that the response needs, in the order in which to ask them; none for NULL."""
 
     sources: list[str] = Field(description="names of sources in order")
-
-    @field_validator("sources", mode="before")
-    @classmethod
-    def _listed(cls, value: Any) -> Any:  # noqa: ANN401 - what a model wrote
-        """Text, null and `{"name": ...}` in place of names in a list."""
-        if value is None or isinstance(value, str):
-            value = [value]
-        if not isinstance(value, list):
-            return value
-        return [str(item.get("name") if isinstance(item, dict) else item) for item in value]
 
 
 # Without slots: what is declared by default is worked out once, when it is first asked for.
@@ -133,10 +123,8 @@ class Safari:
         if not self._always("persona") and self.planning == "persona":
             raise InputError("planning=persona needs a source of the kind persona", mend="declare one")
         if self.demonstrations and not self._shown("en") and not self._shown("zh"):
-            raise InputError(
-                "no demonstration names declared sources alone",
-                mend="add some to the declaration, or set demonstrations=0",
-            )
+            message = "no demonstration names declared sources alone"
+            raise InputError(message, mend="add some to the declaration, or set demonstrations=0")
 
     @functools.cached_property
     def declared(self) -> DeclaredSources:
@@ -197,7 +185,7 @@ class Safari:
 
     async def _ask_planner(self, dialogue: Dialogue, stage: Stages) -> Plan:
         """Ask for a plan: in JSON with a repair turn by our own prompt, in plain text by the paper's."""
-        read = read_plan if self.reading == "names" else read_substrings
+        read = functools.partial(read_plan if self.reading == "names" else read_substrings, declared=self.declared)
         shown = self._shown(dialogue.language)
         variables: dict[str, Any] = {
             "sources": [
@@ -212,10 +200,9 @@ class Safari:
             "demonstrations": shown,
             "dialogues": [*shown, {"history": render_history(dialogue)}],
         }
-        prompt, null = "safari/planning", Plan(sources=[])
         if self.prompting == PAPER:
-            return await stage.read(prompt, lambda text: read(text, self.declared), null, **variables)
-        return await stage.ask(prompt, Plan, null, reader=lambda text: read(text, self.declared), **variables)
+            return await stage.read("safari/planning", read, Plan(sources=[]), **variables)
+        return await stage.ask("safari/planning", Plan, Plan(sources=[]), reader=read, **variables)
 
     async def retrieve(self, dialogue: Dialogue, plan: Sequence[str], stage: Stages) -> dict[str, list[Knowledge]]:
         """Retrieval in plan order (Equation 2): a source waits for those that it depends on, and for no other."""
@@ -285,7 +272,6 @@ class Safari:
         return [
             {
                 "history": render_history(one.dialogue),
-                "last_turn": one.turns[-1],
                 "plan": [name.upper() for name in one.plan],
                 "knowledge": [(name.upper(), text) for name in one.plan for text in one.knowledge.get(name, ())],
                 "response": one.response,
@@ -360,16 +346,10 @@ def _names_in(text: str, declared: DeclaredSources) -> list[str] | None:
 
 
 def mend_plan(names: Sequence[str], declared: DeclaredSources, *, drop: bool = False) -> tuple[list[str], list[str]]:
-    """A plan of declared sources, each once, each after those that it depends on.
+    """A plan of declared sources, each once, each after those that it depends on; and what was changed to get it.
 
-    Args:
-        names: the plan as it was made.
-        declared: the sources.
-        drop: a source whose dependencies are not planned is left out, so that DOCUMENTS alone counts as NULL (footnote
-            14 of the paper); else those that it needs are put before it.
-
-    Returns:
-        A plan that can be followed, and what was changed, one sentence each.
+    With `drop`, a source whose dependencies are not planned is left out, so that DOCUMENTS alone counts as NULL
+    (footnote 14 of the paper); else those that it needs are put before it.
     """
     notes: list[str] = []
     known: dict[str, None] = {}
@@ -409,11 +389,7 @@ def of_kind(kind: str, declared: DeclaredSources) -> DeclaredSource | None:
 
 
 def gold_plan(dialogue: Dialogue, declared: DeclaredSources) -> list[str]:
-    """The plan that a data set gives ("+ Ground Planning"); its names are those of sources, or else of kinds.
-
-    Raises:
-        DialoreError: the dialogue has no gold plan, or one with a source that is not declared.
-    """
+    """The plan of a data set ("+ Ground Planning"), in names of sources or kinds; raises DialoreError without one."""
     if not dialogue.sources and "sources" not in dialogue.model_fields_set:
         raise DialoreError(
             f"dialogue {dialogue.id} has no gold plan", mend='it is its field "sources"; or planning=model'
@@ -431,10 +407,8 @@ def gold_plan(dialogue: Dialogue, declared: DeclaredSources) -> list[str]:
 def gold_knowledge(dialogue: Dialogue, declared: DeclaredSources) -> dict[str, list[Knowledge]]:
     """The gold knowledge of a data set by source ("+ Ground Retrieval").
 
-    A piece that names no source is the persona's where it is one of its sentences, else the documents'.
-
-    Raises:
-        DialoreError: the dialogue has no gold knowledge, nor a gold plan that says that none is needed.
+    A piece that names no source is the persona's where it is one of its sentences, else the documents'. Raises
+    DialoreError where there is neither gold knowledge nor a gold plan that says that none is needed.
     """
     if not dialogue.knowledge and (dialogue.sources or "sources" not in dialogue.model_fields_set):
         message = f"dialogue {dialogue.id} has no gold knowledge"

@@ -1,17 +1,23 @@
-"""SCG-QP: Social Commonsense-Guided search Query Generation (Reddy et al., Findings of EMNLP 2023), Section 2."""
+"""SCG-QP: Social Commonsense-Guided search Query Generation (Reddy et al., Findings of EMNLP 2023), Section 2.
+
+With it its queries on a commonsense graph (DCRAG's Table 1), and its baseline, a query from the dialogue alone.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator
 
-from dialore.errors import InputError
+from dialore.dialogue import Utterance
 from dialore.llm.structured import candidates
+from dialore.methods.base import OURS, PAPER, check_least
 from dialore.methods.cleaning import as_data
+from dialore.methods.demands import link, retrieve_facts
 from dialore.parallel import gather
 from dialore.prompts.history import plain_line, plain_turns
 from dialore.response import Demands, Grounding
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
+    from dialore.methods.base import GraphSource
     from dialore.methods.stages import Stages
     from dialore.response import Response
     from dialore.sources.base import KnowledgeSource
@@ -107,17 +114,27 @@ def read_topic(text: str) -> Topic | None:
 
 
 def read_query(text: str) -> str | None:
-    """The search query that a generator wrote; None where it is none: empty, a passage, or a question to the other."""
+    """The search query that a generator wrote; None where it is none: empty, or a passage."""
     line = _from_json(text) or _first_line(text)
     too_long = len(line) > _QUERY_CHARACTERS if is_chinese(line) else len(line.split()) > _QUERY_WORDS
     if too_long or not any(letter.isalnum() for letter in line):
         return None
-    return None if _NO_SEARCH.fullmatch(line) or _TO_THE_OTHER.match(line) else line
+    return None if _NO_SEARCH.fullmatch(line) else line
 
 
-def says_no_search(text: str) -> bool:
-    """Whether a query generator wrote that nothing is to be searched, as BlenderBot's decision module does."""
-    return bool(_NO_SEARCH.fullmatch(_first_line(text)))
+def read_search(text: str) -> str | None:
+    """As `read_query`; empty where the generator wants nothing searched, as BlenderBot's decision module may."""
+    return "" if _NO_SEARCH.fullmatch(_first_line(text)) else read_query(text)
+
+
+def sendable(query: str, spare: str, stage: Stages) -> str:
+    """The query, or the spare one in place of a question to the other person; the paper sends such questions, too."""
+    if stage.form == PAPER or not _TO_THE_OTHER.match(query):
+        return query
+    with stage.step("query-mending") as step:
+        step.output = {"dropped": query}
+        step.notes = [f"a question to the other person, which no engine can answer; searched in its place: {spare}"]
+    return spare
 
 
 def plain_query(text: str) -> str:
@@ -188,11 +205,16 @@ class QueryMaker:
         decision: off: every turn is taken as passive, as the paper's examples are.
         topic_tracking: off: SCG-QP's Table 2, "W/O Topic Tracker".
         directive: off: SCG-QP's Table 1, "Flan T5 w/o Cosmo".
+        persona: let the directive know what is known of both persons; off, as in the paper, "w/o Cosmo" leaves out the
+            directive alone.
+        prompting: `paper`: prompts with the paper's content, the same for all models, and queries sent as written.
     """
 
     decision: bool = True
     topic_tracking: bool = True
     directive: bool = True
+    persona: bool = True
+    prompting: str = OURS
 
     async def make_query(self, dialogue: Dialogue, stage: Stages) -> GuidedQuery:
         """Decide and track at once; then, where the turn asks for no particular thing, direct and generate."""
@@ -234,15 +256,15 @@ class QueryMaker:
             new_topic=topic.absent,
             kind=kind,
             turns=plain_turns(dialogue),
-            persona=[plain_line(line) for line in dialogue.persona],
-            interests=_interests(dialogue),
+            persona=[plain_line(line) for line in dialogue.persona] if self.persona else [],
+            interests=_interests(dialogue) if self.persona else [],
         )
         return " ".join(text.split())
 
     async def generate(self, dialogue: Dialogue, kind: Kind, topic: Topic, directive: str, stage: Stages) -> str:
         """Instruction-Driven Query Generation (Section 2.3). Where nothing can be read, the topic is searched for."""
         spare = topic.name or plain_query(directive if topic.absent else dialogue.last.text)
-        return await stage.read(
+        query = await stage.read(
             "scg-qp/query-generation",
             read_query,
             spare,
@@ -251,6 +273,7 @@ class QueryMaker:
             directive=directive,
             kind=kind,
         )
+        return sendable(query, spare, stage)
 
 
 def _interests(dialogue: Dialogue) -> list[str]:
@@ -259,62 +282,42 @@ def _interests(dialogue: Dialogue) -> list[str]:
     return [plain_line(line) for line in given if isinstance(line, str)] if isinstance(given, list | tuple) else []
 
 
-# --- the method
+# --- the web
 
 
-@dataclass(frozen=True, slots=True)
-class ScgQp(QueryMaker):
-    """A commonsense response guides the web search where the user asks for nothing in particular.
-
-    The stages `topic-tracking`, `commonsense-directive` and `query-generation` have forms for models without chat, so
-    that the paper's own may do them: Flan-T5 and Cosmo (`--stage-model commonsense-directive=hf:allenai/cosmo-xl`).
-
-    Where this differs from the paper (its Limitations and Ethical Considerations): a search decision comes first, and a
-    request for information is searched for as it is; there may be no current topic, and then a new one is proposed;
-    personal data is redacted from queries and unsafe passages are left out by the web source; passages are declared to
-    be data; where nothing is found, the response is written without.
+@dataclass(frozen=True, kw_only=True)
+class WebGrounded(ABC):
+    """What searches the web for one query and writes from what answers it best (Section 3.1).
 
     Attributes:
         web: web search.
         candidates: passages of the search's pages that are reranked.
         passages: passages that the response is given (Section 3.1: the best one).
         reranker: the paper's is `cross:cross-encoder/ms-marco-MiniLM-L-6-v2`; this one needs no extra.
-        query: off: Table 1, "No Query".
     """
-
-    name: ClassVar[str] = "scg-qp"
-    paper: ClassVar[str] = "SCG-QP (Findings of EMNLP 2023), Section 2"
-    summary: ClassVar[str] = "a commonsense response directs the web search; the best passage grounds the response"
-    needs: ClassVar[tuple[str, ...]] = ("web",)
-    calls: ClassVar[str] = "5 (4 in a row); 3 (2 in a row) where something is asked for or nothing to be searched"
-    stages: ClassVar[tuple[str, ...]] = (
-        "scg-qp/search-decision",
-        "scg-qp/topic-tracking",
-        "scg-qp/commonsense-directive",
-        "scg-qp/query-generation",
-        "scg-qp/response-generation",
-    )
 
     web: KnowledgeSource
     candidates: int = 30
     passages: int = 1
     reranker: str = "fused"
-    query: bool = True
 
     def __post_init__(self) -> None:
         """Check the numbers; raises InputError."""
-        if self.candidates < 1 or self.passages < 1:
-            raise InputError(
-                "scg-qp searches for at least one passage", mend="candidates=30, passages=1, or query=false"
-            )
+        check_least("candidates", self.candidates, 1)
+        check_least("passages", self.passages, 1)
+
+    @abstractmethod
+    async def make_query(self, dialogue: Dialogue, stage: Stages) -> GuidedQuery:
+        """Make the query that is searched for."""
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Make the query, search, rerank."""
-        return (await self._ground(dialogue, stage))[0]
+        return await self._search(await self.make_query(dialogue, stage), stage)
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Ground, then write from history and best passage."""
-        grounding, wanted = await self._ground(dialogue, stage)
+        wanted = await self.make_query(dialogue, stage)
+        grounding = await self._search(wanted, stage)
         text = await stage.write(
             "scg-qp/response-generation",
             passages=shown(grounding.knowledge),
@@ -324,37 +327,20 @@ class ScgQp(QueryMaker):
         )
         return grounding.response(text)
 
-    async def _ground(self, dialogue: Dialogue, stage: Stages) -> tuple[Grounding, GuidedQuery]:
-        if not self.query:
-            return Grounding(), GuidedQuery()
-        wanted = await self.make_query(dialogue, stage)
-        found = await search_web(self.web, wanted.query, stage, self.candidates, self.passages, self.reranker)
-        return Grounding(knowledge=found, demands=wanted.demands), wanted
+    async def _search(self, wanted: GuidedQuery, stage: Stages) -> Grounding:
+        found: list[Knowledge] = []
+        if wanted.query:
+            found = await stage.search("web-search", self.web, wanted.query, self.candidates, summary="Searched: {}")
+        kept = await asyncio.to_thread(self._rerank, wanted.query, found, stage) if found else []
+        return Grounding(knowledge=kept, demands=wanted.demands)
 
-
-# --- search
-
-
-async def search_web(
-    web: KnowledgeSource, query: str, stage: Stages, candidates: int, passages: int, reranker: str
-) -> list[Knowledge]:
-    """Internet search and reranking (Section 3.1), with the options of `ScgQp`: the passages that answer best, first.
-
-    None where nothing is searched or found.
-    """
-    if not query:
-        return []
-    found = await stage.search("web-search", web, query, candidates, summary="Searched: {}")
-    return await asyncio.to_thread(_rerank, query, found, stage, passages, reranker) if found else []
-
-
-def _rerank(query: str, found: list[Knowledge], stage: Stages, passages: int, reranker: str) -> list[Knowledge]:
-    with stage.step("reranking") as step:
-        order = load_reranker(reranker).rerank(query, [titled(piece) for piece in found], passages)
-        kept = [found[place].model_copy(update={"score": round(score, 4)}) for place, score in order]
-        chosen = [{"id": piece.id, "score": piece.score, "from": page_of(piece)} for piece in kept]
-        step.output = {"reranker": reranker, "candidates": len(found), "kept": chosen}
-    return kept
+    def _rerank(self, query: str, found: list[Knowledge], stage: Stages) -> list[Knowledge]:
+        with stage.step("reranking") as step:
+            order = load_reranker(self.reranker).rerank(query, [titled(piece) for piece in found], self.passages)
+            kept = [found[place].model_copy(update={"score": round(score, 4)}) for place, score in order]
+            chosen = [{"id": piece.id, "score": piece.score, "from": page_of(piece)} for piece in kept]
+            step.output = {"reranker": self.reranker, "candidates": len(found), "kept": chosen}
+        return kept
 
 
 def titled(piece: Knowledge) -> str:
@@ -381,3 +367,129 @@ def shown(passages: Sequence[Knowledge]) -> list[Knowledge]:
         )
         for piece in passages
     ]
+
+
+# --- the methods
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScgQp(QueryMaker, WebGrounded):
+    """A commonsense response guides the web search where the user asks for nothing in particular.
+
+    The stages `topic-tracking`, `commonsense-directive` and `query-generation` have forms for models without chat, so
+    that the paper's own may do them: Flan-T5 and Cosmo (`--stage-model commonsense-directive=hf:allenai/cosmo-xl`).
+
+    The paper's setting is `prompting=paper`, `decision=false`, `persona=false`. Where this differs from it (after its
+    Limitations and Ethical Considerations): a search decision comes first, and a request for information is searched
+    for as it is; there may be no current topic, and then a new one is proposed; questions to the other person are no
+    queries; passages are declared to be data. In both settings the web source redacts personal data from queries and
+    leaves unsafe passages out, and where nothing is found, the response is written without.
+
+    Attributes:
+        query: off: Table 1, "No Query".
+    """
+
+    name: ClassVar[str] = "scg-qp"
+    paper: ClassVar[str] = "SCG-QP (Findings of EMNLP 2023), Section 2"
+    summary: ClassVar[str] = "a commonsense response directs the web search; the best passage grounds the response"
+    needs: ClassVar[tuple[str, ...]] = ("web",)
+    calls: ClassVar[str] = "5 (4 in a row); 3 (2 in a row) where something is asked for or nothing to be searched"
+    stages: ClassVar[tuple[str, ...]] = (
+        "scg-qp/search-decision",
+        "scg-qp/topic-tracking",
+        "scg-qp/commonsense-directive",
+        "scg-qp/query-generation",
+        "scg-qp/response-generation",
+    )
+
+    query: bool = True
+
+    async def make_query(self, dialogue: Dialogue, stage: Stages) -> GuidedQuery:
+        """The guided query; none where it is switched off."""
+        return await QueryMaker.make_query(self, dialogue, stage) if self.query else GuidedQuery(kind="none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchQuery(WebGrounded):
+    """SCG-QP's baseline: a search query generator reads the dialogue, and search and response are as in `scg-qp`.
+
+    A sequence-to-sequence model that was trained for it (`--stage-model query-generation=hf:NAME`) reads the turns'
+    texts, one a line, and writes the query, or that nothing is to be searched; any other model is prompted.
+
+    Attributes:
+        turns: the latest turns that a trained generator reads; 0 for all.
+        prompting: as in `scg-qp`.
+    """
+
+    name: ClassVar[str] = "search-query"
+    paper: ClassVar[str] = "BlenderBot 3 (2022), Section 3, as used in SCG-QP (Findings of EMNLP 2023), Table 1"
+    summary: ClassVar[str] = "a search query from the dialogue alone; the best passage grounds the response"
+    needs: ClassVar[tuple[str, ...]] = ("web",)
+    calls: ClassVar[str] = "2"
+    stages: ClassVar[tuple[str, ...]] = ("search-query/query-generation", "scg-qp/response-generation")
+
+    turns: int = 0
+    prompting: str = OURS
+
+    def __post_init__(self) -> None:
+        """Check the numbers; raises InputError."""
+        WebGrounded.__post_init__(self)
+        check_least("turns", self.turns, 0)
+
+    async def make_query(self, dialogue: Dialogue, stage: Stages) -> GuidedQuery:
+        """The generator's query. Where none can be read, the last turn's content words are it."""
+        turns, spare = plain_turns(dialogue)[-self.turns :], plain_query(dialogue.last.text)
+        query = await stage.read("search-query/query-generation", read_search, spare, turns=turns)
+        return GuidedQuery(sendable(query, spare, stage))
+
+
+@dataclass(frozen=True, slots=True)
+class ScgQpGraph(QueryMaker):
+    """SCG-QP's queries looked up in a graph (DCRAG, Section 4.1.2 and Appendix A.1.1).
+
+    A search query is a phrase or a question: the concepts that it mentions are the queries of the graph.
+
+    Attributes:
+        graph: the commonsense graph.
+        top: how many facts the response is given.
+        decision: decide first whether anything is to be looked up (`scg-qp`); off, as in the paper.
+        prompting: how prompts are worded: `paper` with the content of the papers', or `ours`.
+    """
+
+    name: ClassVar[str] = "scg-qp-graph"
+    paper: ClassVar[str] = "DCRAG (EMNLP 2024), Section 4.1.2; SCG-QP (Findings of EMNLP 2023), Section 2"
+    summary: ClassVar[str] = "facts of the concepts in a query that a commonsense response directs"
+    needs: ClassVar[tuple[str, ...]] = ("graph",)
+    calls: ClassVar[str] = "4 (4 in a row)"
+    stages: ClassVar[tuple[str, ...]] = (
+        "scg-qp/search-decision",
+        "scg-qp/topic-tracking",
+        "scg-qp/commonsense-directive",
+        "scg-qp/query-generation",
+        "t-rag/response-generation",
+    )
+
+    graph: GraphSource
+    top: int = 20
+    decision: bool = field(default=False, kw_only=True)
+    prompting: str = field(default=OURS, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the number; raises InputError."""
+        check_least("top", self.top, 1)
+
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+        """Make the query and look its concepts up."""
+        wanted = await self.make_query(dialogue, stage)
+        if not wanted.query:
+            return Grounding(demands=wanted.demands)
+        query = Utterance(speaker=dialogue.responder, text=wanted.query)
+        asked = dialogue.model_copy(update={"turns": (query,)})
+        links = link("query-linking", lambda: self.graph.mentions(asked), stage)
+        facts = await retrieve_facts(self.graph, links, dialogue, stage, self.top)
+        return Grounding(knowledge=facts, demands=wanted.demands)
+
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+        """Ground, then write as T-RAG does."""
+        grounding = await self.ground(dialogue, stage)
+        return grounding.response(await stage.write("t-rag/response-generation", facts=grounding.knowledge))

@@ -1,24 +1,90 @@
-"""BM25 over texts in memory (Robertson and Zaragoza, 2009), exact, and its formula for the document stores.
+"""Lexical search: texts as terms by script, BM25 over texts in memory, exact, and its formula for document stores.
 
-The weight of a term t in a text d of n texts is, as Lucene has it (Section 3.4 of the paper, with the 1 inside the
-logarithm that keeps it positive),
+The weight of a term t in a text d of n texts is, as Lucene has it (Robertson and Zaragoza, 2009, Section 3.4, with the
+1 inside the logarithm that keeps it positive),
 `ln(1 + (n - n_t + .5) / (n_t + .5)) * f (k1 + 1) / (f + k1 (1 - b + b |d| / mean))`.
 """
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from dialore.errors import UnknownNameError
 from dialore.retrieval.ranking import DECIMALS, best
-from dialore.retrieval.tokens import Tokeniser
+from dialore.text import CHINESE_RUN, is_stop_word, normalise, segmenter, stem, stop_words, words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
+
+ChineseTerms = Literal["search", "words", "characters", "bigrams"]
+_CHINESE_TERMS: tuple[ChineseTerms, ...] = get_args(ChineseTerms)
+_LONGEST = 64
+"""Characters of a term; a longer run of letters is no word (a key, an encoded picture) and is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokeniser:
+    """Split texts and queries into terms; both must be split alike.
+
+    Attributes:
+        stems: English words give their Snowball stems.
+        stop_words: function words are kept; they are left out by default.
+        chinese: `words` as jieba splits them; `search` with the shorter words inside longer ones besides, so that 大学
+            finds 北京大学; `characters` one by one; `bigrams`, overlapping pairs.
+
+    Raises:
+        UnknownNameError: no such unit of Chinese.
+    """
+
+    stems: bool = True
+    stop_words: bool = False
+    chinese: ChineseTerms = "search"
+
+    def __post_init__(self) -> None:
+        if self.chinese not in _CHINESE_TERMS:
+            raise UnknownNameError("unit of Chinese", self.chinese, _CHINESE_TERMS)
+
+    def __call__(self, text: str) -> list[str]:
+        """The terms of a text, repeated as often as they stand there."""
+        folded = normalise(text)
+        if folded.isascii():
+            return list(self._english(folded))
+        terms = list(self._english(CHINESE_RUN.sub(" ", folded)))
+        for run in CHINESE_RUN.findall(folded):
+            terms.extend(self._chinese(run))
+        return terms
+
+    def _english(self, text: str) -> Iterator[str]:
+        return filter(None, (_term(word, self.stems, self.stop_words) for word in words(text, "en")))
+
+    def _chinese(self, run: str) -> list[str]:
+        if self.chinese == "characters":
+            split = list(run)
+        elif self.chinese == "bigrams":
+            split = [run[at : at + 2] for at in range(max(1, len(run) - 1))]
+        else:
+            jieba = segmenter()
+            split = jieba.lcut(run) if self.chinese == "words" else jieba.lcut_for_search(run)
+        if self.stop_words:
+            return split
+        stop = stop_words("zh")
+        return [word for word in split if word not in stop]
+
+
+@functools.lru_cache(maxsize=1 << 18)
+def _term(word: str, stems: bool, keep: bool) -> str:
+    """What a word is compared by; empty where it is left out."""
+    if len(word) > _LONGEST or (not keep and is_stop_word(word, "en") and not word.isdigit()):
+        return ""
+    return stem(word) if stems else word
+
 
 K1, B = 1.2, 0.75
 """How slowly a term's count saturates, and how much a text's length counts."""

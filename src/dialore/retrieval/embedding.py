@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from dialore.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -71,3 +72,39 @@ def load_embedder(spec: str = "static") -> Embedder:
         return encoders.SentenceTransformerEmbedder(argument)
     model, at, url = argument.rpartition("@http")
     return encoders.EndpointEmbedder(model, "http" + url) if at else encoders.EndpointEmbedder(argument)
+
+
+def recorded_embedder(spec: str, fingerprint: str, where: str, addresses: Iterable[str | None] = ()) -> Embedder:
+    """The embedder that a file names, which may be anybody's: a file does not decide where text and keys go.
+
+    Args:
+        spec: as the file has it.
+        fingerprint: of the embedder that made its vectors.
+        where: the file, for errors.
+        addresses: what the user's settings name: URLs, and specs of embedders. Those of the environment count too.
+
+    Raises:
+        InputError: an endpoint at an address that the user's settings do not name, or another version of the embedder.
+    """
+    url = _address(spec)
+    if url and url not in map(_address, (*addresses, *map(os.environ.get, ("DIALORE_BASE_URL", "OPENAI_BASE_URL")))):
+        raise InputError(
+            f"{where} would send texts to {url}, which your settings do not name",
+            mend=f"if you trust it, set DIALORE_BASE_URL={url}, or --embedder; else build it again",
+        )
+    embedder = load_embedder(spec)
+    if embedder.fingerprint != fingerprint:
+        raise InputError(
+            f"{where} has vectors of another version of the embedder {spec}",
+            mend="build it again, or give the embedder that it was built with",
+        )
+    return embedder
+
+
+def _address(named: str | None) -> str:
+    """The address of a URL or of an endpoint's spec, in one form; empty where there is none."""
+    from dialore.llm.http import endpoint_url, shown_url
+
+    head, at, tail = (named or "").strip().rpartition("@http")
+    url = f"http{tail}" if at and head.startswith("endpoint:") else (named or "").strip()
+    return shown_url(endpoint_url(url)) if url.startswith("http") else ""

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -55,27 +56,25 @@ class SentenceTransformerEmbedder(_LocalEmbedder):
 
     Args:
         model: a model's name at the Hugging Face hub, or a local folder.
-        batch_size: texts encoded at once.
-        device: `cpu`, `cuda`, ...; None: the best there is.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.
         InputError: no such model, or it cannot be loaded.
     """
 
-    def __init__(self, model: str, *, batch_size: int = 64, device: str | None = None) -> None:
+    def __init__(self, model: str) -> None:
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
             raise MissingExtraError("the embedder 'st'", "sentence-transformers") from error
         try:
-            self._model = SentenceTransformer(model, device=device)
+            self._model = SentenceTransformer(model)
         except (OSError, ValueError) as error:
             raise InputError(
                 f"cannot load the sentence-transformers model {model!r}: {first_line(error)}",
                 mend="check the name, or give a local folder",
             ) from error
-        super().__init__(f"st:{model}", batch_size)
+        super().__init__(f"st:{model}", 64)
         self.dimension = int(self._model.get_sentence_embedding_dimension() or self._run(["a"]).shape[1])
         self.fingerprint = digest("sentence-transformers", _weights_hash(self._model))
 
@@ -107,14 +106,13 @@ class OnnxEmbedder(_LocalEmbedder):
             the last layer's states) and `tokenizer.json`.
         batch_size: texts encoded at once.
         longest: tokens of a text that are read.
-        threads: threads of one batch; batches of short texts are no faster on more.
 
     Raises:
         MissingExtraError: onnxruntime or tokenizers is not installed.
         InputError: the folder lacks its files, or they are something else.
     """
 
-    def __init__(self, folder: str | Path, *, batch_size: int = 32, longest: int = 256, threads: int = 1) -> None:
+    def __init__(self, folder: str | Path, *, batch_size: int = 32, longest: int = 256) -> None:
         try:
             import onnxruntime
             from tokenizers import Tokenizer
@@ -125,7 +123,7 @@ class OnnxEmbedder(_LocalEmbedder):
             if not (path / name).is_file():
                 raise InputError(f"no ONNX model in {path}: {name} is missing", mend=_ONNX_MEND)
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
+        options.intra_op_num_threads = 1  # batches of short texts are no faster on more
         try:
             self._tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
             self._session = onnxruntime.InferenceSession(
@@ -160,13 +158,23 @@ def _unit(rows: NDArray[Any]) -> NDArray[np.float32]:
     return unit
 
 
+def _key_for(url: str) -> str | None:
+    """The key in the environment that is meant for a host, if any."""
+    host = urlsplit(url).netloc.rpartition("@")[2]
+    for name, default in (("DIALORE", url), ("OPENAI", "https://api.openai.com")):
+        meant = urlsplit(os.environ.get(f"{name}_BASE_URL") or default).netloc.rpartition("@")[2]
+        if meant == host and (key := os.environ.get(f"{name}_API_KEY")):
+            return key
+    return None
+
+
 class EndpointEmbedder:
     """A model behind an OpenAI-compatible `/embeddings` endpoint. Calls block: in a coroutine, use a thread.
 
     Args:
         model: the model's name at the server.
         base_url: the endpoint, e.g. `http://localhost:11434/v1`; None: `DIALORE_BASE_URL`, then `OPENAI_BASE_URL`.
-        api_key: the key; None: `DIALORE_API_KEY`, then `OPENAI_API_KEY`, then none.
+        api_key: the key; None: `DIALORE_API_KEY` or `OPENAI_API_KEY`, each to the host of its own `..._BASE_URL` alone.
         batch_size: texts a request.
         timeout: seconds for a request.
         retries: how often a failed request is repeated where that may help.
@@ -193,8 +201,7 @@ class EndpointEmbedder:
             )
         if batch_size < 1:
             raise InputError(f"batch_size must be at least 1, got {batch_size}")
-        key = api_key or os.environ.get("DIALORE_API_KEY") or os.environ.get("OPENAI_API_KEY")
-        self._client = HttpClient(base_url, key, timeout=timeout, max_bytes=256_000_000)
+        self._client = HttpClient(base_url, api_key or _key_for(base_url), timeout=timeout, max_bytes=256_000_000)
         self.name = f"endpoint:{model}@{self._client.where}"
         self.fingerprint = digest("endpoint", model, self._client.where)
         self._model, self._batch_size, self._retry = model, batch_size, Retry(retries)

@@ -11,8 +11,7 @@ items are that close does their order change.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -31,20 +30,11 @@ DECIMALS = 4
 """Decimals of a score: coarser than float32's error in a dot product of unit vectors, finer than any meaning."""
 
 
-@dataclass(frozen=True)
-class Quantised:
-    """Unit vectors at a quarter of the memory: row i is `vectors[i] * scales[i]`.
-
-    Attributes:
-        vectors: int8, (n, d).
-        scales: float32, (n,).
-    """
+class Quantised(NamedTuple):
+    """Unit vectors at a quarter of the memory: row i of (n, d) is `vectors[i] * scales[i]`."""
 
     vectors: NDArray[np.int8]
     scales: NDArray[np.float32]
-
-    def __len__(self) -> int:
-        return len(self.vectors)
 
 
 def quantise(vectors: NDArray[np.float32]) -> Quantised:
@@ -70,7 +60,7 @@ def rank(
     Raises:
         InputError: shapes that do not fit, or a `top` below zero.
     """
-    _check(query, vectors, top)
+    _check(query, vectors)
     return best(vectors @ query, top)
 
 
@@ -82,10 +72,10 @@ def rank_quantised(
     All rows are first compared with the query as int8, in whole numbers; those that its rounding may have kept from
     being among the best are then scored in full. So nothing is lost, at the speed of reading the memory.
     """
-    _check(query, quantised.vectors, top)
-    top = min(top, len(quantised))
-    if top == 0:
-        return best(np.zeros(0, np.float32), 0)
+    _check(query, quantised.vectors)
+    top = min(top, len(quantised.scales))
+    if top <= 0:
+        return best(np.zeros(0, np.float32), top)
     import simsimd
 
     coarse = quantise(query[None])
@@ -100,21 +90,25 @@ def rank_quantised(
     return places[order], scores
 
 
-def _check(query: NDArray[np.float32], vectors: NDArray[np.float32] | NDArray[np.int8], top: int) -> None:
+def _check(query: NDArray[np.float32], vectors: NDArray[np.float32] | NDArray[np.int8]) -> None:
     if vectors.ndim != 2 or query.shape != vectors.shape[1:]:
         raise InputError(
             f"a query of shape {query.shape} does not fit vectors of shape {vectors.shape}",
             mend="encode both with the same embedder",
         )
-    if top < 0:
-        raise InputError(f"top must not be negative, got {top}")
 
 
 def best(raw: NDArray[Any], top: int, *, decimals: int = DECIMALS) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """The indices of the `top` highest scores and these scores, rounded, the best first, of equal ones the first."""
+    """The indices of the `top` highest scores and these scores, rounded, the best first, of equal ones the first.
+
+    Raises:
+        InputError: `top` is negative.
+    """
+    if top < 0:
+        raise InputError(f"top must not be negative, got {top}")
     scores = np.round(raw, decimals)
     top = min(top, len(scores))
-    if top <= 0:
+    if top == 0:
         return np.zeros(0, dtype=np.int64), scores[:0]
     # Everything that ties with the last one in must be sorted too, or the ties at the edge would fall by chance.
     edge = np.partition(scores, len(scores) - top)[len(scores) - top]
@@ -123,30 +117,15 @@ def best(raw: NDArray[Any], top: int, *, decimals: int = DECIMALS) -> tuple[NDAr
     return order, scores[order]
 
 
-def reciprocal_ranks(
-    rankings: Iterable[Sequence[Item]], *, k: float = K, weights: Sequence[float] | None = None
-) -> list[tuple[Item, float]]:
+def reciprocal_ranks(rankings: Iterable[Sequence[Item]]) -> list[tuple[Item, float]]:
     """Fuse rankings (Cormack, Clarke and Buettcher, SIGIR 2009).
 
-    An item's score is the sum of `weight / (k + rank)` over the rankings that have it, ranks from 1.
-
-    Args:
-        rankings: each the best first; an item that stands twice in one counts where it stands first.
-        k: the constant of the formula.
-        weights: one a ranking; equal where None.
-
-    Returns:
-        The items and their scores, the best first; of equal ones that which was met first.
-
-    Raises:
-        InputError: another number of weights than of rankings.
+    An item's score is the sum of `1 / (K + rank)` over the rankings that have it, ranks from 1; an item that stands
+    twice in one counts where it stands first. The best come first, of equal ones that which was met first.
     """
-    fused = list(rankings)
-    if weights is not None and len(weights) != len(fused):
-        raise InputError(f"{len(weights)} weights for {len(fused)} rankings", mend="give one weight a ranking")
     scores: dict[Item, float] = {}
-    for ranking, weight in zip(fused, weights or [1.0] * len(fused), strict=True):
+    for ranking in rankings:
         for place, item in enumerate(dict.fromkeys(ranking), start=1):
-            scores[item] = scores.get(item, 0.0) + weight / (k + place)
+            scores[item] = scores.get(item, 0.0) + 1 / (K + place)
     # Compared rounded, so that the same ranks in another order are equal whatever the order of their sum.
     return sorted(scores.items(), key=lambda pair: -round(pair[1], 12))

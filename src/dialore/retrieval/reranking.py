@@ -83,8 +83,8 @@ class OkapiReranker(Bm25Reranker):
         return [(len(texts) - 1 - at, score) for at, score in _best(self.scores(query, texts)[::-1], top)]
 
 
-class DenseReranker:
-    """The cosine of sentence embeddings.
+class Remembered:
+    """The vectors of texts that come again and again, such as a dialogue's turns and its persona at every turn.
 
     Args:
         embedder: what embeds; None: the shipped static embedder, loaded at the first call.
@@ -95,32 +95,12 @@ class DenseReranker:
         self._vectors: dict[str, NDArray[np.float32]] = {}
         self._lock = threading.Lock()
 
-    @property
-    def name(self) -> str:
-        """`dense`, or `dense:` and the embedder's spec."""
-        return "dense" if self._given is None else f"dense:{self._given.name}"
-
     @functools.cached_property
     def _embedder(self) -> Embedder:
         return load_embedder() if self._given is None else self._given
 
-    def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
-        """See `Reranker`.
-
-        Raises:
-            ModelError: the embedder is an endpoint that failed.
-        """
-        return _best(self.scores(query, texts), top)
-
-    def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
-        """(len(texts),): the cosine of each with the query, rounded so that rankings are the same everywhere."""
-        if not texts:
-            return np.zeros(0)
-        vectors = self._encode([query, *texts])
-        scores: NDArray[np.float64] = np.round(vectors[1:] @ vectors[0], DECIMALS).astype(np.float64)
-        return scores
-
-    def _encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """See `Embedder`."""
         with self._lock:
             known = {text: self._vectors[text] for text in texts if text in self._vectors}
         new = [text for text in dict.fromkeys(texts) if text not in known]
@@ -135,6 +115,32 @@ class DenseReranker:
         return np.stack([known[text] for text in texts])
 
 
+class DenseReranker:
+    """The cosine of sentence embeddings.
+
+    Args:
+        embedder: what embeds; None: the shipped static embedder, loaded at the first call.
+    """
+
+    def __init__(self, embedder: Embedder | None = None) -> None:
+        self.name = "dense" if embedder is None else f"dense:{embedder.name}"
+        self._vectors = Remembered(embedder)
+
+    def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
+        """See `Reranker`.
+
+        Raises:
+            ModelError: the embedder is an endpoint that failed.
+        """
+        return _best(self.scores(query, texts), top)
+
+    def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
+        """(len(texts),): the cosine of each with the query, rounded so that rankings are the same everywhere."""
+        vectors = self._vectors.encode([query, *texts])
+        scores: NDArray[np.float64] = np.round(vectors[1:] @ vectors[0], DECIMALS).astype(np.float64)
+        return scores
+
+
 class FusedReranker:
     """BM25 and embeddings fused by reciprocal ranks; 1 is what is first in both.
 
@@ -144,11 +150,7 @@ class FusedReranker:
 
     def __init__(self, embedder: Embedder | None = None) -> None:
         self._lexical, self._dense = Bm25Reranker(), DenseReranker(embedder)
-
-    @property
-    def name(self) -> str:
-        """`fused`, or `fused:` and the embedder's spec."""
-        return "fused" + self._dense.name.removeprefix("dense")
+        self.name = "fused" + self._dense.name.removeprefix("dense")
 
     def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
         """See `Reranker`.
@@ -170,21 +172,19 @@ class CrossEncoderReranker:
 
     Args:
         model: a model's name at the Hugging Face hub (`cross-encoder/ms-marco-MiniLM-L-6-v2`), or a local folder.
-        batch_size: pairs read at once.
-        device: `cpu`, `cuda`, ...; None: the best there is.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.
         InputError: no such model, it cannot be loaded, or it gives more than one score a pair.
     """
 
-    def __init__(self, model: str, *, batch_size: int = 32, device: str | None = None) -> None:
+    def __init__(self, model: str) -> None:
         try:
             from sentence_transformers import CrossEncoder
         except ImportError as error:
             raise MissingExtraError("the reranker 'cross'", "sentence-transformers") from error
         try:
-            self._model: Any = CrossEncoder(model, device=device)
+            self._model: Any = CrossEncoder(model)
         except (OSError, ValueError) as error:
             message = f"cannot load the cross-encoder {model!r}: {first_line(error)}"
             raise InputError(message, mend="check the name, or give a local folder") from error
@@ -192,7 +192,6 @@ class CrossEncoderReranker:
             message = f"the cross-encoder {model!r} gives {self._model.num_labels} scores a pair"
             raise InputError(message, mend="take one that was trained for ranking, with one score")
         self.name = f"cross:{model}"
-        self._batch_size = batch_size
         self._lock = threading.Lock()
 
     def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
@@ -201,9 +200,7 @@ class CrossEncoderReranker:
             return _best(np.zeros(0), top)
         # Fast tokenizers cannot be used by two threads at once.
         with self._lock:
-            scores = self._model.predict(
-                [(query, text) for text in texts], batch_size=self._batch_size, show_progress_bar=False
-            )
+            scores = self._model.predict([(query, text) for text in texts], show_progress_bar=False)
         return _best(np.asarray(scores, dtype=np.float64), top)
 
 
@@ -241,7 +238,5 @@ RERANKERS = ("bm25", "okapi", "dense", "fused", "cross")
 
 
 def _best(scores: NDArray[np.float64], top: int) -> list[tuple[int, float]]:
-    if top < 0:
-        raise InputError(f"top must not be negative, got {top}")
     rows, found = best(scores, top, decimals=_DECIMALS)
     return list(zip(rows.tolist(), found.tolist(), strict=True))

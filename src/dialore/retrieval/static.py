@@ -15,10 +15,12 @@ which IEEE 754 fixes to the bit. A text's vector is therefore the same on every 
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import re
 import unicodedata
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -31,12 +33,9 @@ from dialore.errors import InputError
 from dialore.text import CHINESE_RUN, is_chinese
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from jieba import Tokenizer as Jieba
     from numpy.typing import NDArray
-
-    Terms = tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]]]
 
 _BITS = 26
 _ASCII_PIECE = re.compile(r"[a-z0-9]+|[!-/:-@\[-`{-~]")
@@ -73,7 +72,7 @@ class StaticEmbedder:
 
     @cached_property
     def _chinese(self) -> ChineseWords | None:
-        return ChineseWords.load(self._folder) if (self._folder / "chinese.npz").exists() else None
+        return ChineseWords(self._folder) if (self._folder / "chinese.npz").exists() else None
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (len(texts), dimension) unit rows; zero for a text in which nothing is known."""
@@ -121,14 +120,14 @@ class StaticEmbedder:
         """The numbers of a text's English tokens, and of its Chinese words."""
         if text.isascii() or not (runs := CHINESE_RUN.findall(text)):
             return self._english.pieces.ids(text), []
-        words = self._chinese.places(runs) if self._chinese else ()
-        return self._english.pieces.ids(CHINESE_RUN.sub(" ", text)), list(words)
+        words = self._chinese.places(runs) if self._chinese else []
+        return self._english.pieces.ids(CHINESE_RUN.sub(" ", text)), words
 
     def _word_sum(self, word: int) -> NDArray[np.int64]:
         """The sum of a Chinese word's English tokens."""
         assert self._chinese is not None, "only its own words have numbers"
         tokens, weights = self._chinese.word(word)
-        return weights.astype(np.int64) @ self._english.vectors[tokens].astype(np.int64)
+        return weights @ self._english.vectors[tokens].astype(np.int64)
 
 
 def normalise(sums: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -149,11 +148,7 @@ def normalise(sums: NDArray[np.int64]) -> NDArray[np.float32]:
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Read a data file of the static embedding.
-
-    Raises:
-        InputError: it is missing or damaged.
-    """
+    """Read a data file of the static embedding; raises InputError where it is missing or damaged."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return dict(archive.items())
@@ -163,12 +158,9 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 @dataclass
 class EnglishTokens:
-    """English (and any Latin script): WordPiece tokens, each with an int8 vector and an integer weight.
+    """English (and any Latin script): WordPiece tokens, each with an int8 vector (row) and an integer weight.
 
-    Attributes:
-        pieces: splits text into tokens; what the vocabulary lacks has no share in a text.
-        vectors: int8, (tokens, d).
-        weights: integer, (tokens,).
+    What the vocabulary lacks has no share in a text.
     """
 
     pieces: WordPiece
@@ -177,94 +169,54 @@ class EnglishTokens:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read `english.npz` and `english.tokenizer.json`.
-
-        Raises:
-            InputError: a file is missing or damaged.
-        """
+        """Read `english.npz` and `english.tokenizer.json`; raises InputError where one is missing or damaged."""
         arrays = read_arrays(folder / "english.npz")
         vectors = arrays["vectors"][arrays["rows"]] if "rows" in arrays else arrays["vectors"]
         pieces = WordPiece.load(folder / "english.tokenizer.json")
         return cls(pieces, vectors, arrays["weights"].astype(np.int64))
 
 
-@dataclass
 class ChineseWords:
-    """Chinese: dictionary words, each a list of English tokens with weights of its own.
+    """Chinese: the words of `chinese.npz`, each a list of English tokens with weights of its own.
 
-    Attributes:
-        words: each word's place in `ends`; single characters stand in for longer words that are not there.
-        counts: each word's frequency, by which text is split.
-        ends: where each word's tokens end; they begin where the word before ends.
-        tokens: English tokens of all words, one word after the other.
-        weights: their integer weights.
-        simplify: for `str.translate`, from traditional to simplified characters.
+    Single characters stand in for longer words that are not there. A text is split by jieba over these words alone:
+    nothing is written to the temporary folder, loading is quick, and words that a user adds to jieba change no vector.
+
+    Raises:
+        InputError: the file is missing or damaged.
     """
 
-    words: dict[str, int]
-    counts: NDArray[np.integer[Any]]
-    ends: NDArray[np.integer[Any]]
-    tokens: NDArray[np.int64]
-    weights: NDArray[np.int64]
-    simplify: dict[int, int]
-    _jieba: Jieba = field(init=False, repr=False)
+    def __init__(self, folder: Path) -> None:
+        import jieba
 
-    def __post_init__(self) -> None:
-        self._jieba = _jieba_over(self.words, self.counts.tolist())
-
-    @classmethod
-    def load(cls, folder: Path) -> Self:
-        """Read `chinese.npz`.
-
-        Raises:
-            InputError: the file is missing or damaged.
-        """
         arrays = read_arrays(folder / "chinese.npz")
         words = arrays["words"].tobytes().decode().split("\n")
+        self._places = {word: place for place, word in enumerate(words)}
+        self._tokens, self._weights = arrays["tokens"].astype(np.int64), arrays["weights"].astype(np.int64)
+        self._bounds = [0, *arrays["ends"].tolist()]
         traditional, simplified = (arrays[name].tobytes().decode() for name in ("traditional", "simplified"))
-        return cls(
-            {word: place for place, word in enumerate(words)},
-            arrays["counts"],
-            arrays["ends"],
-            arrays["tokens"].astype(np.int64),
-            arrays["weights"].astype(np.int64),
-            str.maketrans(traditional, simplified),
-        )
+        self._simplify = str.maketrans(traditional, simplified)
+        counts = arrays["counts"].tolist()
+        frequencies: dict[str, int] = {}
+        for word, count in zip(words, counts, strict=True):
+            frequencies[word] = count
+            for end in range(1, len(word)):
+                frequencies.setdefault(word[:end], 0)
+        self._jieba = jieba.Tokenizer()
+        self._jieba.FREQ, self._jieba.total, self._jieba.initialized = frequencies, sum(counts), True
 
     def split(self, run: str) -> list[str]:
         """Split a run of Chinese characters into the words that are most likely together."""
-        return list(self._jieba.cut(run.translate(self.simplify), HMM=False))
+        return list(self._jieba.cut(run.translate(self._simplify), HMM=False))
 
-    def places(self, runs: Iterable[str]) -> Iterator[int]:
-        """Yield the number of each word of the runs that is known."""
-        for run in runs:
-            for word in self.split(run):
-                place = self.words.get(word)
-                if place is not None:
-                    yield place
+    def places(self, runs: Iterable[str]) -> list[int]:
+        """The number of each word of the runs that is known."""
+        return [self._places[word] for run in runs for word in self.split(run) if word in self._places]
 
-    def word(self, place: int) -> Terms:
+    def word(self, place: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The English tokens and weights of the word of that number."""
-        begin, end = int(self.ends[place - 1]) if place else 0, int(self.ends[place])
-        return self.tokens[begin:end], self.weights[begin:end]
-
-
-def _jieba_over(words: Iterable[str], counts: Sequence[int]) -> Jieba:
-    """Return jieba over our own words.
-
-    Given its dictionary here, it reads and caches none: nothing is written to the temporary folder, loading is quick,
-    and words that a user adds to jieba change no vector.
-    """
-    import jieba
-
-    frequencies: dict[str, int] = {}
-    for word, count in zip(words, counts, strict=True):
-        frequencies[word] = count
-        for end in range(1, len(word)):
-            frequencies.setdefault(word[:end], 0)
-    tokenizer = jieba.Tokenizer()
-    tokenizer.FREQ, tokenizer.total, tokenizer.initialized = frequencies, sum(counts), True
-    return tokenizer
+        part = slice(self._bounds[place], self._bounds[place + 1])
+        return self._tokens[part], self._weights[part]
 
 
 class WordPiece:
@@ -276,15 +228,11 @@ class WordPiece:
 
     def __init__(self, vocabulary: Mapping[str, int]) -> None:
         self._vocabulary = vocabulary
-        self._known: dict[str, list[int]] = {}
+        self._known = functools.lru_cache(_REMEMBERED)(self._split_word)
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read the vocabulary of a `tokenizer.json`.
-
-        Raises:
-            InputError: the file is missing, damaged, or holds another kind of tokenizer.
-        """
+        """Read the vocabulary of a `tokenizer.json`; raises InputError where it is none of WordPiece."""
         try:
             model = json.loads(path.read_text(encoding="utf-8"))["model"]
             if model["type"] != "WordPiece":
@@ -300,15 +248,7 @@ class WordPiece:
         """The tokens of a text, in order."""
         plain = text.isascii() and text.isprintable()
         words = _ASCII_PIECE.findall(text.lower()) if plain else _split(_fold(text))
-        found: list[int] = []
-        for word in words:
-            known = self._known.get(word)
-            if known is None:
-                if len(self._known) >= _REMEMBERED:
-                    self._known.clear()
-                known = self._known[word] = self._split_word(word)
-            found += known
-        return found
+        return list(itertools.chain.from_iterable(map(self._known, words)))
 
     def _split_word(self, word: str) -> list[int]:
         """The longest tokens from left to right; none where a rest is not in the vocabulary."""

@@ -76,21 +76,10 @@ class KnowledgeSource(Protocol):
         ...
 
 
-@runtime_checkable
-class RankedSource(KnowledgeSource, Protocol):
-    """A source that can rank in more than one way: a document index by terms, by embeddings, or by both."""
-
-    def by(self, retriever: str) -> KnowledgeSource:
-        """The same source, ranked in that way; it shares files with this one and is not to be closed.
-
-        Raises:
-            UnknownNameError: there is no such way.
-        """
-        ...
-
-
 def ranked_by(source: KnowledgeSource, retriever: str) -> KnowledgeSource:
-    """The source ranked in that way, where it can be (`RankedSource`); else as it is.
+    """The source ranked in that way, where it can be (it has `by`, as indices of documents have); else as it is.
+
+    It shares files with the one given, and is not to be closed.
 
     Raises:
         UnknownNameError: it can be ranked in several ways, but not in that.

@@ -107,11 +107,7 @@ class Declaration(BaseModel):
 class Demonstration(BaseModel):
     """One example of planning and assembling, for the in-context setting (SAFARI, Section 4.3).
 
-    Attributes:
-        turns: the history; speakers alternate, and the last turn is answered.
-        plan: the sources that the response needs, in order; none for NULL.
-        knowledge: the pieces retrieved from each.
-        response: what was answered.
+    Speakers alternate, and the last turn is answered. `knowledge` holds the pieces retrieved from each planned source.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -168,15 +164,11 @@ def in_order(entries: Iterable[Named]) -> list[Named]:
         UnknownNameError: a dependency on a name that is not there.
     """
     by_name: dict[str, Named] = {}
-    folded: dict[str, str] = {}
     for entry in entries:
-        other = folded.setdefault(entry.name.casefold(), entry.name)
-        if other != entry.name:
-            raise InputError(
-                f"the sources {other!r} and {entry.name!r} differ in case alone", mend="rename one of them"
-            )
-        if entry.name in by_name:
-            raise InputError(f"the source {entry.name!r} is declared twice", mend="give each a name of its own")
+        other = next((name for name in by_name if name.casefold() == entry.name.casefold()), None)
+        if other is not None:
+            problem = "differ in case alone" if other != entry.name else "have the same name"
+            raise InputError(f"the sources {other!r} and {entry.name!r} {problem}", mend="give each its own name")
         by_name[entry.name] = entry
     order: dict[str, None] = {}
 
@@ -199,17 +191,7 @@ def in_order(entries: Iterable[Named]) -> list[Named]:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredSource:
-    """A source that is declared and opened.
-
-    Attributes:
-        name: what plans call it.
-        kind: its kind.
-        description: what it holds, by language.
-        source: what is asked; None for the language model's own knowledge, which a method asks for by a prompt.
-        depends_on: the sources whose pieces it is retrieved by.
-        join: how they are used.
-        top: how many pieces; None: as the method says.
-    """
+    """A source that is declared (see the module) and opened; the language model's own knowledge has no `source`."""
 
     name: str
     kind: str
@@ -222,12 +204,9 @@ class DeclaredSource:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredSources:
-    """Declared sources as a directed acyclic graph, each after those that it depends on.
+    """Declared sources as a directed acyclic graph, each after those that it depends on, and examples by language.
 
-    Attributes:
-        entries: the sources, in an order that no dependency is against.
-        demonstrations: examples by language.
-        opened: what `close` closes: what was opened for this declaration and nothing else.
+    `close` closes `opened`: what was opened for this declaration and nothing else.
     """
 
     entries: Sequence[DeclaredSource]
@@ -319,11 +298,7 @@ class Reranked:
 
 
 def open_declared(path: Path, opened: Mapping[str, object] | None = None) -> DeclaredSources:
-    """The sources that a file declares.
-
-    Args:
-        path: the declaration; see the module.
-        opened: sources that are open already, by the names that methods have for them, for what has no `from`.
+    """The sources that a file declares; what has no `from` is one of `opened`, by the names that methods have for them.
 
     Raises:
         InputError: the file cannot be read or is malformed, dependencies go in a circle, a source cannot be opened.
@@ -336,13 +311,8 @@ def open_declared(path: Path, opened: Mapping[str, object] | None = None) -> Dec
 def default_sources(opened: Mapping[str, object], *, retriever: str = "dialogue") -> DeclaredSources:
     """What is planned over where nothing is declared: persona -> documents (SAFARI's own case), and what is open.
 
-    Args:
-        opened: sources that are open already: `persona` (its file stands in for dialogues without one), `documents`
-            (planned over as `library`), `graph`, `web`.
-        retriever: ranks the persona and the documents under it.
-
-    Raises:
-        UnknownNameError: no retriever is called that.
+    That is `persona` (its file stands in for dialogues without one), `documents` (planned over as `library`), `graph`
+    and `web`. The retriever ranks the persona and the documents under it.
     """
     text = (resources.files("dialore") / "data" / "declared" / "default.yaml").read_text(encoding="utf-8")
     file = read_declaration(text, "default.yaml")
@@ -389,7 +359,11 @@ def _open(
     join: Join = "filter" if filters else "query"
     source: KnowledgeSource | None = None
     if entry.kind == "model":
-        _check_nothing_to_open(entry, place)
+        if entry.opened_from is not None or entry.retriever is not None:
+            message = (
+                f"{place}: source {entry.name!r}: what the model knows is opened from nothing and ranked by nothing"
+            )
+            raise InputError(message, mend="leave `from` and `retriever` out")
     elif entry.kind == "persona":
         source = _persona(entry, opened, folder)
     elif isinstance(under, PersonaSource) and (filters or opened.get("documents") is None):
@@ -397,14 +371,6 @@ def _open(
     else:
         source = _other(entry, opened, own, folder, place)
     return DeclaredSource(entry.name, entry.kind, entry.description, source, entry.depends_on, join, entry.top)
-
-
-def _check_nothing_to_open(entry: Declaration, place: str) -> None:
-    if entry.opened_from is not None or entry.retriever is not None:
-        raise InputError(
-            f"{place}: source {entry.name!r}: what the model knows is opened from nothing and ranked by nothing",
-            mend="leave `from` and `retriever` out",
-        )
 
 
 def _persona(entry: Declaration, opened: Mapping[str, object], folder: Path | None) -> PersonaSource:

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import functools
 import re
-import threading
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dialore.retrieval.bm25 import rarity, saturation
-from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.ranking import DECIMALS
+from dialore.retrieval.reranking import Remembered
 from dialore.text import CHINESE_RUN, WIDE, content_lemmas, is_chinese, normalise, stem, stop_words, words
 
 if TYPE_CHECKING:
@@ -30,10 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
-    from dialore.retrieval.embedding import Embedder
 
 _FADING = 0.5
-_REMEMBERED = 4096
 _GAP = re.compile(rf"(?<=[{WIDE}])\s+|\s+(?=[{WIDE}])")
 
 
@@ -53,21 +50,9 @@ class DialogueRanker:
 
     name = "dialogue"
 
-    def __init__(
-        self,
-        *,
-        cosine: float = 5.0,
-        past: float = 0.1,
-        under: float = 1.0,
-        told: float = 0.2,
-    ) -> None:
+    def __init__(self, *, cosine: float = 5.0, past: float = 0.1, under: float = 1.0, told: float = 0.2) -> None:
         self.cosine, self.past, self.under, self.told = cosine, past, under, told
-        self._vectors: dict[str, NDArray[np.float32]] = {}
-        self._lock = threading.Lock()
-
-    @functools.cached_property
-    def _embedder(self) -> Embedder:
-        return load_embedder()
+        self._vectors = Remembered()
 
     def sentences(self, query: str, dialogue: Dialogue, persona: Mapping[str, Sequence[str]]) -> NDArray[np.float64]:
         """The score of each persona sentence, in order, with the documents under it."""
@@ -98,20 +83,10 @@ class DialogueRanker:
             return np.zeros((len(queries), 0))
         scores = _bm25([frozenset(grams(query)) for query in queries], [_counted(text) for text in texts])
         if self.cosine:
-            vectors = np.stack(self._encode([joined(text) for text in (*queries, *texts)]))
+            vectors = self._vectors.encode([joined(text) for text in (*queries, *texts)])
             cosines = vectors[: len(queries)] @ vectors[len(queries) :].T
             scores += self.cosine * np.round(cosines, DECIMALS)
         return scores
-
-    def _encode(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
-        """The vectors of texts. They are remembered: a dialogue's persona and turns come again at every turn."""
-        with self._lock:
-            if len(self._vectors) > _REMEMBERED:
-                self._vectors.clear()
-            new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
-            if new:
-                self._vectors.update(zip(new, self._embedder.encode(new), strict=True))
-            return [self._vectors[text] for text in texts]
 
 
 @functools.lru_cache(maxsize=8192)

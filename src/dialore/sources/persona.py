@@ -22,7 +22,7 @@ from dialore.sources.base import Findings
 from dialore.sources.dialogue_ranking import DialogueRanker
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -46,18 +46,10 @@ class PersonaSource:
     """The persona sentences that fit a query; each piece's `detail.documents` has the documents under it.
 
     Every sentence is ranked, and none is left out for having no word in common with the query: the best of a few is
-    what is asked for.
-
-    Args:
-        persona: what stands in where a dialogue has no persona; its documents also serve a dialogue's sentences that
-            have none of their own.
-        retriever: what ranks: a `Reranker` or its spec (`bm25`, `dense`, `fused`, ...), or a `DialogueRanker` or
-            `dialogue`. Of the specs that see the query alone the default finds the most persona sentences in KBP's dev
-            split (Recall@1 of .67, dense .65, BM25 .62, by the last two turns).
-        name: the source's name.
-
-    Raises:
-        UnknownNameError: no retriever is called that.
+    what is asked for. `persona` stands in where a dialogue has none; its documents also serve a dialogue's sentences
+    that have none of their own. The retriever is a `Reranker` or its spec (`bm25`, `dense`, `fused`, ...), or
+    `dialogue`, a `DialogueRanker`. Of the specs that see the query alone `fused` finds the most persona sentences in
+    KBP's dev split (Recall@1 of .67, dense .65, BM25 .62, by the last two turns).
     """
 
     kind: Source = "persona"
@@ -93,11 +85,9 @@ class PersonaSource:
         persona = self.of(dialogue)
         sentences = list(persona)
 
-        def rank() -> list[tuple[int, float]]:
-            if isinstance(self.retriever, DialogueRanker):
-                return _best(self.retriever.sentences(query, dialogue, persona), top)
-            return self.retriever.rerank(query, sentences, top)
-
+        found = await _ranked(
+            self.retriever, lambda ranker: ranker.sentences(query, dialogue, persona), query, sentences, top
+        )
         return Findings(
             Knowledge(
                 id=stable_id("persona", sentences[at]),
@@ -107,7 +97,7 @@ class PersonaSource:
                 score=score,
                 detail=PersonaDetail(documents=list(persona[sentences[at]])),
             )
-            for at, score in await asyncio.to_thread(rank)
+            for at, score in found
         )
 
     def close(self) -> None:
@@ -118,12 +108,7 @@ class PersonaDocuments:
     """The documents under persona sentences: SAFARI's source that depends on the persona.
 
     With persona sentences chosen before, only the documents under them are looked at; without, all of the dialogue's
-    (SAFARI, Section 5.2.2, with and without dependency).
-
-    Args:
-        persona: the persona that owns them.
-        retriever: what ranks, as for `PersonaSource`; None: the persona's own.
-        name: the source's name.
+    (SAFARI, Section 5.3, with and without dependency). Without a retriever the persona's own ranks them.
     """
 
     kind: Source = "documents"
@@ -155,11 +140,9 @@ class PersonaDocuments:
                 owner.setdefault(document, sentence)
         texts = list(owner)
 
-        def rank() -> list[tuple[int, float]]:
-            if isinstance(self.retriever, DialogueRanker):
-                return _best(self.retriever.documents(query, dialogue, texts), top)
-            return self.retriever.rerank(query, texts, top)
-
+        found = await _ranked(
+            self.retriever, lambda ranker: ranker.documents(query, dialogue, texts), query, texts, top
+        )
         return Findings(
             Knowledge(
                 id=Passage(texts[at]).id,
@@ -169,7 +152,7 @@ class PersonaDocuments:
                 score=score,
                 detail=PassageDetail(persona=owner[texts[at]]),
             )
-            for at, score in await asyncio.to_thread(rank)
+            for at, score in found
         )
 
     def close(self) -> None:
@@ -182,57 +165,44 @@ def _loaded(retriever: str | Ranker) -> Ranker:
     return load_reranker(retriever) if isinstance(retriever, str) else retriever
 
 
-def _best(scores: NDArray[np.float64], top: int) -> list[tuple[int, float]]:
+async def _ranked(
+    ranker: Ranker, scores_by: Callable[[DialogueRanker], NDArray[np.float64]], query: str, texts: list[str], top: int
+) -> list[tuple[int, float]]:
+    if not isinstance(ranker, DialogueRanker):
+        return await asyncio.to_thread(ranker.rerank, query, texts, top)
+    scores = await asyncio.to_thread(scores_by, ranker)
     order = np.argsort(-scores, kind="stable")[: max(0, top)]
     return [(int(at), round(float(scores[at]), DECIMALS)) for at in order]
 
 
 def open_persona(path: Path | None = None) -> PersonaSource:
-    """The persona of a file, or each dialogue's own.
-
-    Args:
-        path: a text file with a sentence a line, or a YAML or JSON file: a list of sentences, or a mapping of
-            sentences to the documents under them.
-
-    Raises:
-        InputError: the file cannot be read, is malformed or empty.
-    """
+    """The persona of a file (see `read_persona`), or each dialogue's own."""
     return PersonaSource(read_persona(path) if path is not None else None)
 
 
 def read_persona(path: Path) -> Persona:
-    """The persona of a file; see `open_persona`.
+    """The persona of a file: a text with a sentence a line, or YAML or JSON, sentences alone or with their documents.
 
     Raises:
         InputError: the file cannot be read, is malformed or empty.
     """
     text = read_text(path)
-    suffix = path.suffixes[-2] if path.suffix == ".gz" and len(path.suffixes) > 1 else path.suffix
-    if suffix.lower() in {".yaml", ".yml", ".json"}:
-        persona = _read_mapping(_decoded(text, path, json_only=suffix.lower() == ".json"), path)
+    suffix = (path.suffixes[-2] if path.suffix == ".gz" and len(path.suffixes) > 1 else path.suffix).lower()
+    if suffix not in {".yaml", ".yml", ".json"}:
+        persona: Persona | None = {line.strip(): () for line in text.splitlines() if line.strip()}
     else:
-        persona = {line.strip(): () for line in text.splitlines() if line.strip()}
+        import yaml
+
+        try:
+            data = json.loads(text) if suffix == ".json" else yaml.safe_load(text)
+        except (ValueError, RecursionError, yaml.YAMLError) as error:
+            form, reason = "JSON" if suffix == ".json" else "YAML", " ".join(str(error).split())
+            raise InputError(f"{path}: not valid {form}: {reason}", mend=_MEND) from error
+        if isinstance(data, list):
+            data = dict.fromkeys(data, ()) if all(isinstance(entry, str) for entry in data) else None
+        persona = _mapping(data)
     if not persona:
-        raise InputError(f"{path}: no persona sentence", mend=_MEND)
-    return persona
-
-
-def _decoded(text: str, path: Path, *, json_only: bool) -> object:
-    import yaml
-
-    try:
-        return json.loads(text) if json_only else yaml.safe_load(text)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: not valid {'JSON' if json_only else 'YAML'}: {reason}", mend=_MEND) from error
-
-
-def _read_mapping(data: object, path: Path) -> Persona:
-    if isinstance(data, list):
-        data = dict.fromkeys(data, ()) if all(isinstance(entry, str) for entry in data) else None
-    persona = _mapping(data)
-    if persona is None:
-        raise InputError(f"{path}: not a persona", mend=_MEND)
+        raise InputError(f"{path}: {'not a persona' if persona is None else 'no persona sentence'}", mend=_MEND)
     return persona
 
 

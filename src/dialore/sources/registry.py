@@ -116,6 +116,7 @@ KINDS: dict[str, SourceKind] = {
             metavar="PATH|URL",
             several=True,
             form=str,
+            options=("embedder",),
             ranker="retriever",
             rankings=("bm25", "dense", "fused"),
             holds={

@@ -292,16 +292,10 @@ class SampleDatabase:
 
     @cached_property
     def embedder(self) -> Embedder:
-        """The embedder that made the database; raises InputError where it is another by now."""
-        from dialore.retrieval.embedding import load_embedder
+        """The embedder that made the database; raises InputError as `recorded_embedder` does."""
+        from dialore.retrieval.embedding import recorded_embedder
 
-        loaded = load_embedder(self.meta.embedder)
-        if loaded.fingerprint != self.meta.fingerprint:
-            raise InputError(
-                f"the sample database {self.path} was built by another {self.meta.embedder} embedder than is here now",
-                mend=_MEND,
-            )
-        return loaded
+        return recorded_embedder(self.meta.embedder, self.meta.fingerprint, f"the sample database {self.path}")
 
     def close(self) -> None:
         """Nothing is held open."""

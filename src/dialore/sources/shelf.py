@@ -14,12 +14,10 @@ from dialore.text import detect_language
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Source
     from dialore.retrieval.reranking import Reranker
-    from dialore.sources.documents.chunking import Chunking
 
 ShelfKind = Literal["documents", "web"]
 KINDS: tuple[ShelfKind, ...] = get_args(ShelfKind)
@@ -98,45 +96,6 @@ class Shelf:
         return Knowledge(
             id=passage.id, kind="passage", text=passage.text, source=self.kind, score=round(score, 6), detail=detail
         )
-
-
-def open_shelf(paths: Sequence[Path], *, own_language: bool = False, chunking: Chunking | None = None) -> Shelf:
-    """A shelf of the passages in files; PDF and HTML need the extra `documents`, other formats none.
-
-    Args:
-        paths: files, and folders of them, in the formats of document indices (`dialore.sources.documents`).
-        own_language: see `Shelf`.
-        chunking: how they are split; None: as document indices are.
-
-    Raises:
-        InputError: a file that is missing or cannot be read, or nothing in any of them.
-        MissingExtraError: PDF or HTML without the extra `documents`.
-    """
-    passages = list(_passages(paths, chunking))
-    if not passages:
-        named = ", ".join(map(str, paths)) or "no file"
-        raise InputError(f"{named}: nothing to put on a shelf", mend="name text, Markdown or JSONL files")
-    return Shelf(passages, own_language=own_language)
-
-
-def _passages(paths: Sequence[Path], chunking: Chunking | None) -> Iterable[Passage]:
-    from dialore.sources.documents.chunking import Chunking, Unreadable
-    from dialore.sources.documents.reading import Rejects, find_files, read_sections
-
-    chunking = chunking or Chunking()
-    for found in find_files(paths):
-        rejects = Rejects()
-        try:
-            sections = list(read_sections(found.path, found.file_format, rejects))
-        except OSError as error:
-            raise InputError(f"cannot read {found.path}: {error.strerror}", mend="check the file") from error
-        except Unreadable as error:
-            raise InputError(f"{found.path}: {error}", mend="mend the file, or leave it out") from error
-        if rejects.count:
-            raise InputError(rejects.first[0], mend="mend the line, or leave it out")
-        for section in sections:
-            for piece in chunking.split(section, str(found.path)):
-                yield Passage(piece.text, piece.title, piece.url, found.path.name)
 
 
 def _searched(passage: Passage) -> str:

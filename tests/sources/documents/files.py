@@ -7,6 +7,9 @@ import io
 import json
 from typing import TYPE_CHECKING
 
+import docx
+import openpyxl
+import pptx
 import pypdf
 
 if TYPE_CHECKING:
@@ -74,6 +77,47 @@ def pdf(*pages: str, title: str = "", password: str = "") -> bytes:
         writer.encrypt(password, algorithm="RC4-128")
     out = io.BytesIO()
     writer.write(out)
+    return out.getvalue()
+
+
+def word() -> bytes:
+    """A Word document with headings and a table."""
+    document = docx.Document()
+    document.core_properties.title = "Kettle"
+    document.add_heading("Kettle", 0)
+    document.add_paragraph("Read this first.")
+    document.add_heading("Cleaning", 2)
+    document.add_paragraph("Rinse it twice.")
+    row = document.add_table(1, 2).rows[0]
+    row.cells[0].text, row.cells[1].text = "lid", "2 years"
+    return _saved(document)
+
+
+def slides() -> bytes:
+    """A presentation of two slides, with notes and a table."""
+    presentation = pptx.Presentation()
+    first = presentation.slides.add_slide(presentation.slide_layouts[1])
+    first.shapes.title.text, first.placeholders[1].text = "Plans", "We sell tea."
+    first.notes_slide.notes_text_frame.text = "Say it slowly."
+    second = presentation.slides.add_slide(presentation.slide_layouts[5])
+    second.shapes.title.text = "Figures"
+    row = second.shapes.add_table(1, 2, 0, 0, 9, 9).table.rows[0]
+    row.cells[0].text, row.cells[1].text = "cup", "3"
+    return _saved(presentation)
+
+
+def sheet() -> bytes:
+    """A workbook of one sheet."""
+    workbook = openpyxl.Workbook()
+    workbook.active.title = "Parts"
+    for row in (("part", "life"), ("lid", 2), (None, None), ("spout", 5)):
+        workbook.active.append(row)
+    return _saved(workbook)
+
+
+def _saved(document) -> bytes:
+    out = io.BytesIO()
+    document.save(out)
     return out.getvalue()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dialore.errors import InputError, MissingExtraError
 from dialore.sources.documents import Chunking, DocumentIndex, add_documents, build_documents
-from tests.sources.documents.files import MARKDOWN, library, pdf
+from tests.sources.documents.files import MARKDOWN, library, pdf, sheet, slides, word
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +110,60 @@ def test_jsonl_that_nothing_else_could_take_is_left_out_or_mended(tmp_path):
         "half \ufffd a character",
         "whole \U0001f600",
     ]
+
+
+def read(tmp_path, name: str, data: bytes) -> list[tuple[str, str, int | None]]:
+    (tmp_path / name).write_bytes(data)
+    build_documents(tmp_path / "index", [tmp_path / name], chunking=Chunking("sentence"), vectors=False)
+    with DocumentIndex(tmp_path / "index") as index:
+        return [(piece.text, piece.detail.title, piece.detail.page) for piece in index.passages()]
+
+
+def test_terms_and_what_unfolds_are_read_of_html(tmp_path):
+    page = """<title>Glossary</title><body><h1>Glossary</h1><p>Words that we use for coffee, milk and machines.</p>
+    <dl><dt>Ristretto</dt><dd>A short espresso.</dd><div><dt>Crema</dt><dt>Foam</dt><dd>It is brown.</dd></div></dl>
+    <details><summary>How do I descale it?</summary><p>Run vinegar through the machine once a month.</p></details>"""
+    assert read(tmp_path, "a.html", page.encode()) == [
+        ("Words that we use for coffee, milk and machines.", "Glossary", None),
+        ("Ristretto: A short espresso.", "Glossary", None),
+        ("Crema, Foam: It is brown.", "Glossary", None),
+        ("How do I descale it?", "Glossary", None),
+        ("Run vinegar through the machine once a month.", "Glossary", None),
+    ]
+
+
+def test_the_title_of_a_short_page_is_not_its_text_too(tmp_path):
+    page = b"<title>Tea</title><h1>Tea</h1><p>Tea is hot.</p>"
+    assert read(tmp_path, "a.html", page) == [("Tea is hot.", "Tea", None)]
+
+
+def test_word_powerpoint_and_excel_are_read(tmp_path):
+    assert read(tmp_path, "a.docx", word()) == [
+        ("Read this first.", "Kettle", None),
+        ("Rinse it twice.", "Kettle > Cleaning", None),
+        ("lid | 2 years", "Kettle > Cleaning", None),
+    ]
+    assert read(tmp_path, "b.pptx", slides()) == [
+        ("We sell tea.", "Plans", 1),
+        ("Say it slowly.", "Plans", 1),
+        ("cup | 3", "Figures", 2),
+    ]
+    assert read(tmp_path, "c.xlsx", sheet()) == [
+        ("part: lid | life: 2", "Parts", None),
+        ("part: spout | life: 5", "Parts", None),
+    ]
+
+
+@pytest.mark.parametrize("name", ["a.docx", "a.pptx", "a.xlsx"])
+def test_a_damaged_office_file_is_said_to_be(tmp_path, name):
+    for data in (b"PK\3\4 and then nothing of the kind", b"", word()[:900]):
+        with pytest.raises(InputError, match="it is a damaged"):
+            read(tmp_path, name, data)
+
+
+def test_what_a_folder_has_besides_is_named(built):
+    report, _, folder = built
+    assert report.skipped == [str(folder.resolve() / "picture.png")]
 
 
 def test_a_format_may_be_said(tmp_path):

@@ -19,16 +19,20 @@ from dialore.knowledge import Knowledge
 from dialore.methods.lexical import NoModel
 from dialore.methods.stages import Stages
 from dialore.retrieval import Tokeniser
+from dialore.retrieval.encoders import EndpointEmbedder
 from dialore.retrieval.static import StaticEmbedder
-from dialore.sources.base import Findings, KnowledgeSource, RankedSource
+from dialore.sources.base import Findings, KnowledgeSource
 from dialore.sources.documents import (
     DocumentIndex,
     Piece,
     SeveralDocuments,
     add_documents,
     build_documents,
+    delete_documents,
     open_documents,
 )
+from dialore.workbench import SourceSettings, Workbench
+from tests.retrieval.embedding_server import EmbeddingServer
 
 FACTS = [
     "Honey soothes a sore throat.",
@@ -201,7 +205,6 @@ def test_knowledge_that_gives_orders_is_text(tmp_path):
 async def test_an_index_can_be_asked_by_another_retriever_than_its_own(base, retriever):
     with DocumentIndex(base, retriever="bm25") as index, DocumentIndex(base, retriever=retriever) as own:
         other = index.by(retriever)
-        assert isinstance(index, RankedSource)
         found = await other.search("my throat is sore", ASK, 4)
         assert [(piece.id, piece.score) for piece in found] == [
             (piece.id, piece.score) for piece in own.find("my throat is sore", 4)
@@ -277,3 +280,52 @@ def test_its_fingerprint_is_that_of_its_content(base, tmp_path):
     assert before == other.fingerprint != same.by("dense").fingerprint
     add_documents(base, texts=["More."])
     assert same.fingerprint != before
+
+
+class TestAnIndexOfAnybody:
+    """An index that names an endpoint: texts and keys go only where the user's own settings say."""
+
+    @pytest.fixture
+    def embedding_server(self):
+        with contextlib.closing(EmbeddingServer()) as server:
+            yield server
+
+    @pytest.fixture
+    def theirs(self, tmp_path, embedding_server, monkeypatch):
+        path = tmp_path / "theirs"
+        build_documents(path, texts=FACTS, embedder=EndpointEmbedder("m", embedding_server.url, "k"))
+        embedding_server.requests.clear()
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+        monkeypatch.setenv("DIALORE_API_KEY", "also-secret")
+        monkeypatch.setenv("DIALORE_BASE_URL", "http://localhost:9/v1")
+        return path
+
+    def test_sends_nothing(self, theirs, embedding_server):
+        for use in (
+            lambda: DocumentIndex(theirs).find("my secret"),
+            lambda: add_documents(theirs, texts=["my secret"]),
+            lambda: DocumentIndex(theirs, addresses=["http://localhost:9/v1", None, "static"]),
+        ):
+            with pytest.raises(
+                InputError, match=r"would send texts to http://127\.0\.0\.1:.* your settings do not name"
+            ):
+                use()
+        assert embedding_server.requests == []
+        with pytest.raises(InputError, match="would send"):
+            Workbench(SourceSettings(documents=[theirs])).source("documents")
+        assert delete_documents(theirs, ids=["passage:000000000000"]).missing
+
+    def test_is_asked_where_the_user_names_its_address(self, theirs, embedding_server, monkeypatch):
+        named = f"endpoint:other@{embedding_server.url}/"
+        for index in (
+            DocumentIndex(theirs, addresses=[named]),
+            DocumentIndex(theirs, addresses=[embedding_server.url]),
+            DocumentIndex(theirs, embedder=EndpointEmbedder("m", embedding_server.url)),
+        ):
+            assert index.by("dense").find("honey")
+        trusting = SourceSettings(documents=[theirs], embedder=named)
+        assert Workbench(trusting).source("documents").find("honey")
+        assert all("Authorization" not in each.headers for each in embedding_server.requests), "keys are another host's"
+        monkeypatch.setenv("DIALORE_BASE_URL", embedding_server.url)
+        assert DocumentIndex(theirs, retriever="dense").find("honey")
+        assert embedding_server.requests[-1].headers["Authorization"] == "Bearer also-secret"

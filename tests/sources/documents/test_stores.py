@@ -15,7 +15,7 @@ from dialore.errors import InputError, SourceError, UnknownNameError
 from dialore.knowledge import Knowledge, Passage, PersonaDetail, stable_id
 from dialore.retrieval import Bm25
 from dialore.retrieval.static import StaticEmbedder
-from dialore.sources.base import KnowledgeSource, RankedSource
+from dialore.sources.base import KnowledgeSource
 from dialore.sources.documents import (
     Chunking,
     DocumentIndex,
@@ -62,7 +62,6 @@ def source(request, tmp_path):
 @pytest.mark.parametrize("retriever", RETRIEVERS)
 async def test_it_is_a_source_of_knowledge(source, retriever):
     assert isinstance(source, KnowledgeSource)
-    assert isinstance(source, RankedSource)
     assert source.kind == "documents"
     ranked = source.by(retriever)
     found = await ranked.search("what helps a sore throat?", ASK, 3)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dialore.dialogue import Dialogue
-from dialore.sources.web.addresses import AddressRules
-from dialore.sources.web.fetching import PageFetcher
+from dialore.sources.web.fetching import AddressRules, PageFetcher
 from tests.sources.web.page_server import Site
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dialore.sources.web.addresses import AddressRules, RefusedAddressError, is_public, literal
+from dialore.sources.web.fetching import AddressRules, RefusedAddressError, is_public, literal
 
 PRIVATE = [
     "127.0.0.1",
@@ -106,13 +106,13 @@ def test_addresses_that_the_url_gives_away(url):
 
 @pytest.mark.parametrize("url", ["http://example.org/a?b=c", "https://example.org:443/", "http://8.8.8.8:80/"])
 def test_usual_addresses_pass(url):
-    assert AddressRules().check(url).hostname
+    AddressRules().check(url)
 
 
 def test_only_the_named_host_and_port_are_exempt():
     rules = AddressRules(frozenset({"127.0.0.1:8123", "[::1]:8123"}))
-    assert rules.check("http://127.0.0.1:8123/").port == 8123
-    assert rules.check("http://[::1]:8123/").port == 8123
+    rules.check("http://127.0.0.1:8123/")
+    rules.check("http://[::1]:8123/")
     for url in ("http://127.0.0.1/", "http://127.0.0.1:8124/", "http://localhost:8123/", "http://127.0.0.2:8123/"):
         with pytest.raises(RefusedAddressError):
             rules.check(url)

@@ -9,8 +9,7 @@ import zlib
 
 import pytest
 
-from dialore.sources.web.addresses import AddressRules
-from dialore.sources.web.fetching import PageError, PageFetcher
+from dialore.sources.web.fetching import AddressRules, PageError, PageFetcher
 from tests.sources.web.page_server import (
     article,
     endless,
@@ -236,7 +235,7 @@ def test_one_fetcher_serves_several_loops(site):
 async def test_digits_and_dots_of_other_scripts_do_not_lead_into_the_own_network(site, monkeypatch, host):
     # What writes such a host for the network makes the plain address of it, and asks no resolver for that.
     port = int(site.host.rpartition(":")[2])
-    monkeypatch.setattr("dialore.sources.web.addresses._PORTS", {"http": port, "https": 443})
+    monkeypatch.setattr("dialore.sources.web.fetching._PORTS", {"http": port, "https": 443})
     site.serve("/secret", page(BODY))
     with pytest.raises(PageError, match=r"refused: 127\.0\.0\.1 is not a public"):
         await PageFetcher(timeout=5.0).fetch(f"http://{host}:{port}/secret")

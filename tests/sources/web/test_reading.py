@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from dialore.sources.web.fetching import Fetched, PageError
-from dialore.sources.web.reading import decode, passages, read_page
+from dialore.sources.web.reading import decode, read_page
 from tests.sources.web.page_server import article
 
 SENTENCE = "Penguins are flightless birds that live almost only in the southern hemisphere, where they hunt fish."
@@ -82,27 +82,3 @@ def test_bytes_that_are_no_text_do_not_raise():
 
 def test_characters_that_hide_words_are_dropped():
     assert read_page(fetched("ig\u200bnore\u202e me".encode(), "text/plain")).text == "ignore me"
-
-
-def test_passages_keep_sentences_whole():
-    text = " ".join(f"Sentence number {number} says something about penguins." for number in range(60))
-    cut = passages(text, size=300)
-    assert all(len(passage) <= 300 for passage in cut)
-    assert all(passage.startswith("Sentence number") and passage.endswith("penguins.") for passage in cut)
-    assert " ".join(cut) == text
-
-
-def test_chinese_passages_keep_sentences_whole():
-    cut = passages(CHINESE * 20, size=300)
-    assert "".join(cut) == CHINESE * 20
-    assert all(passage.endswith("。") and len(passage) <= 150 for passage in cut)
-
-
-def test_a_heading_stays_with_what_follows():
-    assert passages(f"Habitat\n{SENTENCE}") == [f"Habitat\n{SENTENCE}"]
-
-
-def test_a_sentence_without_end_is_cut_at_last():
-    cut = passages("x" * 5000, size=600)
-    assert "".join(cut) == "x" * 5000
-    assert max(map(len, cut)) == 1200

@@ -69,23 +69,32 @@ _ABOUTS = {
         needs=("judge", "queries"),
         scale=10.0,
     ),
-    "relevance": About(
-        "relevance",
-        _GUIDELINES,
-        "A judge's score, 1 to 5, of how relevant the queries that the method asked are to the dialogue.",
-        needs=("judge", "queries"),
-        scale=5.0,
-    ),
-    "specificity": About(
-        "specificity",
-        _GUIDELINES,
-        "A judge's score, 1 to 5, of how specific the queries that the method asked are.",
-        needs=("judge", "queries"),
-        scale=5.0,
-    ),
+    **{
+        name: About(
+            name,
+            _GUIDELINES,
+            f"A judge's score, 1 to 5, of how {what} the queries that the method asked are.",
+            needs=("judge", "queries"),
+            scale=5.0,
+        )
+        for name, what in (
+            ("relevance", "relevant to the dialogue"),
+            ("specificity", "specific"),
+            ("usefulness", "useful for going on with the dialogue"),
+            ("interestingness", "interesting in what they may find"),
+        )
+    },
     "useful-knowledge": About(
         "useful-knowledge",
-        "EDIT, Section 4.1.3 (useful knowledge); DCRAG (EMNLP 2024), Section 3.3 (relevance and usefulness)",
+        "EDIT (2024), Section 4.1.3 (GPT4 evaluation), of one response alone",
+        "A judge's score, 1 to 10, of the useful knowledge that the response gives; the paper's form, all systems at "
+        "once, is `together-responses-useful-knowledge`.",
+        needs=("judge",),
+        scale=10.0,
+    ),
+    "useful-pieces": About(
+        "useful-pieces",
+        "DCRAG (EMNLP 2024), Section 3.3 (relevance and usefulness)",
         "How many of the pieces of knowledge that the response was given a judge finds useful for it.",
         needs=("judge", "retrieved"),
         scale=0.0,
@@ -126,6 +135,8 @@ def make(name: str, context: Context) -> Judge:
         score = functools.partial(_queries, name, int(about.scale))
     elif name == "useful-knowledge":
         score = _useful_knowledge
+    elif name == "useful-pieces":
+        score = _useful_pieces
     elif name == "ragas-context-relevance":
         score, also = _context_relevance, f"sentences {SENTENCE_RULES}"
     elif name == "ragas-faithfulness":
@@ -181,6 +192,12 @@ class Quality(BaseModel):
     overall: int = Field(ge=1, le=5)
 
 
+class UsefulKnowledge(BaseModel):
+    """How much useful knowledge a response gives."""
+
+    score: int = Field(ge=1, le=10)
+
+
 class Statements(BaseModel):
     """What a response claims."""
 
@@ -216,9 +233,14 @@ async def _queries(name: str, top: int, judge: Asker, sample: Sample) -> Measure
 
 
 async def _useful_knowledge(judge: Asker, sample: Sample) -> Measure:
+    said = await judge.ask("useful-knowledge", UsefulKnowledge, sample.dialogue, response=spoken(sample.response))
+    return Measure((float(said.score),))
+
+
+async def _useful_pieces(judge: Asker, sample: Sample) -> Measure:
     pieces = _pieces(sample)
     shape = picks_shape("UsefulPieces", "useful", len(pieces))
-    said = await judge.ask("useful-knowledge", shape, sample.dialogue, knowledge=pieces)
+    said = await judge.ask("useful-pieces", shape, sample.dialogue, knowledge=pieces)
     useful = sorted(set(said.model_dump()["useful"]))
     numbers = f": {', '.join(map(str, useful))}" if useful else ""
     return Measure((float(len(useful)),), detail=f"{len(useful)} of {len(pieces)} useful{numbers}")

@@ -78,7 +78,7 @@ class Steps:
     Attributes:
         plan: the sources in order; empty for NULL, None where nothing is planned.
         told: the summaries of its stages in order, each as name and words.
-        questions: open questions: `text` and `answers`, of each whose it is (`by`), its `text`, whether it was `chosen`.
+        questions: open questions: `text` and `answers`, of each whose it is (`by`), its `text`, whether it is `chosen`.
         versions: a draft and its edit: the pieces `before` and `after` (none where the edit keeps the draft word for
             word), which was `kept`, `why`, and the `votes` of each order in words.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import time
 from contextlib import closing, contextmanager
@@ -12,17 +13,17 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field
 
 from dialore.errors import InputError
-from dialore.retrieval.tokens import Tokeniser
+from dialore.retrieval.bm25 import Tokeniser
 from dialore.sources.documents.chunking import Chunking, Paragraph, Section, Unreadable
 from dialore.sources.documents.index import embedder_of, open_store, shown
 from dialore.sources.documents.reading import Rejects, find_files, read_sections
 from dialore.sources.documents.tables import Document, NewPassage, Piece, Settings, id_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from dialore.retrieval.embedding import Embedder
-    from dialore.sources.documents.reading import FileFormat, Found
+    from dialore.sources.documents.reading import FileFormat
     from dialore.sources.documents.tables import Transaction
 
     Step = Callable[[str, int, int | None], None]
@@ -34,20 +35,15 @@ _EVERY = 500
 
 
 class DocumentReport(BaseModel):
-    """What a change of an index did.
+    """What a change of an index did, in passages unless it is said otherwise, and what the index has afterwards.
 
     Attributes:
-        path: the index.
-        added: passages that came in.
         deleted: passages that are gone, those of documents that were read anew included.
         duplicates: passages left out, for their document had them already.
         unchanged: documents left as they were, for their files have not changed.
         missing: ids, files or urls that were to be deleted and that nothing has.
-        rejected: files and lines that could not be read.
-        rejects: the first of these, a sentence each.
-        documents: documents with passages, afterwards.
-        passages: passages, afterwards.
-        seconds: how long it took.
+        rejected: files and lines that could not be read; `rejects` has the first of these, a sentence each.
+        skipped: files of folders that were passed over, for their names do not say how to read them.
     """
 
     path: str
@@ -58,23 +54,21 @@ class DocumentReport(BaseModel):
     missing: list[str] = Field(default_factory=list)
     rejected: int = 0
     rejects: list[str] = Field(default_factory=list)
+    skipped: list[str] = Field(default_factory=list)
     documents: int = 0
     passages: int = 0
     seconds: float = 0.0
 
 
 class _Change:
-    """A change of an index that is being made.
-
-    Args:
-        transaction: of the store.
-        report: takes the counts.
-        embedder: makes the vectors; None where the index has none.
-        on_step: told what is done, how much of it and of how much.
-    """
+    """A change of an index that is being made; `on_step` is told what is done, how much of it and of how much."""
 
     def __init__(
-        self, transaction: Transaction, report: DocumentReport, embedder: Embedder | None, on_step: Step | None
+        self,
+        transaction: Transaction,
+        report: DocumentReport,
+        embedder: Callable[[], Embedder | None],
+        on_step: Step | None,
     ) -> None:
         self._transaction, self.report, self._embedder = transaction, report, embedder
         self._step: Step = on_step or (lambda _step, _done, _total: None)
@@ -86,23 +80,23 @@ class _Change:
         self.rejects = Rejects()
         self.chunking = Chunking(**transaction.settings().chunking)
 
-    def files(self, found: Sequence[Found], chunking: Chunking) -> None:
+    def files(self, found: Mapping[Path, FileFormat], chunking: Chunking) -> None:
         """Take in files, but those that have not changed."""
-        for done, each in enumerate(found):
-            self._step(f"reading {each.path.name}", done, len(found))
+        for done, (path, file_format) in enumerate(found.items()):
+            self._step(f"reading {path.name}", done, len(found))
             try:
-                self._file(each, chunking)
+                self._file(path, file_format, chunking)
             except Unreadable as error:
-                self.rejects.add(each.path, error)
+                self.rejects.add(path, error)
             except OSError as error:
-                self.rejects.add(each.path, error.strerror or error)
+                self.rejects.add(path, error.strerror or error)
         self._step("reading", len(found), len(found))
 
-    def _file(self, found: Found, chunking: Chunking) -> None:
-        status = found.path.stat()
+    def _file(self, path: Path, file_format: FileFormat, chunking: Chunking) -> None:
+        status = path.stat()
         document = Document(
-            name=str(found.path),
-            hash=_hash(found.path, found.file_format, chunking),
+            name=str(path),
+            hash=_hash(path, file_format, chunking),
             bytes=status.st_size,
             modified=status.st_mtime_ns,
         )
@@ -110,7 +104,7 @@ class _Change:
         if known is not None and self._documents[known].hash == document.hash:
             self.report.unchanged += 1
             return
-        sections = read_sections(found.path, found.file_format, self.rejects)
+        sections = read_sections(path, file_format, self.rejects)
         number = self._add(document)
         before = self.report.added
         try:
@@ -168,7 +162,8 @@ class _Change:
             NewPassage(piece, identifier, number, self._tokeniser(text))
             for ((number, identifier), piece), text in zip(pending.items(), searched, strict=True)
         ]
-        self._transaction.insert(passages, self._embedder.encode(searched) if self._embedder else None)
+        embedder = self._embedder()
+        self._transaction.insert(passages, embedder.encode(searched) if embedder else None)
         self.report.added += len(passages)
 
     def drop(self, number: int) -> None:
@@ -217,7 +212,7 @@ def _changing(
     report = DocumentReport(path=shown(path))
     with closing(open_store(path)) as store:
         with store.write(fresh) as transaction:
-            chosen = embedder_of(transaction.settings(), path, embedder)
+            chosen = functools.cache(functools.partial(embedder_of, transaction.settings(), path, embedder))
             change = _Change(transaction, report, chosen, on_step)
             yield change
             change.flush()
@@ -269,7 +264,7 @@ def build_documents(
         InputError: no file of a name, none that can be read, the path holds something else or cannot be written.
         MissingExtraError: PDF or HTML without the extra `documents`, PostgreSQL without the extra `postgres`.
     """
-    found = list(find_files(files, file_format))
+    found, skipped = find_files(files, file_format)
     chunking = chunking or Chunking()
     if vectors and embedder is None:
         from dialore.retrieval.embedding import load_embedder
@@ -285,6 +280,7 @@ def build_documents(
         chunking=asdict(chunking),
     )
     with _changing(path, settings, made, on_step) as change:
+        change.report.skipped = list(map(str, skipped))
         change.files(found, chunking)
         change.texts(texts, texts_name, chunking)
     return change.report
@@ -304,6 +300,8 @@ def add_documents(
 ) -> DocumentReport:
     """Add files and texts to an index; files that it has are read again only where they changed.
 
+    What is not told here is as in `build_documents`.
+
     Args:
         path: the index.
         files: files, and folders whose files are read.
@@ -312,22 +310,21 @@ def add_documents(
         prune: documents go whose files have vanished from the folders.
         chunking: another way to split texts than the index's own.
         embedder: the one that made the index's vectors; None loads it.
-        file_format: how all files are read, whatever their names.
-        on_step: told what is done, how much of it and of how much.
+        file_format: as there.
+        on_step: as there.
 
     Raises:
         InputError: no such index, no file of a name, none that can be read, or another writer has it for 30 seconds.
-        MissingExtraError: as `build_documents` does.
     """
-    found = list(find_files(files, file_format))
+    found, skipped = find_files(files, file_format)
     with _changing(path, None, embedder, on_step) as change:
+        change.report.skipped = list(map(str, skipped))
         chunking = chunking or change.chunking
         change.files(found, chunking)
         change.texts(texts, texts_name, chunking)
         if prune:
-            there = {str(each.path) for each in found}
             folders = [each.resolve() for each in files if each.is_dir()]
-            change.drop_files((), folders, but=there)
+            change.drop_files((), folders, but=set(map(str, found)))
         change.flush()
         report = change.report
         taken = report.added or report.duplicates or report.unchanged or report.deleted

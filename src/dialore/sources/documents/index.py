@@ -6,14 +6,15 @@ import asyncio
 import copy
 import hashlib
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
 from dialore.knowledge import Knowledge, PassageDetail, Source
+from dialore.retrieval.bm25 import Tokeniser
 from dialore.retrieval.ranking import K, reciprocal_ranks
-from dialore.retrieval.tokens import Tokeniser
-from dialore.sources.base import Findings, RankedSource
+from dialore.sources.base import Findings, ranked_by
 from dialore.sources.documents.tables import Passage, id_number
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 Retriever = Literal["fused", "bm25", "dense"]
 RETRIEVERS: tuple[Retriever, ...] = get_args(Retriever)
 SCHEMES = ("postgresql://", "postgres://")
+POOL = "pool:"
 _DEPTH = 100
 """How many of each ranking are fused, at least."""
 
@@ -56,9 +58,11 @@ class DocumentIndex:
         name: its name; None for the one that it was built with.
         retriever: `bm25`, `dense` (cosine of embeddings), or `fused`, both by reciprocal ranks.
         embedder: the one that made its vectors; None loads it.
+        addresses: endpoints that the user's settings name: an index alone does not decide where queries are sent.
 
     Raises:
-        InputError: no index, damaged, of another version, its embedder is another one now, or `dense` without vectors.
+        InputError: no index, damaged, of another version, its embedder is another one now or at an address that no
+            setting names, or `dense` without vectors.
         UnknownNameError: no retriever is called that.
         MissingExtraError: PostgreSQL without the extra `postgres`.
     """
@@ -72,10 +76,11 @@ class DocumentIndex:
         name: str | None = None,
         retriever: Retriever = "fused",
         embedder: Embedder | None = None,
+        addresses: Sequence[str | None] = (),
     ) -> None:
         self.path = path
         self.retriever = _checked(retriever)
-        self._given = embedder
+        self._given, self._addresses = embedder, addresses
         self._store: Store | None = open_store(path)
         self._owner = True
         with self._store.read() as transaction:
@@ -89,7 +94,7 @@ class DocumentIndex:
 
     def _use(self, settings: Settings) -> None:
         self._settings = settings
-        self._embedder = embedder_of(settings, self.path, self._given)
+        self._embedder = embedder_of(settings, self.path, self._given, self._addresses)
         self._tokeniser = Tokeniser(**settings.tokeniser)
 
     def _opened(self) -> Store:
@@ -170,7 +175,7 @@ class DocumentIndex:
         return Findings(await asyncio.to_thread(self.find, query, top))
 
     def by(self, retriever: str) -> DocumentIndex:
-        """This index, ranked by another retriever; see `RankedSource`. Without vectors it is always ranked by terms."""
+        """This index, ranked by another retriever; see `ranked_by`. Without vectors it is always ranked by terms."""
         other = copy.copy(self)
         other.retriever, other._owner = _checked(retriever), False  # noqa: SLF001 - of its own kind
         return other
@@ -287,9 +292,8 @@ class SeveralDocuments:
         return Findings(knowledge, notes=notes)
 
     def by(self, retriever: str) -> SeveralDocuments:
-        """These sources, ranked by another retriever where they can be; see `RankedSource`."""
-        ranked = [source.by(retriever) if isinstance(source, RankedSource) else source for source in self.sources]
-        return SeveralDocuments(ranked, name=self.name)
+        """These sources, ranked by another retriever where they can be; see `ranked_by`."""
+        return SeveralDocuments([ranked_by(source, retriever) for source in self.sources], name=self.name)
 
     def close(self) -> None:
         """Close them all."""
@@ -297,47 +301,54 @@ class SeveralDocuments:
             source.close()
 
 
-def open_documents(paths: Sequence[Path | str], *, retriever: Retriever = "fused") -> KnowledgeSource:
-    """Open document indices as one source.
+def open_documents(
+    paths: Sequence[Path | str], *, retriever: Retriever = "fused", embedder: str | None = None
+) -> KnowledgeSource:
+    """Open document indices (files or addresses) as one source; one that is named twice is opened once.
 
-    Args:
-        paths: their files or addresses; one that is named twice is opened once.
-        retriever: how each is searched.
+    `embedder` is the spec that the user's settings name: an index whose vectors an endpoint made asks it at that
+    address.
+
+    `pool:` is each dialogue's own sentences, ranked by the embedder, or as `pool:RERANKER` says.
 
     Raises:
         InputError: none is named, or as `DocumentIndex` does.
     """
     if not paths:
         raise InputError("no document index is named", mend="give --documents PATH")
-    opened: list[DocumentIndex] = []
-    try:
-        for path in dict.fromkeys(path.resolve() if isinstance(path, Path) else path for path in paths):
-            opened.append(DocumentIndex(path, retriever=retriever))  # noqa: PERF401 - those before are closed on failure
-    except BaseException:
-        for index in opened:
-            index.close()
-        raise
+    if str(paths[0]).startswith(POOL):
+        from dialore.sources.pool import PoolSource
+
+        return PoolSource(str(paths[0]).removeprefix(POOL) or (f"dense:{embedder}" if embedder else "dense"))
+    with ExitStack() as failed:
+        distinct = dict.fromkeys(path.resolve() if isinstance(path, Path) else path for path in paths)
+        opened = [
+            failed.enter_context(DocumentIndex(path, retriever=retriever, addresses=[embedder])) for path in distinct
+        ]
+        failed.pop_all()
     return opened[0] if len(opened) == 1 else SeveralDocuments(opened)
 
 
-def embedder_of(settings: Settings, path: Path | str, embedder: Embedder | None = None) -> Embedder | None:
-    """The embedder of an index's vectors; None where it has none.
+def embedder_of(
+    settings: Settings, path: Path | str, embedder: Embedder | None = None, addresses: Sequence[str | None] = ()
+) -> Embedder | None:
+    """The embedder of an index's vectors, the given one if it is that; None where it has none.
 
     Raises:
-        InputError: it is another version than the one that made them.
+        InputError: as `recorded_embedder` does.
     """
     if not settings.embedder:
         return None
-    if embedder is None:
-        from dialore.retrieval.embedding import load_embedder
-
-        embedder = load_embedder(settings.embedder)
-    if embedder.fingerprint != settings.embedder_fingerprint:
+    if embedder is not None and embedder.fingerprint == settings.embedder_fingerprint:
+        return embedder
+    if embedder is not None:
         raise InputError(
-            f"{shown(path)} has vectors of another version of the embedder {settings.embedder}, not of {embedder.name}",
+            f"{shown(path)} has vectors of {settings.embedder}, or of another version, not of {embedder.name}",
             mend="build it again, or give the embedder that it was built with",
         )
-    return embedder
+    from dialore.retrieval.embedding import recorded_embedder
+
+    return recorded_embedder(settings.embedder, settings.embedder_fingerprint, shown(path), addresses)
 
 
 def shown(path: Path | str) -> str:
@@ -350,7 +361,6 @@ def shown(path: Path | str) -> str:
 
 
 def _checked(retriever: str) -> Retriever:
-    for known in RETRIEVERS:
-        if retriever == known:
-            return known
-    raise UnknownNameError("retriever", retriever, RETRIEVERS)
+    if retriever not in RETRIEVERS:
+        raise UnknownNameError("retriever", retriever, RETRIEVERS)
+    return retriever

@@ -65,13 +65,10 @@ def id_number(identifier: str) -> int:
 
 
 class Document(BaseModel):
-    """A file, or whatever else passages were read from.
+    """A file, by its absolute path, or whatever else passages were read from, by the name that it was given.
 
     Attributes:
-        name: the file's absolute path, or the name that texts were given.
         hash: of its bytes and of how it was split; empty where it is not known.
-        passages: how many passages it has.
-        bytes: how large it was.
         modified: when the file was changed last, in nanoseconds; 0 for what is no file.
     """
 
@@ -83,17 +80,7 @@ class Document(BaseModel):
 
 
 class Settings(BaseModel):
-    """What an index was built with.
-
-    Attributes:
-        layout: version of the tables.
-        name: the index's name, carried by each passage.
-        embedder: spec of the embedder; empty where there are no vectors.
-        embedder_fingerprint: its fingerprint.
-        dimension: components of a vector.
-        tokeniser: how texts are split into terms.
-        chunking: how texts are split into passages where no other way is asked for.
-    """
+    """What an index was built with: its embedder (none where empty), and how texts become terms and passages."""
 
     layout: int = LAYOUT
     name: str
@@ -105,10 +92,10 @@ class Settings(BaseModel):
 
 
 class State(NamedTuple):
-    """An index at one moment: its settings as JSON and its counts.
+    """An index at one moment.
 
     Attributes:
-        settings: see `Settings`.
+        settings: see `Settings`, as JSON.
         version: how often it was changed.
         removals: rises when passages are removed; begins with the moment of building, another in every index.
         passages: how many there are.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dialore.errors import MissingExtraError
+from dialore.knowledge import Passage
 from dialore.sources.web.fetching import PageError
-from dialore.text import is_chinese, split_sentences
 
 if TYPE_CHECKING:
     from dialore.sources.web.fetching import Fetched
@@ -22,17 +21,8 @@ _CONTROL = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Page:
-    """What a page says: its title and its readable text."""
-
-    url: str
-    title: str
-    text: str
-
-
-def read_page(fetched: Fetched) -> Page:
-    """The readable text of a page, without menus, advertisements and comments.
+def read_page(fetched: Fetched) -> Passage:
+    """The readable text of a whole page, without menus, advertisements and comments.
 
     Raises:
         PageError: there is none.
@@ -45,7 +35,7 @@ def read_page(fetched: Fetched) -> Page:
     text = without_controls(text).strip()
     if not text:
         raise PageError("no readable text")
-    return Page(fetched.url, " ".join(without_controls(title).split()), text)
+    return Passage(text, " ".join(without_controls(title).split()), fetched.url)
 
 
 def _extract(html: str, url: str) -> tuple[str, str]:
@@ -97,28 +87,3 @@ def _codec(label: str) -> str | None:
     except LookupError:
         return None
     return codec
-
-
-def passages(text: str, *, size: int = 600) -> list[str]:
-    """Split a text into passages of whole sentences and at most `size` characters; Chinese ones have half as many.
-
-    A sentence that is longer stands alone, and is split at twice the size. Paragraphs are joined while they fit, so
-    that a heading stays with what follows it.
-    """
-    size = size // 2 if is_chinese(text) else size
-    made: list[str] = []
-    current = ""
-    for paragraph in text.split("\n"):
-        joint = "\n"
-        for sentence in split_sentences(paragraph):
-            for part in _parts(sentence, 2 * size):
-                if current and len(current) + len(joint) + len(part) > size:
-                    made.append(current)
-                    current = ""
-                current = f"{current}{joint}{part}" if current else part
-                joint = "" if is_chinese(part[:1]) else " "
-    return [*made, current] if current else made
-
-
-def _parts(sentence: str, longest: int) -> list[str]:
-    return [sentence[at : at + longest] for at in range(0, len(sentence), longest)]

@@ -15,9 +15,10 @@ from dialore.errors import DialoreError, InputError, MissingExtraError, UnknownN
 from dialore.knowledge import Knowledge, Passage, PassageDetail
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import Findings
+from dialore.sources.documents.chunking import Chunking, Paragraph, Section
 from dialore.sources.web.engines import BraveEngine, CorpusEngine, SearxngEngine
 from dialore.sources.web.fetching import PageError, PageFetcher
-from dialore.sources.web.reading import passages, read_page, without_controls
+from dialore.sources.web.reading import read_page, without_controls
 from dialore.sources.web.redaction import redact
 from dialore.sources.web.safety import is_safe, without_commands
 
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
     from dialore.knowledge import Source
     from dialore.retrieval.reranking import Reranker
     from dialore.sources.web.engines import SearchEngine, SearchResult
-    from dialore.sources.web.reading import Page
 
 log = logging.getLogger(__name__)
 
+_CHUNKING = Chunking(words=110, overlap=0)
 _REMEMBERED = 256
 _READING_SECONDS = 10.0
 
@@ -141,9 +142,10 @@ class WebSource:
             snippet = result.snippet.strip()
             return [_Piece(snippet, result.title, result.url, error.message)] if snippet else []
         title = result.title or page.title
-        return [_Piece(text, title, page.url) for text in passages(page.text)]
+        section = Section([Paragraph(line) for line in page.text.splitlines()])
+        return [_Piece(piece.text, title, page.url) for piece in _CHUNKING.split(section)]
 
-    async def _page(self, url: str) -> Page:
+    async def _page(self, url: str) -> Passage:
         fetched = await self._fetcher.fetch(url)
         try:
             async with asyncio.timeout(_READING_SECONDS):

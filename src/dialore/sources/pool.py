@@ -1,0 +1,51 @@
+"""A dialogue's own base: the sentences that its responder could draw on (`extra["pool"]`), a source of documents."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from dialore.knowledge import Knowledge, PassageDetail, stable_id
+from dialore.retrieval.reranking import load_reranker
+from dialore.sources.base import Findings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dialore.dialogue import Dialogue
+    from dialore.knowledge import Source
+
+
+class PoolSource:
+    """The sentences of the dialogue that is answered; none where it brings none.
+
+    Args:
+        reranker: what ranks them, as `load_reranker` takes it: `dense`, `dense:st:NAME`, `bm25`, ...
+    """
+
+    name = "documents"
+    kind: Source = "documents"
+
+    def __init__(self, reranker: str = "dense") -> None:
+        self._reranker = load_reranker(reranker)
+
+    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
+        """See `KnowledgeSource`; `within` is ignored."""
+        given = dialogue.extra.get("pool") or []
+        pieces = [piece if isinstance(piece, dict) else {"text": str(piece)} for piece in given]
+        texts = ["\n".join(filter(None, (piece.get("title"), piece["text"]))) for piece in pieces]
+        ranked = await asyncio.to_thread(self._reranker.rerank, query, texts, top)
+        return Findings(
+            Knowledge(
+                id=stable_id("passage", pieces[at].get("url", ""), pieces[at].get("title", ""), pieces[at]["text"]),
+                kind="passage",
+                text=pieces[at]["text"],
+                source="documents",
+                score=score,
+                detail=PassageDetail(title=pieces[at].get("title", ""), url=pieces[at].get("url", "")),
+            )
+            for at, score in ranked
+        )
+
+    def close(self) -> None:
+        """Nothing is held open."""
