@@ -74,7 +74,7 @@ async def _cost(
     seconds: list[float] = []
     tell(name)
     try:
-        agent = create_agent(name, model=model, graph=graph, sources=given)
+        agent = create_agent(name, model=model, graph=graph if "graph" in taken else None, sources=given)
         for dialogue in dialogues:
             before.append(good(await agent.respond(dialogue.model_copy(update={"turns": dialogue.turns[:-2]}))))
             begun = time.process_time()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from dialore.dialogue import Dialogue
@@ -21,7 +23,8 @@ def model():
 
 
 def agent_of(model, graph, method="dcrag", **options):
-    return create_agent(method, model=model, graph=graph, options=options)
+    given = graph if method != "vanilla" else None  # which has no use for one
+    return create_agent(method, model=model, graph=given, options=options)
 
 
 async def test_a_response_carries_its_grounds_and_trace(model, small_graph):  # noqa: F811
@@ -36,7 +39,8 @@ async def test_a_response_carries_its_grounds_and_trace(model, small_graph):  # 
     assert all(traced.prompt and traced.messages and traced.completion for traced in asked)
     starts = [traced.started for traced in response.trace]
     assert starts == sorted(starts)
-    assert response.seconds >= max(traced.started + traced.seconds for traced in response.trace) - 1e-3
+    ends = max(traced.started + traced.seconds for traced in response.trace)
+    assert response.waited + response.seconds >= ends - 1e-3
 
 
 async def test_grounding_stops_before_the_response(model, small_graph):  # noqa: F811
@@ -144,3 +148,22 @@ def test_what_it_opened_itself_is_closed_where_an_option_does_not_fit(model, sma
     with pytest.raises(InputError, match="option top of dcrag"):
         agent_of(model, small_graph, top="many")
     assert len(closed) == 1  # what was given is its owner's to close
+
+
+async def test_a_response_does_not_count_what_it_waited_for_its_turn(model, small_graph):  # noqa: F811
+    agent = agent_of(model, small_graph)
+    method = agent.method
+
+    class Late:
+        name = method.name
+
+        async def respond(self, dialogue, stage):
+            await asyncio.sleep(0.2)
+            return await method.respond(dialogue, stage)
+
+    agent.method = Late()
+    response = await agent.respond(DIALOGUES[0])
+    assert response.waited >= 0.2
+    assert response.waited == min(traced.started for traced in response.trace)
+    ends = max(traced.started + traced.seconds for traced in response.trace)
+    assert response.seconds == pytest.approx(ends - response.waited, abs=0.05)

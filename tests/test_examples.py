@@ -29,7 +29,8 @@ pytest.importorskip("sacrebleu", reason="the evaluation extra is not installed")
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "examples").rglob("*.yaml"))
 TABLES = {
-    "dcrag": {"table-1-dailydialog", "table-1-cosmo", "table-1-diamante", "table-3"},
+    "dcrag": {f"table-{name}" for name in ("1-dailydialog", "1-cosmo", "1-diamante", "2", "3")}
+    | {f"figure-{number}" for number in (3, 4, 5, 6)},
     "edit": {"table-2-wow", "table-2-holl-e", "table-4", "table-5"},
     "msdp": {"table-1", "table-3", "table-3-pplm", "table-5", "table-6", "table-7"},
     "safari": {"table-4", "table-5", "table-6", "table-7", "table-8"},
@@ -136,3 +137,17 @@ def test_gold_knowledge_is_what_msdp_is_scored_against(world, monkeypatch):
         for position in range(store.size):
             dialogue = store.dialogue(position)
             assert [dialogue.reference] == [piece["text"] for piece in dialogue.knowledge]
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.parent.name == "dcrag"], ids=named)
+def test_all_missing_inputs_are_named_with_the_commands_that_make_them(path, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as left:
+        main(["run", str(path), "--limit", "3", "--model", "rehearsal"])
+    assert left.value.code == 2
+    said, sources = capsys.readouterr().err, read_config(path).sources
+    assert f"{read_config(path).dataset.path}: " in said
+    for place in (*sources.places("graph"), *sources.places("samples")):
+        command = next(each for each in shown_in(path) if place in each.split())
+        assert f"{place}: {command}" in said
+    assert not list(tmp_path.iterdir())

@@ -23,6 +23,7 @@ ENGLISH = [
     "It costs 3.50 dollars.|Really?|Yes!",
     "See fig. 3 and www.example.org.|Version 2.0.1 is out.|Now!",
     "No. 5 is alive.|I said no.|He left.",
+    "She wears Chanel No. 5 and lives in Apt. 4.|See p. 12, ch. 3 and Op. 27.|Ed left.",
     "1. Open the box.|2. Close it.",
     "It was 1999.|Then 2000 came.",
     # quotes and brackets

@@ -127,6 +127,8 @@ def test_normal_form() -> None:
         ("one\ntwo", 2),
         ("我喜欢茶，也喜欢咖啡。你呢？", 3),
         ("ice, cream", 1),
+        ("i like Chanel No. 5 . you ?", 2),
+        ("He said no. Then p. 5", 2),
         ("...", 1),
         ("  ", 0),
     ],

@@ -152,6 +152,39 @@ async def test_a_kind_of_source_is_one_class_and_one_entry(tmp_path, monkeypatch
     assert not declared.source.is_open
 
 
+def connected(model):
+    return lambda settings, name: model
+
+
+@pytest.mark.parametrize(
+    ("methods", "sources", "cite", "words"),
+    [
+        (["dcrag"], {"documents": ["no such.idx"]}, False, "dcrag: no use for --documents"),
+        (["dcrag", "vanilla"], {"persona": ["p.yaml"]}, False, "dcrag, vanilla: no use for --persona"),
+        (["msdp"], {}, True, "msdp: no use for --cite"),
+    ],
+)
+async def test_what_no_method_reads_is_an_error_that_names_those_that_do(methods, sources, cite, words):
+    settings = Settings(method=methods, cite=cite, sources=SourceSettings(**sources))
+    with pytest.raises(InputError, match=words) as caught:
+        async with open_agents(settings, connected(Rehearsal())):
+            pass
+    assert "methods that have: " in str(caught.value)
+    assert "draft-ground" in str(caught.value)
+    assert "vanilla" not in caught.value.mend
+
+
+async def test_what_one_of_several_methods_reads_is_none(tmp_path):
+    settings = Settings(method=["vanilla", "dcrag"], cite=True, sources=SourceSettings(graph=["starter"]))
+    async with open_agents(settings, connected(Rehearsal())) as agents:
+        assert [agent.method.name for agent in agents] == ["vanilla", "dcrag"]
+
+
+def test_in_python_too():
+    with pytest.raises(InputError, match=r"dcrag: no use for --documents.*draft-ground"):
+        create_agent("dcrag", model=Rehearsal(), sources={"documents": object()})
+
+
 async def test_the_embedder_ranks_facts_and_a_rehearsal_asks_no_endpoint(tmp_path):
     from dialore.sources.graph.writing import build_graph
     from tests.retrieval.embedding_server import EmbeddingServer

@@ -83,7 +83,8 @@ class Agent:
         """What a result tells of how it was made, for failed ones too."""
         trace = sorted(stage.trace, key=lambda traced: traced.started)
         made = {"id": dialogue.id, "method": self.method.name, "by": self.responder.name}
-        return {**made, "usage": stage.usage, "seconds": stage.seconds, "trace": trace}
+        waited = trace[0].started if trace else 0.0
+        return {**made, "usage": stage.usage, "seconds": stage.seconds - waited, "waited": waited, "trace": trace}
 
     async def stream(self, dialogue: Dialogue) -> AsyncIterator[str | Response]:
         """The response's text piece by piece, then the whole Response; raises as `respond` does."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
+import math
+import re
 import zlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,6 +19,10 @@ from dialore.text import Language, detect_language
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
+
+
+_LONGEST = 1_000_000
+"""Characters of an utterance: more is a document, whose linking would take minutes."""
 
 
 class Utterance(BaseModel):
@@ -31,6 +38,8 @@ class Utterance(BaseModel):
     def _not_blank(cls, text: str) -> str:
         if not text.strip():
             raise ValueError("an utterance must not be empty")
+        if len(text) > _LONGEST:
+            raise ValueError(f"an utterance of {len(text):,} characters is too long: at most {_LONGEST:,} are taken")
         return text.strip()
 
 
@@ -68,8 +77,8 @@ class Dialogue(BaseModel):
         known = set(cls.model_fields)
         fields = {key: value for key, value in data.items() if key in known}
         unknown = {key: value for key, value in data.items() if key not in known}
-        if unknown:
-            fields["extra"] = {**(fields.get("extra") or {}), **unknown}
+        if unknown and isinstance(extra := fields.get("extra") or {}, dict):
+            fields["extra"] = {**extra, **unknown}
         turns = fields.get("turns")
         if isinstance(turns, list | tuple):
             last = len(turns) - 1
@@ -138,25 +147,35 @@ def dialogue_from(data: object, *, place: str, default_id: str) -> Dialogue:
 
 
 def check_text(data: object, place: str) -> None:
-    """Refuse text in decoded JSON that escapes can spell and UTF-8 cannot; the InputError names place and field."""
-    if broken := _broken_text(data):
-        raise InputError(f"{place}: field {broken}: half of a surrogate pair is no text", mend="write it as UTF-8")
+    """Refuse in decoded JSON what could not be written again; the InputError names place and field.
+
+    That is text that escapes can spell and UTF-8 cannot, numbers that JSON does not have, and endless ones.
+    """
+    if broken := _broken(data):
+        steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in broken[1])
+        path = steps.lstrip(".").encode("unicode_escape").decode()
+        raise InputError(
+            f"{place}: field {path}: {broken[0]}", mend="write text as UTF-8, and numbers as JSON has them"
+        )
 
 
-def _broken_text(data: object) -> str:
-    """The path of the first text that cannot be written as UTF-8; JSON's escapes can spell such text."""
+def _broken(data: object) -> tuple[str, tuple[object, ...]] | None:
+    """What is wrong with the first value that is, and the steps to it."""
     if isinstance(data, str):
-        try:
-            data.encode()
-        except UnicodeEncodeError:
-            return "."
-        return ""
+        is_text = data.isascii() or not _HALF.search(data)
+        return None if is_text else ("half of a surrogate pair is no text", ())
+    if isinstance(data, float) and not math.isfinite(data):
+        return f"{data} is no number of JSON", ()
+    if isinstance(data, int) and data.bit_length() > 64:
+        return "the number has more than 64 bits", ()
     items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list | tuple) else ()
     for key, value in items:
-        if rest := _broken_text(value) or _broken_text(key):
-            step = f"[{key}]" if isinstance(key, int) else str(key).encode("ascii", "backslashreplace").decode()
-            return step + (rest if rest.startswith("[") else f".{rest}" if rest != "." else "")
-    return ""
+        if found := _broken(value) or _broken(key):
+            return found[0], (key, *found[1])
+    return None
+
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 _SHAPE = 'a dialogue is {"id": ..., "turns": [{"speaker": "user", "text": "..."}, ...]}'
@@ -167,6 +186,7 @@ def describe(error: ValidationError) -> str:
     problems = []
     for problem in error.errors(include_url=False, include_context=False):
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(".")
+        path = " ".join(path.split())
         problems.append(f"field {path}: {problem['msg']}" if path else problem["msg"])
     return "; ".join(problems)
 
@@ -275,7 +295,11 @@ def reading(path: Path, form: str = "", also: tuple[type[Exception], ...] = ()) 
 
 
 def read_text(path: Path) -> str:
-    """The text of a UTF-8 file, gzipped where its name ends in `.gz`; raises InputError with the reason."""
+    """The text of a file, gzipped where its name ends in `.gz`, in UTF-8 or, by its mark, UTF-16; raises InputError."""
     with reading(path):
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        return data.decode("utf-8-sig")
+        return decoded(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
+
+
+def decoded(data: bytes) -> str:
+    """Text in UTF-8 or, where it begins with that mark, UTF-16; raises UnicodeDecodeError."""
+    return data.decode("utf-16" if data[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE} else "utf-8-sig")

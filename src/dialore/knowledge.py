@@ -188,8 +188,7 @@ class Knowledge(BaseModel):
         cls, fact: Fact, text: str, score: float, set_name: Literal["", "foreseen", "unforeseen"] = ""
     ) -> Knowledge:
         """A graph's fact as knowledge; `text` is its wording in the dialogue's language."""
-        # Not validated: a response has hundreds of them, of checked types.
-        detail = FactDetail.model_construct(
+        detail = FactDetail(
             head=fact.head,
             relation=fact.relation,
             tail=fact.tail,
@@ -197,13 +196,4 @@ class Knowledge(BaseModel):
             graph=fact.graph,
             provenance=fact.provenance,
         )
-        return cls.model_construct(
-            id=fact.id,
-            kind="fact",
-            text=text,
-            source="graph",
-            score=score,
-            used=False,
-            set=set_name,
-            detail=detail,
-        )
+        return cls(id=fact.id, kind="fact", text=text, source="graph", score=score, set=set_name, detail=detail)

@@ -105,7 +105,8 @@ class Grounding(BaseModel):
         kinds: the kind of each source that was planned over, by its name.
         knowledge: what was found, best first; in a response `used` marks what it draws on.
         usage: calls and tokens of all stages.
-        seconds: wall-clock time.
+        seconds: wall-clock time from the start of the first stage.
+        waited: seconds before it, in which the response was begun and waited for its turn.
         trace: every stage, in order of their start.
         error: what failed, and the mend.
     """
@@ -120,6 +121,7 @@ class Grounding(BaseModel):
     knowledge: list[Knowledge] = Field(default_factory=list)
     usage: Usage = Field(default_factory=Usage)
     seconds: float = 0.0
+    waited: float = 0.0
     trace: list[StageTrace] = Field(default_factory=list)
     error: str | None = None
 

@@ -140,11 +140,15 @@ class ModelSettings(Strict):
     temperature: Annotated[float | None, Flag(("--temperature",), None, _MODEL)] = Field(
         default=None, ge=0, description="Of every answer, in place of what the prompts say."
     )
+    name: str = Field(default="", description="Its name in tables, where that is not the model's.")
+    key_env: str = Field(default="", description="The environment variable that holds its key.")
+    extra_body: dict[str, Any] = Field(default_factory=dict, description="Further fields of every request's body.")
     price: tuple[float, float] | None = Field(
         default=None, description="Money per million prompt tokens and per million completion tokens."
     )
     # What follows is no part of what a run is: it is not kept with it.
-    api_key: Annotated[str | None, Flag(("--api-key",), "KEY", _MODEL)] = Field(
+    named_by: str = Field(default="", exclude=True, description="The file that says the address, if one does.")
+    api_key: Annotated[str | None, Flag(("--api-key",), "KEY", _MODEL, environment=False)] = Field(
         default=None,
         description="Its key. Better in the environment: DIALORE_API_KEY, OPENAI_API_KEY.",
         exclude=True,
@@ -279,7 +283,10 @@ def read_settings(file: Path | None = None, said: Mapping[str, object] | None = 
             given["sources"] = located(given["sources"], file.parent)
     if isinstance(given.get("model"), str):
         given["model"] = {"model": given["model"]}
-    given = changed(changed(given, _environment()), said or {})
+    asked = {**_environment(), **(said or {})}
+    given = changed(given, asked)
+    if isinstance(given.get("model"), dict):
+        given["model"] |= {"named_by": "" if file is None or "model.base_url" in asked else str(file)}
     return validated(Settings, given, where="settings" if file is None else str(file))
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
-LANGUAGE_NAMES: dict[Language, str] = {"en": "English", "zh": "Chinese"}
 
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002ceaf\U0002f800-\U0002fa1f"
 """The ranges of Chinese characters, for use inside the brackets of a regular expression."""
@@ -35,11 +34,24 @@ _ZH_PIECE = re.compile(rf"[{HAN}]+|[^\W_{HAN}]+(?:['’][^\W_{HAN}]+)*")
 # English clitics that the lemmatiser does not know as words of their own, and the stems that they leave behind.
 _CLITIC = re.compile(r"(?:n't|'s|'re|'ve|'ll|'d|'m)+$")
 _IRREGULAR = {"ca": "can", "wo": "will", "sha": "shall", "ai": "is"}
-# Where words beside each other no longer belong together; those of "Dr. Who" and "J. K. Rowling" do.
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+# After these a full stop ends no sentence, whatever follows.
+_TITLES = _set(
+    "mr mrs ms dr prof rev hon gov sen rep gen col lt sgt capt cmdr maj st mt ft messrs mme mlle vs eg ie viz cf "
+    "fig figs eq eqs sec vol vols pp eds nos approx ca tel"
+)
+# After these it ends none where a number follows: "Chanel No. 5".
+_NUMBERED = _set("al app apt art bldg ch div ed ext no op p para paras ph pt pts rm rs rte ser ver v")
+# Where words beside each other no longer belong together; those of "Dr. Who", "J. K. Rowling" and "No. 5" do.
+_NO_END = "".join(rf"(?<!\b{word}\.)" for word in (*sorted(_TITLES), "[a-z]"))
+_NUMBER_NEXT = "|".join(rf"(?<=\b{word}\.)" for word in sorted(_NUMBERED))
 _SEGMENT_END = re.compile(
-    r"(?:[!?;…]|(?<!\bmr)(?<!\bms)(?<!\bmrs)(?<!\bdr)(?<!\bst)(?<!\bvs)(?<!\bjr)(?<!\bsr)(?<!\b[a-z])\.)[\"'”’)]*\s"
-    r"|[\n。！？；，、：]",
-    re.IGNORECASE,
+    rf"(?:[!?;…]|\.{_NO_END}(?!(?:{_NUMBER_NEXT})\s+\d))[\"'”’)]*\s|[\n。！？；，、：]", re.IGNORECASE
 )
 
 
@@ -131,6 +143,14 @@ def lemma(word: str, language: Language) -> str:
     return str(simplemma.lemmatize(word, lang="en")).lower()
 
 
+@functools.lru_cache(maxsize=65536)
+def is_known(word: str) -> bool:
+    """Whether the dictionary of lemmas has an English word."""
+    import simplemma
+
+    return bool(simplemma.is_known(word, lang="en"))
+
+
 def lemmas(text: str, language: Language) -> list[str]:
     """The lemmas of a text's words, in order."""
     return [lemma(word, language) for word in words(text, language)]
@@ -156,25 +176,24 @@ def _stemmer() -> Any:  # noqa: ANN401 - the library is untyped
     return _threads.stemmer
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=5)
+def _listed(name: str) -> frozenset[str]:
+    return _set((resources.files("dialore") / "data" / f"{name}.txt").read_text(encoding="utf-8"))
+
+
 def stop_words(language: Language) -> frozenset[str]:
     """Function words that carry no topic; a small list of our own, with lemmas and surface forms alike."""
-    file = resources.files("dialore") / "data" / f"stop_words.{language}.txt"
-    return frozenset(file.read_text(encoding="utf-8").split())
+    return _listed(f"stop_words.{language}")
 
 
-@functools.lru_cache(maxsize=2)
 def light_words(language: Language) -> frozenset[str]:
     """Content words that say little beside others ("way", "reason", 方法); a small list of our own."""
-    file = resources.files("dialore") / "data" / f"light_words.{language}.txt"
-    return frozenset(file.read_text(encoding="utf-8").split())
+    return _listed(f"light_words.{language}")
 
 
-@functools.lru_cache(maxsize=1)
 def measure_words() -> frozenset[str]:
     """Chinese measure words: 个, 本, 杯."""
-    file = resources.files("dialore") / "data" / "measure_words.zh.txt"
-    return frozenset(file.read_text(encoding="utf-8").split())
+    return _listed("measure_words.zh")
 
 
 def is_stop_word(word: str, language: Language) -> bool:
@@ -249,19 +268,10 @@ def is_mentioned(phrase: str, texts: Iterable[str], language: Language) -> bool:
     return (wanted != "" and wanted in row) or (wanted_content != "" and wanted_content in content)
 
 
-SENTENCE_RULES = 2
+SENTENCE_RULES = 3
 """The version of the rules below; to be raised with every change of them, as what counts sentences is then stale."""
 
 
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-# After these a full stop ends no sentence, whatever follows.
-_TITLES = _set(
-    "mr mrs ms dr prof rev hon gov sen rep gen col lt sgt capt cmdr maj st mt ft messrs mme mlle vs eg ie viz cf al "
-    "fig figs eq eqs sec ch vol vols pp ed eds no nos approx ca tel"
-)
 # After these one ends only where a word follows that begins sentences.
 _SHORTENED = _set(
     "inc ltd co corp bros jr sr phd md ba ma bsc msc am pm etc usa uk us eu un jan feb mar apr jun jul aug sep sept "
@@ -347,10 +357,8 @@ def _ends(text: str, match: re.Match[str], start: int) -> bool:
 def _ends_after(last: str, word: str, *, alone: bool) -> bool:
     """Whether a full stop behind a word ends a sentence, given the word that follows."""
     bare = last.replace(".", "").lower()
-    if bare in _TITLES and last.lower() not in {"no", "ed", "al", "ch"}:
+    if bare in _TITLES or (bare in _NUMBERED and word[:1].isdigit()):
         return False
-    if bare == "no":
-        return not word[:1].isdigit()
     if alone and (last.isdigit() or len(last) == 1):
         return False  # a list's number: "1. Open the box."
     initials = _INITIALS.fullmatch(last) is not None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -18,10 +19,11 @@ from dialore.settings import SourceSettings
 from dialore.sources.registry import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from dialore.llm.model import LanguageModel
     from dialore.methods.stages import Responder
+    from dialore.prompts.library import PromptLibrary
     from dialore.settings import ModelSettings, Settings
 
 LEXICAL = "lexical"
@@ -67,6 +69,9 @@ def _connected(settings: ModelSettings, name: str | None) -> LanguageModel | Non
             concurrency=settings.concurrency,
             cache=settings.cache,
             api=settings.api,
+            extra_body=settings.extra_body,
+            key_env=settings.key_env,
+            named_by=settings.named_by if settings.base_url else "",
         )
     if settings.record is None:
         return model
@@ -159,15 +164,34 @@ class Workbench:
         for name in KINDS:
             self.source(name)
 
+    def check(self, methods: Sequence[str], models: Models) -> None:
+        """Raise InputError where something is named that none of these methods reads: a source, or citing."""
+        methods = methods if models.main is not None else [LEXICAL]
+        read = {source for name in methods for source in registry.method_sources(registry.method_class(name))}
+        named = [name for name in KINDS if self.settings.places(name) or name in self._given]
+        if any("opened" in KINDS[name].options for name in read.intersection(named)):
+            return  # a source that asks the others
+        for name in named:
+            if name not in read:
+                able = (each for each in registry.method_names() if name in registry.method_sources(_class(each)))
+                raise _unread(methods, KINDS[name].flag, able)
+        if self.cite and models.main is not None and not any(map(self._cites, methods)):
+            raise _unread(methods, "--cite", filter(self._cites, registry.method_names()))
+
+    def _cites(self, method: str) -> bool:
+        """Whether one of a method's prompts says how to cite."""
+        stages = registry.describe_method(_class(method), self.prompts).stages
+        return any("{{ citing }}" in self.prompts.get(stage.prompt, stage.languages[0]).text for stage in stages)
+
     def agent(self, method: str, models: Models, options: Mapping[str, object] | None = None) -> Agent:
         """An agent, which the workbench closes; without a model its method is `lexical`, whatever is named.
 
         Raises:
             InputError: an unknown name, a missing source, an option that does not fit.
         """
-        cls = registry.method_class(method)
+        cls = _class(method)
         if models.main is None and method != LEXICAL:
-            method, cls, options = LEXICAL, registry.method_class(LEXICAL), None
+            method, cls, options = LEXICAL, _class(LEXICAL), None
         wanted = {*cls.needs, *(("graph",) if method == LEXICAL else ())}
         sources = {name: self.source(name, needed=name in wanted) for name in registry.method_sources(cls)}
         made = registry.create_method(method, sources, options)
@@ -179,13 +203,17 @@ class Workbench:
 
             return NoModel()
         from dialore.methods.stages import ModelResponder, RoutedResponder
+
+        main = ModelResponder(models.main, self.prompts)
+        others = {stage: ModelResponder(model, self.prompts) for stage, model in models.stages.items()}
+        return RoutedResponder(main, others) if others else main
+
+    @cached_property
+    def prompts(self) -> PromptLibrary:
+        """The prompts of its agents; raises InputError where the settings' folder has none."""
         from dialore.prompts.library import PromptLibrary
 
-        library = PromptLibrary(self.settings.prompts)
-        main = ModelResponder(models.main, library)
-        if not models.stages:
-            return main
-        return RoutedResponder(main, {stage: ModelResponder(model, library) for stage, model in models.stages.items()})
+        return PromptLibrary(self.settings.prompts)
 
     def close_sources(self) -> None:
         """Close the sources that were opened."""
@@ -209,6 +237,14 @@ class Workbench:
         await self.close()
 
 
+_class = registry.method_class
+
+
+def _unread(methods: Sequence[str], flag: str, able: Iterable[str]) -> InputError:
+    mend = f"methods that have: {', '.join(able)}"
+    return InputError(f"{', '.join(dict.fromkeys(methods))}: no use for {flag}", mend=mend)
+
+
 def options_by_method(methods: Sequence[str], options: Mapping[str, object]) -> dict[str, dict[str, object]]:
     """Each method's options: one that several have goes to each of them; raises InputError where none has it."""
     known = {method: registry.method_options(registry.method_class(method)) for method in dict.fromkeys(methods)}
@@ -229,6 +265,7 @@ async def open_agents(settings: Settings, connect: Connect = connect_model) -> A
         models = bench.models(settings.model)
         if models.main is None:
             options = {LEXICAL: options.get(LEXICAL, {})}
+        bench.check(settings.method, models)
         yield [bench.agent(method, models, own) for method, own in options.items()]
 
 
@@ -264,6 +301,7 @@ def create_agent(
     bench = Workbench(settings, given, cite=cite)
     stages = dict(stage_models or {})
     try:
+        bench.check([method], Models(model))
         agent = bench.agent(method, Models(model, stages), options)
     except BaseException:
         bench.close_sources()

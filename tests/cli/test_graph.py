@@ -60,7 +60,7 @@ def test_stats(call, graph):
     assert (data["facts"], data["concepts"]) == (3, 4)
     assert data["relations"] == {"MadeOf": 1, "AtLocation": 1, "IsA": 1}
     assert data["best_connected"]["sushi"] == 2
-    assert "3 facts, 4 concepts" in call("graph", "stats", "--graph", graph).out
+    assert "3 facts, 4 concepts" in call("graph", "stats", graph).out
     assert "starter" in call("graph", "stats").out
 
 
@@ -88,14 +88,14 @@ def test_retrieve_tells_foreseen_from_unforeseen(call, graph):
     assert "unknown language" in call(*settings, "-l", "fr").complaint
 
 
-@pytest.mark.parametrize("command", [("stats",), ("show", "rice"), ("retrieve", "-q", "rice")])
+@pytest.mark.parametrize("command", [("stats",), ("show", "rice", "-g"), ("retrieve", "-q", "rice", "-g")])
 def test_a_graph_that_is_none(call, graph, tmp_path, command):
     cut = tmp_path / "cut.graph"
     cut.write_bytes(graph.read_bytes()[: graph.stat().st_size // 2])
-    assert "cut short" in call("graph", *command, "--graph", cut).complaint
+    assert "cut short" in call("graph", *command, cut).complaint
     cut.write_text("not a graph at all", "utf-8")
-    assert "not a graph" in call("graph", *command, "--graph", cut).complaint
-    assert "no such graph" in call("graph", *command, "--graph", tmp_path / "none").complaint
+    assert "not a graph" in call("graph", *command, cut).complaint
+    assert "no such graph" in call("graph", *command, tmp_path / "none").complaint
 
 
 def test_several_graphs_answer_as_one(call, tmp_path):

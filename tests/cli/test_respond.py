@@ -205,3 +205,31 @@ def test_ground_without_an_endpoint(call, talks):
     assert done.code == 0
     assert all(line["by"] == "no model" for line in done.lines)
     assert all(line["knowledge"] for line in done.lines)
+
+
+def test_a_file_of_something_else_is_not_written_over(call, talks, url, tmp_path):
+    kept = tmp_path / "keep.yaml"
+    kept.write_text("precious: true\n", "utf-8")
+    for option in ("--trace", "--out", "--html", "--record"):
+        assert "holds something else" in call("respond", talks, "-u", url, option, kept).complaint
+    assert kept.read_text("utf-8") == "precious: true\n"
+    out = tmp_path / "out.jsonl"
+    settings = ("respond", talks, "-u", url, "-M", "vanilla", "--no-cache", "--out", out)
+    assert [call(*settings).code for _ in range(2)] == [0, 0]
+
+
+def test_a_disk_that_is_full_is_one_line(call, talks, url):
+    done = call("respond", talks, "-u", url, "-M", "vanilla", "--no-cache", "--out", "/dev/full")
+    assert done.code == 2
+    assert "cannot write /dev/full" in done.complaint
+
+
+def test_a_folder_without_prompts_is_said(call, talks, url, tmp_path):
+    assert "no prompt in the folder" in call("respond", talks, "-u", url, "--prompts", tmp_path).complaint
+
+
+def test_what_a_method_does_not_read_is_said(call, talks, url):
+    settings = ("respond", talks, "-u", url, "-m", "m", "--documents", "no-such.idx", "--cite")
+    complaint = call(*settings).complaint
+    assert "dcrag: no use for --documents" in complaint
+    assert "draft-ground" in complaint

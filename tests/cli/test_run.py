@@ -275,3 +275,35 @@ def test_an_interrupt_says_what_is_kept(tmp_path, data, faulty_server):
     )
     assert "interrupted: what is finished is kept in out; the same command again does the rest" in err
     assert counts(tmp_path / "out") == (2, 2)
+
+
+def test_the_last_line_says_how_many_answers_came_from_the_cache(call, data, url, tmp_path):
+    settings = ("run", "-M", "vanilla", "--dataset", "jsonl", "--data", data, "-m", "m", "--cache", tmp_path / "cache")
+    first = call(*settings, "-u", url, "--out", "first")
+    assert "(6 calls, 0 answered from the cache" in first.err
+    again = call(*settings, "-u", url, "--out", "again")
+    assert "6 answered, 0 failed" in again.err
+    assert "(0 calls, 6 answered from the cache" in again.err
+    assert json.loads(call(*settings, "-u", url, "--out", "third", "--json").out)["cached"] == 6
+    # Another server's answers are none of this one's.
+    elsewhere = call(*settings, "-u", "http://127.0.0.1:9/v1", "--out", "elsewhere", "--retries", 0)
+    assert "0 answered, 6 failed" in elsewhere.err
+
+
+def test_a_typo_among_the_metrics_is_found_before_anything_is_asked(call, tmp_path, data, url, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = write_experiment(tmp_path, data, metrics=["bleu", "rogue-l"], models=[{"model": "m", "base_url": url}])
+    complaint = call("run", path).complaint
+    assert "unknown metric: 'rogue-l' (did you mean rouge-l" in complaint
+    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
+
+
+def test_a_run_on_a_full_disk_is_one_line(call, flags, monkeypatch):
+    def full(self, job, response):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(RunStore, "add", full)
+    done = call(*flags)
+    assert done.code == 2
+    assert "error: OperationalError: database or disk is full" in done.err
+    assert "Traceback" not in done.err

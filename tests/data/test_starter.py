@@ -128,3 +128,9 @@ def test_plain_words_of_everyday_talk_have_something_to_say():
 
 def test_files_are_named_by_topic_and_language():
     assert {name for name in FILES if name.split(".")[1:] not in (["en", "tsv"], ["zh", "tsv"])} == set()
+
+
+def test_body_parts_and_everyday_heads_are_described():
+    facts = facts_by_concept("en")
+    words = "throat stomach nose ear arm knee ankle finger neck tongue lip bone hurt service business machine luggage"
+    assert {word for word in words.split() if facts[word] < 2} == set()

@@ -30,7 +30,7 @@ from dialore.evaluation.human.sheets import (
 from dialore.evaluation.meta import read_judgements
 from dialore.evaluation.report.data import ScoredResponse
 from dialore.knowledge import Fact, Knowledge
-from dialore.response import Demands, Response
+from dialore.response import Demands, Response, StageTrace
 from tests.evaluation.made_up import COUNT, EVIL, made_up
 
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")
@@ -41,7 +41,7 @@ SYSTEMS = ["vanilla", "dcrag", "dcrag (top=5)"]
 @pytest.fixture(scope="module")
 def found():
     results = made_up()
-    return gather({system.name: results.responses(system) for system in results.systems()}, "response")
+    return gather({system.name: results.responses(system) for system in results.systems()}, criteria_set("dcrag"))
 
 
 def export(found, name="dcrag", form="pairwise", **changes):
@@ -75,7 +75,7 @@ def test_every_criterion_asks_in_both_languages(name):
 
 
 def test_the_papers_criteria():
-    assert list(criteria_set("dcrag").criteria)[:4] == ["naturalness", "coherence", "engagingness", "informativeness"]
+    assert list(criteria_set("dcrag").criteria) == ["naturalness", "coherence", "engagingness", "informativeness"]
     assert {n: c.scale for n, c in criteria_set("safari").criteria.items()} == {
         "coherence": (1, 5),
         "persona-consistency": (0, 1),
@@ -179,7 +179,7 @@ def test_a_sheet_reads_back(found, form, tmp_path):
 
     annotations, empty, _ = read_sheet(fill(items, key, tmp_path / "ann.csv", answer), key, "ann")
     assert empty == 0
-    assert len(annotations) == len(items) * 5
+    assert len(annotations) == len(items) * 4
     for each in annotations:
         systems = key.items[each.item].systems
         if form == "pairwise":
@@ -382,8 +382,8 @@ def test_what_is_not_asked_is_not_read(tmp_path):
 def test_only_grounded_turns_are_drawn_where_the_paper_does():
     answers = [Response(id="d", method="m", text="Hello.")]
     told = [ScoredResponse(grounded(pieces), answers[0]) for pieces in ([], ["Tea is hot."])]
-    assert gather({"x": told[:1]}, "response", grounded=True) == {}
-    assert list(gather({"x": told}, "response", grounded=True)) == ["d"]
+    assert gather({"x": told[:1]}, criteria_set("safari")) == {}
+    assert list(gather({"x": told}, criteria_set("safari"))) == ["d"]
 
 
 def test_equal_texts_are_ties_that_nobody_is_asked_about(found, tmp_path):
@@ -394,7 +394,7 @@ def test_equal_texts_are_ties_that_nobody_is_asked_about(found, tmp_path):
     assert [set(each.systems) for each in key.same] == [{"vanilla", "dcrag (top=5)"}]
     sheet = read_sheet(fill(items, key, tmp_path / "a.csv", lambda item, column: "A"), key, "a")
     ties = [each for each in sheet.annotations if not each.asked]
-    assert len(ties) == 5
+    assert len(ties) == 4
     findings = analyse(sheet.annotations)
     contest = next(c for c in findings.contests if "vanilla" in c.second and "top" in c.first)
     assert (contest.rate.ties, contest.rate.n) == (1, 1)
@@ -465,3 +465,35 @@ def test_annotated_responses_become_a_set_that_meta_reads(tmp_path):
     assert [line["ratings"]["coherence"] for line in judged_responses(ranks, found)] == [2.0, 1.0]
     wins = [pairwise("a", "d1", "x"), pairwise("b", "d1", None)]
     assert [line["ratings"]["coherence"] for line in judged_responses(wins, found)] == [0.75, 0.25]
+
+
+def test_errors_of_each_module_are_asked_of_what_its_stage_gave(tmp_path):
+    """DCRAG, Figure 5 and Tables 7 to 11."""
+    trace = [
+        StageTrace(stage="query-production", output={"explicit_thoughts": "Health.", "explicit": ["cough", "fever"]}),
+        StageTrace(stage="fact-retrieval", output={"foreseen": {"found": 9, "kept": ["(cough, IsA, symptom)"]}}),
+        StageTrace(stage="fact-selection-foreseen", output={"selected": [1]}),
+    ]
+    fact = Knowledge.of_fact(Fact("cough", "IsA", "symptom"), "cough is a kind of symptom", 0.5)
+    answers = [
+        ScoredResponse(
+            Dialogue(id=str(number), turns=["I cough."]), Response(text="Oh.", trace=trace, knowledge=[fact])
+        )
+        for number in range(4)
+    ]
+    found = gather({"dcrag": answers}, criteria_set("dcrag-errors"))
+    items, key = export(found, "dcrag-errors", "likert")
+    assert items[0].stages == [
+        "query-production: explicit_thoughts: Health. | explicit: cough; fever",
+        "fact-retrieval: foreseen: kept: (cough, IsA, symptom)",
+        "knowledge: (cough, IsA, symptom)",
+    ]
+    chosen = criteria_set("dcrag-errors")
+    assert "explicit: cough; fever" in render_page(items, chosen, "likert", "en", 1)
+    assert len(chosen.criteria) == 12
+    wrong = {items[0].id, items[1].id, items[2].id}
+    path = fill(
+        items, key, tmp_path / "anna.csv", lambda item, column: str(int(column == "foreseen-set" and item in wrong))
+    )
+    rates = {each.criterion: each.mean for each in analyse(read_sheet(path, key, "anna")[0]).standings}
+    assert (rates["foreseen-set"], rates["response"]) == (0.75, 0.0)

@@ -159,6 +159,7 @@ def test_cost_and_failures(report):
         "10.0%",
     ]
     assert vanilla.costs["p50"] == "21.0 s"
+    assert vanilla.costs["p50 with its wait"] == "21.0 s"
 
 
 def test_csv_reads_back_as_the_same_numbers(report):

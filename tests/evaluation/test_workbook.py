@@ -28,7 +28,7 @@ CASES = [
 @pytest.fixture(scope="module")
 def found():
     results = made_up()
-    return gather({system.name: results.responses(system) for system in results.systems()}, "response")
+    return gather({system.name: results.responses(system) for system in results.systems()}, criteria_set("dcrag"))
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_agreement_and_wins_of_filled_in_sheets(export, tmp_path):
         annotations += read_sheet(copy, key, who)[0]
     findings = analyse(annotations)
     # Of every item two annotators say the same, and the third something else.
-    assert [each.same for each in findings.agreement] == [pytest.approx(1 / 3)] * 5
+    assert [each.same for each in findings.agreement] == [pytest.approx(1 / 3)] * 4
     contest = next(c for c in findings.contests if {c.first, c.second} == {"dcrag", "vanilla"})
     wins = contest.rate.wins if contest.first == "dcrag" else contest.rate.losses
     assert (wins, contest.rate.n) == (16, 24)
@@ -259,7 +259,7 @@ def test_the_sheet_is_blind(export):
 
 def test_empty_sheets_and_sheets_without_a_column(export):
     items, key, path = export(limit=1)
-    assert read_sheet(path, key, "anna") == ([], len(items) * 5, 0)
+    assert read_sheet(path, key, "anna") == ([], len(items) * 4, 0)
     book = openpyxl.load_workbook(path)
     book["answers"]["F1"] = "coherance"
     book.save(path)

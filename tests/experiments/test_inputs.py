@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dialore.errors import InputError
+from dialore.cli import main
 from dialore.experiments.config import read_config
-from dialore.experiments.inputs import check_inputs
+from dialore.experiments.inputs import missing_inputs
 from tests.example_data import write_data
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -18,21 +18,18 @@ OURS = [*(EXAMPLES / "scg-qp").glob("*.yaml"), *(EXAMPLES / "edit").glob("*.yaml
 
 def said(path, monkeypatch, *, extras=True, **changes):
     monkeypatch.setattr("dialore.experiments.inputs.find_spec", lambda name: object() if extras else None)
-    with pytest.raises(InputError) as caught:
-        check_inputs(read_config(path, changes), path)
-    return str(caught.value).splitlines()
+    return missing_inputs(read_config(path, changes), path)
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_missing_file_is_named_with_what_makes_it(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    head, *missing = said(path, monkeypatch)
+    missing = said(path, monkeypatch)
     config = read_config(path)
-    assert "wants what is not here" in head
-    assert missing[0].strip().startswith(f"{config.dataset.path}: ")
+    assert missing[0].startswith(f"{config.dataset.path}: ")
     places = [place for kind in ("graph", "documents", "samples") for place in config.sources.places(kind)]
-    assert [line.split(": ")[0].strip() for line in missing[1:]] == places
-    assert all(": dialore " in line and line.split(":")[0].strip() in line.split(": ", 1)[1] for line in missing[1:])
+    assert [line.split(": ")[0] for line in missing[1:]] == places
+    assert all(": dialore " in line and line.split(":")[0] in line.split(": ", 1)[1] for line in missing[1:])
 
 
 def test_what_the_command_line_says_counts_and_what_is_there_is_not_named(tmp_path, monkeypatch):
@@ -40,9 +37,9 @@ def test_what_the_command_line_says_counts_and_what_is_there_is_not_named(tmp_pa
     path = EXAMPLES / "scg-qp" / "table-1.yaml"
     assert any("data/woi.index: dialore documents build" in line for line in said(path, monkeypatch, **SEARCH))
     write_data(tmp_path)
-    assert len(said(path, monkeypatch, **SEARCH)) == 2
+    assert len(said(path, monkeypatch, **SEARCH)) == 1
     shutil.copy(tmp_path / "data" / "coq" / "test.jsonl", tmp_path / "data" / "woi.index")
-    check_inputs(read_config(path, SEARCH), path)
+    assert not said(path, monkeypatch, **SEARCH)
 
 
 SEARCH = {"sources.search": "corpus:data/woi.index"}
@@ -54,8 +51,22 @@ def test_extras_are_named_too_but_for_models_that_are_rehearsed(path, tmp_path, 
     missing = said(path, monkeypatch, extras=False)
     text = path.read_text("utf-8")
     wanted = [name for name in ("hf:google/flan-t5-large", "hf:allenai/cosmo-xl") if f'"{name}"' in text]
-    assert all(f"  {name}: pip install 'dialore[local]'" in missing for name in wanted)
-    reranker = "  cross:cross-encoder/ms-marco-MiniLM-L-6-v2: pip install 'dialore[sentence-transformers]'"
+    assert all(f"{name}: pip install 'dialore[local]'" in missing for name in wanted)
+    reranker = "cross:cross-encoder/ms-marco-MiniLM-L-6-v2: pip install 'dialore[sentence-transformers]'"
     assert any(line.startswith(f"{reranker}, or leave it: -o reranker=fused") for line in missing) == ("cross:" in text)
     rehearsed = said(path, monkeypatch, extras=False, **{"models.model": "rehearsal"})
     assert not any("hf:" in line for line in rehearsed)
+
+
+def test_the_command_lists_them_a_line_each_and_leaves(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as left:
+        main(["run", str(EXAMPLES / "edit" / "table-2-wow.yaml"), "--model", "rehearsal"])
+    assert left.value.code == 2
+    *missing, error = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[2] for line in missing] == [
+        "data/wizard_of_wikipedia/test_random_split.json",
+        "data/wow.base",
+    ]
+    assert "wants 2 things that are not here" in error
+    assert not (tmp_path / "runs").exists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import random
 import signal
@@ -23,6 +25,7 @@ from dialore.prompts.library import PromptLibrary
 from dialore.response import Response
 from dialore.workbench import Workbench, connect_model
 from tests.experiments.conftest import misbehaving, write_dialogues
+from tests.llm.models import ask
 from tests.sources.graphs import build, facts
 
 
@@ -570,3 +573,46 @@ async def test_a_models_temperature_stands_in_place_of_the_prompts(config_of, mo
             await bench.agent("vanilla", bench.models(chosen)).respond(dialogue)
     assert seen[0] == (0.1, seen[1][1])
     assert seen[1][0] == 0.7
+
+
+async def test_two_models_of_one_name_are_two_systems(config_of, tmp_path):
+    one, other = (
+        {"model": "m", "base_url": "http://a/v1"},
+        {"model": "m", "base_url": "http://b/v1", "temperature": 0.2},
+    )
+    models = [one, other, {**one, "name": "mine", "extra_body": {"top_k": 3}}]
+    config = config_of(2, systems=["vanilla"], models=models)
+    ended = await run_experiment(config, tmp_path / "run", lambda settings, name: Rehearsal())
+    assert ended.ok == 6
+    with RunStore.open(tmp_path / "run") as store:
+        names = [system.model for system in store.systems()]
+    assert names == [
+        "rehearsal (base_url=http://a/v1)",
+        "rehearsal (base_url=http://b/v1, temperature=0.2)",
+        "mine",
+    ]
+    with pytest.raises(InputError, match="two models of the run are the same"):
+        await run_experiment(config_of(2, models=[one, one]), tmp_path / "twice", lambda *_: Rehearsal())
+
+
+def test_a_file_that_says_an_address_gets_no_key_unasked(tmp_path, monkeypatch, caplog, faulty_server):
+    monkeypatch.setenv("DIALORE_API_KEY", "our-key")
+    path = tmp_path / "run.yaml"
+    given = {"dataset": {"name": "jsonl", "path": "d.jsonl"}, "systems": ["vanilla"]}
+    given["models"] = [{"model": "m", "base_url": faulty_server.url, "named_by": "", "key_env": ""}]
+    path.write_text(json.dumps(given), "utf-8")
+
+    def sent(changes=None):
+        (settings,) = read_config(path, changes).models
+        asyncio.run(asked(connect_model(settings)))
+        return faulty_server.calls[-1].headers.get("Authorization")
+
+    async def asked(model):
+        await model.complete(ask())
+        await model.close()
+
+    assert sent() is None
+    assert "which " + str(path) + " names" in caplog.text
+    assert sent({"models.base_url": faulty_server.url, "models.model": "m"}) == "Bearer our-key"
+    monkeypatch.setenv("DIALORE_KEY_HOSTS", faulty_server.url.split("/")[2])
+    assert sent() == "Bearer our-key"

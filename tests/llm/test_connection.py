@@ -135,3 +135,59 @@ def test_public_names_load_lazily():
         llm.nothing  # noqa: B018
     code = "import sys, dialore.llm as llm; assert not {'aiohttp', 'pydantic', 'sqlite3', 'torch'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+KEYS = {"DIALORE_API_KEY": "our-key", "OPENAI_API_KEY": "their-key", "OTHER_KEY": "other-key"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "asked", "key"),
+    [
+        # The user himself names the address.
+        ({}, {"base_url": "http://mine/v1"}, "our-key"),
+        ({"DIALORE_BASE_URL": "http://mine/v1"}, {}, "our-key"),
+        # A key that was set for an address goes to no other.
+        ({"DIALORE_BASE_URL": "http://mine/v1"}, {"base_url": "http://evil/v1"}, None),
+        ({"DIALORE_BASE_URL": "http://mine:8000/v1"}, {"base_url": "http://mine:9000/v1"}, None),
+        ({"DIALORE_BASE_URL": "http://mine/v1"}, {"base_url": "http://mine/other"}, "our-key"),
+        (
+            {"DIALORE_BASE_URL": "http://mine/v1", "DIALORE_KEY_HOSTS": "a, other"},
+            {"base_url": "http://other/v1"},
+            "our-key",
+        ),
+        # A file names it.
+        ({}, {"base_url": "http://evil/v1", "named_by": "run.yaml"}, None),
+        ({"DIALORE_BASE_URL": "http://mine/v1"}, {"base_url": "http://mine/v1", "named_by": "run.yaml"}, "our-key"),
+        ({"DIALORE_KEY_HOSTS": "good"}, {"base_url": "https://good/v1", "named_by": "run.yaml"}, "our-key"),
+        ({}, {"base_url": "http://evil/v1", "named_by": "run.yaml", "api_key": "said"}, "said"),
+        ({}, {"base_url": "http://x/v1", "key_env": "OTHER_KEY"}, "other-key"),
+        ({"DIALORE_KEY_HOSTS": "x"}, {"base_url": "http://x/v1", "key_env": "OTHER_KEY", "named_by": "f"}, "other-key"),
+    ],
+)
+def test_a_key_goes_to_the_host_that_it_was_set_for(monkeypatch, environment, asked, key):
+    for name, value in {**KEYS, **environment}.items():
+        monkeypatch.setenv(name, value)
+    assert find("m", asked.pop("base_url", None), asked.pop("api_key", None), **asked).api_key == key
+
+
+def test_a_key_that_is_not_sent_is_said(monkeypatch, caplog):
+    monkeypatch.setenv("DIALORE_API_KEY", "our-key")
+    find("m", "http://evil:81/v1", None, named_by="run.yaml")
+    assert "DIALORE_API_KEY is not sent to http://evil:81/v1, which run.yaml names" in caplog.text
+    assert "DIALORE_KEY_HOSTS=evil:81" in caplog.text
+    assert "our-key" not in caplog.text
+    monkeypatch.setenv("OTHER_KEY", "other-key")
+    with pytest.raises(InputError, match=r"OTHER_KEY is not sent to http://evil/v1.*DIALORE_KEY_HOSTS=evil"):
+        find("m", "http://evil/v1", None, key_env="OTHER_KEY", named_by="run.yaml")
+    with pytest.raises(InputError, match="the environment has no MISSING_KEY"):
+        find("m", "http://x/v1", None, key_env="MISSING_KEY")
+
+
+async def test_further_fields_go_into_the_body_and_the_caches_key(faulty_server, tmp_path):
+    for body in ({"top_k": 5}, {"top_k": 5}, {"top_k": 9, "temperature": 2}):
+        model = connect("m", faulty_server.url, cache=tmp_path / "cache", extra_body=body)
+        await model.complete(ask())
+        await model.close()
+    assert [(sent.body["top_k"], sent.body["temperature"]) for sent in faulty_server.calls] == [(5, 0.7), (9, 2)]
+    with pytest.raises(InputError, match="takes no extra_body"):
+        connect("hf:some/model", extra_body={"top_k": 5})

@@ -14,7 +14,7 @@ import pytest
 
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
-from dialore.sources.graph import GraphStore, build_graph
+from dialore.sources.graph import GraphStore
 from dialore.sources.graph.changes import ChangeReport, GraphEditor, compact_graph
 from dialore.sources.graph.verify import verify
 from tests.hashing import HashingEmbedder
@@ -212,17 +212,6 @@ def test_what_cannot_be_is_refused_and_leaves_the_graph(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), GraphEditor(path, embedder()) as editor:
         editor.add([Fact("moon", "IsA", "satellite", 1 / 0)])
     assert path.read_bytes() == before
-
-
-def test_a_graph_without_vectors_can_be_changed(tmp_path: Path) -> None:
-    path = tmp_path / "bare.graph"
-    build_graph(SMALL, path, name="bare", embedder=None)
-    report = GraphEditor(path)
-    report.add(facts("moon | IsA | satellite"))
-    report.commit()
-    assert len(rows(path)) == 5
-    with GraphStore(path) as store:
-        assert store.meta.embedder_fingerprint == ""
 
 
 def test_two_writers_wait_for_each_other(tmp_path: Path) -> None:

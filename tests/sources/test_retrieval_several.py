@@ -85,7 +85,6 @@ def test_links_mentions_and_queries(both: Graphs) -> None:
     assert {item.detail.graph for item in found} == {"world", "company"}
     assert len(found) == 5
     assert count == 7
-    assert [fact.weight for fact in both.facts_of("tea")] == [5.0, 3.0, 2.0, 1.0]
 
 
 def test_pairs_are_folded_across_graphs(tmp_path: Path) -> None:

@@ -33,6 +33,13 @@ ENGLISH = [
     (("save money", "HasProperty", "good"), "saving money is good"),
     (("sushi", "MadeOf", "rice"), "sushi is made of rice"),
     (("person", "CapableOf", "save money"), "person can save money"),
+    (("train ticket", "UsedFor", "board train"), "train ticket is used to board train"),
+    (("rainy day", "UsedFor", "board game"), "rainy day is used for board game"),
+    (("train dog", "HasPrerequisite", "patience"), "training dog requires patience"),
+    (("sore muscles", "CausesDesire", "warm bath"), "sore muscles makes one want warm bath"),
+    (("hot water bottle", "UsedFor", "warm bed"), "hot water bottle is used to warm bed"),
+    (("travel alone", "Causes", "joy"), "traveling alone causes joy"),
+    (("Mount Everest", "HasProperty", "high"), "Mount Everest is high"),
 ]
 CHINESE = [
     (("健康", "HasProperty", "比钱重要"), "健康比钱重要"),

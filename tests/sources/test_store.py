@@ -204,7 +204,7 @@ def test_a_graph_of_another_embedder_ranks_by_encoding_the_facts(tmp_path: Path)
         found = Graph(store, other, "paper").retrieve(demands, dialogue)
         (history,) = other.encode([dialogue.history])
         for knowledge in (*found.foreseen, *found.unforeseen):
-            (vector,) = other.encode([knowledge.text])
+            (vector,) = other.encode([knowledge.triple])
             assert knowledge.score == pytest.approx(float(vector @ history), abs=1e-3)
         own = Graph(store, embedder(), "paper").retrieve(demands, dialogue)
         assert [item.id for item in own.foreseen] == [item.id for item in found.foreseen]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
@@ -22,19 +21,25 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Args:
         arguments: what stands after `dialore`; those of this process where None.
     """
+    try:
+        code = _begin(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _hang_up()
+    except KeyboardInterrupt:  # also in the first moments, while modules are read
+        code = _INTERRUPTED
+    sys.exit(code)
+
+
+def _begin(arguments: Sequence[str] | None) -> int:
+    import logging
+
     logging.basicConfig(level=logging.WARNING, format="dialore: %(message)s")
     # Before numpy is loaded. Our products are small: several threads of BLAS would spend most of their time waiting for
     # each other, busily (msdp over 100,000 samples: 22 ms of CPU a response instead of 6).
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    code = _run(arguments)
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        code = _hang_up()
-    sys.exit(code)
+    import sqlite3
 
-
-def _run(arguments: Sequence[str] | None) -> int:
     import typer
 
     from dialore.cli.app import app
@@ -45,19 +50,21 @@ def _run(arguments: Sequence[str] | None) -> int:
     usage_error: type[Exception] = typer.BadParameter.__mro__[2]
     try:
         code = app(list(arguments) if arguments is not None else None, prog_name="dialore", standalone_mode=False)
-    except DialoreError as error:
-        say_error(str(error))
-        return 2
-    except usage_error as error:
-        if not str(error):  # a verb group without a verb: typer has shown its help
-            return 2
-        say_error(_usage(error))
-        return 2
-    except (KeyboardInterrupt, typer.Abort):
+    except (BrokenPipeError, KeyboardInterrupt):
+        raise
+    except typer.Abort:
         return _INTERRUPTED
-    except BrokenPipeError:
-        return _hang_up()
-    return code if isinstance(code, int) else 0
+    except usage_error as error:
+        said = _usage(error) if str(error) else ""  # a verb group without a verb: typer has shown its help
+    except DialoreError as error:
+        said = str(error)
+    except (OSError, sqlite3.Error) as error:  # a disk that is full, a file that is gone
+        said = f"{type(error).__name__}: {error}"
+    else:
+        return code if isinstance(code, int) else 0
+    if said:
+        say_error(said)
+    return 2
 
 
 def _usage(error: Exception) -> str:

@@ -122,7 +122,7 @@ def _gather(
         asked = [one_of("system", name, list(named)) for name in (*wanted, *([against] if against else []))]
         kept = asked if wanted else list(named)
         responses = {name: results.responses(named[name]) for name in named if name in kept}
-        found = gather(responses, chosen.judges, grounded=chosen.grounded)
+        found = gather(responses, chosen)
         if lowest is None:
             return found
         scores: dict[str, float] = {}

@@ -116,6 +116,7 @@ async def _measure(settings: "Settings", dialogues: "Sequence[Dialogue]") -> dic
         models = bench.models(settings.model)
         if models.main is None:
             raise InputError("an endpoint is needed", mend="set --base-url and --model")
+        bench.check([method], models)
         timed = _Timed(models.main)
         options = options_by_method([method], settings.options)[method]
         agent = bench.agent(method, Models(timed, models.stages), options)

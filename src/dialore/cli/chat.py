@@ -87,6 +87,7 @@ class Session:
     ) -> None:
         self._runner, self._bench, self._settings = runner, bench, settings
         self._models = bench.models(settings.model)
+        bench.check(settings.method[:1], self._models)
         self._language, self._json = language, json
         self._turns: list[dict[str, str]] = []
         self._last: Response | None = None

@@ -130,7 +130,7 @@ def convert(
         for dialogue in histories:
             typer.echo(as_line(dialogue))
         return
-    check_targets(out, source=file)
+    check_targets(out, source=file, begins="{")
     count = 0
 
     def lines() -> Iterator[str]:

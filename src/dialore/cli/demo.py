@@ -205,6 +205,7 @@ async def open_part(part: Part, model: "LanguageModel | None") -> "AsyncIterator
     Raises:
         InputError: the part's files are damaged.
     """
+    from dialore.methods.registry import method_class, method_sources
     from dialore.sources.graph import open_graph
     from dialore.workbench import create_agent
 
@@ -217,10 +218,10 @@ async def open_part(part: Part, model: "LanguageModel | None") -> "AsyncIterator
                 method,
                 model=model,
                 # SAFARI would plan over the graph too, where it is given one.
-                graph=None if method == "safari" else graph,
+                graph=graph if method != "safari" and "graph" in method_sources(method_class(method)) else None,
                 sources=sources.get(method, {}),
                 options=part.options.get(method),
-                cite=part.cite,
+                cite=part.cite and method != "msdp",
             )
             for method in part.methods
         ]

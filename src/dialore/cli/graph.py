@@ -77,8 +77,7 @@ def build(
 
 @app.command("stats")
 def stats(
-    graph: Annotated[str | None, typer.Argument(metavar="[GRAPH]", help="The graph's file, or starter.")] = None,
-    option: _Graph = "starter",
+    graph: Annotated[str, typer.Argument(metavar="[GRAPH]", help="The graph's file, or starter.")] = "starter",
     top: Annotated[int, typer.Option("--top", min=0, help="How many of the best-connected concepts to name.")] = 10,
     json: Json = False,
 ) -> None:
@@ -94,13 +93,12 @@ def stats(
 
     from dialore.sources.graph import open_graph
 
-    name = graph or option
-    with closing(open_graph(name)) as opened:
+    with closing(open_graph(graph)) as opened:
         store, meta = opened.store, opened.store.meta
         relations, degrees = _count(store)
         best = [(store.concept(int(place)), int(degrees[place])) for place in np.argsort(-degrees)[:top]]
         path = getattr(store, "path", None)  # a graph on a server has none
-        data: dict[str, Any] = {"name": meta.name, "path": str(path or name), "facts": meta.facts}
+        data: dict[str, Any] = {"name": meta.name, "path": str(path or graph), "facts": meta.facts}
         data |= {"concepts": meta.concepts, "languages": meta.languages, "relations": relations}
         data |= {"best_connected": dict(best), "embedder": meta.embedder, "fingerprint": meta.fingerprint}
         data |= {"bytes": path.stat().st_size if path else 0}

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import typer
@@ -140,7 +140,7 @@ def table(*columns: str, title: str | None = None, shares: Sequence[int] = ()) -
 
 
 def print_json(data: object) -> None:
-    """One JSON document on standard output: indented on a terminal, else on one line. NaN becomes null."""
+    """One JSON document on standard output: indented on a terminal, else on one line. NaN and infinity become null."""
     indent = 2 if sys.stdout.isatty() else None
     typer.echo(json.dumps(_without_nan(data), ensure_ascii=False, indent=indent))
 
@@ -150,7 +150,7 @@ def _without_nan(data: object) -> object:
         return {name: _without_nan(value) for name, value in data.items()}
     if isinstance(data, list | tuple):
         return [_without_nan(value) for value in data]
-    return None if isinstance(data, float) and math.isnan(data) else data
+    return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
 @contextmanager
@@ -200,14 +200,14 @@ class Lines:
     ) -> None:
         """Close the file."""
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # what could not be written has been said
+                self._file.close()
 
 
-def check_targets(*targets: Path | None, source: Path | None = None) -> None:
+def check_targets(*targets: Path | None, source: Path | None = None, begins: str = "") -> None:
     """Check before anything is paid for that files can be written, apart from each other and from what is read.
 
-    Raises:
-        InputError: naming the file.
+    One that is there and begins otherwise, which is no earlier output, is not written over. Raises InputError.
     """
     seen = {source.resolve()} if source is not None else set()
     for path in targets:
@@ -217,9 +217,20 @@ def check_targets(*targets: Path | None, source: Path | None = None) -> None:
             raise InputError(
                 f"cannot write {path}", mend="it is a folder" if path.is_dir() else "make its folder first"
             )
+        folder = path if path.exists() else path.resolve().parent
+        if not os.access(folder, os.W_OK):
+            raise InputError(f"cannot write {path}", mend="check the folder and its permissions")
+        if begins and path.is_file() and not _head(path).startswith((*begins,)):
+            raise InputError(f"{path} is there, and holds something else", mend="name another file, or delete it")
         if path.resolve() in seen:
             raise InputError(f"{path} is named twice", mend="give every file a name of its own")
         seen.add(path.resolve())
+
+
+def _head(path: Path) -> str:
+    """The beginning of a file; of one that is empty, or no file of its own, what any output begins with."""
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        return file.read(200).lstrip() or "{"
 
 
 def write_whole(path: Path, content: str | bytes | Iterable[str]) -> None:

@@ -141,7 +141,7 @@ def _answer(files: Files, settings: "Settings", *, ground: bool, html: Path | No
     from dialore.response import Response
 
     source = None if files.file == "-" else Path(files.file)
-    check_targets(files.out, files.trace, html, settings.model.record, source=source)
+    check_targets(files.out, files.trace, html, settings.model.record, source=source, begins="{<")
     entries = read_entries(files.file)
     with ExitStack() as stack:
         lines = stack.enter_context(Lines(files.out))
@@ -236,7 +236,9 @@ def read_entries(file: str) -> "list[Entry]":
 
 
 def _standard_input() -> str:
+    from dialore.dialogue import decoded
+
     try:
-        return sys.stdin.buffer.read().decode("utf-8-sig")
+        return decoded(sys.stdin.buffer.read())
     except UnicodeDecodeError as error:
         raise InputError(f"standard input is not UTF-8: byte {error.start}", mend="send UTF-8") from error

@@ -98,10 +98,10 @@ def _configured(file: Path | None, said: Mapping[str, object], methods: list[str
     """The run's configuration: its file, then what the options say.
 
     Raises:
-        InputError: as `read_config` and `make_config`, or no file and too few options.
+        InputError: as `read_config` and `make_config`, no file and too few options, or inputs that are missing.
     """
     from dialore.experiments.config import make_config, read_config
-    from dialore.experiments.inputs import check_inputs
+    from dialore.experiments.inputs import missing_inputs
     from dialore.settings import pairs
     from dialore.workbench import options_by_method
 
@@ -115,7 +115,10 @@ def _configured(file: Path | None, said: Mapping[str, object], methods: list[str
             own = options_by_method([system.method for system in config.systems], pairs(options, "NAME=VALUE"))
             systems = [s.model_copy(update={"options": s.options | own[s.method]}) for s in config.systems]
             config = config.model_copy(update={"systems": systems})
-        check_inputs(config, file)
+        if missing := missing_inputs(config, file):
+            for each in missing:
+                note(f"missing: {each}")
+            raise InputError(f"{file} wants {len(missing)} things that are not here", mend="make them as said above")
     else:
         missing = [needed for needed, name in _NEEDED.items() if name not in changes]
         if missing:
@@ -191,12 +194,13 @@ def _say_end(ended: "Progress", folder: Path, expected: dict[str, object] | None
     if json:
         said: dict[str, object] = {"folder": str(folder), "responses": ended.total, "before": ended.before}
         said |= {"answered": ended.ok, "failed": ended.failed, "missing": missing, "calls": ended.calls}
-        said |= {"tokens": ended.tokens, "stopped": ended.stopped or None, "expected": expected}
+        said |= {"cached": ended.cached, "tokens": ended.tokens, "stopped": ended.stopped or None, "expected": expected}
         print_json(said)
     else:
         note(
             f"{ended.ok} answered, {ended.failed} failed, {ended.before} were there: {folder} "
-            f"({ended.calls:,} calls, {ended.tokens:,} tokens); score it with `dialore score {folder}`"
+            f"({ended.calls:,} calls, {ended.cached:,} answered from the cache, {ended.tokens:,} tokens); "
+            f"score it with `dialore score {folder}`"
         )
     if missing:
         raise typer.Exit(2 if not (ended.ok or ended.before) else 1)

@@ -1,18 +1,21 @@
-"""DailyDialog (Li et al., 2017): everyday English conversations."""
+"""DailyDialog (Li et al., 2017), everyday English conversations, and XDailyDialog (Liu et al., ACL 2023) of it."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import BaseModel
 
 from dialore.datasets.base import DataSet, Talk, WholeDialogue
-from dialore.datasets.files import read_entries
+from dialore.datasets.files import open_text, read_entries
+from dialore.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from dialore.text import Language
 
 _SPACED = re.compile(r"\s+([.,!?;:%)\]’])|([(\[$])\s+")
 _APOSTROPHE = re.compile(r"(\w)\s*['’]\s*(s|t|re|ve|ll|d|m)\b", re.IGNORECASE)
@@ -37,6 +40,36 @@ class DailyDialog(DataSet):
         for place, entry in read_entries(path, _Entry, self.published):
             turns = [untokenise(turn) for pair in entry.dialogue for turn in pair if turn.strip()]
             yield from Talk(f"{self.name}-{place.number}", "en").alternate(turns, "A", "B").whole()
+
+
+class XDailyDialogEn(DataSet):
+    """A dialogue a line: turns that each end in `__eou__`, then topic, acts and emotions, tab-separated."""
+
+    name = "xdailydialog-en"
+    languages: ClassVar[tuple[Language, ...]] = ("en",)
+    paper = "XDailyDialog (Liu et al., ACL 2023)"
+    licence = "CC BY-NC-SA 4.0"
+    where = "github.com/liuzeming01/XDailyDialog, data"
+    form = "turns ending in __eou__ TAB topic TAB acts TAB emotions, a dialogue a line"
+
+    def read(self, path: Path) -> Iterator[WholeDialogue]:
+        """Whole dialogues."""
+        form = self.published
+        with open_text(path, form=form) as text:
+            for number, line in enumerate(text, start=1):
+                if not line.strip():
+                    continue
+                texts = [untokenise(turn) for turn in line.split("\t")[0].split("__eou__") if turn.strip()]
+                if "__eou__" not in line or not texts:
+                    raise InputError(f"{path}, line {number}: no turn ends in __eou__", mend=form)
+                yield from Talk(f"{self.name}-{number}", self.languages[0]).alternate(texts, "A", "B").whole()
+
+
+class XDailyDialogZh(XDailyDialogEn):
+    """The Chinese side, in the same form."""
+
+    name = "xdailydialog-zh"
+    languages = ("zh",)
 
 
 def untokenise(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import json
@@ -53,7 +54,7 @@ def reading(path: Path, form: str = "") -> AbstractContextManager[None]:
 
 @contextmanager
 def open_text(path: Path, *, form: str = "") -> Iterator[TextIO]:
-    """A UTF-8 file as text: plain, `.gz`, or a member of a zip or tar archive (`kbp.zip:kbp/dev.json`).
+    """A file in UTF-8, or marked UTF-16, as text: plain, `.gz`, or of a zip or tar archive (`kbp.zip:kbp/dev.json`).
 
     A member may be named by a part of its path. An archive of a single file needs no member.
 
@@ -63,17 +64,17 @@ def open_text(path: Path, *, form: str = "") -> Iterator[TextIO]:
     with reading(path, form):
         archive = archive_of(path)
         if archive is not None:
-            text = _member(*archive)
-        elif path.suffix == ".gz":
-            text = gzip.open(path, "rt", encoding="utf-8-sig")  # noqa: SIM115 - closed below, whatever it is
+            data: Any = _member(*archive)
         else:
-            text = path.open(encoding="utf-8-sig")
-        with text:
+            data = gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # noqa: SIM115 - closed below
+        marked = data.read(2) in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}
+        data.seek(0)
+        with io.TextIOWrapper(data, encoding="utf-16" if marked else "utf-8-sig") as text:
             yield text
 
 
-def _member(archive: Path, wanted: str) -> TextIO:
-    """The one member of an archive whose path holds `wanted`, as text; read into memory."""
+def _member(archive: Path, wanted: str) -> io.BytesIO:
+    """The one member of an archive whose path holds `wanted`, read into memory."""
     if archive.suffix.lower() == ".zip":
         with zipfile.ZipFile(archive) as zipped:
             data = zipped.read(_choose(archive, [n for n in zipped.namelist() if not n.endswith("/")], wanted))
@@ -82,7 +83,7 @@ def _member(archive: Path, wanted: str) -> TextIO:
             names = [member.name for member in tarred if member.isfile()]
             found = tarred.extractfile(_choose(archive, names, wanted))
             data = found.read() if found is not None else b""
-    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig")
+    return io.BytesIO(data)
 
 
 def _choose(archive: Path, names: list[str], wanted: str) -> str:

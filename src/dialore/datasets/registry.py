@@ -31,8 +31,8 @@ _SETS = {
     "topical-chat": "dialore.datasets.topical_chat:TopicalChat",
     "wizard-of-internet": "dialore.datasets.wizard_of_internet:WizardOfInternet",
     "wizard-of-wikipedia": "dialore.datasets.wizard_of_wikipedia:WizardOfWikipedia",
-    "xdailydialog-en": "dialore.datasets.xdailydialog:XDailyDialogEn",
-    "xdailydialog-zh": "dialore.datasets.xdailydialog:XDailyDialogZh",
+    "xdailydialog-en": "dialore.datasets.dailydialog:XDailyDialogEn",
+    "xdailydialog-zh": "dialore.datasets.dailydialog:XDailyDialogZh",
 }
 
 

@@ -156,6 +156,8 @@ def read_config(path: Path, changes: Mapping[str, object] | None = None) -> RunC
     dataset = given.get("dataset")
     if isinstance(dataset, dict) and (path.parent / str(dataset.get("path", ""))).is_file():
         given["dataset"] = dataset | {"path": (path.parent / dataset["path"]).resolve()}
+    if isinstance(models := given.get("models"), list):
+        given["models"] = [one | {"named_by": str(path)} if isinstance(one, dict) else one for one in models]
     return make_config(given, changes, where=str(path))
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dialore.datasets.files import archive_of
-from dialore.errors import InputError
 from dialore.sources.registry import KINDS
 from dialore.workbench import REHEARSAL
 
@@ -23,16 +22,13 @@ _EXTRAS = {"hf": ("torch", "local"), "cross": ("sentence_transformers", "sentenc
 _EXTRAS["st"] = _EXTRAS["cross"]
 
 
-def check_inputs(config: RunConfig, file: Path) -> None:
-    """Raise InputError naming everything at once that a run would stop for.
+def missing_inputs(config: RunConfig, file: Path) -> list[str]:
+    """Everything that a run of an experiment file would stop for, each with what makes it.
 
     Files are made by the commands in the comments of the experiment file; its comment `# Data:` says where data sets
     are to be had.
     """
-    comments = file.read_text("utf-8")
-    missing = list(dict.fromkeys([*_files(config, comments), *_extras(config)]))
-    if missing:
-        raise InputError("\n  ".join([f"{file} wants what is not here:", *missing]))
+    return list(dict.fromkeys([*_files(config, file.read_text("utf-8")), *_extras(config)]))
 
 
 def _files(config: RunConfig, comments: str) -> Iterator[str]:
@@ -54,7 +50,7 @@ def _extras(config: RunConfig) -> Iterator[str]:
     named = [*(system.stages for system in config.systems), *(model.stages for model in config.models)]
     stages = [] if rehearsed else [name for of in named for name in of.values()]
     options = {str(value): name for system in config.systems for name, value in system.options.items()}
-    for spec in (*stages, *options):
+    for spec in (*stages, *options, "" if rehearsed else config.sources.embedder or ""):
         needed = [_EXTRAS[part] for part in spec.split(":") if part in _EXTRAS]
         if needed and find_spec(needed[0][0]) is None:
             other = f", or leave it: -o {options[spec]}=fused" if spec in options else ""

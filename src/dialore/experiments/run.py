@@ -16,7 +16,8 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from dialore.datasets import data_set, gold_text, stream_histories
-from dialore.errors import BudgetError, InputError
+from dialore.errors import BudgetError, InputError, UnknownNameError
+from dialore.evaluation.registry import metric_names
 from dialore.experiments.config import BudgetConfig
 from dialore.experiments.store import PROMPTS, Job, RunStore, System
 from dialore.knowledge import Knowledge
@@ -93,6 +94,7 @@ async def prepare(
     All systems' jobs of one dialogue come together, so that a run cut short is paired. Where `on_estimate` raises, the
     run is left as it was. Raises as `run_experiment`, and InputError where no dialogue of the data set can be answered.
     """
+    check_metrics(config.metrics)
     with store.together():
         facts, dialogues = facts_of(config, opened), load_dialogues(config.dataset)
         numbers = store.set_up(facts, opened.systems, dialogues, accept_changed_prompts=accept_changed_prompts)
@@ -106,6 +108,14 @@ async def prepare(
         if on_estimate is not None:
             on_estimate(await estimate(config, store, jobs, numbers, opened.lexical))
     return jobs, numbers
+
+
+def check_metrics(names: Iterable[str]) -> None:
+    """Raise UnknownNameError for a name that no metric has, before anything is paid for."""
+    known = metric_names()
+    for name in names:
+        if name not in known:
+            raise UnknownNameError("metric", name, known)
 
 
 # --- what it is made of
@@ -153,7 +163,9 @@ async def open_systems(
     async with Workbench(config.sources, given, cite=config.cite, connect=connect) as bench:
         for named in config.models:
             chosen = named.model_copy(update={"concurrency": config.concurrency})
-            if bench.models(chosen).main is None:
+            main = bench.models(chosen)
+            bench.check([system.method for system in config.systems], main)
+            if main.main is None:
                 opened.lexical.append(chosen)
             for system in config.systems:
                 models = bench.models(chosen.model_copy(update={"stages": chosen.stages | system.stages}))
@@ -162,10 +174,24 @@ async def open_systems(
                 for repetition in range(config.repetitions):
                     sampled = models.wrapped(partial(Sampled, sample=repetition)) if repetition else models
                     opened.agents[number, repetition] = bench.agent(system.method, sampled, system.options)
-                name = opened.agents[number, 0].responder.name
+                name = _title(named, opened.agents[number, 0].responder.name, config.models)
                 said = system.options | ({"stages": system.stages} if system.stages else {})
                 opened.systems.append(System(number, system.title, system.method, said, name))
+        if len({(made.title, made.model) for made in opened.systems}) < len(opened.systems):
+            raise InputError("two models of the run are the same", mend="give each entry of `models` a `name`")
         yield opened
+
+
+def _title(model: ModelSettings, name: str, models: Sequence[ModelSettings]) -> str:
+    """A model's name in tables; of several that are called alike, with what tells them apart."""
+    alike = [other for other in models if (other.model, other.name) == (model.model, "")]
+    fields = {field: getattr(model, field) for field in ("base_url", "api", "temperature", "extra_body", "stages")}
+    told = [f"{field}={value}" for field, value in fields.items() if value and _differ(alike, field)]
+    return model.name or (f"{name} ({', '.join(told)})" if told else name)
+
+
+def _differ(models: Sequence[ModelSettings], field: str) -> bool:
+    return any(getattr(model, field) != getattr(models[0], field) for model in models)
 
 
 def facts_of(config: RunConfig, opened: Opened) -> dict[str, Any]:
@@ -240,7 +266,7 @@ class Progress:
         total: responses that the run wants in all.
         before: those that were there when it began; `ok` and `failed` were made since.
         tokens: prompt and completion tokens since; those of stages that the cache answered are left out.
-        calls: calls since, cached ones left out.
+        calls: calls since, `cached` ones, which the cache answered, left out.
         stopped: why the run ended early, if it did.
         failures: the first few failures: what failed, and why.
     """
@@ -251,6 +277,7 @@ class Progress:
     failed: int = 0
     tokens: int = 0
     calls: int = 0
+    cached: int = 0
     began: float = field(default_factory=time.perf_counter)
     stopped: str = ""
     failures: list[str] = field(default_factory=list)
@@ -281,6 +308,7 @@ class Progress:
             if len(self.failures) < _SHOWN:
                 self.failures.append(f"{response.id}, {response.method}: {response.error}")
         self.calls += usage.calls - usage.cached
+        self.cached += usage.cached
         # Stage by stage, as some calls of a response may be the cache's and others not.
         paid = [stage.usage for stage in response.trace if not stage.usage.cached] if usage.cached else [usage]
         self.tokens += sum(one.prompt_tokens + one.completion_tokens for one in paid)

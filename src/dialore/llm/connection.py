@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import socket
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ from dialore.llm.http import HttpClient, run_blocking, shown_url
 from dialore.llm.model import Api
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from dialore.llm.model import LanguageModel
@@ -25,6 +27,8 @@ OLLAMA = "http://127.0.0.1:11434/v1"
 OPENAI = "https://api.openai.com/v1"
 LOCAL = "hf:"
 """What the name of a model run here begins with."""
+HOSTS = "DIALORE_KEY_HOSTS"
+"""The variable that names hosts, with commas between them, to which keys of the environment may be sent."""
 _PROBE_SECONDS = 0.2
 
 
@@ -34,10 +38,7 @@ class Found:
 
     model: str | None
     base_url: str | None
-    api_key: str | None
-
-    def __repr__(self) -> str:
-        return f"Found(model={self.model!r}, base_url={shown_url(self.base_url or '')!r})"
+    api_key: str | None = field(repr=False)
 
 
 def connect(
@@ -50,13 +51,20 @@ def connect(
     concurrency: int = 64,
     cache: str | Path | None = None,
     api: Api = "chat",
+    extra_body: Mapping[str, object] | None = None,
+    key_env: str = "",
+    named_by: str = "",
 ) -> LanguageModel | None:
     """The language model that arguments and environment name, ready to use.
 
     Arguments win, then `DIALORE_MODEL`, `DIALORE_BASE_URL` and `DIALORE_API_KEY`, then the `OPENAI_*` names, then an
-    Ollama on this machine. `OPENAI_API_KEY` is sent only to OpenAI or to the endpoint of `OPENAI_BASE_URL`, never to
-    one that was named otherwise. Where no model is named, the endpoint is asked for its list. A model called
+    Ollama on this machine. Where no model is named, the endpoint is asked for its list. A model called
     `hf:NAME_OR_PATH` is one of Hugging Face's, run here; `cache` is a cache file; the other arguments are `Endpoint`'s.
+
+    A key of the environment goes to the host that it was set for: `OPENAI_API_KEY` to OpenAI or `OPENAI_BASE_URL`,
+    `DIALORE_API_KEY` to `DIALORE_BASE_URL`, or, without that, to the address that the arguments name; either also to
+    the hosts of `DIALORE_KEY_HOSTS`, with commas between them. Where a file names the address (`named_by`), that is
+    no leave to send a key there, nor is its `key_env`, the variable that holds the key.
 
     Returns:
         The model, or None if nothing names one and no Ollama answers.
@@ -67,10 +75,12 @@ def connect(
     """
     if api not in get_args(Api):
         raise UnknownNameError("API", api, get_args(Api))
-    found = find(model, base_url, api_key)
+    found = find(model, base_url, api_key, key_env=key_env, named_by=named_by)
     if found.model is not None and found.model.startswith(LOCAL):
         from dialore.llm.local import LocalModel
 
+        if extra_body:
+            raise InputError(f"{found.model} runs here and takes no extra_body", mend="leave it out")
         return _with_cache(LocalModel(found.model.removeprefix(LOCAL), api=api), cache, f"{LOCAL} {api}")
     if found.base_url is None:
         names = ollama_models()
@@ -88,23 +98,56 @@ def connect(
     from dialore.llm.endpoint import Endpoint
 
     endpoint = Endpoint(
-        name, address, found.api_key, timeout=timeout, retries=retries, concurrency=concurrency, api=api
+        name,
+        address,
+        found.api_key,
+        timeout=timeout,
+        retries=retries,
+        concurrency=concurrency,
+        api=api,
+        extra_body=extra_body,
     )
-    return _with_cache(endpoint, cache, f"{endpoint.http.where} {api}")
+    also = f" {json.dumps(extra_body, sort_keys=True)}" if extra_body else ""
+    return _with_cache(endpoint, cache, f"{endpoint.http.where} {api}{also}")
 
 
-def find(model: str | None, base_url: str | None, api_key: str | None) -> Found:
-    """What arguments and environment say, before anything is asked."""
-    own_url = base_url or _environment("DIALORE_BASE_URL")
-    their_url, their_key = _environment("OPENAI_BASE_URL"), _environment("OPENAI_API_KEY")
-    url = own_url or their_url or (OPENAI if their_key else None)
-    key = api_key or _environment("DIALORE_API_KEY")
-    if not key and their_key and url is not None:
-        if url == their_url or urlsplit(url).hostname == urlsplit(OPENAI).hostname:
-            key = their_key
-        else:
-            log.info("OPENAI_API_KEY is not sent to %s: set DIALORE_API_KEY for it", shown_url(url))
-    return Found(model or _environment("DIALORE_MODEL") or _environment("OPENAI_MODEL"), url, key)
+def find(
+    model: str | None, base_url: str | None, api_key: str | None, *, key_env: str = "", named_by: str = ""
+) -> Found:
+    """What arguments and environment say, before anything is asked; raises InputError for a key that cannot be had."""
+    ours, theirs = _environment("DIALORE_BASE_URL"), _environment("OPENAI_BASE_URL")
+    url = base_url or ours or theirs or (OPENAI if _environment("OPENAI_API_KEY") else None)
+    name = model or _environment("DIALORE_MODEL") or _environment("OPENAI_MODEL")
+    if api_key or url is None:
+        return Found(name, url, api_key)
+    mine = None if named_by else url
+    bound = {"DIALORE_API_KEY": [ours or mine], "OPENAI_API_KEY": [OPENAI, theirs]}
+    if key_env:
+        bound = {key_env: [mine]}
+        if not _environment(key_env):
+            raise InputError(f"the environment has no {key_env}", mend=f"export {key_env}=...")
+    allowed = (_environment(HOSTS) or "").split(",")
+    for variable, places in bound.items():
+        if not (key := _environment(variable)):
+            continue
+        if _host(url) in {_host(place) for place in (*places, *allowed) if place}:
+            return Found(name, url, key)
+        unsent = f"{variable} is not sent to {shown_url(url)}" + (f", which {named_by} names" if named_by else "")
+        mend = f"give --api-key, or DIALORE_API_KEY for it, or export {HOSTS}={_host(url)}"
+        if key_env:
+            raise InputError(unsent, mend=mend)
+        log.log(logging.WARNING if named_by else logging.INFO, "%s (%s)", unsent, mend)
+    return Found(name, url, None)
+
+
+def _host(place: str) -> str:
+    """The host and port of a URL, or of such alone."""
+    try:
+        parts = urlsplit(place.strip() if "//" in place else f"//{place.strip()}")
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return ""
+    return f"{parts.hostname or ''}{port}"
 
 
 def _environment(name: str) -> str | None:

@@ -17,6 +17,8 @@ from dialore.llm.http import AdaptiveLimiter, HttpClient, Retry, error_detail, j
 from dialore.llm.model import Completion, ThinkFilter, Usage, estimate_tokens, mend_surrogates, strip_thoughts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aiohttp import ClientResponse
 
     from dialore.llm.model import Api, OnText, OutputSchema, Request
@@ -48,6 +50,7 @@ class Endpoint:
         retries: how often a failed call is tried again, where that may help.
         api: `chat` sends messages; `completions` sends plain text to be continued, for base models: the request's
             continuation, else a transcript of its messages. JSON is then asked for by the prompt alone.
+        extra_body: further fields of every request's body; they win.
 
     Raises:
         InputError: the address is not a URL, the key cannot be one, or the concurrency is below 1.
@@ -65,10 +68,12 @@ class Endpoint:
         retries: int = 4,
         concurrency: int = 64,
         api: Api = "chat",
+        extra_body: Mapping[str, object] | None = None,
     ) -> None:
         self.name = model
         self.http = HttpClient(base_url, api_key, timeout=timeout, max_bytes=max_bytes)
         self.dialect = Dialect(structured, api)
+        self._extra_body = dict(extra_body or {})
         self.limiter = AdaptiveLimiter(concurrency)
         self.retry = Retry(retries)
         self._path = {"chat": "/chat/completions", "completions": "/completions"}[api]
@@ -111,7 +116,7 @@ class Endpoint:
     async def _ask(self, request: Request, on_text: OnText | None) -> Completion:
         """One call, or a few where the server refuses a parameter."""
         for _ in range(_ADAPTATIONS):
-            body = self.dialect.body(self.name, request, stream=on_text is not None)
+            body = self.dialect.body(self.name, request, stream=on_text is not None) | self._extra_body
             async with self.http.open(self._path, body) as response:
                 if response.status != 200:
                     await self._refused(response, body)
@@ -267,7 +272,7 @@ class Reader:
         if reason == "content_filter":
             declined = f"{self._where} held its answer back (content filter)"
             raise ModelError(declined, mend="change the prompt", refused=True)
-        text = mend_surrogates(_content(said.get("content")))
+        text = _content(said.get("content"))
         # A whole text also has thoughts whose opening tag the server's template had written.
         self._pass_on(strip_thoughts(text) if self._on_text is None else self._filter.feed(text))
 
@@ -281,16 +286,16 @@ class Reader:
 def _content(content: object) -> str:
     if isinstance(content, list):
         parts = [part.get("text") for part in content if isinstance(part, dict)]
-        return "".join(part for part in parts if isinstance(part, str))
+        return mend_surrogates("".join(part for part in parts if isinstance(part, str)))
     return _word(content)
 
 
 def _word(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    return mend_surrogates(value) if isinstance(value, str) else ""
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else None
 
 
 # --- what is sent

@@ -30,6 +30,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from dialore.errors import InputError, ModelError
+from dialore.llm.model import mend_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
@@ -112,7 +113,8 @@ def one_line(text: str, key: str = "", limit: int = _QUOTED) -> str:
     """Somebody else's text made fit to quote in an error: one line, short, free of keys."""
     if len(key) >= 4:
         text = text.replace(key, "[key]")
-    text = " ".join(_KEY_LIKE.sub("[key]", text[:20_000]).split())
+    text = mend_surrogates(text[:20_000])
+    text = " ".join(_KEY_LIKE.sub("[key]", text).split())
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -142,7 +144,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     except ValueError:
         try:
             seconds = email.utils.parsedate_to_datetime(value or "").timestamp() - time.time()
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
     return max(0.0, seconds) if math.isfinite(seconds) else None
 

@@ -193,12 +193,7 @@ class Cited:
 
 
 def read_citations(text: str, knowledge: Sequence[Knowledge]) -> Cited:
-    """Take the marks out of a whole text.
-
-    Args:
-        text: a response.
-        knowledge: what its prompt numbered, from 1.
-    """
+    """Take the marks out of a whole text; they number the knowledge from 1."""
     reader = MarkReader(len(knowledge))
     bare = reader.feed(text) + reader.close()
     citations = [

@@ -28,12 +28,8 @@ class _Opening(NamedTuple):
 def clean_response(text: str, labels: tuple[str, ...], leads: tuple[str, ...] = ()) -> str:
     """A response without what models put around it.
 
-    A fence or quotation marks go where they enclose all of it and do not close before its end.
-
-    Args:
-        text: what the model wrote.
-        labels: speakers' labels, without their colon; they may be emphasised in Markdown (`**Friend:** Hi`).
-        leads: other words that may introduce it, as they stand; the longest that is there goes.
+    A fence or quotation marks go where they enclose all of it and do not close before its end; speakers' labels (given
+    without their colon) also where they are emphasised (`**Friend:** Hi`); of the leads the longest that is there.
     """
     cleaned = text.strip()
     fence = _FENCE_OPENS.match(cleaned)
@@ -53,11 +49,6 @@ class CleanStream:
     The beginning is held back until it is known whether it is a label: for as many characters as one has, and seldom
     more than two. What begins with a quotation mark or a fence is held back until that closes. White space is held
     back until something follows it.
-
-    Args:
-        on_text: gets the pieces.
-        labels: as for `clean_response`.
-        leads: likewise.
     """
 
     def __init__(self, on_text: OnText, labels: tuple[str, ...], leads: tuple[str, ...] = ()) -> None:
@@ -137,12 +128,7 @@ def _beginnings(words: Iterable[str]) -> list[str]:
 
 
 def as_data(text: str, *marks: str) -> str:
-    """Somebody else's text as it stands in a prompt: on one line, unable to close the tags that mark it as data.
-
-    Args:
-        text: the text.
-        marks: names of the tags that a prompt puts around it: `knowledge` for `<knowledge>` and `</knowledge>`.
-    """
+    """Somebody else's text as it stands in a prompt: on one line, unable to close the tags (`knowledge`) around it."""
     pattern = _tags(marks)
     while marks and pattern.search(text):  # what is taken out may leave a tag that stood around it
         text = pattern.sub(" ", text)

@@ -127,21 +127,17 @@ class Dcrag:
         """Topic Planning (Section 3.2.2, Equations 3 and 4). Where nothing parses, there are no topics."""
         if not self.topic_planning:
             return Demands()
-        shape: type[Topics | ThoughtTopics] = ThoughtTopics if self.thoughts else Topics
-        nothing = shape.model_construct(maintained=[], extended=[], maintained_thoughts="", extended_thoughts="")
-        planned = await stage.ask("dcrag/topic-planning", shape, nothing, thoughts=self.thoughts)
+        shape = ThoughtTopics if self.thoughts else Topics
+        planned = await stage.ask("dcrag/topic-planning", shape, shape.of(Demands()), thoughts=self.thoughts)
         return mended(planned.demands(), dialogue, stage, "topic-mending")
 
     async def revise(self, dialogue: Dialogue, demands: Demands, stage: Stages) -> Demands:
         """Cross Revision (Section 3.2.3, Equations 5 and 6). Where nothing parses, the demands stay as they were."""
         if not self.cross_revision:
             return demands
-        shape: type[Revision | ThoughtRevision] = ThoughtRevision if self.thoughts else Revision
-        as_they_were = demands.model_dump(exclude={"thoughts"})
-        as_they_were |= {f"{kind}_thoughts": demands.thoughts.get(kind, "") for kind in tuple(as_they_were)}
-        unrevised = shape.model_construct(**as_they_were)
+        shape = ThoughtRevision if self.thoughts else Revision
         revised = await stage.ask(
-            "dcrag/cross-revision", shape, unrevised, demands=demands.model_dump(), thoughts=self.thoughts
+            "dcrag/cross-revision", shape, shape.of(demands), demands=demands.model_dump(), thoughts=self.thoughts
         )
         right = mended(revised.demands(), dialogue, stage, "revision-mending")
         if stage.form == PAPER:
@@ -158,8 +154,8 @@ class Dcrag:
             step.output = {
                 "graph": self.graph.name,
                 "links": [f"{link.phrase} -> {link.name} ({link.how}, {link.score})" for link in found.links],
-                "foreseen": {"found": found.foreseen_found, "kept": len(found.foreseen)},
-                "unforeseen": {"found": found.unforeseen_found, "kept": len(found.unforeseen)},
+                "foreseen": {"found": found.foreseen_found, "kept": [fact.triple for fact in found.foreseen]},
+                "unforeseen": {"found": found.unforeseen_found, "kept": [fact.triple for fact in found.unforeseen]},
             }
             step.notes = [f"no concept for {entity!r}" for entity in found.unlinked]
         return found

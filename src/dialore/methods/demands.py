@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field, create_model
 
 from dialore.methods.base import PAPER
 from dialore.response import Demands
@@ -41,6 +41,13 @@ Entities = Annotated[list[str], BeforeValidator(_entities)]
 class DemandsOutput(BaseModel):
     """Entities of some kinds, each kind with its thoughts where they are asked for."""
 
+    @classmethod
+    def of(cls, demands: Demands) -> Self:
+        """The same demands in this shape."""
+        kinds = demands.model_dump(exclude={"thoughts"})
+        thoughts = {f"{kind}_thoughts": demands.thoughts.get(kind, "") for kind in kinds}
+        return cls(**{name: value for name, value in (kinds | thoughts).items() if name in cls.model_fields})
+
     def demands(self) -> Demands:
         """The same as demands."""
         kinds = [name for name in type(self).model_fields if not name.endswith("_thoughts")]
@@ -48,44 +55,21 @@ class DemandsOutput(BaseModel):
         return Demands(**{kind: getattr(self, kind) for kind in kinds}, thoughts=thoughts)
 
 
-class Queries(DemandsOutput):
-    """Query Production without thoughts."""
-
-    explicit: Entities
-    implicit: Entities
-
-
-class ThoughtQueries(DemandsOutput):
-    """Query Production, thought-then-generate (DCRAG, Equations 1 and 2)."""
-
-    explicit_thoughts: str
-    explicit: Entities
-    implicit_thoughts: str
-    implicit: Entities
+def _shape(name: str, *kinds: str) -> type[DemandsOutput]:
+    """Lists of entities of these kinds; where the name says so, each after its thoughts."""
+    fields: dict[str, Any] = {}
+    for kind in kinds:
+        fields |= {f"{kind}_thoughts": (str, ...)} if name.startswith("Thought") else {}
+        fields[kind] = (Entities, ...)
+    return create_model(name, __base__=DemandsOutput, **fields)
 
 
-class Topics(DemandsOutput):
-    """Topic Planning without thoughts."""
-
-    maintained: Entities
-    extended: Entities
-
-
-class ThoughtTopics(DemandsOutput):
-    """Topic Planning, thought-then-generate (DCRAG, Equations 3 and 4)."""
-
-    maintained_thoughts: str
-    maintained: Entities
-    extended_thoughts: str
-    extended: Entities
-
-
-class Revision(Topics, Queries):
-    """Cross Revision without thoughts; queries stand before topics."""
-
-
-class ThoughtRevision(ThoughtTopics, ThoughtQueries):
-    """Cross Revision, thought-then-generate (DCRAG, Equations 5 and 6)."""
+# Without thoughts and thought-then-generate: Query Production, Topic Planning and Cross Revision (Equations 1 to 6).
+Queries, ThoughtQueries = (_shape(name, "explicit", "implicit") for name in ("Queries", "ThoughtQueries"))
+Topics, ThoughtTopics = (_shape(name, "maintained", "extended") for name in ("Topics", "ThoughtTopics"))
+Revision, ThoughtRevision = (
+    _shape(name, "explicit", "implicit", "maintained", "extended") for name in ("Revision", "ThoughtRevision")
+)
 
 
 def _numbers(value: Any) -> Any:  # noqa: ANN401 - what a model wrote
@@ -110,9 +94,8 @@ class SelectedFacts(BaseModel):
 
 async def produce_queries(dialogue: Dialogue, stage: Stages, *, thoughts: bool) -> Demands:
     """Query Production (DCRAG, Section 3.2.1), mended. Where nothing parses, there are no queries."""
-    shape: type[Queries | ThoughtQueries] = ThoughtQueries if thoughts else Queries
-    nothing = shape.model_construct(explicit=[], implicit=[], explicit_thoughts="", implicit_thoughts="")
-    produced = await stage.ask("dcrag/query-production", shape, nothing, thoughts=thoughts)
+    shape = ThoughtQueries if thoughts else Queries
+    produced = await stage.ask("dcrag/query-production", shape, shape.of(Demands()), thoughts=thoughts)
     return mended(produced.demands(), dialogue, stage, "query-mending")
 
 

@@ -84,15 +84,7 @@ class Responder(Protocol):
         ...
 
     async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:
-        """Do one stage and record prompt, completion, outcome and cost in `step`.
-
-        Args:
-            call: the stage.
-            step: its trace.
-            on_text: gets plain text as it comes.
-
-        Returns:
-            The answer; None where it could not be parsed.
+        """Do one stage, record what it took in `step`, and pass plain text on as it comes; None: nothing parsed.
 
         Raises:
             ModelError: the language model failed.
@@ -101,12 +93,7 @@ class Responder(Protocol):
 
 
 class ModelResponder:
-    """Does a method's stages by a language model: renders a prompt file, parses the completion.
-
-    Args:
-        model: the language model.
-        prompts: the prompt files.
-    """
+    """Does a method's stages by a language model: renders a prompt file, parses the completion."""
 
     def __init__(self, model: LanguageModel, prompts: PromptLibrary) -> None:
         self.model = model
@@ -118,12 +105,7 @@ class ModelResponder:
         return self.model.name
 
     async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:
-        """Render the stage's prompt, call the model, parse the completion.
-
-        Raises:
-            InputError: the prompt is missing or malformed.
-            ModelError: the model failed.
-        """
+        """See `Responder`; raises InputError too, where the prompt is missing or malformed."""
         request = self._request(call, step)
         if issubclass(call.output, Text):
             labels = friend_labels(call.dialogue.language)
@@ -334,12 +316,8 @@ class Stages:
     ) -> str:
         """Have the response written, streamed to `on_text` if there is one.
 
-        Args:
-            prompt: see `Stages`.
-            cites: what the prompt numbers where responses cite; None for the knowledge among the variables. Marks are
-                read, and taken out before anybody sees them.
-            leads: words before the response that a model may repeat of its prompt; they are taken off likewise.
-            variables: the prompt's variables, beside the dialogue.
+        Where responses cite, the prompt numbers `cites`, else the knowledge among the variables; the marks are read,
+        and taken out before anybody sees them, as are `leads`, words that a model may repeat of its prompt.
         """
         given = knowledge_in(variables) if cites is None else cites
         return await self._write(prompt, "", given, variables, self._on_text, leads)
@@ -393,17 +371,9 @@ class Stages:
         within: Sequence[Knowledge] = (),
         summary: str = "",
     ) -> list[Knowledge]:
-        """Ask a source of knowledge, and trace it. A source that cannot be asked gives nothing: the response goes on.
+        """Ask a source of knowledge, as a stage of that name; one that cannot be asked gives nothing.
 
-        The trace has the query as it was sent, and what the source notes of it.
-
-        Args:
-            name: the stage's name.
-            source: the source.
-            query: what is looked for.
-            top: how many pieces at most.
-            within: see `KnowledgeSource.search`.
-            summary: see `Stages`; its value is the query as it was sent.
+        The trace, and the summary, have the query as it was sent.
 
         Raises:
             StageError: it would fail so for every dialogue (see `is_fatal`).

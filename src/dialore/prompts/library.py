@@ -209,6 +209,9 @@ class PromptLibrary:
         if overrides is not None and not overrides.is_dir():
             raise InputError(f"no such prompt folder: {overrides}", mend="export one with `dialore prompts export`")
         own = Path(str(resources.files("dialore") / "prompts"))
+        if overrides is not None and not any(overrides.glob("*/*.*.md")):
+            mend = "a prompt is METHOD/STAGE.LANGUAGE.md; export ours with `dialore prompts export`"
+            raise InputError(f"no prompt in the folder {overrides}", mend=mend)
         self._folders = [own] if overrides is None else [overrides, own]
         self._read: dict[tuple[str, Language], Prompt | None] = {}
 

@@ -246,7 +246,7 @@ class WordPiece:
 
     def ids(self, text: str) -> list[int]:
         """The tokens of a text, in order."""
-        plain = text.isascii() and text.isprintable()
+        plain = text.isascii() and text.replace("\n", " ").isprintable()
         words = _ASCII_PIECE.findall(text.lower()) if plain else _split(_fold(text))
         return list(itertools.chain.from_iterable(map(self._known, words)))
 

@@ -65,13 +65,8 @@ class SampleTurn:
 class Sample:
     """A sample of MSDP's database: topic, history, knowledge and response (Section 2), each text on one line.
 
-    Attributes:
-        id: the history's id in its data set.
-        language: of all its texts.
-        topic: what the dialogue is about; empty where nobody said.
-        turns: the history, oldest first.
-        knowledge: what the response was written from.
-        response: the response; empty where there is none, which leaves the sample to knowledge generation.
+    Its id is the history's in its data set; a topic that nobody said is empty, and so is a response that there is not,
+    which leaves the sample to knowledge generation.
     """
 
     id: str
@@ -231,14 +226,8 @@ class SamplesMeta(BaseModel):
     """How a database was made, and what is in it.
 
     Attributes:
-        version: of the form.
-        samples: how many.
-        fit: how many of them are fit for knowledge generation (see `is_fit`).
+        fit: how many are fit for knowledge generation (see `is_fit`).
         grounded: how many have a response that overlaps its knowledge by 0.6 to 0.9 (MSDP, Section 2.2).
-        languages: how many of each language.
-        embedder: the spec of the embedder that made the encodings.
-        fingerprint: the embedder's.
-        dimension: components of an encoding.
         turns: how many last turns of a history are encoded.
         overlap_run: see `overlap`.
         perplexity_by: the model that perplexities are of; empty where there are none.
@@ -260,10 +249,7 @@ class SamplesMeta(BaseModel):
 
 
 class SampleDatabase:
-    """A database of samples. A dialogue is never given samples that were taken from itself; both go by id.
-
-    Args:
-        path: the file.
+    """A database of samples in a file. A dialogue is never given samples that were taken from itself; both go by id.
 
     Raises:
         InputError: there is no database, or it is no whole file.
@@ -313,14 +299,8 @@ class SampleDatabase:
     ) -> list[tuple[Sample, float]]:
         """Query-based selection (Section 2.1): the samples most like a dialogue's topic and history, the best first.
 
-        Args:
-            dialogue: the dialogue; samples are of its language.
-            top: how many.
-            topic: whether its topic counts.
-            fit: only samples that are fit for knowledge generation; where there are too few, the others follow.
-
-        Returns:
-            Samples and the dot products of their encodings with the query's.
+        They are of its language and come with the dot products of the encodings. Those that are fit for knowledge
+        generation (`fit`) come before all others.
         """
         text = context_text(topic_of(dialogue) if topic else "", dialogue.texts, self.meta.turns)
         query = self.embedder.encode([text])[0]
@@ -335,24 +315,22 @@ class SampleDatabase:
         self, query: NDArray[np.float32], rows: NDArray[np.int64], top: int, own: str
     ) -> list[tuple[Sample, float]]:
         wanted = top + _SPARE
-        while True:
-            places, scores = rank(query, self._columns["vectors"][rows], wanted)
+        while len(rows):
+            # Rows of a kind stand together: a view of them, not a copy.
+            places, scores = rank(query, self._columns["vectors"][rows[0] : rows[-1] + 1], wanted)
             samples = zip(map(self.sample, rows[places].tolist()), scores.tolist(), strict=True)
             found = [(sample, score) for sample, score in samples if sample.dialogue != own]
             if len(found) >= top or wanted >= len(rows):
                 return found[:top]
             wanted *= 4
+        return []
 
     def sampled(
         self, dialogue: Dialogue, count: int, seed: int = 0, overlap: tuple[float, float] | None = None
     ) -> list[Sample]:
         """Samples with a response at random, the same for every dialogue of a language but for its own (Section 2.2).
 
-        Args:
-            dialogue: the dialogue.
-            count: how many.
-            seed: by which they are sampled.
-            overlap: only samples whose response overlaps its knowledge so much, least and most; None for all.
+        `overlap` bounds how much their responses overlap their knowledge.
         """
         rows = self._rows(dialogue, _within(self._columns["overlaps"], overlap or (0.0, 1.0)))
         return self._but_own(_shuffled(rows, count, seed), dialogue, count, answered=True)

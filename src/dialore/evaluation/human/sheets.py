@@ -77,7 +77,8 @@ class CriteriaSet(_Frozen):
     Attributes:
         title: what the sheet is headed by.
         form: the form that the paper asks in.
-        shows: what annotators see besides the dialogue: `persona`, `knowledge`, `topic`.
+        shows: what annotators see besides the dialogue: `persona`, `knowledge`, `topic`; `stages`: what each stage of
+            the method gave, and the knowledge in the end.
         judges: what is judged: responses, the queries or questions behind them, or the knowledge that they use.
         grounded: whether only dialogues with gold knowledge are sampled.
         controls: whether one item in ten is a control case.
@@ -88,7 +89,7 @@ class CriteriaSet(_Frozen):
     title: Words
     paper: str
     form: Form
-    shows: tuple[Literal["persona", "knowledge", "topic"], ...] = ()
+    shows: tuple[Literal["persona", "knowledge", "topic", "stages"], ...] = ()
     judges: Judged = "response"
     grounded: bool = False
     controls: bool = False
@@ -163,6 +164,7 @@ class Item(BaseModel):
         persona: the responder's, where the criteria want it: the gold sentences, where there is gold knowledge.
         knowledge: the rest of the gold knowledge; without any, what the response itself drew on. Only where a response
             stands alone may it be the response's own.
+        stages: what each stage gave, where the criteria want it and a response stands alone.
         texts: what is judged, in the order of the letters.
         skips: criteria that are not asked, as what they are about is not there.
     """
@@ -172,25 +174,23 @@ class Item(BaseModel):
     topic: str = ""
     persona: list[str] = []
     knowledge: list[str] = []
+    stages: list[str] = []
     texts: list[str]
     skips: tuple[str, ...] = ()
     batch: int = 0
 
 
 def gather(
-    responses: Mapping[str, Iterable[ScoredResponse]], judged: Judged, *, grounded: bool = False
+    responses: Mapping[str, Iterable[ScoredResponse]], chosen: CriteriaSet
 ) -> dict[str, tuple[Dialogue, dict[str, Response]]]:
-    """The dialogues that every system answered with something to judge, by id; of repetitions the first.
-
-    With `grounded` only those with gold knowledge.
-    """
+    """The dialogues that every system answered with something to judge, by id; of repetitions the first."""
+    traced = chosen.judges == "query" or "stages" in chosen.shows  # a trace is many times what is judged
     found: dict[str, tuple[Dialogue, dict[str, Response]]] = {}
     for system, answers in responses.items():
         for scored in answers:
-            is_wanted = scored.repetition == 0 and (scored.dialogue.knowledge or not grounded)
-            if is_wanted and text_of(scored.response, judged):
-                # A trace is many times what is judged, and wanted for queries alone.
-                kept = scored.response if judged == "query" else scored.response.model_copy(update={"trace": []})
+            is_wanted = scored.repetition == 0 and (scored.dialogue.knowledge or not chosen.grounded)
+            if is_wanted and text_of(scored.response, chosen.judges):
+                kept = scored.response if traced else scored.response.model_copy(update={"trace": []})
                 found.setdefault(scored.dialogue.id, (scored.dialogue, {}))[1][system] = kept
     return {name: entry for name, entry in found.items() if len(entry[1]) == len(responses)}
 
@@ -324,6 +324,7 @@ def _item(
         "topic": dialogue.topic or "",
         "persona": [text for source, text in gold if source == "persona"] if gold else list(dialogue.persona),
         "knowledge": knowledge,
+        "stages": _stages(answers[0]) if "stages" in chosen.shows and len(answers) == 1 else [],
     }
     return Item(
         id=_new_id(draw),
@@ -332,6 +333,22 @@ def _item(
         skips=tuple(name for name, each in chosen.criteria.items() if each.of and not there[each.of]),
         **{name: value for name, value in there.items() if name in chosen.shows},  # type: ignore[arg-type]
     )
+
+
+def _stages(response: Response) -> list[str]:
+    """What each stage gave that can be read, a line each, then the knowledge that the response was given."""
+    lines = [f"{stage.stage}: {said}" for stage in response.trace if (said := _said(stage.output))]
+    return [*lines, f"knowledge: {_said([piece.triple for piece in response.knowledge]) or '-'}"]
+
+
+def _said(output: object, name: str = "") -> str:
+    """The texts in a stage's output by their names; numbers say nothing to a reader."""
+    if isinstance(output, dict):
+        joined = " | ".join(filter(None, (_said(value, str(key)) for key, value in output.items())))
+    else:
+        texts = output if isinstance(output, list) else [output]
+        joined = "; ".join(text for text in texts if isinstance(text, str) and text)
+    return f"{name}: {joined}" if joined and name else joined
 
 
 def _turns(dialogue: Dialogue, language: Language) -> list[tuple[str, str]]:
@@ -378,6 +395,7 @@ def rows_of(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> list[list
             "topic": item.topic,
             "persona": "\n".join(item.persona),
             "knowledge": "\n".join(item.knowledge),
+            "stages": "\n".join(item.stages),
             "dialogue": "\n".join(f"{speaker}: {text}" for speaker, text in item.turns),
         }
         names = [chosen.judges] if form == "likert" else [f"{chosen.judges} {letter}" for letter in LETTERS]

@@ -194,7 +194,8 @@ class Survey:
     """Counts of one system's responses; it grows by a few numbers a response.
 
     Attributes:
-        seconds: wall-clock time of each response that did not fail.
+        seconds: wall-clock time of each response that did not fail, from the start of its first stage.
+        waited: what each waited for that before.
         given: how much knowledge each response was given, by dialogue id and repetition.
         stages: outcomes by stage, in the order in which stages were first seen.
         failures: why responses failed.
@@ -202,6 +203,7 @@ class Survey:
 
     system: SystemScores
     seconds: list[float] = field(default_factory=list)
+    waited: list[float] = field(default_factory=list)
     given: dict[tuple[str, int], int] = field(default_factory=dict)
     stages: dict[str, Counter[str]] = field(default_factory=dict)
     failures: Counter[str] = field(default_factory=Counter)
@@ -215,6 +217,7 @@ class Survey:
             self.failures[response.error or "no reason was recorded"] += 1
             return
         self.seconds.append(response.seconds)
+        self.waited.append(response.waited)
         self.given[scored.dialogue.id, scored.repetition] = len(response.knowledge)
 
     @property
@@ -236,6 +239,7 @@ class Survey:
         means = {name: totals.get(name.replace(" ", "_"), 0.0) / count for name in names}
         times = np.quantile(self.seconds, [0.5, 0.95]) if self.seconds else ()
         p50, p95 = map(duration, times) if self.seconds else ("–", "–")
+        whole = duration(float(np.median(np.add(self.seconds, self.waited)))) if self.seconds else "–"
         return {
             "responses": f"{self.responses:,}",
             **{name: _mean(value) for name, value in means.items()},
@@ -243,6 +247,7 @@ class Survey:
             "retries": f"{totals.get('retries', 0.0):,.0f}",
             "p50": p50,
             "p95": p95,
+            "p50 with its wait": whole,
         }
 
     @property

@@ -41,9 +41,7 @@ class Section:
     """A part of a document under one heading; passages do not reach beyond it.
 
     Attributes:
-        paragraphs: its text.
         title: the document's title and the headings above, joined by " > ".
-        url: where it can be read.
         extra: whatever else its document says of it.
     """
 

@@ -343,7 +343,7 @@ def embedder_of(
         return embedder
     if embedder is not None:
         raise InputError(
-            f"{shown(path)} has vectors of {settings.embedder}, or of another version, not of {embedder.name}",
+            f"{shown(path)} has vectors of another version of the embedder {settings.embedder}, not of {embedder.name}",
             mend="build it again, or give the embedder that it was built with",
         )
     from dialore.retrieval.embedding import recorded_embedder

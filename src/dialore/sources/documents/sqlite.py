@@ -57,14 +57,7 @@ class _Column(NamedTuple):
 
 
 class SqliteStore:
-    """An index in a file.
-
-    Args:
-        path: the file.
-
-    Raises:
-        InputError: it is something else.
-    """
+    """An index in a file; raises InputError where that is something else."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

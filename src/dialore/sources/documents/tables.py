@@ -32,11 +32,8 @@ class Piece:
     """A passage on its way into an index.
 
     Attributes:
-        text: its sentences.
         title: of its document and the headings above it, joined by " > ".
-        url: where it can be read.
-        file: the file it was read from.
-        page: its page in a PDF, from 1; 0 elsewhere.
+        page: its page or slide, from 1; 0 where there are none.
         extra: whatever else its document says of it.
     """
 

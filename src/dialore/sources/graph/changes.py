@@ -29,6 +29,7 @@ from dialore.sources.graph.writing import (
     MAX_RELATIONS,
     Numbered,
     fact_hashes,
+    fingerprint_of,
     name_hashes,
     replacing,
     writing,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 _Key = tuple[int, int, int]
 _Value = tuple[float, int]
 """A fact's weight, and its provenance by number."""
+_FACT = np.dtype([("head", "<u4"), ("relation", "<u2"), ("tail", "<u4"), ("weight", "<f4"), ("provenance", "<u2")])
 
 
 class ChangeReport(BaseModel):
@@ -117,7 +119,7 @@ class GraphEditor:
         with _write_transaction(self.path) as state:
             change = _Change(state)
             for verb, fact in wanted:
-                getattr(change, verb)(fact)
+                change.want(verb, fact)
             with writing(self.path):
                 change.write(lambda: self._loaded(state))
                 if change.changed:
@@ -128,16 +130,15 @@ class GraphEditor:
         )
         return self.report
 
-    def _loaded(self, state: GraphState) -> LinearEmbedder | None:
-        """The embedder of the graph's vectors; None for a graph without any."""
+    def _loaded(self, state: GraphState) -> LinearEmbedder:
+        """The embedder of the graph's vectors."""
         meta = state.meta
-        if not meta.embedder:
-            return None
         if self._embedder is None:
             from dialore.retrieval.embedding import load_embedder
 
             self._embedder = load_embedder(meta.embedder)  # type: ignore[assignment]
-        if self._embedder is None or self._embedder.fingerprint != meta.embedder_fingerprint:
+        assert self._embedder is not None
+        if self._embedder.fingerprint != meta.embedder_fingerprint:
             raise GraphError(
                 f"{self.path} has vectors of another version of the embedder {meta.embedder}",
                 mend="export it and build it again",
@@ -175,11 +176,7 @@ def _write_transaction(path: Path) -> Iterator[GraphState]:
 
 
 class _Change:
-    """Changes to one state of a graph, as numbers, and what they come to.
-
-    Args:
-        state: the graph, in a transaction that may write.
-    """
+    """Changes to one state of a graph, in a transaction that may write, as numbers, and what they come to."""
 
     def __init__(self, state: GraphState) -> None:
         self.counts = dict.fromkeys(("added", "updated", "deleted", "unchanged", "missing"), 0)
@@ -198,35 +195,27 @@ class _Change:
 
     # --- what is asked for
 
-    def add(self, fact: Fact) -> None:
-        """Have the fact; the heavier one where it is there."""
-        key = self._concept(fact.head), self._relations[fact.relation], self._concept(fact.tail)
-        found = self._value(key)
-        if found is not None and found[0] >= np.float32(fact.weight):
-            self.counts["unchanged"] += 1
-            return
-        self.counts["added" if found is None else "updated"] += 1
-        self._now[key] = self._wanted(fact)
-
-    def update(self, fact: Fact) -> None:
-        """Give a fact that is there this weight and provenance."""
-        key = self._key(fact)
-        found = self._value(key) if key else None
-        if key is None or found is None:
+    def want(self, verb: str, fact: Fact) -> None:
+        """Add a fact or keep the heavier; give one that is there its weight and provenance; or delete it."""
+        if verb == "add":
+            key = self._concept(fact.head), self._relations[fact.relation], self._concept(fact.tail)
+        elif (known := self._key(fact)) is not None:
+            key = known
+        else:
             self.counts["missing"] += 1
             return
-        wanted = self._wanted(fact)
-        self.counts["unchanged" if found == wanted else "updated"] += 1
-        self._now[key] = wanted
-
-    def delete(self, fact: Fact) -> None:
-        """Have the fact no more."""
-        key = self._key(fact)
-        if key is None or self._value(key) is None:
-            self.counts["missing"] += 1
-            return
-        self.counts["deleted"] += 1
-        self._now[key] = None
+        found, wanted = self._value(key), None if verb == "delete" else self._wanted(fact)
+        if found is None and verb != "add":
+            done = "missing"
+        elif wanted is None:
+            done = "deleted"
+        elif found == wanted or (found is not None and verb == "add" and found[0] >= wanted[0]):
+            done, wanted = "unchanged", found
+        else:
+            done = "updated" if found else "added"
+        self.counts[done] += 1
+        if done != "missing":
+            self._now[key] = wanted
 
     def _wanted(self, fact: Fact) -> _Value:
         if not np.isfinite(fact.weight):
@@ -269,17 +258,13 @@ class _Change:
 
     # --- what it comes to
 
-    def write(self, embedder: Callable[[], LinearEmbedder | None]) -> None:
-        """Write what changed.
-
-        Args:
-            embedder: gives the embedder of the graph's vectors, asked for only where a fact is new.
-        """
+    def write(self, embedder: Callable[[], LinearEmbedder]) -> None:
+        """Write what changed; the embedder of the graph's vectors is asked for only where a fact is there after it."""
         changed = self.changed
         if not changed:
             return
         kept = [key for key, value in changed.items() if value is not None]
-        norms = dict(zip(kept, self._with_vectors(kept, embedder() if kept else None), strict=True))
+        norms = dict(zip(kept, self._with_vectors(kept, embedder()), strict=True)) if kept else {}
         for table, own, other in ((OUT, 0, 2), (IN, 2, 0)):
             of_concepts: dict[int, list[_Key]] = {}
             for key in changed:
@@ -297,29 +282,22 @@ class _Change:
         else:
             self._state.transaction.delete(table + key)
 
-    def _with_vectors(self, kept: list[_Key], embedder: LinearEmbedder | None) -> NDArray[np.float32]:
+    def _with_vectors(self, kept: list[_Key], embedder: LinearEmbedder) -> NDArray[np.float32]:
         """Write the new concepts, parts and relations; the lengths of the facts that are kept."""
         state, meta = self._state, self._state.meta
-        names = self._names if kept else []  # else they are of facts that were added and deleted again
-        new_relations = list(self._relations)[len(meta.relations) :]
-        parts = [b""] * len(names)
-        if embedder is not None:
-            numbers = PartNumbers(embedder, state.numbers.tolist())
-            parts = numbers(names)
-            first, block = numbers.block()
-            self._put(PARTS, id_key(first), block)
-            both = np.concatenate([state.relations, relation_sums(new_relations, embedder)])
-            self._put(META, b"relations", both.astype("<f4").tobytes())
-        for number, (name, own) in enumerate(zip(names, parts, strict=True), start=meta.concepts):
+        numbers = PartNumbers(embedder, state.numbers.tolist())
+        for number, (name, own) in enumerate(zip(self._names, numbers(self._names), strict=True), start=meta.concepts):
             self._put(CONCEPTS, id_key(number), packed_concept(name, own))
             self._put(IDS, text_key(normalise(name)), id_key(number))
             self._write_keys(name, number, there=True)
-        # What was written is read again, as readers will.
-        self._state.reload()
-        if embedder is None:
-            return np.ones(len(kept), np.float32)
+        first, block = numbers.block()
+        self._put(PARTS, id_key(first), block)
+        new_relations = list(self._relations)[len(meta.relations) :]
+        both = np.concatenate([state.relations, relation_sums(new_relations, embedder)])
+        self._put(META, b"relations", both.astype("<f4").tobytes())
+        state.reload()  # what was written is read again, as readers will
         head, relation, tail = (np.array([key[place] for key in kept]) for place in range(3))
-        return fact_norms(head, relation, tail, self._state.sums, self._state.relations)
+        return fact_norms(head, relation, tail, state.sums, state.relations)
 
     def _write_keys(self, name: str, number: int, *, there: bool) -> None:
         """Have a concept among those with its stems or not; one that is its own stems is found without."""
@@ -359,28 +337,23 @@ class _Change:
 
     def _write_meta(self, changed: dict[_Key, _Value | None]) -> None:
         meta = self._state.meta
-        before = {key: value for key in changed if (value := self._before[key]) is not None}
-        after = {key: value for key, value in changed.items() if value is not None}
-        names = self._names if after else []
-        total = int(meta.fingerprint, 16)
-        meta.relations, meta.provenances = list(self._relations), list(self._provenances)
-        total += self._hashes(after) - self._hashes(before)
-        meta.fingerprint = f"{total & ((1 << 64) - 1):016x}"
+        before = [(*key, *value) for key in changed if (value := self._before[key]) is not None]
+        after = [(*key, *value) for key, value in changed.items() if value is not None]
+        names: list[str] = []
+        if after:  # else new names are of facts that were added and deleted again
+            names, meta.relations, meta.provenances = self._names, list(self._relations), list(self._provenances)
+        meta.fingerprint = fingerprint_of(int(meta.fingerprint, 16) + self._hash(after) - self._hash(before))
         meta.facts += len(after) - len(before)
         meta.concepts += len(names)
         meta.languages = sorted({*meta.languages, *("zh" if is_chinese(name) else "en" for name in names)})
         self._put(META, b"meta", meta.model_dump_json().encode())
 
-    def _hashes(self, facts: dict[_Key, _Value]) -> int:
-        if not facts:
-            return 0
-        relations = list(self._relations)
-        names = {end: (self._state.concept(end) or ("",))[0] for key in facts for end in (key[0], key[2])}
-        heads, kinds, tails = (
-            name_hashes([named[key[place]] for key in facts])
-            for place, named in ((0, names), (1, relations), (2, names))
-        )
-        return fact_hashes(heads, kinds, tails, np.array([weight for weight, _ in facts.values()], np.float32))
+    def _hash(self, rows: list[tuple[int, int, int, float, int]]) -> int:
+        facts = np.array(rows, _FACT)
+        numbers, places = np.unique(np.stack([facts["head"], facts["tail"]]), return_inverse=True)
+        facts["head"], facts["tail"] = places.reshape(2, -1)
+        names = [(self._state.concept(number) or ("",))[0] for number in numbers.tolist()]
+        return fact_hashes(facts, name_hashes(names), name_hashes(self._relations))
 
 
 def _pairs(other: Any, relation: Any) -> Any:  # noqa: ANN401 - numbers, or arrays of them

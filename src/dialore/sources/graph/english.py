@@ -7,12 +7,15 @@ import re
 from importlib import resources
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from dialore.retrieval import load_embedder
+from dialore.sources.graph.relations import gerund, is_doing
 from dialore.sources.graph.store import stem_key
-from dialore.text import lemma, light_words, stop_words, words
+from dialore.text import is_known, lemma, light_words, normalise, stop_words, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph.protocol import FactStore
 
 How = Literal["exact", "lemma", "variant", "contained", "nearest"]
@@ -121,6 +124,10 @@ _BARRIERS = frozenset((
 ))  # fmt: skip
 """Words of the phrase that part what stands on their two sides."""
 
+_AMOUNTS = frozenset(("rest", "couple", "bunch", "number", "lack", "plenty"))
+_DEGREES = frozenset(("better", "best", "worse", "worst"))
+"""Forms that are no "good" and no "bad": the "best player" is not any good one."""
+
 Segments = tuple[tuple[str, ...], ...]
 
 
@@ -157,7 +164,10 @@ class Fit(NamedTuple):
 def read(text: str) -> tuple[Word, ...]:
     """The words of an English text."""
     stop = stop_words("en")
-    return tuple(Word(word, lemma(word, "en"), len(word) > 1 and word not in stop) for word in words(text, "en"))
+    return tuple(
+        Word(word, word if word in _DEGREES else lemma(word, "en"), len(word) > 1 and word not in stop)
+        for word in words(text, "en")
+    )
 
 
 def segments(found: Sequence[Word]) -> Segments:
@@ -225,11 +235,46 @@ def _cost(word: str, place: int, last: int) -> int | None:
     return None
 
 
+# --- names
+
+_NAME = re.compile(r"[A-Z][\w'’-]+(?:\s+(?:(?:of|the|and|with)\s+){0,2}[A-Z][\w'’-]+)+")
+_GENERIC = frozenset((
+    "airport", "album", "award", "band", "bay", "beach", "book", "bridge", "castle", "cathedral", "channel", "church",
+    "city", "coast", "college", "company", "cup", "desert", "festival", "film", "forest", "garden", "hospital",
+    "hotel", "island", "lake", "library", "magazine", "market", "monster", "mountain", "movie", "museum", "novel",
+    "ocean", "park", "restaurant", "river", "road", "school", "sea", "show", "song", "stadium", "station", "street",
+    "temple", "theater", "theatre", "tower", "university", "valley", "village", "zoo",
+))  # fmt: skip
+"""Last words of names that say what it is that has the name."""
+
+
+def names(text: str, known: Callable[[str], object]) -> frozenset[str]:
+    """The words of a text's names: of two or more words in a row with capitals, as in "Lord of the Rings".
+
+    A function word that the text begins with is none of them, nor a verb before a known word, as in "Visit London".
+    """
+    found: set[str] = set()
+    for run in _NAME.finditer(text):
+        parts = read(normalise(run[0]))
+        if run.start() == 0:
+            verb = is_doing(f"{parts[0].lemma} it") and known(parts[1].form) is not None
+            parts = parts[1:] if verb or not parts[0].content else parts
+        own = [word.form for word in parts if word.content]
+        if len(parts) > 1:
+            found.update(own[:-1] if own and own[-1] in _GENERIC else own)
+    return frozenset(found)
+
+
 # --- the reader
 
 _ROOM = 30
 """Characters of function words beyond which no concept is looked at: hubs of a large graph have thousands of names."""
 _REMEMBERED = 50_000
+_SAME = 0.35
+"""The least cosine of two words of one stem that mean the same: .39 for "availability" and "available", .15 for
+"business" and "busy", .31 for "hospitality" and "hospital"."""
+_SHORTEST = 3
+"""Letters of the shortest part of a compound."""
 _Chosen = tuple[int, "How", bool]
 """A concept, how it was found, and whether no word that matters is left out."""
 
@@ -251,14 +296,14 @@ class EnglishReader:
 
     def __init__(self, store: FactStore) -> None:
         self._store = store
-        self._known: dict[tuple[str, ...], tuple[_Candidate, ...]] = {}
-        self._fitted: dict[tuple[tuple[str, ...], Segments], _Chosen | None] = {}
+        self._candidates = functools.lru_cache(_REMEMBERED)(self._with_stems)
+        self._fitting = functools.lru_cache(_REMEMBERED)(self._best)
 
     def whole(self, form: str) -> tuple[int, How] | None:
         """The concept that a normalised phrase is letter by letter, hyphens aside; of function words, by lemmas too."""
         # Lemmas are the slow part of reading, and most phrases are concepts as they stand.
-        names = dict.fromkeys((form, " ".join(words(form, "en"))))
-        same = [concept for name in names if name and (concept := self._store.find(name)) is not None]
+        forms = dict.fromkeys((form, " ".join(words(form, "en"))))
+        same = [concept for name in forms if name and (concept := self._store.find(name)) is not None]
         if same:
             return (same[0] if len(same) == 1 else max(same, key=self._store.degree)), "exact"
         found = read(form)
@@ -268,8 +313,13 @@ class EnglishReader:
         concept = self._store.find(lemmas) if lemmas else None
         return None if concept is None else (concept, "lemma")
 
-    def read(self, form: str) -> Reading:
-        """The longest concepts inside a normalised text, without overlap; none is part of a longer one."""
+    def read(self, form: str, named: frozenset[str] = frozenset()) -> Reading:
+        """The longest concepts inside a normalised text, without overlap; none is part of a longer one.
+
+        Args:
+            form: the text.
+            named: words of names, which alone say nothing: "forest" of "Forest Hills".
+        """
         found = read(form)
         places = [place for place, word in enumerate(found) if word.content]
         taken = [False] * len(places)
@@ -277,7 +327,7 @@ class EnglishReader:
         for size in range(min(LONGEST, len(places)), 0, -1):
             for start in range(len(places) - size + 1):
                 end = start + size
-                if any(taken[start:end]):
+                if any(taken[start:end]) or (size == 1 and self._says_nothing(found[places[start] :], named)):
                     continue
                 match = self._match(found, places, start, end)
                 if match is not None:
@@ -286,73 +336,100 @@ class EnglishReader:
         return Reading(tuple(sorted(matches)), len(places))
 
     def weighty(self, reading: Reading) -> Reading:
-        """The reading without single words that say little beside the others: "ideas" of "healthy breakfast ideas"."""
+        """The reading without single words that say little beside the others: "ideas" of "healthy breakfast ideas".
+
+        Nor does one alone whose verb is left out: "part" of "take part".
+        """
         light = light_words("en")
-        kept = [
-            match
+        idle = [
+            match.end - match.start == 1
+            and any(word.form in light or word.lemma in light for word in read(match.phrase))
             for match in reading.matches
-            if match.end - match.start > 1
-            or not any(word.form in light or word.lemma in light for word in read(match.phrase))
         ]
-        return Reading(tuple(kept), reading.size) if kept else reading
+        kept = [match for match, left in zip(reading.matches, idle, strict=True) if not left]
+        return Reading(tuple(kept or (match for match in reading.matches if match.whole)), reading.size)
+
+    @staticmethod
+    def _says_nothing(found: Sequence[Word], named: frozenset[str]) -> bool:
+        """Whether the first word alone is part of a name or of an amount ("the rest of the group")."""
+        amount = found[0].form in _AMOUNTS and len(found) > 1 and found[1].form == "of"
+        return amount or found[0].form in named
 
     # --- one span
 
     def _match(self, found: Sequence[Word], places: Sequence[int], start: int, end: int) -> Match | None:
         """The concept whose content words are those from start to end, by those and the function words about them."""
         content = tuple(found[place].form for place in places[start:end])
+        said = segments(_window(found, places, start, end))
+        alone = end - start == len(places)
+        noun = places[start] > 0 and found[places[start] - 1].form in LIGHT
         chosen = None
         for spelt in _spellings(content):
-            candidates = self._candidates(spelt)
-            if candidates:
-                chosen = self._fitting(candidates, spelt, segments(_window(found, places, start, end)))
-                if chosen is not None:
-                    break
-        if len(content) == 2:
+            chosen = self._fitting(spelt, said, alone, noun)
+            if chosen is not None:
+                break
+        if len(content) <= 2:
             between = [word.form for word in found[places[start] + 1 : places[end - 1]]]
-            chosen = self._of_two(content, between, chosen)
-        if chosen is None:
-            return None
-        concept, how, complete = chosen
-        return Match(start, end, concept, how, " ".join(content), complete)
+            chosen = self._compound(content, between, chosen)
+        return None if chosen is None else Match(start, end, chosen[0], chosen[1], " ".join(content), chosen[2])
 
-    def _of_two(self, content: tuple[str, ...], between: Sequence[str], chosen: _Chosen | None) -> _Chosen | None:
-        """Two words as one ("note book"), and "places to visit" as "visit place"."""
+    def _compound(self, content: tuple[str, ...], between: Sequence[str], chosen: _Chosen | None) -> _Chosen | None:
+        """Two words as one ("note book"), one as two ("stomachache"), and "places to visit" as "visit place"."""
+        if len(content) == 1:
+            word = content[0]
+            for at in range(_SHORTEST, len(word) - _SHORTEST + 1) if chosen is None else ():
+                parts = f"{word[:at]} {word[at:]}"
+                concept = self._store.find(parts)
+                if concept is not None and _same_sense(parts, word):
+                    return concept, "variant", True
+            return chosen
         first, second = content
-        if not between and min(len(first), len(second)) > 2 and self._store.find(f"{first} {second}") is None:
-            concept = self._store.find(first + second)
+        joined = first + second
+        # Only a word of the language has the sense of its parts: "smalltalk" is no small talk.
+        if not between and min(map(len, content)) >= _SHORTEST and self._store.find(" ".join(content)) is None:
+            concept = self._store.find(joined) if is_known(joined) else None
             if concept is not None:
                 return concept, "variant", True
         if chosen is None and between == ["to"]:
-            turned = (second, first)
-            return self._fitting(self._candidates(turned), turned, ((), (), ()))
+            return self._fitting((second, first), ((), (), ()), False, True)
         return chosen
 
-    def _fitting(self, candidates: Sequence[_Candidate], content: tuple[str, ...], said: Segments) -> _Chosen | None:
-        key = (content, said)
-        if key not in self._fitted:
-            if len(self._fitted) >= _REMEMBERED:
-                self._fitted.clear()
-            best = _best(candidates, content, said)
-            # Between equals the one with most facts, then the one that came first.
-            self._fitted[key] = max(best, key=lambda own: (self._store.degree(own[0]), -own[0]), default=None)
-        return self._fitted[key]
+    def _best(self, content: tuple[str, ...], said: Segments, alone: bool, noun: bool) -> _Chosen | None:
+        """Of concepts with these content stems: that whose function words fit best, with the same lemmas if it can be.
 
-    def _candidates(self, content: tuple[str, ...]) -> tuple[_Candidate, ...]:
+        Another word of the same stem and sense ("availability", "available") counts where all of the phrase is matched
+        or two words of it are. The particle of a verb is no thing ("back" of "get money back"), but behind an article
+        or "my" it is, and there a gerund is no verb ("living" of "for a living").
+        """
+        particle = len(content) == 1 and content[0] in PARTICLES and not noun
+        said_words = [read(form)[0] for form in content]
+        ranked: list[tuple[tuple[int, bool, int, int], bool]] = []
+        for own in self._candidates(content):
+            others = [
+                (word.form, name)
+                for word, name in zip(said_words, own.content, strict=True)
+                if name != word.lemma and (noun or not _is_gerund(word.form, name))
+            ]
+            fitting = fit(own.segments, said)
+            if fitting is None or (particle and not fitting.matched):
+                continue
+            loose = (alone or len(content) > 1) and not fitting.missing
+            if others and not (loose and all(_same_sense(*pair) for pair in others)):
+                continue
+            # Between equals the one with most facts, then the one that came first.
+            rank = (fitting.extra - 4 * fitting.matched, bool(others), -self._store.degree(own.concept), own.concept)
+            ranked.append((rank, not fitting.missing))
+        if not ranked:
+            return None
+        (_, other, _, concept), complete = min(ranked)
+        return concept, "variant" if other else "lemma", complete
+
+    def _with_stems(self, content: tuple[str, ...]) -> tuple[_Candidate, ...]:
         """The concepts with these content stems."""
-        found = self._known.get(content)
-        if found is None:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            longest = sum(map(len, content)) + _ROOM
-            named = (
-                (self._store.concept(number), number) for number in self._store.with_stems(stem_key(content, "en"))
-            )
-            shapes = ((shape(name), number) for name, number in named if len(name) <= longest)
-            found = self._known[content] = tuple(
-                _Candidate(*own, number) for own, number in shapes if len(own.content) == len(content)
-            )
-        return found
+        longest = sum(map(len, content)) + _ROOM
+        named = ((self._store.concept(number), number) for number in self._store.with_stems(stem_key(content, "en")))
+        shapes = ((shape(name), number) for name, number in named if len(name) <= longest)
+        return tuple(_Candidate(*own, number) for own, number in shapes if len(own.content) == len(content))
 
 
 def _window(found: Sequence[Word], places: Sequence[int], start: int, end: int) -> Sequence[Word]:
@@ -365,19 +442,25 @@ def _window(found: Sequence[Word], places: Sequence[int], start: int, end: int) 
     return found[first : places[end] if end < len(places) else len(found)]
 
 
-def _best(candidates: Sequence[_Candidate], content: tuple[str, ...], said: Segments) -> list[tuple[int, How, bool]]:
-    """Of concepts with the same content stems: those whose function words fit best and, of them, with same lemmas."""
-    lemmas = tuple(read(form)[0].lemma for form in content)
-    ranked: list[tuple[tuple[int, bool], int, int]] = []
-    for own in candidates:
-        fitting = fit(own.segments, said)
-        if fitting is not None:
-            cost = fitting.extra - 4 * fitting.matched
-            ranked.append(((cost, own.content != lemmas), own.concept, fitting.missing))
-    least = min((rank for rank, _, _ in ranked), default=None)
-    return [
-        (concept, "variant" if rank[1] else "lemma", not missing) for rank, concept, missing in ranked if rank == least
-    ]
+def _is_gerund(form: str, verb: str) -> bool:
+    return gerund(f"{verb} it") == f"{form} it"
+
+
+@functools.lru_cache(maxsize=1)
+def _embedder() -> Embedder:
+    return load_embedder()
+
+
+@functools.lru_cache(maxsize=65536)
+def _same_sense(one: str, other: str) -> bool:
+    """Whether two words of one stem, or a compound and its parts, mean the same: not "business" and "busy".
+
+    Who does a thing is not the thing: "police officer" is no "police office".
+    """
+    if max(one, other, key=len).endswith(("er", "or")) or not _DEGREES.isdisjoint((one, other)):
+        return False
+    first, second = _embedder().encode([one, other])
+    return float(first @ second) >= _SAME
 
 
 def _spellings(content: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

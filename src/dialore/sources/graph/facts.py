@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import gzip
 import io
 import itertools
@@ -20,7 +21,7 @@ from dialore.sources.graph.relations import RELATIONS, canonical
 from dialore.sources.graph.writing import replacing, writing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from dialore.sources.graph.protocol import FactStore
@@ -106,23 +107,13 @@ def _open(path: Path) -> Iterator[tuple[io.BufferedReader, IO[bytes], io.TextIOW
         raise GraphError(f"cannot read {path}: {error}") from error
 
 
-def _lines(text: io.TextIOWrapper, told: Callable[[int], None]) -> Iterator[tuple[int, str]]:
-    """Numbered lines of UTF-8, blank ones left out."""
-    for number, line in enumerate(text, start=1):
-        if number % _TOLD == 0:
-            told(number)
-        stripped = line.rstrip("\r\n")
-        if stripped:
-            yield number, stripped
-
-
 def guess_format(path: Path) -> FileFormat:
     """The format of a file by its name and first line; raises GraphError where neither tells."""
     name = path.name.removesuffix(".gz")
     if name.endswith((".jsonl", ".ndjson")):
         return "jsonl"
     with _open(path) as (_, _, text):
-        first = next(_lines(text, lambda _number: None), (0, ""))[1]
+        first = next((line.rstrip() for line in text if line.strip()), "")
     if not first:
         raise GraphError(f"{path} is empty", mend="head TAB relation TAB tail, one a line")
     if first.startswith("/a/["):
@@ -156,24 +147,34 @@ def read_facts(
     """
     chosen = file_format or guess_format(path)
     rejects = rejects or Rejects(strict=True)
+    number = 0
     with _open(path) as (raw, binary, text):
-
-        def told(_number: int) -> None:
-            if progress is not None:
-                progress(raw.tell())
-
+        parse: Callable[[Any], Fact | None]
+        lines: Iterator[tuple[int, Any]] = enumerate(binary if chosen == "conceptnet" else text, start=1)
         if chosen == "conceptnet":
-            yield from parse_conceptnet(binary, path, languages, rejects, told)
+            parse, mend = _conceptnet(languages), "is the file cut short?"
         elif chosen == "jsonl":
-            yield from parse_jsonl(_lines(text, told), path, rejects)
+            parse, mend = functools.partial(_object, file=path.name), _JSONL_SHAPE
         else:
-            yield from parse_tsv(_lines(text, told), path, rejects)
+            lines, parse = _table(lines, path)
+            mend = _TSV_SHAPE
+        for number, line in lines:
+            if number % _TOLD == 0 and progress is not None:
+                progress(raw.tell())
+            try:
+                fact = parse(line)
+            except (_BadLine, csv.Error) as reason:
+                if line.strip():
+                    rejects.bad(path, number, str(reason), mend)
+            else:
+                if fact is not None:
+                    yield fact
+        rejects.end_of(number)
 
 
 # --- lines
 
 _SAMPLE = 200
-_TOLD = 20_000
 _TSV_SHAPE = "head TAB relation TAB tail"
 _JSONL_SHAPE = '{"head": "sushi", "relation": "MadeOf", "tail": "rice", "weight": 1.0}'
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half of an escaped pair: no text, and nothing can write it
@@ -219,26 +220,26 @@ class _Columns(NamedTuple):
     provenance: int = -1
 
 
-def parse_tsv(lines: Iterator[tuple[int, str]], path: Path, rejects: Rejects) -> Iterator[Fact]:
-    """`head relation tail [weight]`, or the relation first, or as a header says; commas where the file is a CSV.
+def _table(
+    lines: Iterator[tuple[int, str]], path: Path
+) -> tuple[Iterator[tuple[int, str]], Callable[[str], Fact | None]]:
+    """The lines of facts of `head relation tail [weight]`, or the relation first, or as a header says; what parses one.
 
-    Raises:
-        GraphError: it is not clear which columns hold what; or as `rejects` does.
+    Commas part the columns where the file is a CSV. Raises GraphError where it is not clear which columns hold what.
     """
-    comma = path.name.removesuffix(".gz").endswith(".csv")
-    cut: Callable[[str], list[str]] = (lambda line: next(csv.reader([line]))) if comma else methodcaller("split", "\t")
-    sample = list(itertools.islice(lines, _SAMPLE))
-    columns, header = _columns(_cut_sample(sample, cut, path), path)
-    number, name = 0, path.name
-    for number, line in itertools.chain(sample[header:], lines):
+    comma, name = path.name.removesuffix(".gz").endswith(".csv"), path.name
+    split: Callable[[str], list[str]] = (
+        (lambda line: next(csv.reader([line]))) if comma else methodcaller("split", "\t")
+    )
+    sample = [(number, line) for number, line in itertools.islice(lines, _SAMPLE) if line.strip()]
+    rows = []
+    for number, line in sample:
         try:
-            fact = _row(cut(line), columns, name)
-        except (_BadLine, csv.Error) as reason:
-            rejects.bad(path, number, str(reason), _TSV_SHAPE)
-        else:
-            if fact is not None:
-                yield fact
-    rejects.end_of(number)
+            rows.append((number, split(line.rstrip("\r\n"))))
+        except csv.Error as error:
+            raise GraphError(f"{path}, line {number}: {error}", mend="is it a CSV file?") from error
+    columns, header = _columns(rows, path)
+    return itertools.chain(sample[header:], lines), lambda line: _row(split(line.rstrip("\r\n")), columns, name)
 
 
 def _row(cells: list[str], columns: _Columns, file: str) -> Fact | None:
@@ -253,18 +254,6 @@ def _row(cells: list[str], columns: _Columns, file: str) -> Fact | None:
         _weight(cells[weight]) if 0 <= weight < count else 1.0,
         cells[provenance] if 0 <= provenance < count else file,
     )
-
-
-def _cut_sample(
-    sample: Iterable[tuple[int, str]], cut: Callable[[str], list[str]], path: Path
-) -> list[tuple[int, list[str]]]:
-    rows = []
-    for number, line in sample:
-        try:
-            rows.append((number, cut(line)))
-        except csv.Error as error:
-            raise GraphError(f"{path}, line {number}: {error}", mend="is it a CSV file?") from error
-    return rows
 
 
 _HEADERS = frozenset({"rel", "relation", "predicate"})
@@ -305,21 +294,9 @@ def _columns(rows: list[tuple[int, list[str]]], path: Path) -> tuple[_Columns, i
 # --- JSONL
 
 
-def parse_jsonl(lines: Iterator[tuple[int, str]], path: Path, rejects: Rejects) -> Iterator[Fact]:
-    """`{"head", "relation", "tail", "weight"?, "provenance"?}` a line; raises GraphError as `rejects` does."""
-    number = 0
-    for number, line in lines:
-        try:
-            fact = _object(line, path.name)
-        except _BadLine as reason:
-            rejects.bad(path, number, str(reason), _JSONL_SHAPE)
-        else:
-            if fact is not None:
-                yield fact
-    rejects.end_of(number)
-
-
 def _object(line: str, file: str) -> Fact | None:
+    if not line.strip():
+        return None
     try:
         data = json.loads(line)
     except ValueError as error:
@@ -342,40 +319,21 @@ def _text_field(data: dict[str, Any], field: str) -> str:
 # --- ConceptNet
 
 
-def parse_conceptnet(
-    lines: Iterable[bytes], path: Path, languages: Sequence[Language], rejects: Rejects, told: Callable[[int], None]
-) -> Iterator[Fact]:
-    """ConceptNet 5's assertions: URI, relation, start, end, JSON metadata, tab-separated.
+def _conceptnet(languages: Sequence[Language]) -> Callable[[bytes], Fact | None]:
+    """What parses a line of ConceptNet 5's assertions: URI, relation, start, end, JSON metadata, tab-separated.
 
     Nine in ten of a dump's lines are of other languages: they are left out before anything of them is decoded. Sense
     suffixes (`/c/en/bank/n`) are dropped, so senses of one word share a concept, as the papers use it.
-
-    Raises:
-        GraphError: as `rejects` does.
     """
     prefixes = tuple(f"/c/{language}/".encode() for language in languages)
-    number = 0
-    for number, line in enumerate(lines, start=1):
-        if number % _TOLD == 0:
-            told(number)
+
+    def parse(line: bytes) -> Fact | None:
         cells = line.split(b"\t")
         if len(cells) != 5:
-            if line.strip():
-                rejects.bad(path, number, f"{len(cells)} columns, expected the 5 of a ConceptNet dump", _CUT_SHORT)
-            continue
-        if not (cells[3].startswith(prefixes) and cells[2].startswith(prefixes)):
-            continue
-        try:
-            fact = _assertion(cells)
-        except _BadLine as reason:
-            rejects.bad(path, number, str(reason), _CUT_SHORT)
-        else:
-            if fact is not None:
-                yield fact
-    rejects.end_of(number)
+            raise _BadLine(f"{len(cells)} columns, expected the 5 of a ConceptNet dump")
+        return _assertion(cells) if cells[3].startswith(prefixes) and cells[2].startswith(prefixes) else None
 
-
-_CUT_SHORT = "is the file cut short?"
+    return parse
 
 
 def _assertion(cells: list[bytes]) -> Fact | None:

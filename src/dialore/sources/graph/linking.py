@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from dialore.sources.graph.english import EnglishReader, Match, Reading
+from dialore.sources.graph.english import EnglishReader, Match, Reading, names
 from dialore.sources.graph.store import GraphStore
 from dialore.text import content_words, is_chinese, normalise, segments
 
@@ -47,7 +47,7 @@ class Link:
         concept: the concept's id in its graph.
         name: the concept as the graph writes it.
         how: `exact`, the same normal form, hyphens aside; `lemma`, the same content lemmas and no other function words
-            that matter; `variant`, the same stems, the other spelling or the other script; `contained`, one of the
+            that matter; `variant`, the same stems and sense, one word or two, the other script; `contained`, one of the
             longest concepts inside the phrase; `nearest`, the concept whose vector is nearest the phrase's.
         score: between 0 and 1: how often such links are right; for `contained` the share of the phrase that it covers
             counts.
@@ -101,7 +101,7 @@ class Linker:
         del language
         found: dict[int, Link] = {}
         for sentence in (segment for text in texts for segment in segments(text)):
-            for match in self._read(normalise(sentence)).matches:
+            for match in self._read(normalise(sentence), sentence).matches:
                 name = self._store.concept(match.concept)
                 found.setdefault(match.concept, Link(match.phrase, match.concept, name, match.how, _SCORE[match.how]))
         return list(found.values())
@@ -114,7 +114,7 @@ class Linker:
         whole = reader.whole(form)
         if whole is not None:
             return [self._made(phrase, *whole, _SCORE[whole[1]])]
-        reading = self._read(form)
+        reading = self._read(form, phrase)
         if len(reading.matches) == 1 and reading.covered >= reading.size and reading.matches[0].whole:
             match = reading.matches[0]
             return [self._made(phrase, match.concept, match.how, _SCORE[match.how])]
@@ -131,9 +131,9 @@ class Linker:
     def _made(self, phrase: str, concept: int, how: How, score: float) -> Link:
         return Link(phrase, concept, self._store.concept(concept), how, score)
 
-    def _read(self, form: str) -> Reading:
+    def _read(self, form: str, text: str) -> Reading:
         if not is_chinese(form):
-            return self._english.read(form)
+            return self._english.read(form, names(text, self._store.find))
         reading = self._chinese.read(form)
         return self._with_latin(form, reading) if _LATIN.search(form) else reading
 

@@ -77,13 +77,7 @@ def unpacked_parts(
 
 @dataclass(slots=True)
 class MappedFile:
-    """A graph file that is mapped: LMDB opens a file once a process, so all that read or write it share this.
-
-    Attributes:
-        env: the environment.
-        key: what tells the file from any other, also from the one that took its place.
-        users: how many use it.
-    """
+    """A graph file that is mapped: LMDB opens a file once a process, so all that read or write it share this."""
 
     env: lmdb.Environment
     key: tuple[int, int, int]
@@ -132,8 +126,8 @@ def file_key(path: Path) -> tuple[int, int, int]:
 
 
 @contextmanager
-def folder_lock(folder: Path, *, exclusive: bool) -> Iterator[None]:
-    """Keep a graph of the folder from being replaced, or others from opening one, for some microseconds."""
+def folder_lock(folder: Path, *, exclusive: bool, wait: bool = True) -> Iterator[None]:
+    """Lock a folder until the body or its process ends; raises OSError where another has it and there is no waiting."""
     try:
         import fcntl
     except ImportError:  # not on this system, which does not replace open files either
@@ -141,7 +135,7 @@ def folder_lock(folder: Path, *, exclusive: bool) -> Iterator[None]:
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+        fcntl.flock(handle, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB))
         yield
     finally:
         os.close(handle)

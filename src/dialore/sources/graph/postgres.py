@@ -20,8 +20,9 @@ import hashlib
 import secrets
 import tempfile
 from contextlib import contextmanager
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import unquote, urldefrag
 
 import numpy as np
@@ -29,14 +30,14 @@ from pydantic import ValidationError
 
 from dialore.errors import GraphError, MissingExtraError
 from dialore.sources.graph.store import Edges, GraphMeta, concept_key, fact_of, places_among
-from dialore.sources.graph.writing import Collector, fact_hashes, merged_rows, name_hashes
+from dialore.sources.graph.writing import Collector, fact_hashes, fingerprint_of, merged_rows, name_hashes
 from dialore.text import is_chinese, normalise
 
 try:
     import psycopg
     from psycopg import errors, sql
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
-    from psycopg_pool import ConnectionPool, PoolTimeout
+    from psycopg_pool import ConnectionPool
 except ImportError as error:
     raise MissingExtraError("a graph in PostgreSQL", "postgres") from error
 
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     _Connection = psycopg.Connection[TupleRow]
     Step = Callable[[str, int, int], None]
 
-FORMAT = 1
+FORMAT = 2
 DEFAULT = "dialore"
 """The graph's name where a URL has none."""
 SECONDS = 10
@@ -99,14 +100,6 @@ _ROW = np.dtype([("head", ">i4"), ("relation", ">i2"), ("tail", ">i4"), ("weight
 Column = Literal["id", "form", "stems"]
 
 
-class FoundConcept(NamedTuple):
-    """A concept as the server knows it."""
-
-    id: int
-    name: str
-    degree: int
-
-
 class PostgresStore:
     """A graph in PostgreSQL, opened for reading, without vectors. Many threads may read at once.
 
@@ -141,10 +134,9 @@ class PostgresStore:
             configure=_read_only,
             open=True,
         )
-        self._concepts: dict[int, FoundConcept] = {}
-        self._ids: dict[str, int | None] = {}
-        self._keys: dict[str, list[int]] = {}
+        self._found = lru_cache(_REMEMBERED)(self._concepts_by)
         self._names: dict[int, str] = {}
+        self._degrees: dict[int, int] = {}
 
     def close(self) -> None:
         """Close the connections; a second time does nothing."""
@@ -175,50 +167,41 @@ class PostgresStore:
 
     # --- concepts
 
-    def _learn(self, found: Iterable[FoundConcept]) -> list[int]:
-        _make_room(self._concepts)
-        self._concepts.update((concept.id, concept) for concept in found)
-        return [concept.id for concept in found]
+    def _concepts_by(self, column: Column, *keys: str | int) -> tuple[int, ...]:
+        """Ids of the concepts that have one of the keys there; their names and degrees are remembered."""
+        rows = self._ask(self._by[column], [list(keys)])
+        self._remember(self._names, ((number, name) for number, name, _ in rows))
+        self._remember(self._degrees, ((number, degree) for number, _, degree in rows))
+        return tuple(number for number, _, _ in rows)
+
+    def _remember(self, memory: dict[int, Any], items: Iterable[tuple[int, Any]]) -> None:
+        # Cleared before what is new comes in, so that the names of the facts just fetched are all there.
+        if len(memory) > _REMEMBERED:
+            memory.clear()
+        memory.update(items)
+
+    def _of(self, number: int, memory: dict[int, Any]) -> Any:  # noqa: ANN401 - a name or a degree
+        while number not in memory:
+            if not self._concepts_by("id", number):
+                raise GraphError(f"{self.place} has no concept {number}", mend="load it again, or open it again")
+        return memory[number]
 
     def find(self, name: str) -> int | None:
         """The id of the concept with that normal form, or None."""
-        form = normalise(name)
-        if form not in self._ids:
-            found = self._learn(self._concepts_by("form", [_key_text(form)]))
-            _make_room(self._ids)
-            self._ids[form] = found[0] if found else None
-        return self._ids.get(form)
+        found = self._found("form", _key_text(normalise(name)))
+        return found[0] if found else None
 
     def with_stems(self, key: str) -> list[int]:
         """Ids of the concepts whose content words have these stems (see `stem_key`)."""
-        known = self._keys.get(key)
-        if known is None:
-            known = self._learn(self._concepts_by("stems", [_key_text(key)])) if key else []
-            _make_room(self._keys)
-            self._keys[key] = known
-        return list(known)
-
-    def _known(self, number: int) -> FoundConcept:
-        known = self._concepts.get(number)
-        if known is None:
-            found = self._concepts_by("id", [number])
-            if not found:
-                raise GraphError(f"{self.place} has no concept {number}", mend="load it again, or open it again")
-            self._learn(found)
-            known = found[0]
-        return known
+        return list(self._found("stems", _key_text(key))) if key else []
 
     def concept(self, number: int) -> str:
         """A concept as it is written; raises GraphError for an id that the graph does not have."""
-        return self._names.get(number) or self._known(number).name
+        return str(self._of(number, self._names))
 
     def degree(self, number: int) -> int:
         """How many facts a concept has, as head or tail."""
-        return self._known(number).degree
-
-    def _concepts_by(self, column: Column, keys: list[Any]) -> Sequence[FoundConcept]:
-        """The concepts that have one of the keys there, by id; several keys only where they are ids."""
-        return [FoundConcept(*row) for row in self._ask(self._by[column], [keys])]
+        return int(self._of(number, self._degrees))
 
     # --- facts
 
@@ -235,8 +218,7 @@ class PostgresStore:
         rows = np.frombuffer(packed or b"", _ROW)
         head, tail = rows["head"].astype(np.uint32), rows["tail"].astype(np.uint32)
         head_place, tail_place = places_among(asked, head), places_among(asked, tail)
-        _make_room(self._names)
-        self._names.update(zip(np.where(head_place < 0, head, tail).tolist(), names or [], strict=True))
+        self._remember(self._names, zip(np.where(head_place < 0, head, tail).tolist(), names or [], strict=True))
         degrees = np.bincount(head_place[head_place >= 0], minlength=len(asked))
         degrees += np.bincount(tail_place[tail_place >= 0], minlength=len(asked))
         return Edges(
@@ -259,22 +241,11 @@ class PostgresStore:
         """Every fact of the graph, by head, the heaviest of each first."""
         for start in range(0, self.meta.concepts, _HEADS):
             heads = range(start, min(start + _HEADS, self.meta.concepts))
-            self._learn(self._concepts_by("id", list(heads)))
+            self._concepts_by("id", *heads)
             edges = self.edges_of(heads)
             order = np.lexsort((edges.tail, edges.relation, -edges.weight, edges.head))
             for row in order[edges.head_place[order] >= 0].tolist():
                 yield self.fact(edges, row)
-
-
-def _one_line(message: object) -> str:
-    """What a server or its driver says, on one line."""
-    return " ".join(str(message).split())
-
-
-def _make_room(memory: dict[Any, Any]) -> None:
-    # Cleared before what is new comes in, so that the names of the facts just fetched are all there.
-    if len(memory) > _REMEMBERED:
-        memory.clear()
 
 
 def _key_text(text: str) -> str:
@@ -314,17 +285,16 @@ class _Target:
             yield
         except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
             raise GraphError(f"{self.place} was loaded anew or removed", mend="open it again") from error
-        except errors.InsufficientPrivilege as error:
-            raise GraphError(
-                f"{self.place}: {_one_line(error)}", mend="grant the user the right, or name another"
-            ) from error
-        except (psycopg.OperationalError, PoolTimeout) as error:
-            raise GraphError(
-                f"cannot reach {self.place}: {_one_line(error)}",
-                mend="does the server run, and are host, port, database, user and password right?",
-            ) from error
         except psycopg.Error as error:
-            raise GraphError(f"{self.place}: {_one_line(error)}") from error
+            said, mend = " ".join(str(error).split()), ""
+            if isinstance(error, errors.InsufficientPrivilege):
+                said, mend = f"{self.place}: {said}", "grant the user the right, or name another"
+            elif isinstance(error, psycopg.OperationalError):  # PoolTimeout is one too
+                said = f"cannot reach {self.place}: {said}"
+                mend = "does the server run, and are host, port, database, user and password right?"
+            else:
+                said = f"{self.place}: {said}"
+            raise GraphError(said, mend=mend) from error
 
 
 def _read_only(connection: _Connection) -> None:
@@ -378,96 +348,69 @@ def load_store(facts: Iterable[Fact], url: str, *, name: str = "", on_step: Step
     with target.errors(), target.connect() as connection, tempfile.TemporaryDirectory() as folder:
         _lock(connection, target)
         with Collector(Path(folder), target.place) as collector:
-            collector.collect(_checked(facts))
+            collector.collect(facts)
             if not collector.concepts:
                 raise GraphError("no facts to make a graph of", mend="check the file and --language")
-            loading = _Loading(collector, name or target.schema, on_step or (lambda _name, _done, _total: None))
             with connection.transaction():
-                _write(connection, target, loading)
+                _write(connection, target, collector, name or target.schema, on_step or (lambda *_: None))
     return PostgresStore(url)
 
 
-class _Loading:
-    """Facts on their way to a server: merged as a graph file's are, then in batches of rows."""
-
-    def __init__(self, collector: Collector, name: str, step: Step) -> None:
-        self.step = step
-        self._names = [name for batch in collector.names() for name in batch]
-        self._rows = rows = merged_rows(collector.facts())
-        relations = list(collector.relations)
-        hashes, kinds = name_hashes(self._names), name_hashes(relations)
-        ends = hashes[rows["head"]], kinds[rows["relation"]], hashes[rows["tail"]]
-        self.meta = GraphMeta(
-            format=FORMAT,
-            name=name,
-            languages=sorted({"zh" if is_chinese(concept) else "en" for concept in self._names}),
-            concepts=len(self._names),
-            facts=len(rows),
-            relations=relations,
-            provenances=list(collector.provenances),
-            fingerprint=f"{fact_hashes(*ends, rows['weight']) & ((1 << 64) - 1):016x}",
-        )
-
-    def concepts(self) -> Iterator[list[tuple[Any, ...]]]:
-        """Every concept, by id; the stems of one of punctuation alone are None."""
-        total = self.meta.concepts
-        degrees = sum(np.bincount(self._rows[end], minlength=total) for end in ("head", "tail"))
-        for start in range(0, total, _BATCH):
-            names = self._names[start : start + _BATCH]
-            forms = (_key_text(normalise(name)) for name in names)
-            keys = (_key_text(key) if (key := concept_key(name)) else None for name in names)
-            found = degrees[start : start + len(names)].tolist()  # type: ignore[index]
-            yield list(zip(range(start, start + len(names)), names, forms, keys, found, strict=True))
-            self.step("copying concepts", start + len(names), total)
-
-    def facts(self) -> Iterator[list[tuple[Any, ...]]]:
-        """Every fact, by head, the heaviest of each first."""
-        rows = self._rows
-        order = np.lexsort((rows["tail"], rows["relation"], -rows["weight"], rows["head"]))
-        for start in range(0, len(rows), _BATCH):
-            some = rows[order[start : start + _BATCH]]
-            numbers = (some[name].tolist() for name in ("head", "relation", "tail", "weight", "provenance"))
-            names = (map(self._names.__getitem__, some[end].tolist()) for end in ("head", "tail"))
-            yield list(zip(*numbers, *names, strict=True))
-            self.step("copying facts", start + len(some), len(rows))
-
-
-def _checked(facts: Iterable[Fact]) -> Iterator[Fact]:
-    for fact in facts:
-        for text in (fact.head, fact.relation, fact.tail, fact.provenance):
-            if "\0" in text:
-                raise GraphError(
-                    f"a fact has a NUL character: {text!r}", mend="take it out; a server's text cannot hold it"
-                )
-        yield fact
-
-
-def _write(connection: _Connection, target: _Target, loading: _Loading) -> None:
+def _write(connection: _Connection, target: _Target, collector: Collector, name: str, step: Step) -> None:
     load = secrets.token_hex(4)
     concepts, facts = (sql.Identifier(target.schema, f"{table}_{load}") for table in ("concepts", "facts"))
     graph, schema = sql.Identifier(target.schema, "graph"), sql.Identifier(target.schema)
     connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(schema))
     connection.execute(sql.SQL("CREATE TABLE IF NOT EXISTS {} (load text NOT NULL, meta jsonb NOT NULL)").format(graph))
     connection.execute(sql.SQL(_TABLES).format(concepts=concepts, facts=facts))
-    _copy(connection, concepts, ("int4", "text", "text", "text", "int4"), loading.concepts())
-    types = ("int4", "int2", "int4", "float4", "int4", "text", "text")
-    _copy(connection, facts, types, loading.facts())
-    loading.step("indexing", 0, 1)
+    names, rows = [name for batch in collector.names() for name in batch], merged_rows(collector.facts())
+    degrees = np.bincount(np.concatenate([rows["head"], rows["tail"]]), minlength=len(names)).tolist()
+    forms = (_key_text(normalise(name)) for name in names)
+    stems = (_key_text(key) if (key := concept_key(name)) else None for name in names)  # None for punctuation alone
+    every = zip(range(len(names)), names, forms, stems, degrees, strict=True)
+    _copy(connection, concepts, "int4 text text text int4", every, partial(step, "copying concepts"), len(names))
+    rest = (row for start in range(0, len(rows), _BATCH) for row in _plain(rows[start : start + _BATCH], names))
+    _copy(connection, facts, "int4 int2 int4 float4 int4 text text", rest, partial(step, "copying facts"), len(rows))
+    step("indexing", 0, 1)
     connection.execute(sql.SQL(_INDEXES).format(concepts=concepts, facts=facts))
     for (old,) in connection.execute(sql.SQL("DELETE FROM {} RETURNING load").format(graph)).fetchall():
         tables = [sql.Identifier(target.schema, f"{table}_{old}") for table in ("concepts", "facts")]
         connection.execute(sql.SQL("DROP TABLE IF EXISTS {}, {}").format(*tables))
-    row = [load, loading.meta.model_dump_json()]
-    connection.execute(sql.SQL("INSERT INTO {} VALUES (%s, %s)").format(graph), row)
-    loading.step("indexing", 1, 1)
+    relations = list(collector.relations)
+    meta = GraphMeta(
+        format=FORMAT,
+        name=name,
+        languages=sorted({"zh" if is_chinese(concept) else "en" for concept in names}),
+        concepts=len(names),
+        facts=len(rows),
+        relations=relations,
+        provenances=list(collector.provenances),
+        fingerprint=fingerprint_of(fact_hashes(rows, name_hashes(names), name_hashes(relations))),
+    )
+    connection.execute(sql.SQL("INSERT INTO {} VALUES (%s, %s)").format(graph), [load, meta.model_dump_json()])
+    step("indexing", 1, 1)
+
+
+def _plain(rows: NDArray[np.void], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Facts as a server takes them: numbers, then the names of head and tail."""
+    columns = (rows[field].tolist() for field in ("head", "relation", "tail", "weight", "provenance"))
+    ends = (map(names.__getitem__, rows[end].tolist()) for end in ("head", "tail"))
+    return zip(*columns, *ends, strict=True)
 
 
 def _copy(
-    connection: _Connection, table: sql.Identifier, types: Sequence[str], batches: Iterable[Sequence[tuple[Any, ...]]]
+    connection: _Connection,
+    table: sql.Identifier,
+    types: str,
+    rows: Iterable[tuple[Any, ...]],
+    step: Callable[[int, int], None],
+    total: int,
 ) -> None:
     copying = sql.SQL("COPY {} FROM STDIN (FORMAT BINARY)").format(table)
     with connection.cursor() as cursor, cursor.copy(copying) as copy:
-        copy.set_types(types)
-        for batch in batches:
-            for row in batch:
-                copy.write_row(row)
+        copy.set_types(types.split())
+        for done, row in enumerate(rows, start=1):
+            copy.write_row(row)
+            if done % _BATCH == 0:
+                step(done, total)
+        step(total, total)

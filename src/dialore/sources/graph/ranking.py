@@ -187,24 +187,13 @@ DIGITS = 4
 """Scores are rounded before they are compared, so that machines whose last bits differ rank alike."""
 _LEAST_SPARE = 2
 """The pool holds at least so many times as many facts as are wanted, so that dropped ones can be made good."""
-_REMEMBERED = 32_768
-"""Facts' ends that are kept, about 5 MB."""
 _ENCODED = 20_000
 """Texts whose vectors are kept, 20 MB of 256 components."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """Facts with what they are ranked by.
-
-    Attributes:
-        edges: the facts.
-        scores: float32 (facts,), rounded.
-        owner: each fact's concept, as its place among those asked for.
-        question: what they were scored by.
-        vectors: the question's vectors.
-        language: the dialogue's.
-    """
+    """Facts with their rounded scores, each one's concept by its place among those asked for, and the question."""
 
     edges: Edges
     scores: NDArray[np.float32]
@@ -230,7 +219,6 @@ class Ranker:
         self._store = store
         self._embedder, self._reranker = embedder, reranker
         self.ranking = ranking
-        self._ends: dict[int, tuple[str, bool]] = {}
         self._vectors = FactVectors(store, embedder, ranking)
         self._closer = FactVectors(store, reranker, ranking) if reranker is not None else None
 
@@ -305,7 +293,7 @@ class Ranker:
 
     def _acceptor(self, edges: Edges, rows: NDArray[np.intp]) -> Callable[[int], bool]:
         """What says of the rows, asked the best first, whether each may be taken beside those taken before."""
-        ranking, relations = self.ranking, self._store.meta.relations
+        ranking, relations, concept = self.ranking, self._store.meta.relations, self._store.concept
         columns = (column[rows].tolist() for column in (edges.head, edges.relation, edges.tail))
         facts = dict(zip(rows.tolist(), zip(*columns, strict=True), strict=True))
         pairs: set[tuple[int, int]] = set()
@@ -317,26 +305,15 @@ class Ranker:
             pair = (head, tail) if head < tail else (tail, head)
             if ranking.fold and pair in pairs:
                 return False
-            if ranking.well_formed or ranking.safe:
-                (one, one_safe), (other, other_safe) = self._end(head), self._end(tail)
-                if ranking.safe and not (one_safe and other_safe):
-                    return False
-                if ranking.well_formed and not is_well_formed(one, relations[relation], other):
-                    return False
+            one, other = concept(head), concept(tail)
+            if ranking.safe and not (is_safe(one) and is_safe(other)):
+                return False
+            if ranking.well_formed and not is_well_formed(one, relations[relation], other):
+                return False
             pairs.add(pair)
             return True
 
         return accept
-
-    def _end(self, concept: int) -> tuple[str, bool]:
-        """A concept's name, and whether it is safe; the latest are remembered, for one is the end of many facts."""
-        found = self._ends.get(concept)
-        if found is None:
-            if len(self._ends) >= _REMEMBERED:
-                self._ends.clear()
-            name = self._store.concept(concept)
-            found = self._ends[concept] = name, is_safe(name)
-        return found
 
 
 # --- cosines
@@ -347,11 +324,6 @@ class FactVectors:
 
     A store's own vectors, of facts as sentences, are used where the embedder made them; else an embedder whose vectors
     add up reads each concept once; any other encodes the facts' wording.
-
-    Args:
-        store: the facts.
-        embedder: makes the vectors.
-        ranking: says how facts are worded, and how many of a hub's are read.
     """
 
     def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking) -> None:
@@ -462,16 +434,7 @@ def take(
     top: int,
     accept: Callable[[int], bool],
 ) -> list[tuple[int, float]]:
-    """Take facts one by one, the best first; what is not accepted costs its concept nothing.
-
-    Args:
-        edges: the facts.
-        scores: the score of each of the rows, in their order.
-        owner: each fact's concept.
-        rows: the facts to take from.
-        decay: cost of a concept's k-th fact, in units of log2(1 + k).
-        top: how many to take.
-        accept: whether a row may be taken.
+    """Take facts one by one, the best first; a concept's k-th fact costs `decay` * log2(1 + k), a refused one nothing.
 
     Returns:
         Rows and what they scored, decay included, best first.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple
 
-from dialore.text import is_chinese, normalise
+from dialore.text import is_chinese, is_stop_word, normalise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,34 +20,57 @@ if TYPE_CHECKING:
 
 _VOWELS = "aeiou"
 _PARTICLE = re.compile(r"^(?:not |never |always |often |usually )+")
+_TITLE = re.compile(r"[A-Z]\w* [A-Z]")
+"""What a name begins with: "Mount Everest", "Love Actually"."""
 _DOUBLED = re.compile(r"^[^aeiou]*[aeiou][bdgklmnprt]$")
 """One syllable that ends in a short vowel and one consonant: its consonant is doubled ("stopped")."""
-_DOUBLED_TOO = frozenset({"admit", "begin", "commit", "forget", "prefer", "propel", "program", "transfer", "transmit"})
+_DOUBLED_TOO = frozenset(
+    {"admit", "begin", "commit", "forget", "prefer", "propel", "program", "quit", "transfer", "transmit"}
+)
 _NOT_DOUBLED = frozenset({"fix", "mix", "wax", "row", "sew", "show", "bow", "play"})
+_HOW = frozenset((
+    "abroad", "again", "ahead", "alone", "aloud", "barefoot", "daily", "early", "fast", "hard", "harder", "high",
+    "home", "late", "outdoors", "outside",
+))  # fmt: skip
+"""Words that say how a thing is done, beside function words and those in -ly."""
 
 
 @functools.lru_cache(maxsize=1)
 def _verbs() -> tuple[dict[str, str], frozenset[str]]:
-    """Base forms with their irregular participles ("" for a regular one), and those that are as often a thing."""
+    """Base forms with their irregular participles ("" for a regular one); how the nouns begin that look like them.
+
+    Those are "exercise" for a word alone, "slow-" for one with any noun behind it and "board-game" for that noun.
+    """
     participles: dict[str, str] = {}
-    things = set()
+    nouns = set()
     file = resources.files("dialore") / "data" / "verbs.en.txt"
     for line in file.read_text(encoding="utf-8").splitlines():
         for entry in () if line.startswith("#") else line.split():
             base, _, participle = entry.partition(":")
             verb = base.removesuffix("*")
-            participles[verb] = participle
-            if verb != base:
-                things.add(verb)
-    return participles, frozenset(things)
+            if "-" in base or verb != base:
+                nouns.add(verb)
+            if "-" not in base:
+                participles[verb] = participle
+    return participles, frozenset(nouns)
 
 
 @functools.lru_cache(maxsize=65536)
-def is_doing(concept: str) -> bool:
-    """Whether a concept is a verb phrase in its base form: "eat breakfast", "relax", but not "exercise"."""
-    first, _, rest = _PARTICLE.sub("", concept.lower()).partition(" ")
-    verbs, things = _verbs()
-    return first in verbs and (bool(rest) or first not in things)
+def is_doing(concept: str, *, purpose: bool = False) -> bool:
+    """Whether a concept is a verb phrase in its base form: "eat breakfast", "relax", but no "exercise", "train ticket".
+
+    Args:
+        concept: its name.
+        purpose: whether it is what something is for, as "clear head" is of a walk and is not of an effect.
+    """
+    first, *rest = _PARTICLE.sub("", concept.lower()).split(" ")
+    verbs, nouns = _verbs()
+    if first not in verbs or _TITLE.match(concept):
+        return False
+    if not rest:
+        return first not in nouns
+    said_how = rest[0] in _HOW or rest[0].endswith("ly") or is_stop_word(rest[0], "en")
+    return f"{first}-{rest[0]}" not in nouns and (f"{first}-" not in nouns or said_how or purpose)
 
 
 @functools.lru_cache(maxsize=65536)
@@ -171,7 +194,8 @@ def verbalise(fact: Fact, language: Language) -> str:
         return _chinese(known, fact)
     goal = known.name == "MotivatedByGoal" and _CLAUSE.match(fact.tail)
     template = "{head:gerund} is done because {tail}" if goal else known.en
-    if known.doing and not goal and is_doing(fact.tail):
+    purpose = known.name in {"UsedFor", "NotUsedFor", "MotivatedByGoal"}
+    if known.doing and not goal and is_doing(fact.tail, purpose=purpose):
         template = known.doing
     return _fill(template, fact)
 
@@ -186,26 +210,10 @@ def _chinese(known: Relation, fact: Fact) -> str:
 
 
 def _fill(template: str, fact: Fact) -> str:
-    pieces = _pieces(template)
-    return "".join([piece if form is None else form(getattr(fact, piece)) for piece, form in pieces])
+    return _SLOT.sub(lambda slot: _FORMS[slot[2]](getattr(fact, slot[1])), template)
 
 
-@functools.lru_cache(maxsize=4096)
-def _pieces(template: str) -> tuple[tuple[str, Callable[[str], str] | None], ...]:
-    """A template's text, and its slots, each with what makes the form that it wants of an end."""
-    pieces: list[tuple[str, Callable[[str], str] | None]] = []
-    at = 0
-    for slot in _SLOT.finditer(template):
-        pieces += [(template[at : slot.start()], None), (slot[1], _FORMS[slot[2] or ""])]
-        at = slot.end()
-    return tuple(piece for piece in (*pieces, (template[at:], None)) if piece[0])
-
-
-def _as_it_is(concept: str) -> str:
-    return concept
-
-
-_FORMS: dict[str, Callable[[str], str]] = {"": _as_it_is, "gerund": gerund, "passive": passive}
+_FORMS: dict[str | None, Callable[[str], str]] = {None: str, "gerund": gerund, "passive": passive}
 
 
 # --- what is not offered: unsafe facts, and those that are no facts

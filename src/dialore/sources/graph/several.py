@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dialore.dialogue import Dialogue
-    from dialore.knowledge import Fact, Knowledge
+    from dialore.knowledge import Knowledge
     from dialore.response import Demands
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph.linking import Link
@@ -110,23 +110,10 @@ class Graphs:
         """Every concept of any graph that texts mention, each name once."""
         return _once(link for graph in self.graphs for link in graph.mentions_in(texts, language))
 
-    def degree(self, link: Link) -> int:
-        """How many facts a linked concept has in all graphs."""
-        places = ((graph, graph.store.find(link.name)) for graph in self.graphs)
-        return sum(graph.store.degree(concept) for graph, concept in places if concept is not None)
-
     @property
     def facts_count(self) -> int:
         """How many facts the graphs have, counted in each."""
         return sum(graph.facts_count for graph in self.graphs)
-
-    def facts_of(self, name: str) -> list[Fact]:
-        """Every fact of one concept, the heaviest first, a fact of several graphs once."""
-        heaviest: dict[str, Fact] = {}
-        for fact in (fact for graph in self.graphs for fact in graph.facts_of(name)):
-            if fact.id not in heaviest or fact.weight > heaviest[fact.id].weight:
-                heaviest[fact.id] = fact
-        return sorted(heaviest.values(), key=lambda fact: -fact.weight)
 
     def _merged(self, lists: Sequence[Sequence[Knowledge]], top: int, known: frozenset[str]) -> list[Knowledge]:
         """The best of several lists; of a fact's copies the heaviest, at the best of their ranks."""
@@ -160,15 +147,8 @@ def _once(links: Iterable[Link]) -> list[Link]:
     return list(best.values())
 
 
-def open_graph(
-    graph: Graph | Path | str | None, ranking: Ranking | str = "default", embedder: Embedder | None = None
-) -> Graph:
-    """A graph: as given, from its path or a server's URL, or the starter graph.
-
-    Args:
-        graph: the graph, what opens it, or None or "starter" for the starter graph.
-        ranking: how its facts are ranked; a graph that is given keeps its own.
-        embedder: ranks them; None: the one that ships here.
+def open_graph(graph: Path | str | None, ranking: Ranking | str = "default", embedder: Embedder | None = None) -> Graph:
+    """A graph from its path or a server's URL; None or "starter" for the starter graph.
 
     Raises:
         GraphError: as `open_store`.
@@ -177,8 +157,6 @@ def open_graph(
     from dialore.sources.graph.source import Graph
     from dialore.sources.graph.starter import NAME, starter_graph
 
-    if isinstance(graph, Graph):
-        return graph
     return Graph.open(starter_graph() if graph is None or str(graph) == NAME else graph, embedder, ranking)
 
 

@@ -221,11 +221,6 @@ class Graph:
         """Every concept that texts mention, in order of mention."""
         return self.linker.mentions(texts, language)
 
-    def degree(self, link: Link) -> int:
-        """How many facts a linked concept has."""
-        view = self._newest()
-        return sum(view.store.degree(concept) for concept in view.concepts([link]))
-
     @property
     def facts_count(self) -> int:
         """How many facts there are."""

@@ -44,17 +44,15 @@ if TYPE_CHECKING:
     from dialore.sources.graph.mapping import MappedFile
     from dialore.text import Language
 
-FORMAT = 5
+FORMAT = 6
 IDS, CONCEPTS, KEYS, PARTS, OUT, IN, META = (bytes([number]) for number in range(7))
 """The tables: the first byte of their keys, in the order in which they are built."""
 _MAX_KEY = 500
 """LMDB's keys end at 511 bytes; longer ones are hashed."""
 _REMEMBERED = 50_000
-"""Concepts' names that are kept, about 5 MB."""
+"""Concepts' names that are kept, about 5 MB: to read them again each time takes a sixth of a question's time."""
 _CHUNK = 512
 """Rows that are multiplied at once: few enough to stay in a processor's cache."""
-_FEW = 2048
-"""Ends are looked up one by one up to so many; of more, most are ruled out first."""
 _LOW_BITS = 0xFFFF
 
 
@@ -140,19 +138,14 @@ class Edges:
 def places_among(asked: NDArray[np.uint32], ends: NDArray[np.uint32]) -> NDArray[np.intp]:
     """Each end's place among the concepts asked for, in ascending order, -1 where it is none of them."""
     found = np.full(len(ends), -1)
-    if not len(asked) or not len(ends):
-        return found
-    if len(ends) > _FEW:
+    if len(asked):
         # Most facts of a hub lead to concepts that were not asked for, as their lowest bits tell.
         low = np.zeros(_LOW_BITS + 1, np.bool_)
         low[asked & _LOW_BITS] = True
         rows = np.flatnonzero(low[ends & _LOW_BITS])
-        ends = ends[rows]
-    else:
-        rows = np.arange(len(ends))
-    places = np.minimum(np.searchsorted(asked, ends), len(asked) - 1)
-    right = asked[places] == ends
-    found[rows[right]] = places[right]
+        places = np.minimum(np.searchsorted(asked, ends[rows]), len(asked) - 1)
+        right = asked[places] == ends[rows]
+        found[rows[right]] = places[right]
     return found
 
 
@@ -197,13 +190,7 @@ def text_key(text: str) -> bytes:
 
 
 class GraphState:
-    """What a transaction sees of a graph: of the graph's changes those that were there when it began.
-
-    Args:
-        file: the graph's file.
-        transaction: a transaction of it, with buffers; ended by whoever began it.
-        name: the graph's, for messages.
-    """
+    """What a transaction, with buffers, sees of a graph: of its changes those that were there when it began."""
 
     def __init__(self, file: MappedFile, transaction: lmdb.Transaction, name: str) -> None:
         self.file, self.transaction = file, transaction
@@ -334,15 +321,7 @@ class GraphState:
         asked: NDArray[np.uint32],
         query: NDArray[np.float32],
     ) -> NDArray[np.float32]:
-        """(n,): the cosine with a question of each fact of the asked concepts.
-
-        Args:
-            facts: the facts.
-            parts: of their other ends, one's after the other's.
-            owner: the place of each one's concept among those asked for.
-            asked: the concepts.
-            query: of unit length (dimension,).
-        """
+        """(n,): the cosine with a question of each fact of the asked concepts, given the parts of their other ends."""
         own = [self.parts_of(number) for number in asked.tolist()]
         firsts = np.cumsum([0, *map(len, own)])[:-1]
         of_own = np.concatenate(own)

@@ -23,8 +23,6 @@ _CHUNK = 1024
 _REMEMBERED = 500_000
 """Words whose parts are kept while a graph is built, some 100 MB."""
 _NO_PART = bytes(4)
-_CONCEPTS = 200_000
-"""Concepts of a store without vectors whose parts are kept, about 30 MB: a hub's are asked for again."""
 
 
 @runtime_checkable
@@ -106,15 +104,7 @@ def fact_norms(
     sums: Callable[[NDArray[Any]], NDArray[np.float32]],
     relations: NDArray[np.float32],
 ) -> NDArray[np.float32]:
-    """The length of each fact's vector, never 0.
-
-    Args:
-        head: the facts' heads.
-        relation: their relations.
-        tail: their tails.
-        sums: vectors of concepts.
-        relations: vectors of the relations.
-    """
+    """The length of each fact's vector, never 0; `sums` gives vectors of concepts, `relations` those of relations."""
     norms = np.empty(len(head), np.float32)
     for start in range(0, len(norms), _CHUNK):
         part = slice(start, start + _CHUNK)
@@ -126,7 +116,7 @@ def fact_norms(
 
 
 class LinearCosines:
-    """Cosines of facts whose store has no vectors: each concept is read once, not each fact.
+    """Cosines of facts whose store has no vectors: each concept's sum is made once, not each fact's.
 
     The numbers are those that a graph file built with the same embedder gives; several threads may use it.
 
@@ -137,44 +127,15 @@ class LinearCosines:
     """
 
     def __init__(self, store: FactStore, embedder: LinearEmbedder, *, triples: bool = False) -> None:
-        self._store = store
-        self._embedder = embedder
+        self._store, self._embedder = store, embedder
         self._relations = relation_sums(store.meta.relations, embedder, triples=triples)
-        self._parts: dict[int, NDArray[np.int64]] = {}
 
     def __call__(self, edges: Edges, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """(n,): each fact's cosine with a unit query (dimension,); 0 for a fact in which nothing is known."""
-        if not len(edges):
-            return np.empty(0, np.float32)
         concepts, places = np.unique(np.concatenate([edges.head, edges.tail]), return_inverse=True)
-        head, tail = places[: len(edges)].astype(np.uint32), places[len(edges) :].astype(np.uint32)
-        sums = self._sums(self._made(concepts.tolist()))
+        head, tail = places[: len(edges)], places[len(edges) :]
+        sums = self._embedder.sums([self._store.concept(number) for number in concepts.tolist()]).astype(np.float32)
         norms = fact_norms(head, edges.relation, tail, sums.__getitem__, self._relations)
         products = sums @ query
         total: NDArray[np.float32] = products[head] + products[tail] + (self._relations @ query)[edges.relation]
         return total / norms
-
-    def _sums(self, made: list[NDArray[np.int64]]) -> NDArray[np.float32]:
-        """(n, dimension): concepts' vectors from their parts."""
-        used, parts = np.unique(np.concatenate(made), return_inverse=True)
-        # The row after the last is the zero vector, of concepts in which nothing is known.
-        vectors = np.vstack([self._embedder.part_sums(used), np.zeros(self._embedder.dimension)]).astype(np.float32)
-        rows = np.split(parts, np.cumsum([len(own) for own in made])[:-1])
-        total = np.empty((len(made), self._embedder.dimension), np.float32)
-        for start in range(0, len(made), _CHUNK):
-            some = [own if len(own) else np.array([len(used)]) for own in rows[start : start + _CHUNK]]
-            starts = np.cumsum([0, *map(len, some)])[:-1]
-            total[start : start + _CHUNK] = np.add.reduceat(vectors[np.concatenate(some)], starts)
-        return total
-
-    def _made(self, concepts: list[int]) -> list[NDArray[np.int64]]:
-        """Each concept's parts."""
-        known = self._parts
-        new = [concept for concept in concepts if concept not in known]
-        if new:
-            names = [self._store.concept(concept) for concept in new]
-            if len(known) + len(new) > _CONCEPTS:
-                # A dictionary of its own, so that no other thread's question loses what it has just read.
-                known = self._parts = {concept: known[concept] for concept in concepts if concept in known}
-            known.update(zip(new, self._embedder.parts(names), strict=True))
-        return [known[concept] for concept in concepts]

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from dialore.sources.graph.mapping import EDGE, open_file, unpacked_side
 from dialore.sources.graph.store import IDS, IN, KEYS, OUT, GraphState, concept_key, text_key
 from dialore.sources.graph.vectors import fact_norms
-from dialore.sources.graph.writing import fact_hashes, name_hashes
+from dialore.sources.graph.writing import fact_hashes, fingerprint_of, name_hashes
 from dialore.text import normalise
 
 if TYPE_CHECKING:
@@ -76,10 +76,8 @@ def _problems(state: GraphState, report: VerifyReport) -> Iterator[list[str]]:
     yield list(_of_facts(state, outgoing, incoming))
     if len(outgoing) and max(outgoing["head"].max(), outgoing["tail"].max()) < state.meta.concepts:
         names = [found[0] if (found := state.concept(number)) else "" for number in range(state.meta.concepts)]
-        yield [
-            *_of_names(state, names, np.union1d(outgoing["head"], outgoing["tail"])),
-            *_of_meaning(state, names, outgoing),
-        ]
+        used = np.union1d(outgoing["head"], outgoing["tail"])
+        yield [*_of_names(state, names, used), *_of_meaning(state, names, outgoing)]
 
 
 def _facts(state: GraphState, table: bytes, name: str) -> tuple[NDArray[np.void], list[str]]:
@@ -141,12 +139,10 @@ def _of_meaning(state: GraphState, names: list[str], facts: NDArray[np.void]) ->
     meta = state.meta
     if int(facts["relation"].max()) >= len(meta.relations):
         return
-    concepts, kinds = name_hashes(names), name_hashes(meta.relations)
-    ends = concepts[facts["head"]], kinds[facts["relation"]], concepts[facts["tail"]]
-    if (found := f"{fact_hashes(*ends, facts['weight']):016x}") != meta.fingerprint:
+    if (
+        found := fingerprint_of(fact_hashes(facts, name_hashes(names), name_hashes(meta.relations)))
+    ) != meta.fingerprint:
         yield f"its facts have the fingerprint {found}, not {meta.fingerprint} as it says"
-    if not meta.dimension:
-        return
     if len(state.relations) != len(meta.relations):
         yield f"{len(meta.relations):,} relations have {len(state.relations):,} vectors"
         return

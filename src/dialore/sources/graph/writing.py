@@ -14,8 +14,8 @@ import secrets
 import shutil
 import time
 from array import array
-from contextlib import ExitStack, contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Any
+from contextlib import ExitStack, closing, contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import lmdb
 import numpy as np
@@ -71,10 +71,10 @@ _COMMIT = 50_000
 _SORTED = 1_000_000
 """Facts that are sorted at once, some 200 MB."""
 
-_ROW = np.dtype([("head", "<u4"), ("tail", "<u4"), ("weight", "<f4"), ("relation", "<u2"), ("provenance", "<u2")])
-"""A fact on its way."""
-_MERGED = np.dtype([*((name, _ROW[name]) for name in _ROW.names or ()), ("norm", "<f4")])
-"""The same, merged and with the length of its vector."""
+_ROW = np.dtype(
+    [("head", "<u4"), ("tail", "<u4"), ("weight", "<f4"), ("relation", "<u2"), ("provenance", "<u2"), ("norm", "<f4")]
+)
+"""A fact on its way; the length of its vector is 1 until it is known."""
 
 
 class BuildReport(BaseModel):
@@ -94,7 +94,7 @@ def build_graph(
     target: Path,
     *,
     name: str,
-    embedder: LinearEmbedder | None,
+    embedder: LinearEmbedder,
     on_step: Callable[[str, int, int], None] | None = None,
 ) -> BuildReport:
     """Build a graph file; the old one, if any, stays in place until the new one is whole.
@@ -103,7 +103,7 @@ def build_graph(
         facts: the facts; duplicates are merged, keeping the heaviest weight.
         target: where the graph goes.
         name: the graph's name, carried by its facts.
-        embedder: makes the vectors that facts are ranked by; None, or one without a name, leaves them out.
+        embedder: makes the vectors that facts are ranked by.
         on_step: called with a step's name, what is done of it and its total.
 
     Raises:
@@ -115,7 +115,7 @@ def build_graph(
         if not collector.concepts:
             raise GraphError("no facts to build a graph from", mend="check the file and --language")
         with writing(target):
-            build = _Build(folder, collector, name, embedder if embedder and embedder.name else None, on_step)
+            build = _Build(folder, collector, name, embedder, on_step or (lambda *_: None))
             build.write()
         relations, counts = list(collector.relations), build.relation_counts
         return BuildReport(
@@ -146,18 +146,17 @@ class Collector:
         self.provenances = Numbered((), "provenances", MAX_PROVENANCES)
         self.concepts = 0
         self.rows = 0
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Collector:
+    def __enter__(self) -> Self:
         """Open its files."""
-        with writing(self._target):
-            self.env = lmdb.open(
-                str(self._folder / "names.lmdb"), subdir=False, map_size=MAP_SIZE, max_dbs=2, sync=False, lock=False
-            )
-            self._stack.callback(self.env.close)
+        with writing(self._target), ExitStack() as stack:
+            path = str(self._folder / "names.lmdb")
+            self.env = lmdb.open(path, subdir=False, map_size=MAP_SIZE, max_dbs=2, sync=False, lock=False)
+            stack.callback(self.env.close)
             self._ids = self.env.open_db(b"ids")
-            self._names: IO[bytes] = self._stack.enter_context((self._folder / "names").open("wb"))
-            self._facts: IO[bytes] = self._stack.enter_context((self._folder / "facts").open("wb"))
+            self._names: IO[bytes] = stack.enter_context((self._folder / "names").open("wb"))
+            self._facts: IO[bytes] = stack.enter_context((self._folder / "facts").open("wb"))
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -179,7 +178,7 @@ class Collector:
                 for name in names:
                     if name not in known:
                         known[name] = self._concept(name, transaction)
-                rows = np.empty(len(batch), _ROW)
+                rows = np.ones(len(batch), _ROW)
                 rows["head"], rows["tail"] = np.array([known[name] for name in names]).reshape(-1, 2).T
                 rows["weight"] = [fact.weight for fact in batch]
                 rows["relation"] = [self.relations[fact.relation] for fact in batch]
@@ -259,36 +258,14 @@ def merged_rows(rows: NDArray[np.void]) -> NDArray[np.void]:
     return rows[new]
 
 
-def ranges_of(counts: NDArray[np.intp], most: int) -> Iterator[tuple[int, int]]:
-    """Ranges of concepts that have at most so many facts together, or are one concept."""
-    ends = np.cumsum(counts)
-    start = 0
-    while start < len(counts):
-        before = int(ends[start - 1]) if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
-        yield start, stop
-        start = stop
-
-
 # --- from numbers to tables
 
 
 class _Build:
-    """Writes the tables of a graph.
+    """Writes the tables of a graph to the file `graph` of a folder."""
 
-    Args:
-        folder: where its files go; the graph's is `graph`.
-        collector: what it is made of.
-        name: the graph's.
-        embedder: makes its vectors, if any.
-        on_step: is told what is done.
-    """
-
-    def __init__(
-        self, folder: Path, collector: Collector, name: str, embedder: LinearEmbedder | None, on_step: Step | None
-    ) -> None:
-        self._folder, self._collector, self._embedder = folder, collector, embedder
-        self._step: Step = on_step or (lambda _name, _done, _total: None)
+    def __init__(self, folder: Path, collector: Collector, name: str, embedder: LinearEmbedder, on_step: Step) -> None:
+        self._folder, self._collector, self._step = folder, collector, on_step
         relations = list(collector.relations)
         self.relation_counts = np.zeros(len(relations), np.intp)
         self.meta = GraphMeta(
@@ -298,30 +275,28 @@ class _Build:
             facts=0,
             relations=relations,
             provenances=list(collector.provenances),
-            embedder=embedder.name if embedder else "",
-            embedder_fingerprint=embedder.fingerprint if embedder else "",
-            dimension=embedder.dimension if embedder else 0,
+            embedder=embedder.name,
+            embedder_fingerprint=embedder.fingerprint,
+            dimension=embedder.dimension,
         )
-        self._relations = relation_sums(relations, embedder) if embedder else np.empty((len(relations), 0), np.float32)
+        self._relations = relation_sums(relations, embedder)
         self._hashes = np.empty(collector.concepts, np.uint64)
+        self._numbers = PartNumbers(embedder)
         self._made, self._ends = array("I"), array("Q", [0])
 
     def write(self) -> None:
         """Write all of it; raises lmdb.Error and OSError where the disk refuses."""
         path = str(self._folder / "graph")
-        env = lmdb.open(path, subdir=False, map_size=MAP_SIZE, sync=False, lock=False)
-        try:
-            self._env = env
+        with lmdb.open(path, subdir=False, map_size=MAP_SIZE, sync=False, lock=False) as self._env:
             self._append(IDS, self._collector.ids())
             self._append(CONCEPTS, self._concepts())
             self._append(KEYS, self._keys())
-            self._write_parts()
-            self._write_facts()
+            first, block = self._numbers.block()
+            self._append(PARTS, [(id_key(first), block)])
+            self._write_facts(self._concept_matrix(block))
             self._append(META, [(b"meta", self.meta.model_dump_json().encode())])
             self._append(META, [(b"relations", self._relations.tobytes())])
-            env.sync(True)
-        finally:
-            env.close()
+            self._env.sync(True)
 
     def _append(self, table: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
         """Append to a table in order of its keys, some at a time."""
@@ -331,8 +306,7 @@ class _Build:
                 cursor.putmulti([(table + key, value) for key, value in batch], append=True)
 
     def _concepts(self) -> Iterator[tuple[bytes, bytes]]:
-        """The table of concepts; their hashes, parts and stem keys are kept for what follows."""
-        self._numbers = PartNumbers(self._embedder) if self._embedder else None
+        """The table of concepts; their parts and stem keys are kept for what follows."""
         languages: set[str] = set()
         at = 0
         self._keyed = self._collector.env.open_db(b"keys", dupsort=True, dupfixed=True)
@@ -340,7 +314,7 @@ class _Build:
             self._hashes[at : at + len(names)] = name_hashes(names)
             languages.update("zh" if is_chinese(name) else "en" for name in names)
             self._keep_keys(names, at)
-            parts = self._numbers(names) if self._numbers else [b""] * len(names)
+            parts = self._numbers(names)
             self._made.frombytes(b"".join(parts))
             for number, (name, own) in enumerate(zip(names, parts, strict=True), start=at):
                 self._ends.append(self._ends[-1] + len(own) // 4)
@@ -348,12 +322,6 @@ class _Build:
             at += len(names)
             self._step("embedding concepts", at, self.meta.concepts)
         self.meta.languages = sorted(languages)
-
-    def _write_parts(self) -> None:
-        if self._numbers:
-            first, block = self._numbers.block()
-            self._append(PARTS, [(id_key(first), block)])
-            self._rows, self._scales, _ = unpacked_parts(block, self.meta.dimension)
 
     def _keep_keys(self, names: Sequence[str], first: int) -> None:
         keys = ((text_key(key), number, name) for number, name in enumerate(names, first) if (key := concept_key(name)))
@@ -368,44 +336,30 @@ class _Build:
 
     # --- facts
 
-    def _write_facts(self) -> None:
-        sums = self._concept_matrix() if self._embedder else None
-        path = self._folder / "merged"
-        kinds = name_hashes(self.meta.relations)
-        total = 0
+    def _write_facts(self, sums: Callable[[NDArray[Any]], NDArray[np.float32]]) -> None:
+        path, kinds, total = self._folder / "merged", name_hashes(self.meta.relations), 0
         with path.open("wb") as file:
-            for rows in self._of_ranges(self._collector.facts(), "head"):
-                merged = merged_rows(rows)
-                facts = np.ones(len(merged), _MERGED)
-                for field in _ROW.names or ():
-                    facts[field] = merged[field]
-                if sums:
-                    ends = (facts["head"], facts["relation"], facts["tail"])
-                    facts["norm"] = fact_norms(*ends, sums, self._relations)
-                head, tail = self._hashes[facts["head"]], self._hashes[facts["tail"]]
-                total += fact_hashes(head, kinds[facts["relation"]], tail, facts["weight"])
-                self.relation_counts += np.bincount(facts["relation"], minlength=len(kinds))
+            for some in self._of_ranges(self._collector.facts(), "head"):
+                facts = merged_rows(some)
+                total += fact_hashes(facts, self._hashes, kinds)
+                facts["norm"] = fact_norms(facts["head"], facts["relation"], facts["tail"], sums, self._relations)
+                self.relation_counts += np.bincount(facts["relation"], minlength=len(self.relation_counts))
                 self._append(OUT, self._sides(facts, "head", "tail"))
                 file.write(facts.tobytes())
                 self.meta.facts += len(facts)
-        self.meta.fingerprint = f"{total & _ALL:016x}"
+        self.meta.fingerprint = fingerprint_of(total)
         self._step("writing facts", 1, 2)
-        for rows in self._of_ranges(np.memmap(path, _MERGED, "r"), "tail"):
+        for rows in self._of_ranges(np.memmap(path, _ROW, "r"), "tail"):
             self._append(IN, self._sides(rows, "tail", "head"))
         self._step("writing facts", 2, 2)
 
     def _of_ranges(self, rows: NDArray[np.void], own: str) -> Iterator[NDArray[np.void]]:
-        """The rows of one range of concepts after the other, in the order that they have."""
-        ends = rows[own]
-        counts = np.zeros(self.meta.concepts, np.intp)
-        for start in range(0, len(ends), _SORTED):
-            counts += np.bincount(ends[start : start + _SORTED], minlength=len(counts))
-        for first, last in ranges_of(counts, _SORTED):
-            found = []
-            for start in range(0, len(ends), _SORTED):
-                some = ends[start : start + _SORTED]
-                found.append(rows[start : start + _SORTED][(some >= first) & (some < last)])
-            yield np.concatenate(found)
+        """The rows of one range of concepts after the other, some `_SORTED` at a time, in the order that they have."""
+        ends = np.ascontiguousarray(rows[own])
+        done = np.cumsum(np.bincount(ends, minlength=self.meta.concepts))
+        firsts = np.flatnonzero(np.diff(done // _SORTED, prepend=-1)).tolist()
+        for first, last in itertools.pairwise([*firsts, self.meta.concepts]):
+            yield rows[(ends >= first) & (ends < last)]
 
     def _sides(self, facts: NDArray[np.void], own: str, other: str) -> Iterator[tuple[bytes, bytes]]:
         """One of the two tables of facts, of a range of concepts."""
@@ -415,7 +369,7 @@ class _Build:
         for field in ("relation", "provenance", "weight", "norm"):
             records[field] = facts[field]
         ends = np.frombuffer(self._ends, np.uint64).astype(np.intp)
-        made = np.frombuffer(self._made, np.uint32) if len(self._made) else _NONE
+        made = np.frombuffer(self._made, np.uint32)
         first, last = ends[facts[other]], ends[facts[other] + np.uint32(1)]
         counts = last - first
         records["parts"] = counts
@@ -429,15 +383,16 @@ class _Build:
             begin, end = bounds[place], bounds[place + 1]
             yield id_key(number), packed_side(records[begin:end], parts[part_bounds[place] : part_bounds[place + 1]])
 
-    def _concept_matrix(self) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
+    def _concept_matrix(self, block: bytes) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
         """What gives vectors of concepts, to about a half percent: one byte a component, in a file."""
         made, ends = np.frombuffer(self._made, np.uint32), np.frombuffer(self._ends, np.uint64).astype(np.intp)
+        parts, weights, _ = unpacked_parts(block, self.meta.dimension)
         shape = (self.meta.concepts, self.meta.dimension)
         rows = np.memmap(self._folder / "vectors", np.int8, "w+", shape=shape)
         scales = np.empty(self.meta.concepts, np.float32)
         for start in range(0, self.meta.concepts, _CHUNK):
             some = ends[start : start + _CHUNK + 1]
-            sums = summed_parts(self._rows, self._scales, made[some[0] : some[-1]], np.diff(some))
+            sums = summed_parts(parts, weights, made[some[0] : some[-1]], np.diff(some))
             part = slice(start, start + _CHUNK)
             scales[part] = np.maximum(np.abs(sums).max(axis=1), 1e-6) / np.float32(127)
             sums /= scales[part][:, None]
@@ -452,35 +407,19 @@ class _Build:
         return sums_of
 
 
-_NONE = np.empty(0, np.uint32)
-_ALL = (1 << 64) - 1
-
-
 # --- fingerprints
 
 
-def name_hashes(names: Sequence[str]) -> NDArray[np.uint64]:
+def name_hashes(names: Iterable[str]) -> NDArray[np.uint64]:
     """(n,): a hash of each name, the same in every process."""
-    digests = b"".join(hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names)
-    return np.frombuffer(digests, "<u8")
+    return np.frombuffer(b"".join(hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names), "<u8")
 
 
-def fact_hashes(
-    head: NDArray[np.uint64], relation: NDArray[np.uint64], tail: NDArray[np.uint64], weight: NDArray[np.float32]
-) -> int:
-    """The sum of a hash of each fact: it knows no order, and a fact is taken out by subtracting its own.
-
-    Args:
-        head: hashes of the heads' names.
-        relation: hashes of the relations' names.
-        tail: hashes of the tails' names.
-        weight: the weights.
-
-    Returns:
-        A number of 64 bits.
-    """
-    mixed = _mix(head)
-    for values in (relation, tail, weight.astype("<f4").view("<u4").astype(np.uint64)):
+def fact_hashes(facts: NDArray[np.void], concepts: NDArray[np.uint64], relations: NDArray[np.uint64]) -> int:
+    """The sum of a hash of each fact's names and weight: it knows no order, and a fact is taken out by subtraction."""
+    mixed = _mix(concepts[facts["head"]])
+    weights = facts["weight"].copy().view("<u4").astype(np.uint64)
+    for values in (relations[facts["relation"]], concepts[facts["tail"]], weights):
         mixed = _mix(mixed ^ (values + np.uint64(0x9E3779B97F4A7C15)))
     return int(mixed.sum(dtype=np.uint64))
 
@@ -490,6 +429,11 @@ def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
+
+
+def fingerprint_of(total: int) -> str:
+    """A graph's fingerprint from the sum of its facts' hashes."""
+    return f"{total & ((1 << 64) - 1):016x}"
 
 
 # --- taking a file's place
@@ -518,17 +462,14 @@ def replacing(target: Path, made: str = "graph") -> Iterator[Path]:
         _remove_leftovers(target)
         folder = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
         folder.mkdir()
-    handle = os.open(folder, os.O_RDONLY)
     try:
-        with writing(target):
-            _lock(handle)
-        yield folder
+        with folder_lock(folder, exclusive=True, wait=False):
+            yield folder
         with _unchanging(target), writing(target), folder_lock(target.parent, exclusive=True):
             # The lock file of the old graph names the old one's states: readers of the new one need another.
             target.with_name(f"{target.name}-lock").unlink(missing_ok=True)
             os.replace(folder / made, target)  # noqa: PTH105 - atomic on purpose
     finally:
-        os.close(handle)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -540,31 +481,14 @@ def _unchanging(target: Path) -> Iterator[None]:
     except GraphError:
         yield
         return
-    try:
-        with ExitStack() as stack:
-            with suppress(lmdb.ReadonlyError):
-                stack.enter_context(file.env.begin(write=True))
-            yield
-    finally:
-        file.close()
+    with closing(file), ExitStack() as stack:
+        with suppress(lmdb.ReadonlyError):
+            stack.enter_context(file.env.begin(write=True))
+        yield
 
 
 def _remove_leftovers(target: Path) -> None:
     """Remove what builds that were killed left behind; a build that still runs keeps its files."""
     for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        with suppress(OSError):
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                _lock(handle)
-                shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(handle)
-
-
-def _lock(handle: int) -> None:
-    """Lock what is open until it is closed or its process ends; raises OSError where another has locked it."""
-    try:
-        import fcntl
-    except ImportError:  # not on this system
-        return
-    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(OSError), folder_lock(path, exclusive=True, wait=False):
+            shutil.rmtree(path, ignore_errors=True)

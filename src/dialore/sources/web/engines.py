@@ -31,14 +31,7 @@ _SNIPPET = 2000
 
 @dataclass(frozen=True)
 class SearchResult:
-    """One result of a search.
-
-    Attributes:
-        url: the page's address; empty where there is no page.
-        title: its title.
-        snippet: the engine's excerpt.
-        text: the whole text, where the engine has it, so that no page need be fetched.
-    """
+    """One result of a search; `text` is the whole page's, where the engine has it, so that none need be fetched."""
 
     url: str
     title: str = ""
@@ -109,10 +102,6 @@ class _HttpEngine:
 
 class SearxngEngine(_HttpEngine):
     """A SearXNG instance (docs.searxng.org, Search API); its settings must allow the format `json`.
-
-    Args:
-        url: its address, e.g. `http://localhost:8888`.
-        timeout: seconds for a search.
 
     Raises:
         InputError: the address is not a URL.

@@ -1,0 +1,165 @@
+"""What comes from outside (files, an endpoint's answers) is read or is one clear error, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import time
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dialore.datasets import data_set, data_set_names
+from dialore.dialogue import Dialogue, parse_dialogues, read_dialogues
+from dialore.errors import InputError, ModelError
+from dialore.llm.endpoint import Reader
+from dialore.llm.http import HttpClient, _retry_after, error_detail, load_json, one_line
+from dialore.response import Response
+from tests.llm.models import ask
+
+MANY = settings(max_examples=800, deadline=1000, suppress_health_check=list(HealthCheck))
+TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=20)  # halves of characters, too
+NUMBERS = st.integers() | st.floats() | st.sampled_from([10**400, -(10**40), float("nan"), float("inf")])
+JSON = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def shaped(*names: str) -> st.SearchStrategy[dict[str, object]]:
+    """An object with some of these names, each with anything below it."""
+    return st.dictionaries(st.sampled_from(names) | TEXT, JSON, max_size=6)
+
+
+TURNS = st.lists(TEXT | shaped("speaker", "text"), max_size=4)
+DIALOGUES = st.builds(
+    lambda fields, turns: {**fields, "turns": turns},
+    shaped("id", "language", "topic", "persona", "reference", "knowledge", "sources", "extra"),
+    TURNS | JSON,
+)
+
+
+@MANY
+@given(DIALOGUES)
+def test_any_dialogue_is_read_and_can_be_written_again_or_is_refused(data):
+    for entry in parse_dialogues(json.dumps(data), name="any.jsonl"):
+        if isinstance(entry, Dialogue):
+            assert Dialogue.model_validate_json(entry.model_dump_json()).id == entry.id
+        else:
+            assert isinstance(entry, InputError)
+            assert "\n" not in str(entry)
+            str(entry).encode()
+
+
+@MANY
+@given(st.data())
+def test_any_entry_of_any_data_set_is_read_or_refused(tmp_path_factory, data):
+    name = data.draw(st.sampled_from(data_set_names()))
+    keys = (
+        "dialogue",
+        "dialog",
+        "turns",
+        "messages",
+        "conversation",
+        "content",
+        "meta",
+        "id",
+        "query",
+        "persona",
+        "KB",
+    )
+    entry = data.draw(shaped(*keys) | DIALOGUES | JSON)
+    path = tmp_path_factory.getbasetemp() / f"{name}.json"
+    path.write_text(json.dumps([entry]), "utf-8")
+    try:
+        read = list(data_set(name).read(path))
+    except InputError as error:
+        str(error).encode()
+    else:
+        for dialogue in read:
+            dialogue.model_dump_json()
+
+
+ANSWERS = st.builds(
+    lambda body, choice, said: {**body, "choices": [{**choice, **said}]},
+    shaped("model", "usage", "error"),
+    shaped("finish_reason", "text", "message", "delta"),
+    st.builds(lambda inner: {"message": inner}, shaped("content", "refusal", "role")) | st.just({}),
+)
+
+
+@MANY
+@given(ANSWERS | shaped("choices", "usage", "model", "error") | JSON, st.sampled_from(["message", "delta"]))
+def test_any_answer_of_an_endpoint_is_a_completion_or_a_model_error(payload, part):
+    http = SimpleNamespace(where="http://h/v1", key="a-secret-key")
+    reader = Reader(ask(), http)
+    try:
+        reader.take(load_json(json.dumps(payload), "h"), part)
+        completion = reader.completion()
+    except ModelError as error:
+        assert "\n" not in str(error)  # noqa: PT017 - most answers are none
+        Response(status="failed", error=str(error)).model_dump_json()
+    else:
+        completion.model_dump_json()
+        Response(text=completion.text, usage=completion.usage).model_dump_json().encode()
+
+
+@MANY
+@given(JSON, st.sampled_from([400, 401, 404, 429, 500, 777]), TEXT | st.sampled_from(["5", "nan", "-1", "1e400"]))
+def test_any_refusal_is_one_line(body, status, wait):
+    http = HttpClient("http://h/v1", "a-secret-key")
+    response = SimpleNamespace(status=status, headers={"Retry-After": wait}, url="http://h/v1/x")
+    error = http.status_error(response, json.dumps(body).encode())
+    assert "\n" not in str(error)
+    str(error).encode()
+    one_line(error_detail(body)[0]).encode()
+
+
+@MANY
+@given(st.binary(max_size=60))
+def test_any_bytes_are_json_or_a_model_error(data):
+    try:
+        load_json(data, "h")
+    except ModelError as error:
+        str(error).encode()
+
+
+@pytest.mark.parametrize(
+    "value", ["Sun, 06 Nov 1994 08:49:37 +99999999", "Sun, 06 Nov 0001 00:00:00 +2359", "x", "inf", "Sun, 99 Nov"]
+)
+def test_an_absurd_date_to_come_again_is_none(value):
+    assert _retry_after({"Retry-After": value}) in {None, 0.0}
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ('"extra": [1], "mood": 1', "field extra"),
+        ('"mood": NaN', "field mood: nan is no number of JSON"),
+        ('"mood": [1, -Infinity]', "field mood[1]: -inf is no number"),
+        (f'"mood": {10**200}', "field mood: the number has more than 64 bits"),
+        (r'"mood": {"deep": "\ud83d"}', "field mood.deep: half of a surrogate pair"),
+    ],
+)
+def test_what_could_not_be_written_again_is_named(field, words):
+    (error,) = parse_dialogues('{"id": "x", "turns": ["a"], ' + field + "}", name="x.jsonl")
+    assert isinstance(error, InputError)
+    assert words in str(error)
+
+
+def test_an_utterance_of_megabytes_is_refused_at_once():
+    begun = time.process_time()
+    (error,) = parse_dialogues(json.dumps({"turns": ["word " * 2_000_000]}), name="x.jsonl")
+    assert "10,000,000 characters is too long" in str(error)
+    assert time.process_time() - begun < 2
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_marked_text_is_read_in_its_encoding(tmp_path, encoding):
+    path = tmp_path / "talk.jsonl"
+    path.write_text('{"id": "x", "turns": ["Café 好"]}\n', encoding)
+    assert read_dialogues(path)[0].last.text == "Café 好"
+    (whole,) = data_set("jsonl").read(path)
+    assert whole.texts == ("Café 好",)
