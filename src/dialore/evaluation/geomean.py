@@ -111,13 +111,8 @@ def geomean(
 ) -> Score:
     """The geometric mean of a system's scores, each in per cent of its scale, with its 95% interval.
 
-    Args:
-        scores: the system's, by metric.
-        about: which GeoMean: its `needs` are the components.
-        measures: the components' by metric, dialogue and repetition, for the interval; without them there is none.
-
-    Returns:
-        The figure; none, with the reason, where a component is not there or is below 0.
+    There is none, with the reason, where a component is not there or is below 0; without the components' `measures`, by
+    metric, dialogue and repetition, there is no interval.
     """
     lacking = [name for name in about.needs if name not in scores or scores[name].value is None]
     if lacking:

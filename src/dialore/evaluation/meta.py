@@ -145,12 +145,8 @@ def agreements(
 ) -> list[Agreement]:
     """How far a metric agrees with people, by every criterion, over responses and, where they are named, systems.
 
-    Args:
-        metric: the metric; one whose level is `corpus` has figures of systems alone.
-        judgements: a set's.
-        measures: the metric's, by judgement id; those with a problem are left out.
-        resamples: of the bootstrap.
-        seed: of the bootstrap and the folds.
+    A metric whose level is `corpus` has figures of systems alone; `measures`, by judgement id, with a problem are left
+    out. The seed is the bootstrap's and the folds'.
     """
     known = [one for one in judgements if one.id in measures and measures[one.id].problem is None]
     found: list[Agreement] = []
@@ -246,12 +242,8 @@ def _numbered(contexts: Sequence[str]) -> tuple[int, NDArray[np.int64]]:
 def resampled_correlations(first: Floats, second: Floats, weights: NDArray[Any]) -> dict[Kind, Floats]:
     """Each coefficient in each resample; NaN where a resample does not vary.
 
-    A resample is given by how often each item counts, so that its ranks and its concordant pairs are matrix products.
-
-    Args:
-        first: values, shape (items,).
-        second: values, shape (items,).
-        weights: shape (resamples, items).
+    A resample is given by how often each item counts, shape (resamples, items), so that its ranks and its concordant
+    pairs are matrix products.
     """
     small = weights.astype(np.float32)
     signs = [np.sign(values[:, None] - values[None, :]).astype(np.float32) for values in (first, second)]
@@ -279,13 +271,7 @@ def _weighted_pearson(first: Floats, second: Floats, weights: NDArray[Any]) -> F
 
 
 def area_under_curve(values: Floats, truth: NDArray[np.bool_], weights: NDArray[Any]) -> tuple[Interval, float]:
-    """The area under the ROC curve with its interval, and the p-value of Mann and Whitney's test.
-
-    Args:
-        values: higher for a yes, if the metric is any good.
-        truth: yes or no.
-        weights: shape (resamples, items).
-    """
+    """The area under the ROC curve with its interval, and the p-value of Mann and Whitney's test."""
     try:
         from scipy.stats import mannwhitneyu
     except ImportError:

@@ -83,18 +83,9 @@ def bootstrap(
 ) -> Interval:
     """A metric's figure with its 95% percentile bootstrap interval over dialogues.
 
-    Several responses to a dialogue are sampled together, as they are not independent. Where a metric is `Jackknifed`
-    the interval is normal, by the jackknife's standard error.
-
-    Args:
-        metric: the metric.
-        values: its measures, shape (responses, columns).
-        dialogues: which dialogue each response answers; each another where None.
-        resamples: how many.
-        seed: of the resampling.
-
-    Raises:
-        InputError: there is nothing to resample.
+    Several responses to a dialogue are sampled together, as they are not independent: `dialogues` says which one each
+    row of the values answers. Where a metric is `Jackknifed` the interval is normal, by the jackknife's standard error.
+    Raises InputError where there is nothing to resample.
     """
     if not len(values):
         raise InputError("no measures to make a figure of", mend="score the run first")
@@ -124,17 +115,7 @@ def paired_bootstrap(
 
     The p-value is twice the share of resamples on the far side of no difference, never below one resample's worth.
     Where a metric is `Jackknifed` both come from leaving out each pair in turn. Where one of the two has no figure,
-    neither the difference nor its p-value is a number.
-
-    Args:
-        metric: the metric.
-        first: one system's measures, shape (pairs, columns).
-        second: the other's, row by row of the same dialogues.
-        resamples: how many.
-        seed: of the resampling; the same rows are sampled for both.
-
-    Raises:
-        InputError: the two are not of the same length, or empty.
+    neither the difference nor its p-value is a number. Raises InputError where rows are none, or no pairs.
     """
     _check_pairs(first, second)
     difference = metric.combine(first) - metric.combine(second)
@@ -194,13 +175,10 @@ def as_table(rows: Sequence[Sequence[float]]) -> NDArray[np.float64]:
     return table
 
 
-def wilcoxon(first: ArrayLike, second: ArrayLike) -> Result:
-    """Wilcoxon's signed-rank test of paired values, two-sided; two equal samples have p = 1."""
+def wilcoxon(first: ArrayLike, second: ArrayLike) -> float:
+    """The p-value of Wilcoxon's signed-rank test of paired values, two-sided; two equal samples have 1."""
     a, b = _pair(first, second)
-    if np.array_equal(a, b):
-        return Result(0.0, 1.0)
-    found = _library("scipy.stats").wilcoxon(a, b)
-    return Result(float(found.statistic), float(found.pvalue))
+    return 1.0 if np.array_equal(a, b) else float(_library("scipy.stats").wilcoxon(a, b).pvalue)
 
 
 def correlation(first: ArrayLike, second: ArrayLike, kind: Literal["spearman", "kendall", "pearson"]) -> Result:

@@ -211,7 +211,7 @@ def _score_contests(criterion: str, some: Sequence[Annotation], *, lower_is_bett
 def _contest(criterion: str, first: str, second: str, by_item: dict[str, list[float]]) -> Contest:
     rate = win_rate([_outcome(value) for values in by_item.values() for value in values])
     means = [float(np.mean(values)) for values in by_item.values()]
-    p = wilcoxon(means, [0.0] * len(means)).p if len(means) > 1 else math.nan
+    p = wilcoxon(means, [0.0] * len(means)) if len(means) > 1 else math.nan
     majority = win_rate([_majority(list(map(_outcome, values))) for values in by_item.values()])
     return Contest(criterion, first, second, rate, len(by_item), p, majority.p)
 
@@ -246,10 +246,6 @@ def judged_responses(
 
     Ratings are means over annotators, higher is better: a score; one more than the number of systems less a rank; 1 for
     a win, a half for a tie. Where there are several criteria `average` is their mean (SCG-QP, Section 3.3).
-
-    Args:
-        annotations: of one export.
-        found: the dialogues with every system's response; see `sheets.gather`.
     """
     ratings: dict[tuple[str, str], dict[str, list[float]]] = {}
     for each in annotations:

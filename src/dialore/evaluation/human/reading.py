@@ -83,11 +83,7 @@ class Sheet(NamedTuple):
 
 
 def read_key(path: Path) -> Key:
-    """The key of an export.
-
-    Raises:
-        InputError: the file is missing or is no key.
-    """
+    """The key of an export; raises InputError where the file is missing or is no key."""
     try:
         return Key.model_validate_json(path.read_text(encoding="utf-8"))
     except OSError as error:

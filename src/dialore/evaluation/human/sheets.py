@@ -117,11 +117,7 @@ def _yaml(name: str) -> Any:  # noqa: ANN401 - plain data
 
 
 def criteria_set(name: str) -> CriteriaSet:
-    """A set by name.
-
-    Raises:
-        UnknownNameError: there is none of that name.
-    """
+    """A set by name; raises UnknownNameError where there is none."""
     sets = criteria_sets()
     if name not in sets:
         raise UnknownNameError("set of criteria", name, sets)
@@ -217,15 +213,7 @@ def make_items(
 ) -> tuple[list[Item], Key]:
     """Items in a shuffled order, and their key.
 
-    Args:
-        found: dialogues with every system's response; see `gather`.
-        name: the name of the set of criteria.
-        chosen: the criteria.
-        form: `pairwise`: two at a time; `likert`: one at a time; `ranking`: all at once.
-        language: the sheets' language.
-        limit: how many dialogues, sampled by seed.
-        against: for pairs: only those with this system; all pairs otherwise.
-        seed: of sampling, shuffling and blinding.
+    A `limit` of dialogues is sampled by seed; of pairs only those with the system `against` are made, if it is given.
 
     Raises:
         InputError: nothing to judge, or too few systems to compare.

@@ -86,15 +86,10 @@ def make_report(
     keep_absent: bool = False,
     title: str = "",
 ) -> Report:
-    """Make a report.
+    """Make a report; `sizes` are models' in billions of parameters, where their names do not say them.
 
-    Args:
-        results: the scored runs.
-        baseline: the system that others are compared with.
-        dialogues: how many dialogues of each data set the browser shows; 0 for no browser.
-        sizes: models' sizes in billions of parameters, where their names do not say them.
-        keep_absent: give metrics that no system has a column, too.
-        title: the report's title; the runs' names otherwise.
+    The browser shows so many `dialogues` of each data set, none for 0; `keep_absent` gives metrics that no system has a
+    column, too. The title is the runs' names where none is given.
 
     Raises:
         UnknownNameError: no system is called as the baseline is.

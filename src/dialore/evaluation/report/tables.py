@@ -146,7 +146,7 @@ def _compare(
     if math.isnan(interval.value):
         return None
     about = metric.about
-    p = wilcoxon(values(metric, first), values(metric, second)).p if about.level == "response" else None
+    p = wilcoxon(values(metric, first), values(metric, second)) if about.level == "response" else None
     difference = (interval.value, interval.low, interval.high)
     return Comparison(system, baseline, about.name, len(common), *difference, bootstrapped, p, about.higher_is_better)
 
@@ -270,11 +270,7 @@ class Contest:
 
 
 def contests(found: Sequence[Judged]) -> list[Contest]:
-    """Contests of what was judged, criteria in the order in which they come.
-
-    Raises:
-        MissingExtraError: the `evaluation` extra, with the tests, is not installed.
-    """
+    """Contests of what was judged, criteria in the order in which they come."""
     groups: dict[tuple[str, str, str, str, str, str], list[Judged]] = {}
     for one in found:
         key = (one.run, one.dataset, one.judge, one.judged, one.first, one.second)
@@ -408,16 +404,10 @@ def family(about: About) -> str:
 
 
 def main_table(results: Results, *, baseline: str | None = None, keep_absent: bool = False) -> MainTable:
-    """The main table.
+    """The main table; `keep_absent` gives metrics that no system has a column, too.
 
-    Args:
-        results: the scored runs.
-        baseline: the system that others are compared with, by its name in tables or its method's name; `vanilla`
-            where there is such a one, else each group's first.
-        keep_absent: give metrics that no system has a column, too.
-
-    Raises:
-        UnknownNameError: no system is called that.
+    The baseline is named as in tables or by its method: `vanilla` where there is such a one, else each group's first.
+    Raises UnknownNameError where no system is called that.
     """
     systems = results.systems()
     known = {name for system in systems for name in (system.name, system.method)}
