@@ -93,6 +93,10 @@ class ModelError(DialoreError):
         self.refused = refused
 
 
+class WindowError(ModelError):
+    """A prompt that is longer than the model's window."""
+
+
 class NotRecordedError(ModelError):
     """A request that a recording being replayed does not hold."""
 
