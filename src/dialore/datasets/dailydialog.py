@@ -55,8 +55,10 @@ class DailyDialog(DataSet):
             yield from _read_text(path, self)
             return
         for place, entry in read_forms(path, {"dialogue": _Pairs, "dialog": _Turns}, self.published):
-            turns = entry.dialog if isinstance(entry, _Turns) else chain.from_iterable(entry.dialogue)
-            yield from _alternate(self, place.number, turns)
+            if isinstance(entry, _Pairs):
+                yield from _alternate(self, place.number, chain.from_iterable(entry.dialogue))
+            elif isinstance(entry, _Turns):
+                yield from _alternate(self, place.number, entry.dialog)
 
 
 class XDailyDialogEn(DataSet):
