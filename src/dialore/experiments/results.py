@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
+from dialore.errors import UnknownNameError
 from dialore.evaluation.base import About
 from dialore.evaluation.geomean import ABOUTS as GEOMEANS
 from dialore.evaluation.geomean import GeoMean, geomean
@@ -14,9 +15,10 @@ from dialore.evaluation.report.data import Judged, ScoredResponse, SystemScores
 from dialore.evaluation.report.tables import combiner
 from dialore.experiments.judging import ComparisonStore, kept_preferences
 from dialore.experiments.scoring import score_of
+from dialore.methods.registry import method_class, method_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from dialore.experiments.store import RunStore, System
 
@@ -107,7 +109,7 @@ class RunResults:
         return SystemScores(
             name=system.title,
             method=system.method,
-            options=system.options,
+            options=beside_defaults(system.method, system.options),
             model=system.model,
             dataset=_dataset(facts),
             run=_name(store, facts),
@@ -115,6 +117,15 @@ class RunResults:
             counts=dict(counts),  # asdict makes no Counter anew
             totals=totals,
         )
+
+
+def beside_defaults(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options whose values are not the method's own anyway; all, where the method is not installed here."""
+    try:
+        known = method_options(method_class(method))
+    except UnknownNameError:
+        return dict(options)
+    return {name: value for name, value in options.items() if name not in known or value != known[name].default}
 
 
 def _name(store: RunStore, facts: dict[str, Any]) -> str:

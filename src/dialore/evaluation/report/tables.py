@@ -71,7 +71,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """A full method and its variants on one data set and model.
+    """A full system and its variants on one data set and model.
 
     Attributes:
         comparisons: each variant less the full method, by the variant's place and the metric's name.
@@ -112,19 +112,30 @@ def compare(
 
 
 def ablations(results: Results, abouts: Sequence[About]) -> list[Ablation]:
-    """Every method that stands in the results both without and with options."""
-    families: dict[tuple[str, str, str], list[SystemScores]] = {}
+    """Every system with those that set its options and more, of one method by one kind of prompts."""
+    families: dict[tuple[str, str, str, str], list[SystemScores]] = {}
     for system in results.systems():
-        families.setdefault((system.dataset, system.model, system.method), []).append(system)
+        key = (system.dataset, system.model, system.method, str(system.options.get("prompting", "")))
+        families.setdefault(key, []).append(system)
     found = []
     for family in families.values():
-        full = next((system for system in family if not system.options), None)
-        variants = [system for system in family if system.options]
-        if full is not None and variants:
+        for full in family:
+            variants = [system for system in family if _is_variant(system, full)]
+            if not variants or any(_is_variant(full, system) for system in family):
+                continue
             places = {id(system): place for place, system in enumerate(variants)}
             made = compare(results, [full, *variants], full, abouts)
             found.append(Ablation(full, variants, {(places[id(each.system)], each.metric): each for each in made}))
     return found
+
+
+def _is_variant(system: SystemScores, full: SystemScores) -> bool:
+    """Whether it sets all that the full one does, and more; it may lack stages, but those it has have its models."""
+    (own, stages), (base, base_stages) = (
+        ({name: value for name, value in each.options.items() if name != "stages"}, each.options.get("stages", {}))
+        for each in (system, full)
+    )
+    return own != base and base.items() <= own.items() and stages.items() <= base_stages.items()
 
 
 def _compare(
