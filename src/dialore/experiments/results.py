@@ -9,9 +9,8 @@ from pydantic import TypeAdapter
 
 from dialore.errors import UnknownNameError
 from dialore.evaluation.base import About
-from dialore.evaluation.geomean import ABOUT as GEOMEAN
-from dialore.evaluation.geomean import RAGAS_ABOUT as RAGAS_GEOMEAN
-from dialore.evaluation.geomean import geomean
+from dialore.evaluation.geomean import ABOUTS as GEOMEANS
+from dialore.evaluation.geomean import GeoMean, geomean
 from dialore.evaluation.report.data import Judged, ScoredResponse, SystemScores
 from dialore.evaluation.report.tables import combiner
 from dialore.experiments.judging import ComparisonStore, kept_preferences
@@ -60,11 +59,14 @@ class RunResults:
 
     def metrics(self) -> Sequence[About]:
         """Every metric that was scored, in the order of the tables, and the means of several where all are there."""
-        means = [about for about in (GEOMEAN, RAGAS_GEOMEAN) if set(about.needs) <= self._abouts.keys()]
+        means = [about for about in GEOMEANS.values() if set(about.needs) <= self._abouts.keys()]
         return [*self._abouts.values(), *means]
 
     def measures(self, system: SystemScores, metric: str) -> dict[tuple[str, int], tuple[float, ...]]:
-        """A system's measures by dialogue id and repetition."""
+        """A system's measures by dialogue id and repetition; of a GeoMean, those of its components side by side."""
+        if metric in GEOMEANS:
+            about = GEOMEANS[metric]
+            return GeoMean(about).joined({name: self.measures(system, name) for name in about.needs})
         store, number = self._place(system)
         ids = store.dialogue_ids()
         return {
@@ -95,13 +97,15 @@ class RunResults:
     def _scores(self, store: RunStore, system: System, facts: dict[str, Any]) -> SystemScores:
         counts, totals = store.counts(system.number)
         scores = {}
+        known: dict[str, dict[tuple[int, int], tuple[float, ...]]] = {}
         for name in self._abouts:
             found = list(store.measures(name, system.number))
             measures = [measure for _, measure in found]
+            known[name] = {(job.position, job.repetition): m.values for job, m in found if m.problem is None}
             scores[name] = score_of(combiner(name), measures, dialogues=[job.position for job, _ in found])
-        for about in (GEOMEAN, RAGAS_GEOMEAN):
+        for about in GEOMEANS.values():
             if set(about.needs) <= scores.keys():
-                scores[about.name] = geomean(scores, self._abouts, about=about)
+                scores[about.name] = geomean(scores, about=about, measures=known)
         return SystemScores(
             name=system.title,
             method=system.method,
