@@ -17,7 +17,7 @@ import yaml
 from dialore.cli.app import app
 from dialore.datasets import data_set_names
 from dialore.errors import InputError
-from dialore.evaluation.human.items import criteria_sets
+from dialore.evaluation.human.sheets import criteria_sets
 from dialore.evaluation.registry import Context, load_metric, metric_names
 from dialore.experiments.config import DatasetConfig, RunConfig, SystemConfig
 from dialore.methods.registry import (
