@@ -44,8 +44,10 @@ class Row:
         return value.strip()
 
     def number(self, name: str, low: float, high: float) -> float | None:
-        """A field's number; None where it lies off the scale, as slips of annotators do."""
+        """A field's number; None where there is none, or it lies off the scale, as slips of annotators do."""
         value = self.fields.get(name)
+        if name in self.fields and not str(value or "").strip() and value != 0:
+            return None
         try:
             number = float(value)  # type: ignore[arg-type]
         except (TypeError, ValueError):
@@ -54,7 +56,9 @@ class Row:
         return number if low - 1e-3 <= number <= high + 1e-3 and not math.isnan(number) else None
 
     def choice(self, name: str, known: Mapping[str, bool | None]) -> bool | None:
-        """What a field's text stands for; raises InputError where it is none of those known."""
+        """What a field's text stands for, None for none; raises InputError where it is none of those known."""
+        if name in self.fields and not (self.fields[name] or "").strip():
+            return None
         value = self.text(name)
         if value not in known:
             raise InputError(f"{self.place}: field {name}: {value!r} is none of {', '.join(known)}", mend=_PUBLISHED)

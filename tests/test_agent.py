@@ -8,8 +8,10 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, ModelError, UnknownNameError
+from dialore.settings import ModelSettings
 from dialore.sources.graph.source import Graph
-from dialore.workbench import create_agent
+from dialore.workbench import Workbench, create_agent
+from tests.llm.server import say, status
 from tests.methods.conftest import ScriptedModel, small_graph  # noqa: F401 - a fixture
 
 DIALOGUES = [
@@ -167,3 +169,38 @@ async def test_a_response_does_not_count_what_it_waited_for_its_turn(model, smal
     assert response.waited == min(traced.started for traced in response.trace)
     ends = max(traced.started + traced.seconds for traced in response.trace)
     assert response.seconds == pytest.approx(ends - response.waited, abs=0.05)
+
+
+LONG = Dialogue(id="long", turns=[f"Turn {number} is about tea and rain." for number in range(16)])
+
+
+async def test_a_history_that_does_not_fit_loses_its_oldest_turns_and_says_so(faulty_server):
+    def reply(asked):
+        if len(asked.body["messages"][-1]["content"]) > 500:
+            return status(400, "This model's maximum context length is 128 tokens.")
+        return say("Fine.")
+
+    faulty_server.by_request = reply
+    settings = ModelSettings(model="m", base_url=faulty_server.url, retries=0)
+    async with Workbench() as bench:
+        agent = bench.agent("vanilla", bench.models(settings))
+        response = await agent.respond(LONG)
+        assert (response.status, response.text) == ("ok", "Fine.")
+        (step,) = [traced for traced in response.trace if traced.messages]
+        assert any("oldest turns are left out" in note for note in step.notes)
+        assert "Turn 15" in step.messages[-1]["content"]
+        assert "Turn 0 " not in step.messages[-1]["content"]
+        whole = bench.agent("vanilla", bench.models(settings.model_copy(update={"whole_history": True})))
+        assert "maximum context length" in (await whole.respond(LONG)).error
+
+
+async def test_a_window_that_is_given_is_kept_to_before_anything_is_asked(faulty_server):
+    faulty_server.say("Fine.")
+    settings = ModelSettings(model="m", base_url=faulty_server.url, window=450)
+    async with Workbench() as bench:
+        response = await bench.agent("vanilla", bench.models(settings)).respond(LONG)
+        assert response.text == "Fine."
+        assert any("oldest turns are left out" in note for traced in response.trace for note in traced.notes)
+        assert len(faulty_server.calls) == 1
+        short = bench.agent("vanilla", bench.models(settings.model_copy(update={"window": 300})))
+        assert "do not fit m's window of 300" in (await short.respond(LONG)).error

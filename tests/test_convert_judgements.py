@@ -140,3 +140,14 @@ def test_a_folder_is_converted(tmp_path, monkeypatch, capsys):
     assert (one.dialogue.texts, one.dialogue.reference, one.dialogue.knowledge) == (("Hi.", "Ho."), "Right.", ("F.",))
     assert (one.response.knowledge[0].text, one.ratings["overall"]) == ("F.", 3.0)
     assert (other.dialogue.reference, other.dialogue.knowledge, other.response.knowledge) == (None, (), [])
+
+
+def test_a_row_that_lacks_one_label_is_kept(tmp_path):
+    columns = ["context", "response", "knowledge", "Hallucination", "Avg Factual Correctness"]
+    rows = [["A: Hi", "Yo.", "k", "", "0.5"], ["A: Hi", "Yo.", "k", "no", ""]]
+    text = "\n".join(",".join(row) for row in [columns, *rows])
+    (tmp_path / "alexa_factual_expert.csv").write_text(text, "utf-8")
+    assert convert("alexa_factual_expert", tmp_path / "alexa_factual_expert.csv", tmp_path / "out.jsonl") == 2
+    first, second = read_judgements(tmp_path / "out.jsonl")
+    assert (first.labels, first.ratings) == ({}, {"factual_correctness": 0.5})
+    assert (second.labels, second.ratings) == ({"not_hallucinated": True}, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import difflib
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,10 @@ class DialoreError(Exception):
         super().__init__(message)
         self.message = message
         self.mend = mend
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """An error travels between processes as it stands, whatever its class is made of."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
         """The message and its mend in one line."""
@@ -91,6 +96,10 @@ class ModelError(DialoreError):
         self.status = status
         self.configuration = configuration
         self.refused = refused
+
+
+class WindowError(ModelError):
+    """A prompt that is longer than the model's window."""
 
 
 class NotRecordedError(ModelError):

@@ -140,6 +140,12 @@ class ModelSettings(Strict):
     temperature: Annotated[float | None, Flag(("--temperature",), None, _MODEL)] = Field(
         default=None, ge=0, description="Of every answer, in place of what the prompts say."
     )
+    window: Annotated[int | None, Flag(("--window",), "TOKENS", _MODEL)] = Field(
+        default=None, ge=1, description="Its window. Turns that do not fit are left out, the oldest first."
+    )
+    whole_history: Annotated[bool, Flag(("--whole-history",), None, _MODEL)] = Field(
+        default=False, description="Leave no turn out: a history that does not fit the model's window fails."
+    )
     name: str = Field(default="", description="Its name in tables, where that is not the model's.")
     key_env: str = Field(default="", description="The environment variable that holds its key.")
     extra_body: dict[str, Any] = Field(default_factory=dict, description="Further fields of every request's body.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from dialore.agent import Agent
 from dialore.errors import InputError, UnknownNameError
-from dialore.llm.model import Sampled
+from dialore.llm.model import Sampled, Windowed
 from dialore.methods import registry
 from dialore.settings import SourceSettings
 from dialore.sources.registry import KINDS
@@ -42,9 +42,11 @@ def connect_model(settings: ModelSettings, name: str | None = None) -> LanguageM
     Raises as `dialore.llm.connect` does, and InputError where there is no model to record.
     """
     model = _connected(settings, name)
-    if model is None or settings.temperature is None:
-        return model
-    return Sampled(model, temperature=settings.temperature)
+    if model is not None and settings.temperature is not None:
+        model = Sampled(model, temperature=settings.temperature)
+    if model is not None and (settings.window is not None or settings.whole_history):
+        model = Windowed(model, settings.window, whole=settings.whole_history)
+    return model
 
 
 def _connected(settings: ModelSettings, name: str | None) -> LanguageModel | None:

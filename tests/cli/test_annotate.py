@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import sys
 
@@ -25,6 +26,10 @@ def run(tmp_path):
     given = {"name": "small", "dataset": {"name": "jsonl", "path": str(data)}, "systems": ["vanilla", "dcrag"]}
     config = make_config(given | {"models": [{"model": "lexical"}]})
     assert asyncio.run(run_experiment(config, tmp_path / "run", connect_model)).ok == 12
+    with RunStore.open(tmp_path / "run") as store:  # without a model all methods say the same
+        for job in store.jobs():
+            response = store.response(job)
+            store.add(job, response.model_copy(update={"text": f"{response.text} {job.system}"}))
     return tmp_path / "run"
 
 
@@ -55,6 +60,8 @@ def test_xlsx_out_and_in_and_agreement(call, run, tmp_path):
 
 
 def test_without_openpyxl_there_is_csv_and_a_word(call, run, tmp_path, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "openpyxl" else find(name))
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     done = call("annotate", "export", run, "--out", tmp_path / "sheets", "--annotators", 1)
     assert done.code == 0

@@ -31,7 +31,8 @@ def asked_by(method, world, options):
     given = {name: source for name, source in sources.items() if name in method_sources(method_class(method))}
 
     async def respond():
-        agent = create_agent(method, model=Rehearsal(), graph=graph, sources=given, options=options)
+        read = graph if "graph" in method_sources(method_class(method)) else None
+        agent = create_agent(method, model=Rehearsal(), graph=read, sources=given, options=options)
         return [await agent.respond(with_persona(dialogue)) for dialogue in made_up(graph, 2)]
 
     responses = asyncio.run(respond())

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from dialore.dialogue import Dialogue
-from dialore.evaluation.report.display import Conversation, Heading, Versions, changes, longest_chain, render_page
+from dialore.evaluation.report.display import Conversation, Heading, longest_chain, render_page
 from dialore.knowledge import Fact, Knowledge
 from dialore.llm.model import Usage
 from dialore.response import Demands, Response, StageTrace
@@ -199,9 +199,9 @@ def test_an_edit_that_changes_nothing_is_not_shown_twice():
 
 
 def test_chinese_changes_are_marked_by_character():
-    found = Versions(*changes("用开水泡", "用八十度水泡"), kept="edit", why="", votes=[])
-    assert str(found.draft) == "用<del>开</del>水泡"
-    assert str(found.edit) == "用<ins>八十度</ins>水泡"
+    text = page(trace=[did("choice", kept="edit", draft="用开水泡", edit="用八十度水泡")])
+    assert "用<del>开</del>水泡" in text
+    assert "用<ins>八十度</ins>水泡" in text
 
 
 def test_a_part_of_the_page_begins_with_its_heading():

@@ -43,11 +43,44 @@ def test_dailydialog_in_its_published_form(tmp_path):
     assert [turn.speaker for turn in dialogue.turns] == ["A", "B", "A"]
 
 
+SAID = ("That's a nice hat, isn't it?", "It is.", "Thanks!")
+ROW = {
+    "dialog": ["That ' s a nice hat , isn ' t it ? ", " It is . ", "Thanks !"],
+    "act": [2, 1, 1],
+    "emotion": [0, 0, 4],
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"{turn} __eou__ " for turn in ROW["dialog"]).strip() + "\n",
+        "".join(f"{turn} __eou__" for turn in ROW["dialog"]) + "\n\n",
+        json.dumps(ROW) + "\n",
+        json.dumps([ROW], indent=1),
+    ],
+    ids=["text", "text without spaces", "rows", "list of rows"],
+)
+def test_dailydialog_as_its_authors_release_it(tmp_path, text):
+    path = tmp_path / "dialogues_test.txt"
+    path.write_text(text, "utf-8")
+    (dialogue,) = data_set("dailydialog").read(path)
+    assert (dialogue.id, dialogue.texts) == ("dailydialog-1", SAID)
+    assert [turn.speaker for turn in dialogue.turns] == ["A", "B", "A"]
+
+
+def test_a_line_of_dailydialog_without_an_end_of_turn_is_named(tmp_path):
+    path = tmp_path / "dialogues_test.txt"
+    path.write_text("Hello . __eou__ Hi . __eou__\nnobody ends this\n", "utf-8")
+    with pytest.raises(InputError, match=r"dialogues_test\.txt, line 2: no turn ends in __eou__"):
+        list(data_set("dailydialog").read(path))
+
+
 @pytest.mark.parametrize(
     ("name", "text", "wanted"),
     [
         ("dailydialog", "{", "not valid JSON"),
-        ("dailydialog", "{}", "line 1.*field dialogue: Field required"),
+        ("dailydialog", "{}", "line 1.*none of the fields dialogue, dialog"),
         ("dailydialog", '"text"', "not a list"),
         ("dailydialog", "", "empty"),
         ("dailydialog", '[{"dialogue": []}] more', "more text after the end"),
@@ -186,7 +219,7 @@ def test_a_document_too_large_for_memory_is_read_alike(tmp_path, monkeypatch):
             assert len(read[name, large]) == 50
             assert read[name, large] == read[name, 1 << 20]
     path.write_text(json.dumps(listed)[:-1] + ', {"turns": []}]', "utf-8")
-    with pytest.raises(InputError, match="entry 51: field dialogue: Field required"):
+    with pytest.raises(InputError, match="entry 51: it has none of the fields dialogue, dialog"):
         list(data_set("dailydialog").read(path))
     path.write_text(json.dumps(listed)[:-1] + ",,]", "utf-8")
     with pytest.raises(InputError, match="not valid JSON"):

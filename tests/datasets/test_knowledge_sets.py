@@ -212,13 +212,14 @@ def test_opendialkg_as_published(tmp_path):
     assert [history.id for history in histories] == [f"opendialkg-{row}@{turn}" for row in (1, 3) for turn in (1, 3)]
     assert histories[0].knowledge == (
         {"head": "The Boat", "relation": "directed_by", "tail": "C. Dee"},
-        {"head": "C. Dee", "relation": "~written_by", "tail": "Ship"},
+        # Walked from the writer to the work; told as it is.
+        {"head": "Ship", "relation": "written_by", "tail": "C. Dee"},
     )
     # The user's walk is not the assistant's.
     assert histories[1].knowledge == ()
     assert [text for text, _ in knowledge_pieces("opendialkg", path)] == [
         "The Boat directed by C. Dee",
-        "C. Dee written by Ship",
+        "Ship written by C. Dee",
     ]
     broken = json.loads(json.dumps(MESSAGES))
     broken[1]["metadata"]["path"][1][0].pop()
@@ -237,7 +238,10 @@ def test_the_two_real_forms_of_opendialkg_agree():
         assert one.knowledge == other.knowledge
         assert len(one.turns) == len(other.turns)
     # The first: the Bond films, over two facts about GoldenEye.
-    assert [fact["tail"] for fact in theirs[0].knowledge] == ["GoldenEye", "Michael France"]
+    assert theirs[0].knowledge == (
+        {"head": "GoldenEye", "relation": "starred_actors", "tail": "Martin Campbell"},
+        {"head": "GoldenEye", "relation": "written_by", "tail": "Michael France"},
+    )
 
 
 TOPICAL = {

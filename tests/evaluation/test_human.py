@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 import random
 from html.parser import HTMLParser
@@ -12,8 +13,10 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, UnknownNameError
-from dialore.evaluation.human.agreement import analyse
-from dialore.evaluation.human.items import (
+from dialore.evaluation.human.agreement import analyse, judged_responses
+from dialore.evaluation.human.reading import Annotation, read_key, read_sheet
+from dialore.evaluation.human.sheets import (
+    CONTROL,
     Key,
     answer_columns,
     criteria_set,
@@ -21,11 +24,13 @@ from dialore.evaluation.human.items import (
     for_annotator,
     gather,
     make_items,
+    render_csv,
+    render_page,
 )
-from dialore.evaluation.human.sheets import Annotation, read_key, read_sheet, render_csv, render_page
+from dialore.evaluation.meta import read_judgements
 from dialore.evaluation.report.data import ScoredResponse
 from dialore.knowledge import Fact, Knowledge
-from dialore.response import Response, StageTrace
+from dialore.response import Demands, Response, StageTrace
 from tests.evaluation.made_up import COUNT, EVIL, made_up
 
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")
@@ -36,7 +41,7 @@ SYSTEMS = ["vanilla", "dcrag", "dcrag (top=5)"]
 @pytest.fixture(scope="module")
 def found():
     results = made_up()
-    return gather({system.name: results.responses(system) for system in results.systems()}, "response")
+    return gather({system.name: results.responses(system) for system in results.systems()}, criteria_set("dcrag"))
 
 
 def export(found, name="dcrag", form="pairwise", **changes):
@@ -172,7 +177,7 @@ def test_a_sheet_reads_back(found, form, tmp_path):
         given[item, column] = value
         return value
 
-    annotations, empty = read_sheet(fill(items, key, tmp_path / "ann.csv", answer), key, "ann")
+    annotations, empty, _ = read_sheet(fill(items, key, tmp_path / "ann.csv", answer), key, "ann")
     assert empty == 0
     assert len(annotations) == len(items) * 4
     for each in annotations:
@@ -216,8 +221,10 @@ def test_what_is_wrong_is_told_by_row_and_column(found, tmp_path):
 
 def test_numbers_outside_the_scale_and_half_filled_ranks(found, tmp_path):
     items, key = export(found, "safari", "likert", limit=1)
+    assert {item.skips for item in items} >= {("persona-consistency",)}  # nobody's persona is known here
+    items, key = export(found, "edit", "likert", limit=1)
     path = fill(items, key, tmp_path / "a.csv", lambda item, column: "2")
-    with pytest.raises(InputError, match="column persona-consistency: '2' is no whole number from 0 to 1"):
+    with pytest.raises(InputError, match="column reasonable: '2' is no whole number from 0 to 1"):
         read_sheet(path, key, "a")
     items, key = export(found, form="ranking", limit=1)
     path = fill(items, key, tmp_path / "b.csv", lambda item, column: "" if column == "coherence B" else "1")
@@ -228,7 +235,7 @@ def test_numbers_outside_the_scale_and_half_filled_ranks(found, tmp_path):
 def test_empty_fields_are_counted_not_scored(found, tmp_path):
     items, key = export(found, limit=1)
     path = fill(items, key, tmp_path / "a.csv", lambda item, column: "" if column == "coherence" else "A")
-    annotations, empty = read_sheet(path, key, "a")
+    annotations, empty, _ = read_sheet(path, key, "a")
     assert empty == len(items)
     assert "coherence" not in {each.criterion for each in annotations}
 
@@ -304,15 +311,26 @@ def test_scores_have_means_and_systems_are_compared_by_dialogue():
     assert {each.system: each.mean for each in findings.standings} == {"x": 4.5, "y": 2.5}
     assert all(each.low <= each.mean <= each.high and each.items == 10 for each in findings.standings)
     (contest,) = findings.contests
-    assert (contest.rate.wins, contest.items, contest.proportions) == (20, 10, None)
+    assert (contest.rate.wins, contest.items, contest.mcnemar) == (20, 10, None)
     assert contest.p < 0.01
     assert findings.agreement[0].alpha == pytest.approx(1.0)
 
 
-def test_yes_and_no_are_tested_as_proportions_too():
+def test_yes_and_no_are_tested_by_mcnemar_over_items_and_not_over_annotators():
     given = [scored("a", f"d{n}", {system: float(system == "x" or n < 2)}) for n in range(20) for system in "xy"]
     (contest,) = analyse(given).contests
-    assert contest.proportions < 0.001
+    assert contest.mcnemar == pytest.approx(2 * 0.5**18)  # 18 items differ, all for x
+    # Three annotators who say the same are no three times as many observations.
+    few = [
+        scored(who, f"d{n}", {s: float(s == "x" or n >= 4)}, criterion=criterion)
+        for criterion in ("coherence", "other")
+        for who in "abc"
+        for n in range(20)
+        for s in "xy"
+    ]
+    assert [each.mcnemar for each in analyse(few).contests] == [pytest.approx(2 * 2 * 0.5**4)] * 2  # Holm, over two
+    divided = [scored(who, "d", {"x": float(who == "a"), "y": 0.0}) for who in "ab"]
+    assert analyse(divided).contests[0].mcnemar == 1.0
 
 
 def test_lower_ranks_win():
@@ -332,6 +350,123 @@ def test_hostile_texts_stay_text(found):
     assert "<script" not in render_page(items, criteria_set("dcrag"), "likert", "en", 1)
 
 
+def grounded(knowledge, persona=("I like tea.", "I am a cook.")):
+    return Dialogue(id="d", turns=["Hi"], persona=list(persona), knowledge=knowledge)
+
+
+def one_item(dialogue, name="safari"):
+    answers = {"x": Response(id="d", method="m", text="I cook."), "y": Response(id="d", method="m", text="Hello.")}
+    items, key = make_items({"d": (dialogue, answers)}, name, criteria_set(name), "likert", language="en")
+    return items[0], key
+
+
+def test_safaris_persona_is_persona_and_knowledge_is_asked_of_grounded_turns_alone():
+    persona = {"text": "I am a cook.", "source": "persona"}
+    item, key = one_item(grounded([persona, {"text": "Cooks boil water.", "source": "documents"}]))
+    assert (item.persona, item.knowledge, item.skips) == (["I am a cook."], ["Cooks boil water."], ())
+    item, key = one_item(grounded([persona]))
+    assert (item.knowledge, item.skips) == ([], ("knowledge-consistency",))
+    assert key.items[item.id].skips == item.skips
+    sheet = list(csv.DictReader(io.StringIO(render_csv([item], criteria_set("safari"), "likert"))))
+    assert (sheet[0]["knowledge-consistency"], sheet[0]["persona-consistency"]) == ("–", "")
+    page = render_page([item], criteria_set("safari"), "likert", "en", 1)
+    assert page.count('<th scope="row">') == 2
+
+
+def test_what_is_not_asked_is_not_read(tmp_path):
+    item, key = one_item(grounded([{"text": "I am a cook.", "source": "persona"}]))
+    sheet = read_sheet(fill([item], key, tmp_path / "a.csv", lambda item, column: "1"), key, "a")
+    assert [each.criterion for each in sheet.annotations] == ["coherence", "persona-consistency"]
+
+
+def test_only_grounded_turns_are_drawn_where_the_paper_does():
+    answers = [Response(id="d", method="m", text="Hello.")]
+    told = [ScoredResponse(grounded(pieces), answers[0]) for pieces in ([], ["Tea is hot."])]
+    assert gather({"x": told[:1]}, criteria_set("safari")) == {}
+    assert list(gather({"x": told}, criteria_set("safari"))) == ["d"]
+
+
+def test_equal_texts_are_ties_that_nobody_is_asked_about(found, tmp_path):
+    _, answers = found["d0"]
+    same = {s: r.model_copy(update={"text": "Yes."}) if s != "dcrag" else r for s, r in answers.items()}
+    items, key = export({"d0": (found["d0"][0], same)})
+    assert len(items) == 2
+    assert [set(each.systems) for each in key.same] == [{"vanilla", "dcrag (top=5)"}]
+    sheet = read_sheet(fill(items, key, tmp_path / "a.csv", lambda item, column: "A"), key, "a")
+    ties = [each for each in sheet.annotations if not each.asked]
+    assert len(ties) == 4
+    findings = analyse(sheet.annotations)
+    contest = next(c for c in findings.contests if "vanilla" in c.second and "top" in c.first)
+    assert (contest.rate.ties, contest.rate.n) == (1, 1)
+    assert findings.agreement[0].items == 0  # a tie that nobody was asked about is no agreement
+
+
+def test_one_item_in_ten_is_a_control_and_a_batch_falls_with_it(found, tmp_path):
+    items, key = export(found, "msdp", limit=18, against="dcrag")
+    controls = {name: each for name, each in key.items.items() if CONTROL in each.systems}
+    assert (len(items), len(controls)) == (40, 4)
+    assert sorted(each.batch for each in controls.values()) == [0, 1, 2, 3]
+    own = for_annotator(items, 1, 0)
+    assert [[item.batch for item in own[n : n + 10]] for n in range(0, 40, 10)] == [
+        [own[n].batch] * 10 for n in range(0, 40, 10)
+    ]
+
+    def answer(item, column):
+        right = "AB"[1 - key.items[item].systems.index(CONTROL)] if item in controls else "A"
+        return {"A": "B", "B": "A"}[right] if item in controls and controls[item].batch == 2 else right
+
+    sheet = read_sheet(fill(items, key, tmp_path / "a.csv", answer), key, "a")
+    assert sheet.dropped == 1
+    assert {key.items[each.item].batch for each in sheet.annotations} == {0, 1, 3}
+    assert all(CONTROL not in each.systems for each in sheet.annotations)
+    assert len(sheet.annotations) == 27 * 3
+
+
+def test_the_least_of_two_scores_is_a_score(tmp_path):
+    dialogue = grounded([])
+    used = [Knowledge.of_fact(Fact("tea", "IsA", "drink"), "tea is a drink", 1.0).model_copy(update={"used": True})]
+    answer = Response(id="d", method="m", text="Tea.", knowledge=used)
+    chosen = criteria_set("msdp-knowledge")
+    items, key = make_items({"d": (dialogue, {"x": answer})}, "msdp-knowledge", chosen, "likert", language="en")
+    assert {text for item in items for text in item.texts if CONTROL not in key.items[item.id].systems} == {
+        "tea is a drink"
+    }
+    values = {"relevance": "4", "correctness": "2"}
+
+    def told(item, column):
+        return "1" if CONTROL in key.items[item].systems else values[column]
+
+    sheet = read_sheet(fill(items, key, tmp_path / "a.csv", told), key, "a")
+    assert {each.criterion: each.values["x"] for each in sheet.annotations} == {
+        "relevance": 4.0,
+        "correctness": 2.0,
+        "combination": 2.0,
+    }
+
+
+def test_scg_qps_responses_are_ranked_without_their_follow_up_questions():
+    chosen = criteria_set("scg-qp-response")
+    assert chosen.form == "ranking"
+    assert "no notice of a question" in chosen.guide.en
+
+
+def test_annotated_responses_become_a_set_that_meta_reads(tmp_path):
+    response = Response(id="d1", method="m", text="Tea.", demands=Demands(explicit=["hot tea"]))
+    found = {"d1": (Dialogue(id="d1", turns=["Hi"]), {"x": response, "y": response})}
+    given = [scored(who, "d1", {s: v}) for who, v in (("a", 4.0), ("b", 2.0)) for s in "xy"]
+    given += [scored("a", "d1", {"x": 5.0}, criterion="other")]
+    path = tmp_path / "judged.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in judged_responses(given, found)), "utf-8")
+    first, second = read_judgements(path)
+    assert first.ratings == {"coherence": 3.0, "other": 5.0, "average": 4.0}
+    assert (second.system, second.ratings) == ("y", {"coherence": 3.0})
+    assert first.response.demands.queries == ["hot tea"]
+    ranks = [scored("a", "d1", {"x": 1.0, "y": 2.0}, form="ranking")]
+    assert [line["ratings"]["coherence"] for line in judged_responses(ranks, found)] == [2.0, 1.0]
+    wins = [pairwise("a", "d1", "x"), pairwise("b", "d1", None)]
+    assert [line["ratings"]["coherence"] for line in judged_responses(wins, found)] == [0.75, 0.25]
+
+
 def test_errors_of_each_module_are_asked_of_what_its_stage_gave(tmp_path):
     """DCRAG, Figure 5 and Tables 7 to 11."""
     trace = [
@@ -346,7 +481,7 @@ def test_errors_of_each_module_are_asked_of_what_its_stage_gave(tmp_path):
         )
         for number in range(4)
     ]
-    found = gather({"dcrag": answers}, "response", traced=True)
+    found = gather({"dcrag": answers}, criteria_set("dcrag-errors"))
     items, key = export(found, "dcrag-errors", "likert")
     assert items[0].stages == [
         "query-production: explicit_thoughts: Health. | explicit: cough; fever",

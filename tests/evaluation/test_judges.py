@@ -206,6 +206,16 @@ async def test_answer_relevance_falls_with_distance_and_is_0_for_the_noncommitta
     assert values[2] == 0
 
 
+async def test_answer_relevance_looks_at_the_whole_history():
+    answer = json.dumps({"questions": ["Which train goes to Rome?"], "noncommittal": False})
+    found = []
+    for before in ("I want to take a train to Rome tomorrow.", "My throat hurts and I have a cold."):
+        dialogue = Dialogue(id="d", turns=[before, "I see.", "What do you think?"])
+        sample = Sample(dialogue, Response(id="d", method="m", text="Take it."))
+        found.append((await judge_of("ragas-answer-relevance", answer)[0].measure(sample)).values[0])
+    assert found[0] > found[1] + 0.1
+
+
 def test_a_passage_counts_by_sentence_and_a_fact_is_one():
     assert sentences_of(TEA) == [TEA.text]
     chinese = PASSAGE.model_copy(update={"text": "蜂蜜润喉。它很甜，也很贵！"})

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
-from dialore.evaluation.base import Score
+from dialore.evaluation.base import Measure, Score
 from dialore.evaluation.geomean import (
     DCRAG_COMPONENTS,
     RAGAS_ABOUT,
@@ -14,6 +15,9 @@ from dialore.evaluation.geomean import (
     geomean,
 )
 from dialore.evaluation.registry import Context, load_metric
+from dialore.evaluation.report.tables import combiner
+from dialore.evaluation.statistics import as_table, paired_bootstrap
+from dialore.experiments.scoring import score_of
 
 # DCRAG, Table 1: PPL, DI-2, CDP, CDF, MEEP, Infor., Overall, GeoMean.
 TABLE_1 = [
@@ -51,7 +55,7 @@ def scores_of(row):
 
 @pytest.mark.parametrize("row", TABLE_1)
 def test_table_1_is_the_mean_of_six_columns(row):
-    found = geomean(scores_of(row[1:7]), ABOUTS)
+    found = geomean(scores_of(row[1:7]))
     assert found.value == pytest.approx(row[7], abs=0.05)
     assert found.n == 300
 
@@ -74,13 +78,49 @@ def test_without_a_component_it_is_not_available(name):
     gone = {other: score for other, score in scores.items() if other != name}
     none = scores | {name: Score(name, None, reason="no judge was given")}
     for some in (gone, none):
-        found = geomean(some, ABOUTS)
+        found = geomean(some)
         assert found.value is None
         assert name in found.reason
 
 
 def test_nothing_below_0_has_a_geometric_mean():
     scores = {name: Score(name, value, n=2) for name, value in zip(RAGAS_COMPONENTS, (0.5, 0.5, -0.1), strict=True)}
-    assert "below 0" in geomean(scores, ABOUTS, about=RAGAS_ABOUT).reason
+    assert "below 0" in geomean(scores, about=RAGAS_ABOUT).reason
     scores["ragas-answer-relevance"] = Score("ragas-answer-relevance", 0.5, n=2)
-    assert geomean(scores, ABOUTS, about=RAGAS_ABOUT).value == pytest.approx(50)
+    assert geomean(scores, about=RAGAS_ABOUT).value == pytest.approx(50)
+
+
+def measured(draw, shift=0.0, size=60):
+    """Measures of every component of DCRAG's GeoMean, by dialogue and repetition."""
+    found = {"distinct-2": {(n, 0): tuple(draw.integers(0, 400, 12).astype(float)) for n in range(size)}}
+    for name, scale in (("cdp", 1), ("cdf", 40), ("meep", 100), ("informativeness", 5), ("overall", 5)):
+        found[name] = {(n, 0): ((0.4 + shift + 0.2 * draw.random()) * scale, 1.0)[:1] for n in range(size)}
+    return found
+
+
+def test_its_interval_is_the_jackknifes_and_holds_the_figure():
+    measures = measured(np.random.default_rng(1))
+    scores = {name: score_of(combiner(name), [Measure(v) for v in by.values()]) for name, by in measures.items()}
+    found = geomean(scores, measures=measures)
+    metric = combiner("geomean")
+    rows = as_table(list(metric.joined(measures).values()))
+    assert metric.combine(rows) == pytest.approx(found.value)
+    without = [metric.combine(np.delete(rows, n, axis=0)) for n in range(len(rows))]
+    assert metric.without_each(rows) == pytest.approx(without)
+    error = np.sqrt((len(rows) - 1) * np.var(without))
+    assert (found.high - found.low) / 2 == pytest.approx(1.959964 * error, rel=1e-6)
+    assert found.low < found.value < found.high
+
+
+def test_two_systems_are_tested_by_their_pairs():
+    metric = combiner("geomean")
+    draw = np.random.default_rng(2)
+    tables = [as_table(list(metric.joined(measured(draw, shift)).values())) for shift in (0.0, 0.0, 0.15)]
+    assert paired_bootstrap(metric, tables[0], tables[1])[1] > 0.05
+    assert paired_bootstrap(metric, tables[2], tables[0])[1] < 0.001
+
+
+def test_a_response_without_a_component_is_left_out_of_the_interval_alone():
+    measures = measured(np.random.default_rng(3))
+    del measures["meep"][0, 0]
+    assert len(combiner("geomean").joined(measures)) == 59

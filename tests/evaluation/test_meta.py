@@ -21,6 +21,7 @@ from dialore.evaluation.meta import (
     resampled_correlations,
     threshold_accuracy,
 )
+from dialore.evaluation.report.tables import combiner
 from dialore.response import Response
 
 
@@ -168,3 +169,14 @@ def test_labels_have_areas_and_accuracies():
     measures = {f"j{n}": Measure((float(n % 3 == 0) + n / 1000,)) for n in range(90)}
     (found,) = agreements(Found(), judgements, measures, resamples=50)
     assert (found.figures["auc"].value, found.accuracy, found.majority) == (1.0, 1.0, pytest.approx(2 / 3))
+
+
+def test_values_that_differ_by_rounding_alone_tie():
+    """0.1 + 0.2 is no better than 0.3."""
+    ratings = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    values = [0.1 + 0.2, 0.3, 0.1 + 0.2, 0.4, 0.5, 0.6]
+    told = [judgement(n, f"c{n}", rating=rating) for n, rating in enumerate(ratings)]
+    measures = {one.id: Measure((value,)) for one, value in zip(told, values, strict=True)}
+    (found,) = agreements(combiner("f1"), told, measures, resamples=10)
+    wanted = stats.spearmanr([0.3, 0.3, 0.3, 0.4, 0.5, 0.6], ratings).statistic
+    assert found.figures["spearman"].value == pytest.approx(wanted)

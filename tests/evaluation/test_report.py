@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import re
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +14,12 @@ from dialore.errors import UnknownNameError
 from dialore.evaluation.base import Score
 from dialore.evaluation.geomean import ABOUT as GEOMEAN
 from dialore.evaluation.report.build import make_report
-from dialore.evaluation.report.data import p_value, signed, size_of, spread, three
+from dialore.evaluation.report.data import SystemScores, p_value, signed, size_of, spread, three
 from dialore.evaluation.report.forms import escape_markdown as markdown_escape
 from dialore.evaluation.report.forms import render_csv, render_markdown
-from dialore.evaluation.report.tables import MainTable, by_dialogue, combiner, grouped, significant
+from dialore.evaluation.report.tables import MainTable, ablations, by_dialogue, combiner, grouped, significant
+from dialore.experiments.config import read_config
+from dialore.experiments.results import beside_defaults
 from tests.evaluation.made_up import COUNT, EVIL, MadeUp, made_up
 
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")
@@ -90,7 +93,7 @@ def test_p_values_are_holm_corrected_over_the_systems_of_a_metric(report):
     for other in others:
         mine, base = results.measures(other, "f1"), results.measures(vanilla, "f1")
         keys = [key for key in base if key in mine]
-        raw.append(wilcoxon([mine[k][0] for k in keys], [base[k][0] for k in keys]).p)
+        raw.append(wilcoxon([mine[k][0] for k in keys], [base[k][0] for k in keys]))
     found = [cells["f1"].comparison.wilcoxon for name, cells in rows_of(report).items() if name != "vanilla"]
     assert sorted(found) == pytest.approx([min(raw) * 2, max(min(raw) * 2, *raw)])
 
@@ -137,6 +140,50 @@ def test_ablations_are_differences_from_the_full_method(report):
     assert (found.full.name, [each.name for each in found.variants]) == ("dcrag", ["dcrag (top=5)"])
     assert found.comparisons[0, "f1"].difference == pytest.approx(-0.1, abs=0.01)
     assert found.comparisons[0, "f1"].mark == "**"
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def ablated(path):
+    """By full system, the variants that a report of an experiment file's run names."""
+    systems = []
+    for each in read_config(path).systems:
+        said = each.options | ({"stages": each.stages} if each.stages else {})
+        systems.append(SystemScores(each.title, each.method, beside_defaults(each.method, said), "m", "d", "r"))
+    return {each.full.name: [one.name for one in each.variants] for each in ablations(MadeUp(systems, {}), [])}
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("scg-qp/table-1", {"Ours (Zero-shot)": ["Flan T5 w/o Cosmo"]}),
+        ("scg-qp/table-2", {"With Topic Tracker": ["W/O Topic Tracker"]}),
+        ("scg-qp/figure-3", {size: [f"{size} w/o Cosmo"] for size in ("Large", "XL", "XXL")}),
+        ("safari/table-4", {"Zero-shot": ["In-context"]}),
+        ("safari/table-6", {"Zero-shot": ["In-context"]}),
+        (
+            "safari/table-7",
+            {
+                "SAFARI": [
+                    *("+ Ground Planning", "+ Ground Retrieval", "+ Ground P & R"),
+                    *("- Dependency", "- Documents", "- Planning*", "- Planning**"),
+                ]
+            },
+        ),
+        ("safari/table-8", {"1": ["2", "3"]}),
+        (
+            "dcrag/table-3",
+            {"DCRAG (Full)": [f"-w/o {part}" for part in ("FS", "FR+FS", "QP+CR", "TP+CR", "CR", "TtG")]},
+        ),
+        (
+            "edit/table-2-wow",
+            {"EDIT (the run's model)": ["-w/o KB's Answer", "-w/o ChatGPT's Answer"]},
+        ),
+    ],
+)
+def test_the_full_system_is_found_in_the_files_of_the_papers(name, wanted):
+    assert ablated(ROOT / "examples" / f"{name}.yaml") == wanted
 
 
 def test_repetitions_of_a_dialogue_are_one_observation():

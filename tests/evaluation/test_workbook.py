@@ -11,8 +11,8 @@ import pytest
 
 from dialore.errors import InputError, MissingExtraError
 from dialore.evaluation.human.agreement import analyse
-from dialore.evaluation.human.items import criteria_set, gather, make_items
-from dialore.evaluation.human.sheets import read_sheet
+from dialore.evaluation.human.reading import read_sheet
+from dialore.evaluation.human.sheets import criteria_set, gather, make_items
 from dialore.evaluation.human.workbook import has_xlsx, write_xlsx
 from tests.evaluation.made_up import made_up
 
@@ -28,7 +28,7 @@ CASES = [
 @pytest.fixture(scope="module")
 def found():
     results = made_up()
-    return gather({system.name: results.responses(system) for system in results.systems()}, "response")
+    return gather({system.name: results.responses(system) for system in results.systems()}, criteria_set("dcrag"))
 
 
 @pytest.fixture
@@ -101,9 +101,9 @@ def meant(value):
 def test_a_filled_in_sheet_reads_back(export, form, language, name):
     items, key, path = export(form, language, name)
     given = fill(path, as_people_do(5))
-    annotations, empty = read_sheet(path, key, "anna")
+    annotations, empty, _ = read_sheet(path, key, "anna")
     assert empty == 0
-    assert len(annotations) == len(items) * len(criteria_set(name).criteria)
+    assert len(annotations) == sum(len(criteria_set(name).criteria) - len(item.skips) for item in items)
     for each in annotations:
         if form == "pairwise":
             won = {"A": each.systems[0], "B": each.systems[1], "TIE": None}
@@ -117,7 +117,7 @@ def test_a_filled_in_sheet_reads_back(export, form, language, name):
 def test_what_people_do_to_a_sheet_changes_no_answer(export, form):
     items, key, path = export(form)
     fill(path, as_people_do(6))
-    before, _ = read_sheet(path, key, "anna")
+    before = read_sheet(path, key, "anna").annotations
     book = openpyxl.load_workbook(path)
     sheet = book["answers"]
     head, *rows = [[cell.value for cell in row] for row in sheet.iter_rows()]
@@ -134,7 +134,7 @@ def test_what_people_do_to_a_sheet_changes_no_answer(export, form):
     book.move_sheet("guide", -1)
     book.create_sheet("notes", 0)["A1"] = "my items"
     book.save(path)
-    after, empty = read_sheet(path, key, "anna")
+    after, empty, _ = read_sheet(path, key, "anna")
     assert empty == 0
     assert sorted(after, key=repr) == sorted(before, key=repr)
     assert len({each.item for each in after}) == len(items)
@@ -259,7 +259,7 @@ def test_the_sheet_is_blind(export):
 
 def test_empty_sheets_and_sheets_without_a_column(export):
     items, key, path = export(limit=1)
-    assert read_sheet(path, key, "anna") == ([], len(items) * 4)
+    assert read_sheet(path, key, "anna") == ([], len(items) * 4, 0)
     book = openpyxl.load_workbook(path)
     book["answers"]["F1"] = "coherance"
     book.save(path)

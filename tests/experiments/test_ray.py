@@ -16,7 +16,7 @@ from dialore.llm.rehearsal import Rehearsal
 from dialore.workbench import connect_model
 
 pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed: pip install ray[data]"),
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed: pip install ray"),
     pytest.mark.filterwarnings("ignore"),
 ]
 

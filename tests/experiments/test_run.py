@@ -320,12 +320,20 @@ import dialore.methods.baselines, dialore.methods.stages, dialore.sources.graph.
 from dialore.experiments.config import read_config
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import RunStore
+from dialore.llm.cache import Cached, cache_key
 from dialore.llm.rehearsal import Rehearsal
 
 class Slow(Rehearsal):
     async def complete(self, request, on_text=None):
         await asyncio.sleep(random.random() * 0.02)
         return await super().complete(request, on_text)
+
+class Paid(Cached):
+    async def complete(self, request, on_text=None):
+        completion = await super().complete(request, on_text)
+        if not completion.usage.cached:
+            os.write(1, f"paid {cache_key([], request).hex()}\\n".encode())
+        return completion
 
 keep, kept = RunStore.add, []
 def add(store, job, response):
@@ -339,7 +347,7 @@ for line in sys.stdin:
     child = os.fork()
     if not child:
         config = read_config(Path(sys.argv[1]))
-        asyncio.run(run_experiment(config, Path(sys.argv[2]), lambda c, n: Slow()))
+        asyncio.run(run_experiment(config, Path(sys.argv[2]), lambda c, n: Paid(Slow(), sys.argv[3])))
         os._exit(0)
     os.write(1, f"child {child}\\n".encode())
     os.waitpid(child, 0)
@@ -347,28 +355,39 @@ for line in sys.stdin:
 """
 
 
-def test_killed_at_random_moments_a_run_loses_nothing_finished(tmp_path):
+def test_killed_at_random_moments_a_run_loses_nothing_finished_and_pays_for_nothing_twice(tmp_path):
     data = write_dialogues(tmp_path / "dialogues.jsonl", 800)
     experiment = tmp_path / "experiment.yaml"
     experiment.write_text(
         f"name: doomed\ndataset: {{name: jsonl, path: {data}}}\nsystems: [vanilla]\nconcurrency: 4\n", encoding="utf-8"
     )
     draw, finished, moments = random.Random(7), set(), set()
-    command = [sys.executable, "-c", _LAUNCHER, str(experiment), str(tmp_path / "run")]
+    paid: list[str] = []
+    command = [sys.executable, "-c", _LAUNCHER, str(experiment), str(tmp_path / "run"), str(tmp_path / "cache")]
+
+    def take(said: list[str]) -> bool:
+        """Note what a child says; whether it was a response."""
+        if said[0] == "paid":
+            paid.append(said[1])
+        else:
+            finished.add(tuple(map(int, said)))
+        return said[0] != "paid"
+
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as launcher:
         for turn in range(25):
             launcher.stdin.write("go\n")
             launcher.stdin.flush()
             said = launcher.stdout.readline().split()
             while said[0] != "child":
-                finished.add(tuple(map(int, said)))
+                take(said)
                 said = launcher.stdout.readline().split()
             if turn % 3:  # after the first response; else at any moment, the beginning too
-                finished.add(tuple(map(int, launcher.stdout.readline().split())))
+                while not take(launcher.stdout.readline().split()):
+                    pass
             time.sleep(draw.random() * 0.1)
             os.kill(int(said[1]), signal.SIGKILL)
             for line in iter(launcher.stdout.readline, "ended\n"):
-                finished.add(tuple(map(int, line.split())))
+                take(line.split())
             try:
                 opened = RunStore.open(tmp_path / "run")
             except InputError:  # killed before its tables were there
@@ -381,6 +400,8 @@ def test_killed_at_random_moments_a_run_loses_nothing_finished(tmp_path):
                 assert all(isinstance(response, Response) for _, _, response in store.responses())
         launcher.stdin.close()
     assert len(moments) > 5, "the kills all came before the first response"
+    # The cache keeps an answer before its response is kept: none was asked for again, though many responses were.
+    assert len(paid) == len(set(paid)) > len(moments)
 
 
 async def test_an_interrupted_run_keeps_what_is_finished(config_of, tmp_path):

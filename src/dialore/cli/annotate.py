@@ -14,8 +14,8 @@ from dialore.errors import InputError
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.evaluation.human.agreement import Findings
-    from dialore.evaluation.human.items import CriteriaSet, Item, Key
-    from dialore.evaluation.human.sheets import Annotation
+    from dialore.evaluation.human.reading import Annotation
+    from dialore.evaluation.human.sheets import CriteriaSet, Item, Key
     from dialore.response import Response
 
 app = typer.Typer(no_args_is_help=True, help="Export blind sheets for people to judge by, import them, agreement.")
@@ -63,7 +63,7 @@ def export(
     dialore annotate export runs/kbp -c safari --language zh
     dialore annotate export runs/try -c dcrag --form ranking
     """
-    from dialore.evaluation.human.items import Form, criteria_set, make_items
+    from dialore.evaluation.human.sheets import Form, criteria_set, make_items
     from dialore.evaluation.human.workbook import has_xlsx
     from dialore.text import check_language
 
@@ -95,6 +95,8 @@ def export(
         return
     for path in written:
         typer.echo(path)
+    if made.same:
+        note(f"{len(made.same)} pairs are of two equal texts: ties that nobody is asked about")
     note(f"{len(items)} items a sheet; the key is {key_path}: keep it from the annotators")
     if not has_xlsx():
         note("no XLSX: it needs the evaluation extra (pip install 'dialore[evaluation]')")
@@ -106,7 +108,7 @@ def _gather(
     """What there is to judge of the runs' systems: of those that are named, else of all; the lowest scores first."""
     from contextlib import ExitStack
 
-    from dialore.evaluation.human.items import gather
+    from dialore.evaluation.human.sheets import gather
     from dialore.evaluation.report.tables import combiner, labels, values_of
     from dialore.experiments.results import RunResults
     from dialore.experiments.store import RunStore
@@ -119,8 +121,8 @@ def _gather(
         named = dict(zip(labels(systems), systems, strict=True))
         asked = [one_of("system", name, list(named)) for name in (*wanted, *([against] if against else []))]
         kept = asked if wanted else list(named)
-        answers = {name: results.responses(named[name]) for name in named if name in kept}
-        found = gather(answers, chosen.judges, traced="stages" in chosen.shows)
+        responses = {name: results.responses(named[name]) for name in named if name in kept}
+        found = gather(responses, chosen)
         if lowest is None:
             return found
         scores: dict[str, float] = {}
@@ -139,8 +141,7 @@ def _gather(
 def _write(
     out: Path, items: "Sequence[Item]", key: "Key", chosen: "CriteriaSet", *, annotators: int, seed: int
 ) -> list[Path]:
-    from dialore.evaluation.human.items import for_annotator
-    from dialore.evaluation.human.sheets import render_csv, render_page
+    from dialore.evaluation.human.sheets import for_annotator, render_csv, render_page
     from dialore.evaluation.human.workbook import has_xlsx, write_xlsx
 
     written = []
@@ -171,7 +172,7 @@ def import_sheets(
     dialore annotate import sheets/*.csv --key sheets.key.json
     dialore annotate import anna.xlsx ben.xlsx --key sheets.key.json
     """
-    from dialore.evaluation.human.sheets import read_key, read_sheet
+    from dialore.evaluation.human.reading import read_key, read_sheet
 
     read = read_key(key)
     names = [path.stem for path in sheets]
@@ -179,19 +180,23 @@ def import_sheets(
     if twice:
         raise InputError(f"two sheets are called {twice[0]}", mend="give one of each annotator, named by them")
     found: list[Annotation] = []
-    empty = 0
+    empty = dropped = 0
     for path, name in zip(sheets, names, strict=True):
-        annotations, left = read_sheet(path, read, name)
-        found += annotations
-        empty += left
+        sheet = read_sheet(path, read, name)
+        found += sheet.annotations
+        empty += sheet.empty
+        dropped += sheet.dropped
     if not found:
         raise InputError("nothing is filled in", mend="fill in the sheets' empty columns")
     write_whole(out, "".join(each.model_dump_json() + "\n" for each in found))
     if json:
-        print_json({"annotations": len(found), "empty": empty, "annotators": names, "file": str(out)})
+        counts = {"annotations": len(found), "empty": empty, "dropped": dropped}
+        print_json({**counts, "annotators": names, "file": str(out)})
         return
     typer.echo(out)
     note(f"{len(found)} answers of {len(names)} annotators; {empty} fields were left empty")
+    if dropped:
+        note(f"{dropped} batches are left out: their control case is judged wrongly")
 
 
 @app.command("agreement")
@@ -215,10 +220,37 @@ def agreement(
         _show(findings)
 
 
+@app.command("judged")
+def judged(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `annotate import` wrote.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The runs that the sheets were made of.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where they go.")] = Path("judged.jsonl"),
+) -> None:
+    """Write annotated responses in the form of `dialore meta`, which says how far a judge agrees with your annotators.
+
+    [bold]Example[/bold]
+    dialore annotate judged annotations.jsonl runs/try --out judged.jsonl
+    dialore meta judged.jsonl -x query-score --model gpt-4o
+    """
+    import json
+
+    from dialore.evaluation.human.agreement import judged_responses
+    from dialore.evaluation.human.sheets import criteria_set
+
+    annotations = _read(file)
+    found = _gather(runs, [], None, criteria_set(annotations[0].criteria), None) if annotations else {}
+    lines = judged_responses(annotations, found)
+    if not lines:
+        raise InputError(f"{file} has no response of these runs", mend="name the runs that the sheets were made of")
+    write_whole(out, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    typer.echo(out)
+    note(f"{len(lines)} responses with the means of their annotators' ratings")
+
+
 @app.command("criteria")
 def criteria(json: Json = False) -> None:
     """List the sets of criteria, with the paper each is from."""
-    from dialore.evaluation.human.items import criteria_sets
+    from dialore.evaluation.human.sheets import criteria_sets
 
     if json:
         print_json({name: chosen.model_dump(mode="json") for name, chosen in criteria_sets().items()})
@@ -231,7 +263,7 @@ def criteria(json: Json = False) -> None:
 
 def _read(path: Path) -> "list[Annotation]":
     from dialore.datasets.files import read_entries
-    from dialore.evaluation.human.sheets import Annotation
+    from dialore.evaluation.human.reading import Annotation
 
     found = [one for _, one in read_entries(path, Annotation, "name what `annotate import` wrote")]
     if len({(each.criteria, each.form) for each in found}) > 1:
@@ -260,11 +292,13 @@ def _show(findings: "Findings") -> None:
             interval = "-" if math.isnan(place.low) else f"{three(place.low)} to {three(place.high)}"
             rows.add_row(place.criterion, escape(place.system), three(place.mean), interval, str(place.items))
         console().print(rows)
-    rows = table("!criterion", "systems", ">wins", ">ties", ">losses", ">items", ">Wilcoxon p", ">sign p", ">z p")
+    binary = [">McNemar p"] if any(contest.mcnemar is not None for contest in findings.contests) else []
+    columns = ("!criterion", "systems", ">wins", ">ties", ">losses", ">items", ">Wilcoxon p", ">sign p")
+    rows = table(*columns, *binary)
     for contest in findings.contests:
         rate = contest.rate
         shares = (share(rate.wins, rate.n), share(rate.ties, rate.n), share(rate.losses, rate.n))
-        tests = (p_value(contest.p), p_value(contest.sign), p_value(contest.proportions))
+        tests = (p_value(contest.p), p_value(contest.sign), *([p_value(contest.mcnemar)] if binary else []))
         pair = escape(f"{contest.first} / {contest.second}")
         rows.add_row(contest.criterion, pair, *shares, str(contest.items), *tests)
     console().print(rows)

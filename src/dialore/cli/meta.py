@@ -1,8 +1,7 @@
 """`dialore meta`: how far metrics and judges agree with people."""
 
 # No deferred annotations here: typer reads them.
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,8 +16,10 @@ if TYPE_CHECKING:
     from dialore.evaluation.base import Measure, Metric
     from dialore.evaluation.meta import Agreement, Judgement
     from dialore.evaluation.registry import Context
-    from dialore.evaluation.statistics import Interval
 
+    Found = dict[
+        str, Any
+    ]  # a set: its name, language and size, agreements, and by metric why responses have no measure
     Step = Callable[[str, int, int | None], None]
 
 _COLUMNS = {"spearman": "Spearman", "kendall": "Kendall", "pearson": "Pearson", "auc": "AUC"}
@@ -63,36 +64,61 @@ def meta(
     needs = {need for about in abouts(names) for need in about.needs}
     read = {path.name.split(".")[0]: read_judgements(path) for path in _files(sets)}
 
-    async def measure_all() -> list[_Set]:
-        async with measuring(measures, judge, needs, must_judge=True) as opened:
-            found = []
+    async def measure_all() -> "list[Found]":
+        async with measuring(measures, judge, needs, must_judge=True) as context:
+            found: list[Found] = []
             with progress("measuring") as step:
                 for name, judgements in read.items():
                     some = sampled(judgements, limit, seed)
-                    metrics = load_metrics(names, _with_corpus(opened, name, judgements))
-                    one = _Set(name, some[0].dialogue.language, len(some))
-                    for each in metrics:
+                    one: Found = {"set": name, "language": some[0].dialogue.language, "responses": len(some)}
+                    one |= {"agreements": [], "problems": {}}
+                    for each in load_metrics(names, _with_corpus(context, name, judgements)):
                         await _measure(one, each, some, judge.concurrency, seed, step)
                     found.append(one)
             return found
 
     found = asyncio.run(measure_all())
     if json:
-        print_json([one.data() for one in found])
-    else:
-        _show(found)
+        print_json(found)
     for one in found:
-        for line in one.lacking():
-            note(f"{one.name}: {line}")
+        if not json:
+            _show(one)
+        for line in _lacking(one):
+            note(f"{one['set']}: {line}")
 
 
-def _show(found: "Sequence[_Set]") -> None:
-    for one in found:
-        for title, columns, rows in one.tables():
-            shown = table(*(f"{'!' if place < 2 else '>'}{name}" for place, name in enumerate(columns)), title=title)
-            for row in rows:
-                shown.add_row(*(cell if isinstance(cell, str) else _narrow(cell) for cell in row))
-            console().print(shown)
+def _show(one: "Found") -> None:
+    """A table of responses' ratings, one of their labels, one of systems; those that have rows."""
+    for level, kinds in (("response", list(_COLUMNS)[:3]), ("response", ["auc"]), ("system", list(_COLUMNS)[:3])):
+        rows = [each for each in one["agreements"] if each["level"] == level and kinds[0] in each]
+        if not rows:
+            continue
+        labels = ["accuracy", "commoner label"] if kinds == ["auc"] else []
+        columns = ["!metric", "!people", ">n" if level == "response" else ">systems"]
+        columns += [f">{name}" for name in [*(_COLUMNS[kind] for kind in kinds), *labels]]
+        shown = table(*columns, title=f"{one['set']}: {level}s{', yes or no' if labels else ''}")
+        for each in rows:
+            cells = [_narrow(each[kind]) for kind in kinds]
+            cells += [f"{each[name]:.3f}" if name in each else "-" for name in ("accuracy", "majority") if labels]
+            shown.add_row(each["metric"], each["criterion"], str(each["n"]), *cells)
+        console().print(shown)
+
+
+def _lacking(one: "Found") -> list[str]:
+    """What has no figure, and how many responses have no measure, in words; metrics of one reason in one line."""
+    lines: dict[str, list[str]] = {}
+    for metric, problems in one["problems"].items():
+        own = [each for each in one["agreements"] if each["metric"] == metric]
+        why = "; ".join(f"{reason} ({count})" for reason, count in problems.items())
+        if any(not _COLUMNS.keys().isdisjoint(each) for each in own):
+            why = f"without a measure: {{}}: {why}" if why else ""
+        else:
+            reasons = [why, *(each["reason"] for each in own if each.get("reason") and each["n"])]
+            why = "; ".join(dict.fromkeys(filter(None, reasons))) or "a figure of systems, and the set names none"
+            why = f"not available: {{}}: {why}"
+        if why:
+            lines.setdefault(why, []).append(metric)
+    return [why.replace("{}", ", ".join(metrics), 1) for why, metrics in sorted(lines.items())]
 
 
 def _files(given: Sequence[Path]) -> list[Path]:
@@ -125,75 +151,33 @@ def _with_corpus(context: "Context", name: str, judgements: "Sequence[Judgement]
 
 
 async def _measure(
-    one: "_Set", metric: "Metric", judgements: "Sequence[Judgement]", limit: int, seed: int, step: "Step"
+    one: "Found", metric: "Metric", judgements: "Sequence[Judgement]", limit: int, seed: int, step: "Step"
 ) -> None:
     """Measure a set's responses by a metric, and add how far it agrees with people."""
     from collections import Counter
 
+    from dialore.evaluation.base import JointMetric
     from dialore.evaluation.meta import agreements
     from dialore.experiments.scoring import measure
     from dialore.parallel import bounded_map
 
     found: dict[str, Measure] = {}
 
-    async def work(judgement: "Judgement") -> None:
-        found[judgement.id] = await measure(metric, judgement.dialogue, judgement.response)
-        step(f"{one.name}: {metric.about.name}", len(found), len(judgements))
+    async def work(some: "list[Judgement]") -> None:
+        if isinstance(metric, JointMetric):
+            found.update(await metric.measure_together(some[0].dialogue, {each.id: each.response for each in some}))
+        else:
+            found[some[0].id] = await measure(metric, some[0].dialogue, some[0].response)
+        step(f"{one['set']}: {metric.about.name}", len(found), len(judgements))
 
-    await bounded_map(judgements, work, limit=limit)
+    groups: dict[str, list[Judgement]] = {}
+    for each in judgements:
+        groups.setdefault(each.dialogue.history if isinstance(metric, JointMetric) else each.id, []).append(each)
+    await bounded_map(list(groups.values()), work, limit=limit)
     problems = [each for each in found.values() if each.problem is not None]
     reasons = (each.reason if each.problem == "unavailable" else f"{each.problem}: {each.reason}" for each in problems)
-    one.problems[metric.about.name] = dict(Counter(reasons).most_common(5))
-    one.agreements += agreements(metric, judgements, found, seed=seed)
-
-
-@dataclass(slots=True)
-class _Set:
-    """A set and what was found on it: agreements, and by metric the reasons why responses have no measure."""
-
-    name: str
-    language: str
-    responses: int
-    agreements: "list[Agreement]" = field(default_factory=list)
-    problems: dict[str, dict[str, int]] = field(default_factory=dict)
-
-    def tables(self) -> "Iterator[tuple[str, list[str], list[list[str | Interval]]]]":
-        """Titles, columns and rows of the tables that have rows."""
-        parts: dict[tuple[str, tuple[str, ...]], list[Agreement]] = {}
-        for one in self.agreements:
-            if one.figures:
-                parts.setdefault((one.level, tuple(one.figures)), []).append(one)
-        for level, kinds in sorted(parts, key=lambda part: (part[0], "auc" in part[1])):
-            labels = kinds == ("auc",)
-            title = f"{self.name}: {level}s{', yes or no' if labels else ''}"
-            columns = ["metric", "people", "n" if level == "response" else "systems", *(_COLUMNS[k] for k in kinds)]
-            rows: list[list[str | Interval]] = []
-            for one in parts[level, kinds]:
-                shares = [f"{share:.3f}" if share is not None else "-" for share in (one.accuracy, one.majority)]
-                figures = list(one.figures.values())
-                rows.append([one.metric, one.criterion, str(one.n), *figures, *(shares if labels else [])])
-            yield title, columns + (["accuracy", "commoner label"] if labels else []), rows
-
-    def lacking(self) -> list[str]:
-        """What has no figure, and how many responses have no measure, in words; metrics of one reason in one line."""
-        lines: dict[str, list[str]] = {}
-        figures = {one.metric for one in self.agreements if one.figures}
-        for metric, problems in self.problems.items():
-            why = "; ".join(f"{reason} ({count})" for reason, count in problems.items())
-            if metric not in figures:
-                reasons = [one.reason for one in self.agreements if one.metric == metric and one.reason and one.n]
-                why = "; ".join(dict.fromkeys(each for each in (why, *reasons) if each))
-                why = f"not available: {{}}: {why or 'a figure of systems, and the set names none'}"
-            elif why:
-                why = f"without a measure: {{}}: {why}"
-            if why:
-                lines.setdefault(why, []).append(metric)
-        return [why.replace("{}", ", ".join(metrics), 1) for why, metrics in sorted(lines.items())]
-
-    def data(self) -> dict[str, Any]:
-        """All of it for JSON."""
-        data = {"set": self.name, "language": self.language, "responses": self.responses}
-        return {**data, "agreements": [_data(one) for one in self.agreements], "problems": self.problems}
+    one["problems"][metric.about.name] = dict(Counter(reasons).most_common(5))
+    one["agreements"] += map(_data, agreements(metric, judgements, found, seed=seed))
 
 
 def _data(one: "Agreement") -> dict[str, Any]:
@@ -204,12 +188,10 @@ def _data(one: "Agreement") -> dict[str, Any]:
     return data | {name: value for name, value in extra.items() if value not in {None, ""}}
 
 
-def _narrow(figure: "Interval") -> str:
+def _narrow(figure: dict[str, float]) -> str:
     """A figure with its interval's half width, so that a row fits a terminal."""
-    interval = "" if isnan(figure.low) else f" [dim]±{(figure.high - figure.low) / 2:.2f}[/]"
-    return _rounded(figure.value, 3) + interval
-
-
-def _rounded(value: float, digits: int) -> str:
+    if isnan(figure["value"]):
+        return "-"
     # Adding 0 turns a rounded -0.00 into 0.00.
-    return "-" if isnan(value) else f"{round(value, digits) + 0.0:.{digits}f}"
+    text = f"{round(figure['value'], 3) + 0.0:.3f}"
+    return text if isnan(figure["low"]) else f"{text} [dim]±{(figure['high'] - figure['low']) / 2:.2f}[/]"

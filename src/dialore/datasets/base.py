@@ -146,12 +146,12 @@ class DataSet(ABC):
 
 
 def gold_text(item: Gold) -> str:
-    """One piece of gold knowledge as text: its own, or a fact's head, relation and tail, without `_` and `~`."""
+    """One piece of gold knowledge as text: its own, or a fact's head, relation and tail, without `_`."""
     if isinstance(item, str):
         return item
     if "text" in item:
         return str(item["text"])
-    relation = str(item.get("relation", "")).lstrip("~").replace("_", " ")
+    relation = str(item.get("relation", "")).replace("_", " ")
     return " ".join(part for part in (str(item.get("head", "")), relation, str(item.get("tail", ""))) if part)
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import BaseModel
 
 from dialore.datasets.base import DataSet, Talk, WholeDialogue
-from dialore.datasets.files import open_text, read_entries
+from dialore.datasets.files import open_text, read_forms
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from dialore.text import Language
@@ -21,25 +22,43 @@ _SPACED = re.compile(r"\s+([.,!?;:%)\]’])|([(\[$])\s+")
 _APOSTROPHE = re.compile(r"(\w)\s*['’]\s*(s|t|re|ve|ll|d|m)\b", re.IGNORECASE)
 
 
-class _Entry(BaseModel):
+_START = 1 << 16
+"""Characters of a file that tell its form: no dialogue is as long."""
+
+
+class _Pairs(BaseModel):
     dialogue: list[list[str]]
 
 
+class _Turns(BaseModel):
+    dialog: list[str]
+
+
 class DailyDialog(DataSet):
-    """A JSON list of `{"meta": [...], "dialogue": [["a", "b"], ...]}`: pairs of turns, the last turn may be blank."""
+    """Three forms: the authors' text (turns that end in `__eou__`), rows `{"dialog": ["a", "b", ...]}`, and pairs.
+
+    Pairs are the few-shot bot benchmark's, `{"dialogue": [["a", "b"], ...]}`; the last turn may be blank.
+    """
 
     name = "dailydialog"
     languages = ("en",)
-    paper = "DailyDialog (Li et al., IJCNLP 2017), as the few-shot bot benchmark publishes it"
+    paper = "DailyDialog (Li et al., IJCNLP 2017)"
     licence = "CC BY-NC-SA 4.0"
-    where = "github.com/andreamad8/FSB, data/dailydialog"
-    form = "a JSON list of objects with `dialogue`, a list of pairs of turns"
+    where = "yanran.li/dailydialog; github.com/andreamad8/FSB, data/dailydialog"
+    form = "turns ending in __eou__, a dialogue a line; or a JSON list or JSONL of objects with `dialog` or `dialogue`"
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Whole dialogues; tokenised punctuation is joined to its word again."""
-        for place, entry in read_entries(path, _Entry, self.published):
-            turns = [untokenise(turn) for pair in entry.dialogue for turn in pair if turn.strip()]
-            yield from Talk(f"{self.name}-{place.number}", "en").alternate(turns, "A", "B").whole()
+        with open_text(path, form=self.published) as text:
+            is_text = "__eou__" in text.read(_START)
+        if is_text:
+            yield from _read_text(path, self)
+            return
+        for place, entry in read_forms(path, {"dialogue": _Pairs, "dialog": _Turns}, self.published):
+            if isinstance(entry, _Pairs):
+                yield from _alternate(self, place.number, chain.from_iterable(entry.dialogue))
+            elif isinstance(entry, _Turns):
+                yield from _alternate(self, place.number, entry.dialog)
 
 
 class XDailyDialogEn(DataSet):
@@ -54,15 +73,7 @@ class XDailyDialogEn(DataSet):
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Whole dialogues."""
-        form = self.published
-        with open_text(path, form=form) as text:
-            for number, line in enumerate(text, start=1):
-                if not line.strip():
-                    continue
-                texts = [untokenise(turn) for turn in line.split("\t")[0].split("__eou__") if turn.strip()]
-                if "__eou__" not in line or not texts:
-                    raise InputError(f"{path}, line {number}: no turn ends in __eou__", mend=form)
-                yield from Talk(f"{self.name}-{number}", self.languages[0]).alternate(texts, "A", "B").whole()
+        return _read_text(path, self)
 
 
 class XDailyDialogZh(XDailyDialogEn):
@@ -70,6 +81,24 @@ class XDailyDialogZh(XDailyDialogEn):
 
     name = "xdailydialog-zh"
     languages = ("zh",)
+
+
+def _read_text(path: Path, dataset: DataSet) -> Iterator[WholeDialogue]:
+    """A dialogue a line: turns that each end in `__eou__`; what follows a tab is no turn."""
+    form = dataset.published
+    with open_text(path, form=form) as text:
+        for number, line in enumerate(text, start=1):
+            if not line.strip():
+                continue
+            turns = line.split("\t")[0].split("__eou__")
+            if "__eou__" not in line or not any(map(str.strip, turns)):
+                raise InputError(f"{path}, line {number}: no turn ends in __eou__", mend=form)
+            yield from _alternate(dataset, number, turns)
+
+
+def _alternate(dataset: DataSet, number: int, turns: Iterable[str]) -> Iterator[WholeDialogue]:
+    texts = [untokenise(turn) for turn in turns if turn.strip()]
+    yield from Talk(f"{dataset.name}-{number}", dataset.languages[0]).alternate(texts, "A", "B").whole()
 
 
 def untokenise(text: str) -> str:

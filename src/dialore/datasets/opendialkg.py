@@ -43,11 +43,12 @@ class _Pairs(BaseModel):
 class OpenDialKG(DataSet):
     """Two forms: the authors' CSV (`Messages`) and the few-shot bot benchmark's JSON list.
 
-    The assistant is `system`. `knowledge` is the walk that was chosen before the turn, fact by fact, as published: a
-    relation that starts with `~` was walked backwards.
+    The assistant is `system`. `knowledge` is the walk that was chosen before the turn, fact by fact. A step whose
+    relation starts with `~` goes from a fact's tail to its head: the fact is given the right way round.
     """
 
     name = "opendialkg"
+    version = 2
     languages = ("en",)
     paper = "OpenDialKG (Moon et al., ACL 2019)"
     licence = "CC BY-NC 4.0"
@@ -112,4 +113,8 @@ def _with_long_cells(rows: Iterator[dict[str, str]]) -> Iterator[dict[str, str]]
 
 
 def _facts(triples: Iterable[Triple]) -> list[Gold]:
-    return [{"head": head, "relation": relation, "tail": tail} for head, relation, tail in triples]
+    forward = (
+        (tail, relation[1:], head) if relation.startswith("~") else (head, relation, tail)
+        for head, relation, tail in triples
+    )
+    return [{"head": head, "relation": relation, "tail": tail} for head, relation, tail in forward]

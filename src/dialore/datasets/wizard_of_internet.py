@@ -50,10 +50,11 @@ class _Pairs(BaseModel):
 class WizardOfInternet(DataSet):
     """Two forms: ParlAI's JSONL (`{id: {"dialog_history", ...}}`) and the few-shot bot benchmark's JSON list.
 
-    The apprentice is `user`, the wizard `system`. Of a wizard's turn `extra["query"]` is the last query that the wizard
-    typed for it (`extra["queries"]` all, if several) and `knowledge` the sentences selected from the pages found, with
-    `title` and `url` where the file has them. The persona of both forms is the apprentice's, who is to be answered, so
-    it is no `persona` of the responder but `extra["user_persona"]`.
+    The apprentice is `user`, the wizard `system`. A wizard who opens the dialogue answers nothing there: that turn is
+    history, never a reference, and what was searched for it is left out. Of a wizard's later turn `extra["query"]` is
+    the last query that the wizard typed for it (`extra["queries"]` all, if several) and `knowledge` the sentences
+    selected from the pages found, with `title` and `url` where the file has them. The persona of both forms is the
+    apprentice's, who is to be answered, so it is no `persona` of the responder but `extra["user_persona"]`.
     """
 
     name = "wizard-of-internet"

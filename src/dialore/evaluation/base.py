@@ -71,8 +71,20 @@ class About:
     level: Literal["response", "corpus"] = "response"
 
 
+class Combining(Protocol):
+    """What makes one figure of measures."""
+
+    def combine(self, values: NDArray[np.float64]) -> float:
+        """One figure from the measures' values.
+
+        Args:
+            values: a row a response, as wide as the metric's measures are (short rows are filled with NaN).
+        """
+        ...
+
+
 @runtime_checkable
-class Metric(Protocol):
+class Metric(Combining, Protocol):
     """One metric. `measure` is asked a response at a time, many at once; `combine` is asked of any set of measures."""
 
     @property
@@ -82,14 +94,6 @@ class Metric(Protocol):
 
     async def measure(self, sample: Sample) -> Measure:
         """Measure one response; never raises for what a response or dialogue lacks: that is a Measure's `problem`."""
-        ...
-
-    def combine(self, values: NDArray[np.float64]) -> float:
-        """One figure from the measures' values.
-
-        Args:
-            values: a row a response, as wide as the metric's measures are (short rows are filled with NaN).
-        """
         ...
 
 

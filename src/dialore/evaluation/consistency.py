@@ -44,7 +44,9 @@ class Consistency(Mean):
         self.about = About(
             "persona-consistency" if source == "persona" else "knowledge-consistency",
             f"SAFARI (EMNLP Findings 2023), Appendix C, Equations 4 to 7 ({short})",
-            f"Share of responses that entail the gold {source}, calibrated by whether the plan asked for it.",
+            f"Share of responses that an NLI model finds to agree with the gold {source}, calibrated by whether the "
+            f"plan asked for it; the model is given gold {source} first and response second, as the paper encodes them "
+            "(its Equation 5 words it the other way: the response entails the gold piece).",
             needs=("plan", "knowledge", "nli"),
         )
 

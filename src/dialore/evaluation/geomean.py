@@ -8,12 +8,23 @@ Table 3 prints four of the six, but the same figure for the full system.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from dialore.evaluation.base import About, Score
+import numpy as np
+
+from dialore.evaluation.base import About, Jackknifed, Measure, Score, unavailable
+from dialore.evaluation.registry import Context, load_metric
+from dialore.evaluation.statistics import as_table, bootstrap
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from dialore.evaluation.base import Sample
+
+K = TypeVar("K")
+Number = TypeVar("Number", float, "NDArray[np.float64]")
 
 DCRAG_COMPONENTS = ("distinct-2", "cdp", "cdf", "meep", "informativeness", "overall")
 RAGAS_COMPONENTS = ("ragas-context-relevance", "ragas-faithfulness", "ragas-answer-relevance")
@@ -35,28 +46,86 @@ RAGAS_ABOUT = About(
 )
 
 
-def in_per_cent(value: float, about: About) -> float:
+ABOUTS = {about.name: about for about in (ABOUT, RAGAS_ABOUT)}
+
+
+class GeoMean:
+    """A geometric mean as a metric: of measures of its components, side by side for each response.
+
+    Columns are one for each component that is a mean; the n-grams of a component that counts distinct ones come last.
+    Its error bars come from leaving each dialogue out.
+    """
+
+    def __init__(self, about: About) -> None:
+        self.about = about
+        parts = [load_metric(name, Context()) for name in about.needs]
+        self.parts = sorted(parts, key=lambda metric: isinstance(metric, Jackknifed))
+        self._columns = [slice(n, None if isinstance(m, Jackknifed) else n + 1) for n, m in enumerate(self.parts)]
+
+    async def measure(self, sample: Sample) -> Measure:
+        """Nothing: it is made of what others measure."""
+        return unavailable(f"{self.about.name} is made of the measures of others, not measured: {sample.response.id}")
+
+    def joined(self, measures: Mapping[str, Mapping[K, tuple[float, ...]]]) -> dict[K, tuple[float, ...]]:
+        """The components' measures of the responses that have all of them."""
+        found = [measures.get(part.about.name, {}) for part in self.parts]
+        common = (key for key in found[0] if all(key in each for each in found))
+        return {key: tuple(value for each in found for value in each[key]) for key in common}
+
+    def combine(self, values: NDArray[np.float64]) -> float:
+        """The figure of all responses together, 0 to 100; NaN where a component has none, or is below 0."""
+        found = [part.combine(values[:, at]) for part, at in zip(self.parts, self._columns, strict=True)]
+        return float(self._mean([np.array(figure) for figure in found]))
+
+    def without_each(
+        self, values: NDArray[np.float64], dialogues: NDArray[np.intp] | None = None
+    ) -> NDArray[np.float64]:
+        """The figures without each dialogue."""
+        of = np.arange(len(values)) if dialogues is None else dialogues
+        found = []
+        for part, at in zip(self.parts, self._columns, strict=True):
+            if isinstance(part, Jackknifed):
+                found.append(part.without_each(values[:, at], of))
+            else:
+                sums, counts = np.bincount(of, values[:, at.start]), np.bincount(of)
+                found.append((sums.sum() - sums) / (len(values) - counts))
+        return self._mean(found)
+
+    def _mean(self, figures: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        scaled = [in_per_cent(figure, part.about) for figure, part in zip(figures, self.parts, strict=True)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            figure: NDArray[np.float64] = np.exp(np.log(np.stack(scaled)).mean(axis=0))
+        return figure
+
+
+def in_per_cent(value: Number, about: About) -> Number:
     """A score in per cent of its metric's scale; as it is where the metric has none."""
     return value * 100 / about.scale if about.scale else value
 
 
-def geomean(scores: Mapping[str, Score], abouts: Mapping[str, About], *, about: About = ABOUT) -> Score:
-    """The geometric mean of a system's scores, each in per cent of its scale.
+def geomean(
+    scores: Mapping[str, Score],
+    *,
+    about: About = ABOUT,
+    measures: Mapping[str, Mapping[tuple[int, int], tuple[float, ...]]] | None = None,
+) -> Score:
+    """The geometric mean of a system's scores, each in per cent of its scale, with its 95% interval.
 
-    Args:
-        scores: the system's, by metric.
-        abouts: what the metrics are, for their scales.
-        about: which GeoMean: its `needs` are the components.
-
-    Returns:
-        The figure, without an error bar; none, with the reason, where a component is not
-        there or is below 0.
+    There is none, with the reason, where a component is not there or is below 0; without the components' `measures`, by
+    metric, dialogue and repetition, there is no interval.
     """
     lacking = [name for name in about.needs if name not in scores or scores[name].value is None]
     if lacking:
         return Score(about.name, None, reason=f"{', '.join(lacking)} not available")
-    values = {name: in_per_cent(scores[name].value or 0.0, abouts[name]) for name in about.needs}
+    metric = GeoMean(about)
+    values = {part.about.name: in_per_cent(scores[part.about.name].value or 0.0, part.about) for part in metric.parts}
     if negative := [name for name, value in values.items() if value < 0]:
         return Score(about.name, None, reason=f"{', '.join(negative)} below 0")
     figure = math.prod(values.values()) ** (1 / len(values))
-    return Score(about.name, figure, n=min(scores[name].n for name in about.needs))
+    low = high = None
+    if rows := metric.joined(measures or {}):
+        interval = bootstrap(metric, as_table(list(rows.values())), dialogues=[place for place, _ in rows])
+        if not math.isnan(interval.low):
+            half = (interval.high - interval.low) / 2
+            low, high = figure - half, figure + half
+    return Score(about.name, figure, low, high, min(scores[name].n for name in about.needs))

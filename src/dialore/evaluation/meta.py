@@ -24,7 +24,7 @@ from dialore.evaluation.statistics import (
     resampled_figures,
 )
 from dialore.knowledge import Knowledge, Passage
-from dialore.response import Response
+from dialore.response import Demands, Response
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,6 +73,8 @@ class _Judged(BaseModel):
 
     response: str = Field(min_length=1)
     system: str = ""
+    queries: list[str] = []
+    given: list[str] | None = None
     ratings: dict[str, float] = {}
     labels: dict[str, bool] = {}
 
@@ -81,7 +83,8 @@ def read_judgements(path: Path) -> list[Judgement]:
     """Read a set of judged responses: a dialogue file whose entries have some keys more.
 
     `response` is the text that was judged, `ratings` and `labels` are people's scores and their yes or no by criterion,
-    and `system` names who made the response. `reference` and `knowledge` are the dialogue's.
+    `system` names who made the response, `queries` are what it asked for, and `given` is the knowledge that it was
+    given, the dialogue's own where it is not said. `reference` and `knowledge` are the dialogue's.
 
     Raises:
         InputError: the file cannot be read, or an entry is malformed.
@@ -94,9 +97,12 @@ def read_judgements(path: Path) -> list[Judgement]:
             raise InputError(f"{path.name}, {dialogue.id}: {describe(error)}", mend=_SHAPE) from error
         pieces = [
             Knowledge(id=Passage(text).id, kind="passage", text=text, source="documents", used=True)
-            for text in map(gold_text, dialogue.knowledge)
+            for text in (map(gold_text, dialogue.knowledge) if judged.given is None else judged.given)
         ]
-        response = Response(id=dialogue.id, method=judged.system or "unknown", text=judged.response, knowledge=pieces)
+        made: dict[str, Any] = {"method": judged.system or "unknown", "knowledge": pieces}
+        if judged.queries:
+            made["demands"] = Demands(explicit=judged.queries)
+        response = Response(id=dialogue.id, text=judged.response, **made)
         found.append(Judgement(dialogue, response, judged.system, judged.ratings, judged.labels))
     return found
 
@@ -139,22 +145,21 @@ def agreements(
 ) -> list[Agreement]:
     """How far a metric agrees with people, by every criterion, over responses and, where they are named, systems.
 
-    Args:
-        metric: the metric; one whose level is `corpus` has figures of systems alone.
-        judgements: a set's.
-        measures: the metric's, by judgement id; those with a problem are left out.
-        resamples: of the bootstrap.
-        seed: of the bootstrap and the folds.
+    A metric whose level is `corpus` has figures of systems alone; `measures`, by judgement id, with a problem are left
+    out. The seed is the bootstrap's and the folds'.
     """
     known = [one for one in judgements if one.id in measures and measures[one.id].problem is None]
     found: list[Agreement] = []
     for criterion in dict.fromkeys(name for one in judgements for name in (*one.ratings, *one.labels)):
         some = [one for one in known if criterion in one.ratings or criterion in one.labels]
-        people = np.array([one.ratings.get(criterion, one.labels.get(criterion, 0)) for one in some], np.float64)
+        people = np.array([one.ratings.get(criterion, one.labels.get(criterion, 0)) for one in some], np.float64).round(
+            9
+        )
         table = as_table([measures[one.id].values for one in some])
         weights = context_weights([one.dialogue.history for one in some], resamples, seed)
         if metric.about.level == "response":
-            values = np.array([metric.combine(row[None, :]) for row in table])
+            # Rounded, as sums of the same numbers in another order would rank apart.
+            values = np.round([metric.combine(row[None, :]) for row in table], 9)
             signed = values if metric.about.higher_is_better else -values
             found.append(_over_responses(metric.about.name, criterion, signed, people, some, weights, seed))
         systems = [one.system for one in some]
@@ -237,12 +242,8 @@ def _numbered(contexts: Sequence[str]) -> tuple[int, NDArray[np.int64]]:
 def resampled_correlations(first: Floats, second: Floats, weights: NDArray[Any]) -> dict[Kind, Floats]:
     """Each coefficient in each resample; NaN where a resample does not vary.
 
-    A resample is given by how often each item counts, so that its ranks and its concordant pairs are matrix products.
-
-    Args:
-        first: values, shape (items,).
-        second: values, shape (items,).
-        weights: shape (resamples, items).
+    A resample is given by how often each item counts, shape (resamples, items), so that its ranks and its concordant
+    pairs are matrix products.
     """
     small = weights.astype(np.float32)
     signs = [np.sign(values[:, None] - values[None, :]).astype(np.float32) for values in (first, second)]
@@ -270,13 +271,7 @@ def _weighted_pearson(first: Floats, second: Floats, weights: NDArray[Any]) -> F
 
 
 def area_under_curve(values: Floats, truth: NDArray[np.bool_], weights: NDArray[Any]) -> tuple[Interval, float]:
-    """The area under the ROC curve with its interval, and the p-value of Mann and Whitney's test.
-
-    Args:
-        values: higher for a yes, if the metric is any good.
-        truth: yes or no.
-        weights: shape (resamples, items).
-    """
+    """The area under the ROC curve with its interval, and the p-value of Mann and Whitney's test."""
     try:
         from scipy.stats import mannwhitneyu
     except ImportError:

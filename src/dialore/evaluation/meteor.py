@@ -5,13 +5,10 @@ from __future__ import annotations
 import atexit
 import functools
 import importlib.util
-import io
-import os
 import shutil
 import subprocess
 import threading
 import warnings
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,25 +19,13 @@ from dialore.evaluation.base import About, Measure, unavailable
 from dialore.evaluation.overlap import NO_REFERENCE, Compared, check_chinese_tokens, on_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
     from dialore.evaluation.base import Metric, Sample
     from dialore.evaluation.registry import Context
 
-    _Folder = Path | zipfile.Path
 
-VARIABLE = "DIALORE_WORDNET"
-DEBIAN = Path("/usr/share/wordnet")
-"""Where Debian's package `wordnet-base` puts the files."""
-ABSENT = (
-    "no WordNet on this machine (Debian's wordnet-base, nltk's wordnet, or a folder that DIALORE_WORDNET names): "
-    "meteor-exact-stem does without"
-)
-# Debian leaves this list out, and synonyms do not need it: each lexicographer's file is called by its number.
-_LEXNAMES = "".join(f"{number:02d}\t{number:02d}\t0\n" for number in range(100)).encode()
 _NLTK = "Banerjee and Lavie (2005), as nltk computes it"
 # Of Meteor 1.5's English setting (Denkowski and Lavie, 2014, Table 1): alpha, beta, gamma, delta, and the weights of
 # exact, stem, synonym and paraphrase matches.
@@ -73,7 +58,7 @@ class MeteorExactStem(Compared):
 
 
 class Meteor(MeteorExactStem):
-    """nltk's METEOR with WordNet's synonyms too, where this machine has WordNet."""
+    """nltk's METEOR with WordNet's synonyms too, where nltk's data hold WordNet."""
 
     about = About(
         "meteor",
@@ -81,7 +66,7 @@ class Meteor(MeteorExactStem):
         "The METEOR of 2005 of the tokens that f1 counts: exact, Porter-stem and WordNet-synonym matches (English, and "
         "of stems: nltk looks up what it has stemmed). Alpha 0.9, beta 3, gamma 0.5, all matches of one weight, greedy "
         "alignment; Meteor 1.5 (meteor-nlgeval) has paraphrases, function words and weights besides. WordNet is "
-        "nltk's data, else the folder DIALORE_WORDNET, else Debian's wordnet-base.",
+        "nltk's: `python -m nltk.downloader wordnet`.",
         needs=("reference",),
     )
 
@@ -97,11 +82,7 @@ class Meteor(MeteorExactStem):
         found = find_wordnet()
         if isinstance(found, str):
             return unavailable(found)
-        try:
-            return Measure((_meteor(self._split(other, dialogue), self._split(response, dialogue), found),))
-        except Exception as error:  # noqa: BLE001 - nltk says in many ways that an index does not fit its files
-            # Not "unavailable", which is kept: the same WordNet, mended, does not change what this metric is.
-            return Measure(problem="failed", reason=f"WordNet is damaged, install it again: {error}")
+        return Measure((_meteor(self._split(other, dialogue), self._split(response, dialogue), found),))
 
 
 class _NoSynonyms:
@@ -111,68 +92,32 @@ class _NoSynonyms:
         return ()
 
 
+@functools.lru_cache(maxsize=1)
 def find_wordnet() -> Any:  # noqa: ANN401 - the library is untyped
-    """The first WordNet that can be read, by nltk's reader, or in words why there is none.
-
-    nltk's own data come first, then the folder that `DIALORE_WORDNET` names, then Debian's.
+    """WordNet of nltk's data, each word looked up once, or in words why there is none.
 
     Raises:
         MissingExtraError: nltk is not installed.
     """
-    return _find(os.environ.get(VARIABLE, "").strip())
-
-
-@functools.lru_cache(maxsize=4)
-def _find(named: str) -> Any:  # noqa: ANN401 - the library is untyped
-    wrong = []
-    for place, root in _places(named):
-        try:
-            return _reader(root)
-        except Exception as error:  # noqa: BLE001 - damaged files fail wherever nltk or zipfile stumbles over them
-            wrong.append(f"WordNet of {place} cannot be read: {error!r}")
-    return "; ".join(wrong) or ABSENT
-
-
-def _places(named: str) -> Iterator[tuple[str, _Folder]]:
-    """Where WordNet may lie, in order; what a user named is not passed over in silence."""
     try:
-        import nltk.data
+        from nltk.corpus.reader.wordnet import WordNetCorpusReader
+        from nltk.corpus.util import LazyCorpusLoader
     except ImportError:
         raise MissingExtraError("METEOR", "evaluation") from None
-    for corpora in (Path(folder) / "corpora" for folder in nltk.data.path):
-        if (corpora / "wordnet").is_dir():
-            yield "nltk's data", corpora / "wordnet"
-        elif zipfile.is_zipfile(corpora / "wordnet.zip"):
-            yield "nltk's data", zipfile.Path(corpora / "wordnet.zip", "wordnet/")
-    if named:
-        yield VARIABLE, Path(named).expanduser()
-    elif DEBIAN.is_dir():
-        yield "Debian's package", DEBIAN
-
-
-def _reader(root: _Folder) -> Any:  # noqa: ANN401 - the library is untyped
-    """WordNet of a folder by nltk's reader, each word looked up once; nltk opens no file outside its own data."""
-    from nltk.corpus.reader.wordnet import WordNetCorpusReader
-    from nltk.data import SeekableUnicodeStreamReader
-
-    root = root / "dict" if (root / "dict").is_dir() else root  # as in Princeton's archive
 
     class Reader(WordNetCorpusReader):  # type: ignore[misc]
-        def open(self, file: str) -> Any:  # noqa: ANN401 - the library is untyped
-            content = _LEXNAMES if file == "lexnames" else (root / file).read_bytes()
-            return SeekableUnicodeStreamReader(io.BytesIO(content), self._ENCODING)
-
         def map_wn(self, version: str = "wordnet") -> None:
-            """No mapping to WordNet 3.0: only other languages want it, and it wants a file that Debian leaves out."""
+            """No mapping to other versions: only other languages want it, and it takes seconds."""
 
-        def synsets(self, word: str) -> Any:  # noqa: ANN401 - the library is untyped
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")  # a synset that is not where the index says
-                return super().synsets(word)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of other languages, which METEOR does not ask for
-        reader: Any = Reader("", None)
+    reader: Any = LazyCorpusLoader("wordnet", Reader, None)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of other languages, which METEOR does not ask for
+            reader.ensure_loaded()
+    except LookupError:
+        return "nltk's data have no WordNet (python -m nltk.downloader wordnet): meteor-exact-stem does without"
+    except Exception as error:  # noqa: BLE001 - damaged files fail wherever nltk stumbles over them
+        return f"WordNet of nltk's data cannot be read: {error!r}"
     reader.synsets = functools.lru_cache(maxsize=65536)(reader.synsets)
     return reader
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from dialore.evaluation.base import Metric
+    from dialore.evaluation.base import Combining
 
 RESAMPLES = 1000
 _Z = 1.959964
@@ -74,7 +74,7 @@ class Rate:
 
 
 def bootstrap(
-    metric: Metric,
+    metric: Combining,
     values: NDArray[np.float64],
     *,
     dialogues: Sequence[int] | None = None,
@@ -83,18 +83,9 @@ def bootstrap(
 ) -> Interval:
     """A metric's figure with its 95% percentile bootstrap interval over dialogues.
 
-    Several responses to a dialogue are sampled together, as they are not independent. Where a metric is `Jackknifed`
-    the interval is normal, by the jackknife's standard error.
-
-    Args:
-        metric: the metric.
-        values: its measures, shape (responses, columns).
-        dialogues: which dialogue each response answers; each another where None.
-        resamples: how many.
-        seed: of the resampling.
-
-    Raises:
-        InputError: there is nothing to resample.
+    Several responses to a dialogue are sampled together, as they are not independent: `dialogues` says which one each
+    row of the values answers. Where a metric is `Jackknifed` the interval is normal, by the jackknife's standard error.
+    Raises InputError where there is nothing to resample.
     """
     if not len(values):
         raise InputError("no measures to make a figure of", mend="score the run first")
@@ -113,7 +104,7 @@ def bootstrap(
 
 
 def paired_bootstrap(
-    metric: Metric,
+    metric: Combining,
     first: NDArray[np.float64],
     second: NDArray[np.float64],
     *,
@@ -124,17 +115,7 @@ def paired_bootstrap(
 
     The p-value is twice the share of resamples on the far side of no difference, never below one resample's worth.
     Where a metric is `Jackknifed` both come from leaving out each pair in turn. Where one of the two has no figure,
-    neither the difference nor its p-value is a number.
-
-    Args:
-        metric: the metric.
-        first: one system's measures, shape (pairs, columns).
-        second: the other's, row by row of the same dialogues.
-        resamples: how many.
-        seed: of the resampling; the same rows are sampled for both.
-
-    Raises:
-        InputError: the two are not of the same length, or empty.
+    neither the difference nor its p-value is a number. Raises InputError where rows are none, or no pairs.
     """
     _check_pairs(first, second)
     difference = metric.combine(first) - metric.combine(second)
@@ -174,7 +155,7 @@ def resample_weights(rows: int, resamples: int, seed: int) -> NDArray[np.uint16]
     return weights
 
 
-def resampled_figures(metric: Metric, values: NDArray[np.float64], weights: NDArray[Any]) -> NDArray[np.float64]:
+def resampled_figures(metric: Combining, values: NDArray[np.float64], weights: NDArray[Any]) -> NDArray[np.float64]:
     """A metric's figure in each resample; NaN where it has no response."""
     if isinstance(metric, Additive):
         summed = np.hstack([values, np.ones((len(values), 1))]) if values.shape[1] == 1 else values
@@ -194,21 +175,10 @@ def as_table(rows: Sequence[Sequence[float]]) -> NDArray[np.float64]:
     return table
 
 
-def wilcoxon(first: ArrayLike, second: ArrayLike) -> Result:
-    """Wilcoxon's signed-rank test of paired values, two-sided; two equal samples have p = 1."""
+def wilcoxon(first: ArrayLike, second: ArrayLike) -> float:
+    """The p-value of Wilcoxon's signed-rank test of paired values, two-sided; two equal samples have 1."""
     a, b = _pair(first, second)
-    if np.array_equal(a, b):
-        return Result(0.0, 1.0)
-    found = _library("scipy.stats").wilcoxon(a, b)
-    return Result(float(found.statistic), float(found.pvalue))
-
-
-def two_proportions(successes: tuple[int, int], totals: tuple[int, int]) -> Result:
-    """The two-proportion z-test, two-sided (SCG-QP, Table 1)."""
-    if sum(successes) in {0, sum(totals)}:
-        return Result(0.0, 1.0)
-    z, p = _library("statsmodels.stats.proportion").proportions_ztest(list(successes), list(totals))
-    return Result(float(z), float(p))
+    return 1.0 if np.array_equal(a, b) else float(_library("scipy.stats").wilcoxon(a, b).pvalue)
 
 
 def correlation(first: ArrayLike, second: ArrayLike, kind: Literal["spearman", "kendall", "pearson"]) -> Result:

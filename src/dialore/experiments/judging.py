@@ -97,18 +97,7 @@ async def compare_systems(
 ) -> dict[str, list[Preference]]:
     """Compare two systems on every dialogue that both answered; what has been compared is not asked again.
 
-    The store must be held for writing.
-
-    Args:
-        store: the run.
-        kept: where preferences are kept.
-        judge: who is asked.
-        pair: the systems' numbers; wins and losses are the first one's.
-        criteria: by what; see `dialore.evaluation.judges.comparing.CRITERIA`.
-        judged: the responses, or the queries behind them.
-        at_once: the most dialogues that are judged at a time.
-        limit: only the first so many dialogues.
-        on_progress: told of what is done, how many dialogues, and of how many.
+    Wins and losses are the first one's of the pair. The store must be held for writing.
 
     Returns:
         Preferences by criterion, in the data set's order, those with a problem too.

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
+from dialore.errors import UnknownNameError
 from dialore.evaluation.base import About
-from dialore.evaluation.geomean import ABOUT as GEOMEAN
-from dialore.evaluation.geomean import RAGAS_ABOUT as RAGAS_GEOMEAN
-from dialore.evaluation.geomean import geomean
+from dialore.evaluation.geomean import ABOUTS as GEOMEANS
+from dialore.evaluation.geomean import GeoMean, geomean
 from dialore.evaluation.report.data import Judged, ScoredResponse, SystemScores
 from dialore.evaluation.report.tables import combiner
 from dialore.experiments.judging import ComparisonStore, kept_preferences
 from dialore.experiments.scoring import score_of
+from dialore.methods.registry import method_class, method_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from dialore.experiments.store import RunStore, System
 
@@ -58,11 +59,14 @@ class RunResults:
 
     def metrics(self) -> Sequence[About]:
         """Every metric that was scored, in the order of the tables, and the means of several where all are there."""
-        means = [about for about in (GEOMEAN, RAGAS_GEOMEAN) if set(about.needs) <= self._abouts.keys()]
+        means = [about for about in GEOMEANS.values() if set(about.needs) <= self._abouts.keys()]
         return [*self._abouts.values(), *means]
 
     def measures(self, system: SystemScores, metric: str) -> dict[tuple[str, int], tuple[float, ...]]:
-        """A system's measures by dialogue id and repetition."""
+        """A system's measures by dialogue id and repetition; of a GeoMean, those of its components side by side."""
+        if metric in GEOMEANS:
+            about = GEOMEANS[metric]
+            return GeoMean(about).joined({name: self.measures(system, name) for name in about.needs})
         store, number = self._place(system)
         ids = store.dialogue_ids()
         return {
@@ -93,17 +97,19 @@ class RunResults:
     def _scores(self, store: RunStore, system: System, facts: dict[str, Any]) -> SystemScores:
         counts, totals = store.counts(system.number)
         scores = {}
+        known: dict[str, dict[tuple[int, int], tuple[float, ...]]] = {}
         for name in self._abouts:
             found = list(store.measures(name, system.number))
             measures = [measure for _, measure in found]
+            known[name] = {(job.position, job.repetition): m.values for job, m in found if m.problem is None}
             scores[name] = score_of(combiner(name), measures, dialogues=[job.position for job, _ in found])
-        for about in (GEOMEAN, RAGAS_GEOMEAN):
+        for about in GEOMEANS.values():
             if set(about.needs) <= scores.keys():
-                scores[about.name] = geomean(scores, self._abouts, about=about)
+                scores[about.name] = geomean(scores, about=about, measures=known)
         return SystemScores(
             name=system.title,
             method=system.method,
-            options=system.options,
+            options=beside_defaults(system.method, system.options),
             model=system.model,
             dataset=_dataset(facts),
             run=_name(store, facts),
@@ -111,6 +117,15 @@ class RunResults:
             counts=dict(counts),  # asdict makes no Counter anew
             totals=totals,
         )
+
+
+def beside_defaults(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options whose values are not the method's own anyway; all, where the method is not installed here."""
+    try:
+        known = method_options(method_class(method))
+    except UnknownNameError:
+        return dict(options)
+    return {name: value for name, value in options.items() if name not in known or value != known[name].default}
 
 
 def _name(store: RunStore, facts: dict[str, Any]) -> str:

@@ -41,18 +41,11 @@ async def measure_run(
     again: bool = False,
     on_progress: Callable[[str, int, int], None] | None = None,
 ) -> None:
-    """Measure every response that has no measure yet; the store must be held for writing.
+    """Measure every response that has no measure yet, or with `again` every one; the store must be held for writing.
 
     Metrics that need no model measure a response one after another, so that it is read once; the others follow, metric
-    by metric, each measure kept as soon as it is there. Measures that failed (a judge's endpoint was down) are made
-    again, too.
-
-    Args:
-        store: the run.
-        metrics: what is measured.
-        at_once: the most responses measured at a time; judges wait for their model.
-        again: measure what has been measured, too.
-        on_progress: told of metric (or how many of them), responses measured, and responses in all.
+    by metric, `at_once` responses at a time, each measure kept as soon as it is there. Measures that failed (a judge's
+    endpoint was down) are made again, too.
 
     Raises:
         ModelError: a judge's endpoint refuses for every response.
@@ -144,20 +137,7 @@ async def measure_jointly(
     """Measure several systems' responses to a dialogue by one call, for every dialogue that all of them answered.
 
     Where one of the responses has no measure yet all are measured anew; so they are where other systems are asked
-    about. Measures are kept as soon as they are there.
-
-    Args:
-        store: the run, held for writing.
-        metric: the metric.
-        systems: the systems' numbers.
-        at_once: the most dialogues at a time.
-        again: measure what has been measured, too.
-        limit: only the first so many dialogues.
-        on_progress: told of metric, dialogues measured, and dialogues in all.
-
-    Raises:
-        ModelError: the judge's endpoint refuses for every dialogue.
-        BudgetError: the budget is spent; what is measured is kept.
+    about. Measures are kept as soon as they are there. The store must be held for writing; raises as `measure_run`.
     """
     name = metric.about.name
     ordered = sorted(systems)
@@ -206,12 +186,7 @@ def responses_of(store: RunStore, position: int, repetition: int, systems: Seque
 
 
 async def measure(metric: Metric, dialogue: Dialogue, response: Response) -> Measure:
-    """One response's measure. A response that failed has none: it is counted, never scored.
-
-    Raises:
-        ModelError: the judge's endpoint refuses for every response.
-        BudgetError: the budget is spent.
-    """
+    """One response's measure; raises as `measure_run`. One that failed has none: it is counted, never scored."""
     if response.status == "failed":
         return Measure(problem="unavailable", reason="the response failed")
     try:
@@ -230,10 +205,7 @@ def table_of(measures: Iterable[Measure]) -> NDArray[np.float64]:
 def score_of(metric: Metric, measures: Sequence[Measure], *, dialogues: Sequence[int] | None = None) -> Score:
     """The figure that measures combine into, with its error bar; without any, "not available" with the reason.
 
-    Args:
-        metric: the metric.
-        measures: of each response.
-        dialogues: which dialogue each response answers, so that its repetitions count as one; each another where None.
+    `dialogues` says which dialogue each response answers, so that repetitions count as one; each another where None.
     """
     problems = Counter(measure.problem for measure in measures if measure.problem is not None)
     reasons = Counter(measure.reason for measure in measures if measure.problem is not None)

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from dialore.errors import InputError, ModelError
+from dialore.errors import InputError, ModelError, WindowError
 from dialore.llm.model import mend_surrogates
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ FAULTS: dict[int, Fault] = {
 }
 """The faults by HTTP status; any other status is the request's own fault."""
 _NO_CREDIT = Fault("the account behind the key has no credit left", configuration=True)
+_LONG = re.compile(r"context|too long|max_model_len|maximum.{0,20}(?:length|tokens)", re.IGNORECASE)
 _TOO_LONG = Fault("shorten the prompt or lower max_tokens")
 
 
@@ -338,12 +339,13 @@ class HttpClient:
         fault = FAULTS.get(status, Fault())
         if status == 429 and code == "insufficient_quota":
             fault = _NO_CREDIT
-        elif status in {400, 413, 422} and "context" in message.lower():
+        elif status in {400, 413, 422} and _LONG.search(message):
             fault = _TOO_LONG
         elif 300 <= status < 400 and (target := headers.get("Location")):
             fault = fault._replace(mend=f"the endpoint has moved; try {one_line(shown_url(target), self.key)}")
         line = f"{shown_url(str(response.url))} answered {status} {phrase}".rstrip() + (f": {said}" if said else "")
-        return ModelError(line, **fault._asdict(), retry_after=_retry_after(headers), status=status)
+        kind = WindowError if fault is _TOO_LONG else ModelError
+        return kind(line, **fault._asdict(), retry_after=_retry_after(headers), status=status)
 
     @asynccontextmanager
     async def once(self) -> AsyncIterator[Self]:

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dialore.errors import DialoreError, InputError, MissingExtraError, ModelError, first_line
+from dialore.errors import DialoreError, InputError, MissingExtraError, ModelError, WindowError, first_line
 from dialore.llm.local_text import ChatTemplates, TextStream, find_stop
 from dialore.llm.model import Completion, Usage, strip_thoughts
 
@@ -202,7 +202,7 @@ class LocalModel:
         if not isinstance(most, int):
             return given, wanted
         if max(width, given + 1) > most:
-            raise ModelError(f"the prompt has {width} tokens, {self.name} takes {most}", mend="shorten the prompt")
+            raise WindowError(f"the prompt has {width} tokens, {self.name} takes {most}", mend="shorten the prompt")
         return given, min(wanted, most - given)
 
     def _continue(

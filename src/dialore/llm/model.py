@@ -8,6 +8,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dialore.errors import ModelError, WindowError
+
 Role = Literal["system", "user", "assistant"]
 Api = Literal["chat", "completions"]
 """How a model is asked: by messages, or by plain text to be continued."""
@@ -229,6 +231,28 @@ class Sampled(Wrapper):
         if self._temperature is not None:
             changes["sampling"] = request.sampling.model_copy(update={"temperature": self._temperature})
         return await self._model.complete(request.model_copy(update=changes), on_text)
+
+
+class Windowed(Wrapper):
+    """A model that refuses prompts that, with the answer, are longer than its window by estimate: some servers cut.
+
+    With `whole`, what is too long for the server is any other error, so that nothing shorter is tried.
+    """
+
+    def __init__(self, model: LanguageModel, window: int | None, *, whole: bool = False) -> None:
+        super().__init__(model)
+        self._window, self._kind = window, ModelError if whole else WindowError
+
+    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+        """See `LanguageModel.complete`; raises WindowError for a prompt that is too long."""
+        tokens = sum(estimate_tokens(message.content) for message in request.messages) + request.sampling.max_tokens
+        if self._window is not None and tokens > self._window:
+            long = f"prompt and answer of about {tokens:,} tokens do not fit {self.name}'s window of {self._window:,}"
+            raise self._kind(long, mend="shorten the dialogue, or raise --window")
+        try:
+            return await self._model.complete(request, on_text)
+        except WindowError as error:
+            raise self._kind(error.message, mend=error.mend, status=error.status) from error
 
 
 _WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af]")

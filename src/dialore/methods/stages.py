@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from dialore.errors import DialoreError, StageError, is_fatal
+from dialore.errors import DialoreError, StageError, WindowError, is_fatal
 from dialore.llm.model import Request, Usage
 from dialore.llm.structured import complete_structured
 from dialore.methods.citations import MarkReader, knowledge_in, read_citations
@@ -105,8 +105,25 @@ class ModelResponder:
         return self.model.name
 
     async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:
-        """See `Responder`; raises InputError too, where the prompt is missing or malformed."""
-        request = self._request(call, step)
+        """See `Responder`; raises InputError too, where the prompt is missing or malformed.
+
+        What does not fit the model's window is tried with the later half of the turns, and so on.
+        """
+        turns = call.dialogue.turns
+        while True:
+            shown = call.dialogue.model_copy(update={"turns": turns})
+            try:
+                answered = await self._ask(call, self._request(call, shown, step), step, on_text)
+            except WindowError:
+                if len(turns) == 1:
+                    raise
+                turns = turns[len(turns) // 2 :]
+                continue
+            if left := len(call.dialogue.turns) - len(turns):
+                step.notes.append(f"the {left} oldest turns are left out: they do not fit the model's window")
+            return answered
+
+    async def _ask(self, call: StageCall[T], request: Request, step: StageTrace, on_text: OnText | None) -> T | None:
         if issubclass(call.output, Text):
             labels = friend_labels(call.dialogue.language)
             stream = CleanStream(on_text, labels, call.leads) if on_text is not None else None
@@ -122,8 +139,7 @@ class ModelResponder:
         _record(step, structured.completions)
         return structured.value
 
-    def _request(self, call: StageCall[T], step: StageTrace) -> Request:
-        dialogue = call.dialogue
+    def _request(self, call: StageCall[T], dialogue: Dialogue, step: StageTrace) -> Request:
         known: dict[str, object] = {"history": render_history(dialogue)}
         known |= {"last_turn": on_one_line(dialogue.last.text), "cite": False, **call.variables}
         citing = self.prompts.get(CITING, dialogue.language).render({}) if known["cite"] else None

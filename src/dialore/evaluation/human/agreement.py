@@ -10,28 +10,31 @@ import itertools
 import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from dialore.evaluation.base import Mean
+from dialore.evaluation.judges.asking import queries_of
 from dialore.evaluation.statistics import (
     Rate,
+    bootstrap,
     cohen_kappa,
     fleiss_kappa,
     holm,
     krippendorff_alpha,
-    two_proportions,
     wilcoxon,
     win_rate,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from dialore.evaluation.human.sheets import Annotation
+    from dialore.dialogue import Dialogue
+    from dialore.evaluation.human.reading import Annotation
+    from dialore.response import Response
 
 Outcome = Literal["win", "loss", "tie"]
-_RESAMPLES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,8 @@ class Contest:
         items: over how many items the tests are.
         p: Wilcoxon's signed-rank over items, Holm-corrected over all contests; NaN where it cannot be had.
         sign: the sign test over items by majority, corrected alike.
-        proportions: the two-proportion z-test of scores that are 0 or 1, over all judgements; None for any other.
+        mcnemar: McNemar's exact test over items of scores that are 0 or 1, each by majority, corrected over such
+            contests; None for any other. (SCG-QP's two-proportion z-test takes annotators of one item for independent.)
     """
 
     criterion: str
@@ -74,7 +78,7 @@ class Contest:
     items: int
     p: float
     sign: float
-    proportions: float | None = None
+    mcnemar: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,22 +103,25 @@ class Findings:
     standings: list[Standing] = field(default_factory=list)
 
 
-def analyse(annotations: Sequence[Annotation], *, seed: int = 0) -> Findings:
+def analyse(annotations: Sequence[Annotation]) -> Findings:
     """Agreement, win rates and significance, question by question."""
     found = Findings(annotations[0].form if annotations else "")
     for criterion in dict.fromkeys(each.criterion for each in annotations):
         some = [each for each in annotations if each.criterion == criterion]
         # Where somebody always says the same, the libraries divide by nothing on the way, and give NaN where it shows.
         with np.errstate(divide="ignore", invalid="ignore"):
-            found.agreement.append(_agreement(criterion, some, found.form))
+            found.agreement.append(_agreement(criterion, [each for each in some if each.asked], found.form))
         if found.form == "pairwise":
             found.contests += _pair_contests(criterion, some)
         else:
-            found.standings += _standings(criterion, some, seed)
+            found.standings += _standings(criterion, some)
             found.contests += _score_contests(criterion, some, lower_is_better=found.form == "ranking")
     tests, signs = holm([each.p for each in found.contests]), holm([each.sign for each in found.contests])
-    corrected = zip(found.contests, tests, signs, strict=True)
-    found.contests = [replace(each, p=p, sign=sign) for each, p, sign in corrected]
+    yes_or_no = holm([math.nan if each.mcnemar is None else each.mcnemar for each in found.contests])
+    found.contests = [
+        replace(each, p=p, sign=sign, mcnemar=None if each.mcnemar is None else mcnemar)
+        for each, p, sign, mcnemar in zip(found.contests, tests, signs, yes_or_no, strict=True)
+    ]
     return found
 
 
@@ -184,18 +191,19 @@ def _score_contests(criterion: str, some: Sequence[Annotation], *, lower_is_bett
     found = []
     for first, second in itertools.combinations(systems, 2):
         by_dialogue: dict[str, list[float]] = {}
-        pairs = []
+        pairs: dict[str, list[tuple[float, float]]] = {}
         for (dialogue, _), values in scores.items():
             if first in values and second in values:
                 difference = values[first] - values[second]
                 by_dialogue.setdefault(dialogue, []).append(-difference if lower_is_better else difference)
-                pairs.append((values[first], values[second]))
+                pairs.setdefault(dialogue, []).append((values[first], values[second]))
         if not pairs:
             continue
         made = _contest(criterion, first, second, by_dialogue)
         if not lower_is_better and all_values <= {0.0, 1.0}:
-            sums = (int(sum(a for a, _ in pairs)), int(sum(b for _, b in pairs)))
-            made = replace(made, proportions=two_proportions(sums, (len(pairs), len(pairs))).p)
+            # Each system's majority, half where annotators are divided: the exact test goes by items that differ.
+            majorities = (np.sign(np.mean(some, axis=0) - 0.5) for some in pairs.values())
+            made = replace(made, mcnemar=win_rate([_outcome(a - b) for a, b in majorities]).p)
         found.append(made)
     return found
 
@@ -203,7 +211,7 @@ def _score_contests(criterion: str, some: Sequence[Annotation], *, lower_is_bett
 def _contest(criterion: str, first: str, second: str, by_item: dict[str, list[float]]) -> Contest:
     rate = win_rate([_outcome(value) for values in by_item.values() for value in values])
     means = [float(np.mean(values)) for values in by_item.values()]
-    p = wilcoxon(means, [0.0] * len(means)).p if len(means) > 1 else math.nan
+    p = wilcoxon(means, [0.0] * len(means)) if len(means) > 1 else math.nan
     majority = win_rate([_majority(list(map(_outcome, values))) for values in by_item.values()])
     return Contest(criterion, first, second, rate, len(by_item), p, majority.p)
 
@@ -218,17 +226,47 @@ def _majority(outcomes: list[Outcome]) -> Outcome:
     return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else "tie"
 
 
-def _standings(criterion: str, some: Sequence[Annotation], seed: int) -> list[Standing]:
+def _standings(criterion: str, some: Sequence[Annotation]) -> list[Standing]:
     scores: dict[str, dict[str, list[float]]] = {}
     for each in some:
         for system, value in each.values.items():
             scores.setdefault(system, {}).setdefault(each.dialogue, []).append(value)
     found = []
     for system in sorted(scores):
-        means = np.array([np.mean(values) for values in scores[system].values()])
-        low = high = math.nan
-        if len(means) > 1:
-            sampled = np.random.default_rng(seed).choice(means, (_RESAMPLES, len(means))).mean(axis=1)
-            low, high = (float(bound) for bound in np.percentile(sampled, [2.5, 97.5]))
-        found.append(Standing(criterion, system, float(means.mean()), low, high, len(means)))
+        means = np.array([[np.mean(values)] for values in scores[system].values()])
+        figure = bootstrap(Mean(), means)
+        found.append(Standing(criterion, system, figure.value, figure.low, figure.high, len(means)))
     return found
+
+
+def judged_responses(
+    annotations: Sequence[Annotation], found: Mapping[str, tuple[Dialogue, Mapping[str, Response]]]
+) -> list[dict[str, Any]]:
+    """Annotated responses in the form that `dialore meta` reads, one a dialogue and system.
+
+    Ratings are means over annotators, higher is better: a score; one more than the number of systems less a rank; 1 for
+    a win, a half for a tie. Where there are several criteria `average` is their mean (SCG-QP, Section 3.3).
+    """
+    ratings: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for each in annotations:
+        for system, value in _higher_is_better(each).items():
+            ratings.setdefault((each.dialogue, system), {}).setdefault(each.criterion, []).append(value)
+    lines = []
+    for (name, system), given in ratings.items():
+        if name not in found or system not in found[name][1]:
+            continue
+        dialogue, response = found[name][0], found[name][1][system]
+        means = {criterion: float(np.mean(values)) for criterion, values in given.items()}
+        lines.append(
+            dialogue.model_dump(mode="json", exclude_unset=True)
+            | {"id": f"{name} {system}", "system": system, "response": response.text, "queries": queries_of(response)}
+            | {"given": [item.text for item in response.knowledge]}
+            | {"ratings": means | ({"average": float(np.mean(list(means.values())))} if len(means) > 1 else {})}
+        )
+    return lines
+
+
+def _higher_is_better(each: Annotation) -> dict[str, float]:
+    if each.form == "pairwise":
+        return {system: 0.5 if each.winner is None else float(each.winner == system) for system in each.systems}
+    return {system: len(each.systems) + 1 - v if each.form == "ranking" else v for system, v in each.values.items()}

@@ -1,19 +1,19 @@
-"""Sheets as XLSX, by openpyxl (the `evaluation` extra): written for annotators, and read back."""
+"""Sheets as XLSX, by openpyxl (the `evaluation` extra), for annotators."""
 
 from __future__ import annotations
 
-import warnings
+import importlib.util
 from typing import TYPE_CHECKING, Any
 from unicodedata import east_asian_width
 
-from dialore.errors import InputError, MissingExtraError
-from dialore.evaluation.human.items import CriteriaSet, Form, columns_of, rows_of, sheet_words
+from dialore.errors import InputError
+from dialore.evaluation.human.sheets import CriteriaSet, Form, columns_of, openpyxl_for, rows_of, sheet_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from dialore.evaluation.human.items import Criterion, Item
+    from dialore.evaluation.human.sheets import Criterion, Item
     from dialore.text import Language
 
 _LONGEST, _TITLE, _PROMPT = 32767, 32, 255  # characters of a cell, and of a list's title and prompt
@@ -23,11 +23,7 @@ _HEAD, _TO_FILL = "FFDDE3EA", "FFFFF8DC"
 
 def has_xlsx() -> bool:
     """Whether XLSX can be written and read here."""
-    try:
-        _openpyxl("XLSX")
-    except MissingExtraError:
-        return False
-    return True
+    return importlib.util.find_spec("openpyxl") is not None
 
 
 def write_xlsx(path: Path, items: Sequence[Item], chosen: CriteriaSet, form: Form, language: Language) -> None:
@@ -37,7 +33,7 @@ def write_xlsx(path: Path, items: Sequence[Item], chosen: CriteriaSet, form: For
         MissingExtraError: openpyxl is not installed.
         InputError: the file cannot be written.
     """
-    book = _openpyxl(f"writing {path.name}").Workbook()
+    book = openpyxl_for(f"writing {path.name}").Workbook()
     book.properties.creator = "dialore"
     _fill_sheet(book.active, items, chosen, form, language)
     _fill_guide(book.create_sheet("guide"), chosen, form, language)
@@ -51,7 +47,7 @@ def _fill_sheet(sheet: Any, items: Sequence[Item], chosen: CriteriaSet, form: Fo
     from openpyxl.styles import PatternFill
 
     columns = columns_of(items, chosen, form)
-    letters = max(len(item.texts) for item in items)
+    letters = max((len(item.texts) for item in items), default=2)
     sheet.title = "answers"
     sheet.freeze_panes = "B2"
     sheet.print_title_rows = "1:1"
@@ -66,13 +62,14 @@ def _fill_sheet(sheet: Any, items: Sequence[Item], chosen: CriteriaSet, form: Fo
     fill = PatternFill("solid", fgColor=_TO_FILL)
     for place, name in enumerate(columns, start=1):
         criterion = chosen.criteria.get(name.rpartition(" ")[0] if form == "ranking" else name)
-        if criterion is not None:
+        if criterion is not None and items:
             rule = _choice(criterion, form, letters, language)
             sheet.add_data_validation(rule)
             first, last = sheet.cell(2, place), sheet.cell(len(items) + 1, place)
             rule.add(f"{first.coordinate}:{last.coordinate}")
-            for number in range(2, len(items) + 2):
-                sheet.cell(number, place).fill = fill
+            for number, item in enumerate(items, start=2):
+                if name not in item.skips:
+                    sheet.cell(number, place).fill = fill
 
 
 def _lay_out(sheet: Any, widths: Sequence[int]) -> None:  # noqa: ANN401
@@ -163,38 +160,3 @@ def _lines(text: str, width: int) -> int:
     """How many lines a text takes in a column, about; Chinese characters are as wide as two of the others."""
     cells = (sum(1 + (east_asian_width(character) in "WF") for character in line) for line in text.split("\n"))
     return sum(1 + int(taken * 1.1 / width) for taken in cells)
-
-
-def read_xlsx(path: Path) -> list[list[str]]:
-    """The rows of the one sheet that has a column `item`, wherever it stands; of the first where none has.
-
-    Raises:
-        MissingExtraError: openpyxl is not installed.
-        InputError: the file cannot be read, is no XLSX, or several of its sheets have such a column.
-    """
-    openpyxl = _openpyxl(f"reading {path.name}")
-    try:
-        with path.open("rb") as file, warnings.catch_warnings():
-            # It warns of what spreadsheets add and it does not know.
-            warnings.simplefilter("ignore")
-            book = openpyxl.load_workbook(file, data_only=True)
-            sheets = [
-                [["" if cell is None else str(cell) for cell in row] for row in sheet.iter_rows(values_only=True)]
-                for sheet in book.worksheets
-            ]
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    except Exception as error:  # a damaged file fails wherever openpyxl or zipfile stumbles over it
-        raise InputError(f"{path.name} is no XLSX", mend="save it as XLSX or CSV UTF-8") from error
-    found = [rows for rows in sheets if any("item" in map(str.strip, row) for row in rows)]
-    if len(found) > 1:
-        raise InputError(f"{path.name}: {len(found)} sheets have a column item", mend="keep the one that counts")
-    return next(iter([*found, *sheets]), [])
-
-
-def _openpyxl(what: str) -> Any:  # noqa: ANN401 - the library is untyped
-    try:
-        import openpyxl
-    except ImportError:
-        raise MissingExtraError(what, "evaluation") from None
-    return openpyxl

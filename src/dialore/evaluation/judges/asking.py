@@ -82,17 +82,13 @@ class Asker:
         return ", ".join([self.model.name, *references])
 
     async def ask(self, name: str, shape: type[T], dialogue: Dialogue, *, label: str = "", **variables: object) -> T:
-        """Ask for a value of a shape, in the dialogue's language.
+        """Ask for a value of a shape, in the dialogue's language, by the prompt `judge/<name>`.
 
-        Args:
-            name: the prompt file: `judge/<name>`.
-            shape: what the answer is parsed into, after one repair turn where it does not parse.
-            dialogue: the dialogue that is judged; prompts see its `history`.
-            label: the judge's name in `Request.label`; the prompt's name where it is empty.
-            variables: what else the prompt names.
+        Prompts see the dialogue's `history`, its `last_turn`, and `variables`; `label` is the judge's name in requests,
+        the prompt's where it is empty.
 
         Raises:
-            UnjudgedError: the judge refused, or its answer could not be parsed.
+            UnjudgedError: the judge refused, or its answer could not be parsed after one repair turn.
             ModelError: the call failed.
             InputError: the prompt is missing or names an unknown variable.
         """

@@ -95,14 +95,8 @@ async def compare(
 ) -> list[Preference]:
     """Compare every two systems' answers to a dialogue, by each criterion, in both orders.
 
-    A system wins only where both orders agree on it. Equal answers are a tie without a call.
-
-    Args:
-        judge: who is asked.
-        dialogue: what the responses answer.
-        responses: by system.
-        criteria: some of `CRITERIA`; all are asked about in one prompt.
-        judged: the responses' texts, or the queries that were asked for them.
+    All criteria are asked about in one prompt. A system wins only where both orders agree on it; equal answers are a
+    tie without a call.
 
     Raises:
         UnknownNameError: no such criterion.
@@ -202,11 +196,7 @@ class Together(Mean):
         return unavailable(f"{self.about.name} scores the systems of a run together, not a {sample.response.method}")
 
     async def measure_together(self, dialogue: Dialogue, responses: Mapping[str, Response]) -> dict[str, Measure]:
-        """Scores by system; those without an answer are left out of the prompt, and not available.
-
-        Raises:
-            ModelError: the call failed.
-        """
+        """Scores by system; those without an answer are left out of the prompt, and not available."""
         texts = {system: text for system, response in responses.items() if (text := shown(response, self.judged))}
         lacking = "the system has no response" if self.judged == "responses" else "the system asked no query"
         measures = {system: unavailable(lacking) for system in responses}

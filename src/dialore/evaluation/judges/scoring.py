@@ -114,8 +114,8 @@ _ABOUTS = {
     "ragas-answer-relevance": About(
         "ragas-answer-relevance",
         _RAGAS,
-        f"Mean cosine of the last turn with {QUESTIONS} turns that a judge makes up from the response alone; 0 for a "
-        "noncommittal response.",
+        f"Mean cosine of the history with {QUESTIONS} turns that a judge makes up from the response alone; 0 for a "
+        "noncommittal response. (RAGAs compares with the question, which in a dialogue is its history.)",
         needs=("judge",),
     ),
 }
@@ -142,8 +142,8 @@ def make(name: str, context: Context) -> Judge:
     elif name == "ragas-faithfulness":
         score, prompts = _faithfulness, ("ragas-faithfulness-statements", "ragas-faithfulness-verdicts")
     else:
-        also = context.embedder or "static"
-        score = functools.partial(_answer_relevance, also)
+        embedder = context.embedder or "static"
+        score, also = functools.partial(_answer_relevance, embedder), f"with the history, {embedder}"
     return Judge(about, asker, score, prompts, also)
 
 
@@ -284,7 +284,8 @@ async def _answer_relevance(embedder: str, judge: Asker, sample: Sample) -> Meas
         return Measure(problem="unparsed", reason="the judge's questions are blank")
     if said.noncommittal:
         return Measure((0.0,), detail="noncommittal")
-    vectors = await asyncio.to_thread(lambda: _embedder(embedder).encode((sample.dialogue.last.text, *questions)))
+    history = "\n".join(sample.dialogue.texts)
+    vectors = await asyncio.to_thread(lambda: _embedder(embedder).encode((history, *questions)))
     return Measure((float((vectors[1:] @ vectors[0]).mean()),), detail=" | ".join(questions))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic_core import to_json
 
 from dialore.datasets import gold_text
 from dialore.evaluation.report.data import Survey
@@ -85,15 +86,10 @@ def make_report(
     keep_absent: bool = False,
     title: str = "",
 ) -> Report:
-    """Make a report.
+    """Make a report; `sizes` are models' in billions of parameters, where their names do not say them.
 
-    Args:
-        results: the scored runs.
-        baseline: the system that others are compared with.
-        dialogues: how many dialogues of each data set the browser shows; 0 for no browser.
-        sizes: models' sizes in billions of parameters, where their names do not say them.
-        keep_absent: give metrics that no system has a column, too.
-        title: the report's title; the runs' names otherwise.
+    The browser shows so many `dialogues` of each data set, none for 0; `keep_absent` gives metrics that no system has a
+    column, too. The title is the runs' names where none is given.
 
     Raises:
         UnknownNameError: no system is called as the baseline is.
@@ -265,23 +261,12 @@ def _mark_disagreement(entries: Sequence[dict[str, Any]]) -> None:
 
 def pack(data: object) -> str:
     """JSON, gzipped, in base64; the same data gives the same text. What is no number becomes null."""
-    text = json.dumps(_finite(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+    return base64.b64encode(gzip.compress(to_json(data, inf_nan_mode="null", fallback=str), 9, mtime=0)).decode()
 
 
 def unpack(text: str) -> Any:  # noqa: ANN401 - plain data
     """What `pack` was given."""
     return json.loads(gzip.decompress(base64.b64decode(text)))
-
-
-def _finite(value: Any) -> Any:  # noqa: ANN401 - plain data
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(name): _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value if isinstance(value, str | int | bool | None) else str(value)
 
 
 def _detail(scored: ScoredResponse) -> dict[str, Any]:

@@ -116,7 +116,7 @@ class SystemScores:
 
     Attributes:
         name: its name in tables: `dcrag`, `dcrag (cross_revision=false)`.
-        options: what was set beside the defaults; a system with options of another one's method is its ablation.
+        options: what was set beside the defaults, `stages` with the models of stages among them.
         model: the model's name, or `no model`.
         dataset: the data set's name, with split and limit.
         scores: by metric, over all its responses.

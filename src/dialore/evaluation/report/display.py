@@ -71,50 +71,6 @@ def origin_of(item: Knowledge) -> str:
     return " · ".join(str(part) for part in (item.source, about, where) if part)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer to an open question: whose it is, and whether it was chosen."""
-
-    by: str
-    text: str
-    chosen: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """An open question and the answers to it; where there are two, one was chosen."""
-
-    text: str
-    answers: list[Answer]
-
-
-@dataclass(frozen=True, slots=True)
-class Versions:
-    """A draft and its edit, each as pieces with whether the other lacks them.
-
-    Attributes:
-        after: the edit; nothing where it keeps the draft word for word.
-        kept: which of them was sent, `draft` or `edit`.
-        votes: what was preferred in each order, in words.
-    """
-
-    before: Pieces
-    after: Pieces
-    kept: str
-    why: str
-    votes: list[str]
-
-    @property
-    def draft(self) -> Markup:
-        """The draft as HTML, with what the edit takes out marked."""
-        return _marked(self.before, "del")
-
-    @property
-    def edit(self) -> Markup:
-        """The edit, with what it puts in marked."""
-        return _marked(self.after, "ins")
-
-
 @dataclass(slots=True)
 class Steps:
     """The steps of a response, each where its method has it.
@@ -122,12 +78,15 @@ class Steps:
     Attributes:
         plan: the sources in order; empty for NULL, None where nothing is planned.
         told: the summaries of its stages in order, each as name and words.
+        questions: open questions: `text` and `answers`, of each whose it is (`by`), its `text`, whether it is `chosen`.
+        versions: a draft and its edit: the pieces `before` and `after` (none where the edit keeps the draft word for
+            word), which was `kept`, `why`, and the `votes` of each order in words.
     """
 
     plan: list[str] | None = None
     told: list[tuple[str, str]] = field(default_factory=list)
-    questions: list[Question] = field(default_factory=list)
-    versions: Versions | None = None
+    questions: list[dict[str, Any]] = field(default_factory=list)
+    versions: dict[str, Any] | None = None
 
     @property
     def short(self) -> list[tuple[str, str]]:
@@ -136,26 +95,32 @@ class Steps:
         if self.plan is not None:
             lines.insert(0, ("Plan", " → ".join(self.plan) or "NULL: no source is needed"))
         if self.questions:
-            chosen = [answer.by for question in self.questions for answer in question.answers if answer.chosen]
-            taken = ", ".join(f"{chosen.count(by)} {by}" for by in dict.fromkeys(chosen)) or "none"
+            chosen = Counter(a["by"] for question in self.questions for a in question["answers"] if a["chosen"])
+            taken = ", ".join(f"{count} {by}" for by, count in chosen.items()) or "none"
             lines.append(("Asks", f"{len(self.questions)} open questions; answers taken: {taken}"))
         if self.versions is not None:
-            lines.append(("Kept", f"the {self.versions.kept} ({self.versions.why})"))
+            lines.append(("Kept", "the {kept} ({why})".format_map(self.versions)))
         return lines
 
 
 def steps_of(response: Response) -> Steps:
     """The steps of a response, as far as its trace has such."""
-    told = [stage.summary.partition(": ") for stage in response.trace if stage.summary]
-    asked: list[dict[str, Any]] = next(
-        (stage.output["answers"] for stage in response.trace if "answers" in stage.output), []
-    )
+    outputs = [stage.output for stage in response.trace]
+    asked: list[dict[str, Any]] = next((output["answers"] for output in outputs if "answers" in output), [])
     choice = next((stage for stage in response.trace if {"draft", "edit"} <= stage.output.keys()), None)
     return Steps(
         plan=None if response.plan is None else [name.upper() for name in response.plan],
-        told=[(name, words) for name, _, words in told],
+        told=[
+            (name, words)
+            for name, _, words in (stage.summary.partition(": ") for stage in response.trace if stage.summary)
+        ],
         questions=[
-            Question(row["question"], [Answer(_BY[by], text, by == row["by"]) for by, text in row["from"].items()])
+            {
+                "text": row["question"],
+                "answers": [
+                    {"by": _BY[by], "text": text, "chosen": by == row["by"]} for by, text in row["from"].items()
+                ],
+            }
             for row in asked
             if "from" in row  # runs of before this was kept have none
         ],
@@ -163,12 +128,16 @@ def steps_of(response: Response) -> Steps:
     )
 
 
-def _versions(choice: StageTrace) -> Versions:
+def _versions(choice: StageTrace) -> dict[str, Any]:
     draft, edit = str(choice.output["draft"]), str(choice.output["edit"])
     before, after = changes(draft, edit)
-    votes = [f"{order}: {preferred}" for order, preferred in choice.output.get("votes", {}).items()]
-    same = draft.split() == edit.split()
-    return Versions(before, [] if same else after, str(choice.output["kept"]), "; ".join(choice.notes), votes)
+    return {
+        "before": before,
+        "after": [] if draft.split() == edit.split() else after,
+        "kept": str(choice.output["kept"]),
+        "why": "; ".join(choice.notes),
+        "votes": [f"{order}: {preferred}" for order, preferred in choice.output.get("votes", {}).items()],
+    }
 
 
 def changes(before: str, after: str) -> tuple[Pieces, Pieces]:
@@ -180,11 +149,6 @@ def changes(before: str, after: str) -> tuple[Pieces, Pieces]:
         first += [("".join(old[start:stop]), kind != "equal")] if start < stop else []
         second += [("".join(new[from_:to]), kind != "equal")] if from_ < to else []
     return first, second
-
-
-def _marked(pieces: Pieces, tag: str) -> Markup:
-    marked = Markup(f"<{tag}>{{}}</{tag}>")  # noqa: S704 - a tag of our own
-    return Markup("").join(marked.format(text) if is_changed else text for text, is_changed in pieces)
 
 
 def notes_of(stage: StageTrace) -> list[str]:
@@ -332,7 +296,7 @@ def _response(response: Response, dialogue: Dialogue, anchor: str) -> dict[str, 
         "failed": response.status == "failed",
         "error": response.error,
         "text": Markup("").join(
-            _with_marks(text, used, dialogue) + _raised(after) for text, after in cited_parts(response)
+            _marked(text, used, dialogue) + _raised(after) for text, after in cited_parts(response)
         ),
         "way": steps_of(response),
         "given": "facts" if all(item.kind == "fact" for item in response.knowledge) else "pieces",
@@ -364,7 +328,7 @@ def _chip(item: Knowledge, number: int | None = None) -> dict[str, Any]:
     }
 
 
-def _with_marks(text: str, used: Sequence[Knowledge], dialogue: Dialogue) -> Markup:
+def _marked(text: str, used: Sequence[Knowledge], dialogue: Dialogue) -> Markup:
     """The response with the words marked that its knowledge brought in, as far as they stand there literally."""
     ends = {end for item in used if item.kind == "fact" for end in (item.fact.head, item.fact.tail)}
     known = dialogue.history.lower()
@@ -405,15 +369,9 @@ def _stage(stage: StageTrace, whole: float) -> dict[str, Any]:
 def _pretty(text: str) -> str:
     """JSON with line breaks; any other text as it is."""
     try:
-        value = json.loads(text)
+        return json.dumps(json.loads(text), ensure_ascii=False, indent=2)
     except ValueError:
         return text
-    if not isinstance(value, dict):
-        return text
-    lines = (
-        f"  {json.dumps(name, ensure_ascii=False)}: {json.dumps(v, ensure_ascii=False)}" for name, v in value.items()
-    )
-    return "{\n" + ",\n".join(lines) + "\n}" if value else "{}"
 
 
 def _milliseconds(seconds: float) -> str:

@@ -70,21 +70,12 @@ def _slots(table: MainTable) -> list[tuple[bool, int]]:
 
 def _ran(name: str, facts: Any) -> dict[str, Any]:  # noqa: ANN401 - what a run keeps of itself
     """A run's facts, each as text that folds."""
-    facts = facts if isinstance(facts, dict) else {}
+    facts = dict(facts) if isinstance(facts, dict) else {}
     config = facts.get("config") or {}
-    parts = [("Configuration", _yaml(config)) if config else None]
-    for key, title in (("versions", "Versions"), ("prompts", "Prompt hashes"), ("fingerprints", "Fingerprints")):
-        parts.append((title, _yaml(facts[key])) if facts.get(key) else None)
-    known = {"name", "about", "config", "versions", "prompts", "fingerprints"}
-    others = {key: value for key, value in facts.items() if key not in known}
-    parts.append(("Besides", _yaml(others)) if others else None)
-    return {
-        "folder": name,
-        "name": str(facts.get("name") or name),
-        "about": str(facts.get("about") or ""),
-        "seed": (config.get("dataset") or {}).get("seed") if isinstance(config, dict) else None,
-        "parts": [part for part in parts if part is not None],
-    }
+    known = {"name": str(facts.pop("name", "") or name), "about": str(facts.pop("about", "") or "")}
+    parts = [(key.replace("_", " ").capitalize(), _yaml(value)) for key, value in facts.items() if value]
+    seed = (config.get("dataset") or {}).get("seed") if isinstance(config, dict) else None
+    return {"folder": name, **known, "seed": seed, "parts": parts}
 
 
 def _yaml(value: Any) -> str:  # noqa: ANN401 - plain data
@@ -278,29 +269,15 @@ def render_csv(report: Report) -> str:
 
 def _measured(about: About, cell: Cell) -> dict[str, object]:
     score, compared = cell.score, cell.comparison
-    line: dict[str, object] = {
-        "metric": about.name,
-        "higher_is_better": str(about.higher_is_better).lower(),
-        "scale": about.scale,
-        "value": _number(score.value),
-        "low": _number(score.low),
-        "high": _number(score.high),
-        "n": score.n,
-        "place": cell.place or "",
-        "mark": cell.mark,
-        "problems": json.dumps(score.problems, sort_keys=True) if score.problems else "",
-        "reason": score.reason,
-    }
+    line: dict[str, object] = {"metric": about.name, "scale": about.scale, "n": score.n, "reason": score.reason}
+    line |= {"higher_is_better": str(about.higher_is_better).lower(), "place": cell.place or "", "mark": cell.mark}
+    line |= {name: _number(getattr(score, name)) for name in ("value", "low", "high")}
+    line["problems"] = json.dumps(score.problems, sort_keys=True) if score.problems else ""
     if compared is not None:
-        line |= {
-            "baseline": compared.baseline.name,
-            "difference": _number(compared.difference),
-            "difference_low": _number(compared.low),
-            "difference_high": _number(compared.high),
-            "pairs": compared.pairs,
-            "p_bootstrap": _number(compared.bootstrap),
-            "p_wilcoxon": _number(compared.wilcoxon),
-        }
+        line |= {"baseline": compared.baseline.name, "difference": _number(compared.difference)}
+        line |= {"difference_low": _number(compared.low), "difference_high": _number(compared.high)}
+        line |= {"p_bootstrap": _number(compared.bootstrap), "p_wilcoxon": _number(compared.wilcoxon)}
+        line["pairs"] = compared.pairs
     return line
 
 

@@ -12,6 +12,8 @@ import numpy as np
 
 from dialore.errors import UnknownNameError
 from dialore.evaluation.base import Additive, Score
+from dialore.evaluation.geomean import ABOUTS as GEOMEANS
+from dialore.evaluation.geomean import GeoMean
 from dialore.evaluation.judges.comparing import position_bias
 from dialore.evaluation.registry import Context, load_metric
 from dialore.evaluation.report.data import MINUS, decimals, p_value, share, spread, three
@@ -69,7 +71,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """A full method and its variants on one data set and model.
+    """A full system and its variants on one data set and model.
 
     Attributes:
         comparisons: each variant less the full method, by the variant's place and the metric's name.
@@ -87,7 +89,7 @@ def mark_of(p: float) -> str:
 
 def combiner(name: str) -> Metric:
     """A metric that combines measures; it needs nothing that measuring needs."""
-    return load_metric(name, Context())
+    return GeoMean(GEOMEANS[name]) if name in GEOMEANS else load_metric(name, Context())
 
 
 def compare(
@@ -98,7 +100,7 @@ def compare(
     others = [system for system in systems if system is not baseline]
     for about in abouts:
         base = results.measures(baseline, about.name)
-        if not base:  # a mean of other metrics' figures has no measures of its own
+        if not base:
             continue
         metric = combiner(about.name)
         made = [
@@ -110,19 +112,30 @@ def compare(
 
 
 def ablations(results: Results, abouts: Sequence[About]) -> list[Ablation]:
-    """Every method that stands in the results both without and with options."""
-    families: dict[tuple[str, str, str], list[SystemScores]] = {}
+    """Every system with those that set its options and more, of one method by one kind of prompts."""
+    families: dict[tuple[str, str, str, str], list[SystemScores]] = {}
     for system in results.systems():
-        families.setdefault((system.dataset, system.model, system.method), []).append(system)
+        key = (system.dataset, system.model, system.method, str(system.options.get("prompting", "")))
+        families.setdefault(key, []).append(system)
     found = []
     for family in families.values():
-        full = next((system for system in family if not system.options), None)
-        variants = [system for system in family if system.options]
-        if full is not None and variants:
+        for full in family:
+            variants = [system for system in family if _is_variant(system, full)]
+            if not variants or any(_is_variant(full, system) for system in family):
+                continue
             places = {id(system): place for place, system in enumerate(variants)}
             made = compare(results, [full, *variants], full, abouts)
             found.append(Ablation(full, variants, {(places[id(each.system)], each.metric): each for each in made}))
     return found
+
+
+def _is_variant(system: SystemScores, full: SystemScores) -> bool:
+    """Whether it sets all that the full one does, and more; it may lack stages, but those it has have its models."""
+    (own, stages), (base, base_stages) = (
+        ({name: value for name, value in each.options.items() if name != "stages"}, each.options.get("stages", {}))
+        for each in (system, full)
+    )
+    return own != base and base.items() <= own.items() and stages.items() <= base_stages.items()
 
 
 def _compare(
@@ -144,7 +157,7 @@ def _compare(
     if math.isnan(interval.value):
         return None
     about = metric.about
-    p = wilcoxon(values(metric, first), values(metric, second)).p if about.level == "response" else None
+    p = wilcoxon(values(metric, first), values(metric, second)) if about.level == "response" else None
     difference = (interval.value, interval.low, interval.high)
     return Comparison(system, baseline, about.name, len(common), *difference, bootstrapped, p, about.higher_is_better)
 
@@ -268,11 +281,7 @@ class Contest:
 
 
 def contests(found: Sequence[Judged]) -> list[Contest]:
-    """Contests of what was judged, criteria in the order in which they come.
-
-    Raises:
-        MissingExtraError: the `evaluation` extra, with the tests, is not installed.
-    """
+    """Contests of what was judged, criteria in the order in which they come."""
     groups: dict[tuple[str, str, str, str, str, str], list[Judged]] = {}
     for one in found:
         key = (one.run, one.dataset, one.judge, one.judged, one.first, one.second)
@@ -406,16 +415,10 @@ def family(about: About) -> str:
 
 
 def main_table(results: Results, *, baseline: str | None = None, keep_absent: bool = False) -> MainTable:
-    """The main table.
+    """The main table; `keep_absent` gives metrics that no system has a column, too.
 
-    Args:
-        results: the scored runs.
-        baseline: the system that others are compared with, by its name in tables or its method's name; `vanilla`
-            where there is such a one, else each group's first.
-        keep_absent: give metrics that no system has a column, too.
-
-    Raises:
-        UnknownNameError: no system is called that.
+    The baseline is named as in tables or by its method: `vanilla` where there is such a one, else each group's first.
+    Raises UnknownNameError where no system is called that.
     """
     systems = results.systems()
     known = {name for system in systems for name in (system.name, system.method)}
@@ -553,9 +556,9 @@ def _tests(made: Sequence[Comparison]) -> list[str]:
     baselines = dict.fromkeys(each.baseline.name for each in made)
     said = [
         f"* p < 0.05, ** p < 0.01: better or worse than {', '.join(baselines)}, on {counted} dialogues that both "
-        "systems answered: by the paired bootstrap (for Distinct, the jackknife), and for metrics of single responses "
-        "by Wilcoxon's signed-rank test as well (the larger p counts), Holm-corrected over the systems compared on a "
-        "metric."
+        "systems answered: by the paired bootstrap (for Distinct and GeoMean, the jackknife), and for metrics of "
+        "single responses by Wilcoxon's signed-rank test as well (the larger p counts), Holm-corrected over the "
+        "systems compared on a metric."
     ]
     if any(math.isnan(each.p) for each in made):
         said.append("Where a test says nothing, there is no mark.")
