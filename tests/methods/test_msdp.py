@@ -398,8 +398,8 @@ def test_facts_in_a_line():
 async def test_the_selection_is_what_it_was(talk):
     """Expected: which samples stand in both prompts of each dialogue, and their scores."""
     selected = {}
-    for name in DIALOGUES:
-        _, stages = await talk("msdp", name, shots=4, response_shots=4)
+    for name in (*DIALOGUES, *(f"{name} (fit off)" for name in DIALOGUES)):
+        _, stages = await talk("msdp", name.split()[0], shots=4, response_shots=4, fit="off" not in name)
         traced = {traced.stage: traced.output for traced in stages.trace}
         selected[name] = {
             "knowledge": traced["knowledge-samples"]["found"],

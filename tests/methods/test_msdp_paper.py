@@ -47,7 +47,7 @@ class Base:
 
     name = "base"
 
-    async def search(self, query, top, within=()):
+    async def search(self, query, dialogue, top=10, within=()):
         self.asked = (query, top)
         text = SAID["en"][0]
         piece = Knowledge(id="p", kind="passage", text=text, source="documents", detail=PassageDetail(title="Tea"))
@@ -87,7 +87,7 @@ def asked(samples, model):
     return go
 
 
-@pytest.mark.parametrize("system", rows())
+@pytest.mark.parametrize("system", list(rows()))
 async def test_a_row_of_the_paper_asks_the_pattern_alone(asked, system):
     prompts, *_ = await asked(system)
     kinds = {"msdp-kg": {KG}, "msdp": {KG, RG}, "ssdp": {RG}}[system.method]

@@ -34,7 +34,7 @@ class Embedder(Protocol):
         ...
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return (len(texts), dimension) L2-normalised rows; the zero vector for a text without content."""
+        """Return (len(texts), dimension) L2-normalised rows (but see `dot:`); zero for a text without content."""
         ...
 
 
