@@ -152,13 +152,11 @@ def agreements(
     found: list[Agreement] = []
     for criterion in dict.fromkeys(name for one in judgements for name in (*one.ratings, *one.labels)):
         some = [one for one in known if criterion in one.ratings or criterion in one.labels]
-        people = np.array([one.ratings.get(criterion, one.labels.get(criterion, 0)) for one in some], np.float64).round(
-            9
-        )
+        people = np.array([one.ratings.get(criterion, one.labels.get(criterion, 0)) for one in some], np.float64)
+        people = people.round(9)  # as sums of the same numbers in another order would rank apart
         table = as_table([measures[one.id].values for one in some])
         weights = context_weights([one.dialogue.history for one in some], resamples, seed)
         if metric.about.level == "response":
-            # Rounded, as sums of the same numbers in another order would rank apart.
             values = np.round([metric.combine(row[None, :]) for row in table], 9)
             signed = values if metric.about.higher_is_better else -values
             found.append(_over_responses(metric.about.name, criterion, signed, people, some, weights, seed))

@@ -111,11 +111,9 @@ def analyse(annotations: Sequence[Annotation]) -> Findings:
         # Where somebody always says the same, the libraries divide by nothing on the way, and give NaN where it shows.
         with np.errstate(divide="ignore", invalid="ignore"):
             found.agreement.append(_agreement(criterion, [each for each in some if each.asked], found.form))
-        if found.form == "pairwise":
-            found.contests += _pair_contests(criterion, some)
-        else:
+        if found.form != "pairwise":
             found.standings += _standings(criterion, some)
-            found.contests += _score_contests(criterion, some, lower_is_better=found.form == "ranking")
+        found.contests += _contests(criterion, some)
     tests, signs = holm([each.p for each in found.contests]), holm([each.sign for each in found.contests])
     yes_or_no = holm([math.nan if each.mcnemar is None else each.mcnemar for each in found.contests])
     found.contests = [
@@ -172,48 +170,36 @@ def _alpha(units: Sequence[dict[str, str]], annotators: Sequence[str], form: str
     return krippendorff_alpha(table, "nominal" if form == "pairwise" else "ordinal")
 
 
-def _pair_contests(criterion: str, some: Sequence[Annotation]) -> list[Contest]:
-    by_pair: dict[tuple[str, ...], dict[str, list[float]]] = {}
-    for each in some:
-        pair = tuple(sorted(each.systems))
-        sign = 0.0 if each.winner is None else 1.0 if each.winner == pair[0] else -1.0
-        by_pair.setdefault(pair, {}).setdefault(each.item, []).append(sign)
-    return [_contest(criterion, first, second, by_item) for (first, second), by_item in by_pair.items()]
-
-
-def _score_contests(criterion: str, some: Sequence[Annotation], *, lower_is_better: bool) -> list[Contest]:
-    """Every two systems over the judgements that the same annotator made of both on the same dialogue."""
+def _contests(criterion: str, some: Sequence[Annotation]) -> list[Contest]:
+    """Every two systems over the judgements that the same annotator made of both: of a pair, or on one dialogue."""
     scores: dict[tuple[str, str], dict[str, float]] = {}
     for each in some:
-        scores.setdefault((each.dialogue, each.annotator), {}).update(each.values)
-    systems = sorted({system for values in scores.values() for system in values})
-    all_values = {value for values in scores.values() for value in values.values()}
+        unit = each.item if each.form == "pairwise" else each.dialogue
+        scores.setdefault((unit, each.annotator), {}).update(_higher_is_better(each))
+    is_binary = all(each.form == "likert" and set(each.values.values()) <= {0.0, 1.0} for each in some)
     found = []
-    for first, second in itertools.combinations(systems, 2):
-        by_dialogue: dict[str, list[float]] = {}
-        pairs: dict[str, list[tuple[float, float]]] = {}
-        for (dialogue, _), values in scores.items():
+    for first, second in itertools.combinations(sorted({system for values in scores.values() for system in values}), 2):
+        by_item: dict[str, list[tuple[float, float]]] = {}
+        for (unit, _), values in scores.items():
             if first in values and second in values:
-                difference = values[first] - values[second]
-                by_dialogue.setdefault(dialogue, []).append(-difference if lower_is_better else difference)
-                pairs.setdefault(dialogue, []).append((values[first], values[second]))
-        if not pairs:
-            continue
-        made = _contest(criterion, first, second, by_dialogue)
-        if not lower_is_better and all_values <= {0.0, 1.0}:
-            # Each system's majority, half where annotators are divided: the exact test goes by items that differ.
-            majorities = (np.sign(np.mean(some, axis=0) - 0.5) for some in pairs.values())
-            made = replace(made, mcnemar=win_rate([_outcome(a - b) for a, b in majorities]).p)
-        found.append(made)
+                by_item.setdefault(unit, []).append((values[first], values[second]))
+        if by_item:
+            found.append(_contest(criterion, first, second, list(by_item.values()), is_binary=is_binary))
     return found
 
 
-def _contest(criterion: str, first: str, second: str, by_item: dict[str, list[float]]) -> Contest:
-    rate = win_rate([_outcome(value) for values in by_item.values() for value in values])
-    means = [float(np.mean(values)) for values in by_item.values()]
+def _contest(
+    criterion: str, first: str, second: str, items: Sequence[list[tuple[float, float]]], *, is_binary: bool
+) -> Contest:
+    differences = [[a - b for a, b in pairs] for pairs in items]
+    rate = win_rate([_outcome(value) for values in differences for value in values])
+    means = [float(np.mean(values)) for values in differences]
     p = wilcoxon(means, [0.0] * len(means)) if len(means) > 1 else math.nan
-    majority = win_rate([_majority(list(map(_outcome, values))) for values in by_item.values()])
-    return Contest(criterion, first, second, rate, len(by_item), p, majority.p)
+    majority = win_rate([_majority(list(map(_outcome, values))) for values in differences])
+    # Each system's majority, half where annotators are divided: the exact test goes by items that differ.
+    votes = [np.sign(np.mean(pairs, axis=0) - 0.5) for pairs in items] if is_binary else []
+    mcnemar = win_rate([_outcome(a - b) for a, b in votes]).p if is_binary else None
+    return Contest(criterion, first, second, rate, len(items), p, majority.p, mcnemar)
 
 
 def _outcome(value: float) -> Outcome:

@@ -212,7 +212,6 @@ def summary(result: Grounding) -> str:
     return " · ".join([cost(result.usage, result.seconds), *in_words(figures_of(result.trace))])
 
 
-_TICKS = 4
 _DEMANDS = (
     ("explicit", "Queries said", "entities that the history mentions"),
     ("implicit", "Queries inferred", "entities that lie behind it"),
@@ -254,6 +253,9 @@ def render_page(conversations: Sequence[Conversation], *, title: str, made: str 
         made=made,
         pace=pace,
         demand_kinds=_DEMANDS,
+        milliseconds=_milliseconds,
+        notes_of=notes_of,
+        pretty=_pretty,
         conversations=[_conversation(each, number) for number, each in enumerate(conversations, start=1)],
     )
 
@@ -308,8 +310,8 @@ def _response(response: Response, dialogue: Dialogue, anchor: str) -> dict[str, 
         "calls": len(calls),
         "steps": longest_chain(response.trace),
         "differs": any(stage.differs for stage in response.trace),
-        "ticks": _ticks(response.seconds),
-        "stages": [_stage(stage, response.seconds) for stage in response.trace],
+        "seconds": response.seconds,
+        "trace": response.trace,
     }
 
 
@@ -345,27 +347,6 @@ def _marked(text: str, used: Sequence[Knowledge], dialogue: Dialogue) -> Markup:
     return marked + escape(text[end:])
 
 
-def _stage(stage: StageTrace, whole: float) -> dict[str, Any]:
-    span = whole or 1.0
-    return {
-        "name": stage.stage,
-        "kind": "model" if stage.messages or stage.usage.calls else "retrieval" if stage.by == "dialore" else "other",
-        "by": stage.by,
-        "outcome": stage.outcome,
-        "left": f"{min(100.0, 100 * stage.started / span):.2f}",
-        "width": f"{min(100.0, 100 * stage.seconds / span):.2f}",
-        "time": _milliseconds(stage.seconds),
-        "began": _milliseconds(stage.started),
-        "tokens": stage.usage.prompt_tokens + stage.usage.completion_tokens,
-        "prompt": stage.prompt,
-        "messages": stage.messages,
-        "completion": _pretty(stage.completion),
-        "output": _pretty(json.dumps(stage.output, ensure_ascii=False)) if stage.output else "",
-        "notes": notes_of(stage),
-        "differs": stage.differs,
-    }
-
-
 def _pretty(text: str) -> str:
     """JSON with line breaks; any other text as it is."""
     try:
@@ -376,7 +357,3 @@ def _pretty(text: str) -> str:
 
 def _milliseconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 10 else f"{seconds * 1000:,.0f} ms" if seconds >= 0.001 else "<1 ms"
-
-
-def _ticks(whole: float) -> list[str]:
-    return ["0", *(_milliseconds(whole * place / _TICKS) for place in range(1, _TICKS + 1))]
