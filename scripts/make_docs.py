@@ -1,13 +1,39 @@
-"""Write docs/methods.md and docs/metrics.md from the code: `python scripts/make_docs.py`; --check only compares."""
+"""Write docs/methods.md and docs/metrics.md from the code: `python scripts/make_docs.py`; --check only compares.
+
+Either way docs/fidelity.md, which is written by hand, is checked: what its tables name must exist.
+"""
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import typer
+import yaml
+
+from dialore.cli.app import app
+from dialore.datasets import data_set_names
+from dialore.errors import InputError
+from dialore.evaluation.human.sheets import criteria_sets
 from dialore.evaluation.registry import Context, load_metric, metric_names
-from dialore.methods.registry import MethodDescription, describe_method, method_class, method_names
+from dialore.experiments.config import DatasetConfig, RunConfig, SystemConfig
+from dialore.methods.registry import (
+    MethodDescription,
+    create_method,
+    describe_method,
+    method_class,
+    method_names,
+    method_options,
+)
+from dialore.settings import SourceSettings
+from dialore.sources.declared import Declaration
+from dialore.text import LANGUAGES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DOCS = Path(__file__).parents[1] / "docs"
 _MADE = "<!-- Made by scripts/make_docs.py of the code: change it there. -->\n"
@@ -84,8 +110,115 @@ def _table(rows: list[tuple[str, ...]]) -> str:
 PAGES = {"methods.md": methods_page, "metrics.md": metrics_page}
 
 
+# --- docs/fidelity.md
+
+_EXAMPLES = DOCS.parent / "examples"
+_SOURCE = DOCS.parent / "src" / "dialore"
+_STATUS = re.compile(r"\*\*(As published|Differs|Cannot be had here|Beyond the paper|No experiment)\*\*(.*)")
+_NUMBERED = {  # a paper's tables and figures
+    "dcrag": (20, 6),
+    "safari": (12, 2),
+    "scg-qp": (3, 4),
+    "edit": (6, 3),
+}
+
+
+def fidelity_problems(page: str) -> list[str]:
+    """What is wrong with the tables of docs/fidelity.md, a line each; nothing where all is well."""
+    names, found = _names(), []
+    sections = {part.partition("\n")[0].lower(): part for part in page.split("\n## ")[1:]}
+    for folder, numbered in _NUMBERED.items():
+        rows = [line.strip("| ").split(" | ") for line in sections.get(folder, "").splitlines() if line[:1] == "|"]
+        for row in rows[2:]:
+            at = f"{folder}: {row[0]}"
+            if len(row) != 3:
+                found.append(f"{at}: {len(row)} cells")
+                continue
+            _, where, how = row
+            spans = re.findall(r"`([^`]+)`", where)
+            found += [f"{at}: there is no {span}" for span in spans if not _exists(span, names)]
+            if where != "-" and not spans and "](" not in where:
+                found.append(f"{at}: it does not say where")
+            status = _STATUS.match(how)
+            if status is None or (status[1] in {"Differs", "Cannot be had here", "Beyond the paper"} and not status[2]):
+                found.append(f"{at}: it does not say how far it is as published, or why not")
+        linked = set(
+            re.findall(rf"examples/{folder}/([\w-]+)\.yaml", " ".join(row[1] for row in rows if len(row) == 3))
+        )
+        files = {path.stem for path in (_EXAMPLES / folder).glob("*.yaml")}
+        found += [f"{folder}: {name} is a file in one place only" for name in sorted(linked ^ files)]
+        for kind, count in zip(("Table", "Figure"), numbered, strict=True):
+            told = {number for row in rows for number in _numbers(kind, row[0])}
+            found += [f"{folder}: {kind} {each} is not told" for each in sorted(set(range(1, count + 1)) ^ told)]
+    return found
+
+
+def _names() -> set[str]:
+    """Names of methods, their options and stages, metrics, criteria, data sets, and keys of experiment files."""
+    methods = [describe_method(method_class(name)) for name in method_names()]
+    shapes = (RunConfig, DatasetConfig, SystemConfig, SourceSettings, Declaration)
+    return {
+        *method_names(),
+        *(option.name for method in methods for option in method.options),
+        *(stage.name for method in methods for stage in method.stages),
+        *metric_names(),
+        *criteria_sets(),
+        *data_set_names(),
+        *(field for shape in shapes for field in shape.model_fields),
+    }
+
+
+def _exists(span: str, names: set[str]) -> bool:
+    """Whether there is what a code span names: a file, a function in one, a command with its options, or a name."""
+    if span.startswith("dialore "):
+        return _is_command(span.split()[1:])
+    if span.startswith("prompts/"):
+        return (_SOURCE / span).is_dir() or all((_SOURCE / f"{span}.{language}.md").exists() for language in LANGUAGES)
+    if span.startswith("scripts/"):
+        return (DOCS.parent / span).exists()
+    first, _, rest = span.partition(": ")
+    if first.endswith(".py"):
+        path = _SOURCE / first
+        return path.exists() and (not rest or bool(re.search(rf"\b(def|class) {rest}\b", path.read_text("utf-8"))))
+    return first in names and (not rest or _is_setting(first, yaml.safe_load(rest)))
+
+
+def _is_setting(option: str, value: object) -> bool:
+    """Whether a method that has the option takes the value; of any other name every value will do."""
+    having = [name for name in method_names() if option in method_options(method_class(name))]
+    return not having or any(_takes(name, {option: value}) for name in having)
+
+
+def _takes(method: str, options: dict[str, object]) -> bool:
+    try:
+        create_method(method, dict.fromkeys((*method_class(method).needs, "documents"), object()), options)
+    except InputError:
+        return False
+    return True
+
+
+def _is_command(words: list[str]) -> bool:
+    command: Any = typer.main.get_command(app)
+    for word in words:
+        if word.startswith("-"):
+            if not any(word in param.opts for param in command.params):
+                return False
+        elif word not in getattr(command, "commands", {}):
+            return False
+        else:
+            command = command.commands[word]
+    return True
+
+
+def _numbers(kind: str, text: str) -> Iterator[int]:
+    """The numbers of "Tables 4, 5 and 6" or "Figure 5", ranges such as "7 to 11" in full."""
+    for said in re.findall(rf"{kind}s? ([\d]+(?:(?:, | and | to )\d+)*)", text):
+        for first, last in re.findall(r"(\d+)(?: to (\d+))?", said):
+            yield from range(int(first), int(last or first) + 1)
+
+
 def main() -> int:
-    """Write the pages, or with --check say which are not what the code says."""
+    """Write the pages, or with --check say which are not what the code says; say what is wrong with fidelity.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
@@ -95,7 +228,10 @@ def main() -> int:
             (DOCS / name).write_text(make(), encoding="utf-8")
     for name in old:
         print(f"docs/{name} is out of date: run python scripts/make_docs.py")
-    return bool(old)
+    problems = fidelity_problems((DOCS / "fidelity.md").read_text("utf-8"))
+    for problem in problems:
+        print(f"docs/fidelity.md: {problem}")
+    return bool(old or problems)
 
 
 if __name__ == "__main__":

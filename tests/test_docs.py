@@ -20,7 +20,8 @@ from tests.example_data import write_data
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-MADE = runpy.run_path(str(ROOT / "scripts" / "make_docs.py"))["PAGES"]
+SCRIPT = runpy.run_path(str(ROOT / "scripts" / "make_docs.py"))
+MADE = SCRIPT["PAGES"]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -31,6 +32,38 @@ def blocks(page, language):
 @pytest.mark.parametrize("page", sorted(MADE))
 def test_a_made_page_is_what_the_code_says(page):
     assert (DOCS / page).read_text("utf-8") == MADE[page](), "run python scripts/make_docs.py"
+
+
+def test_what_fidelity_names_exists_and_every_file_stands_in_it():
+    assert SCRIPT["fidelity_problems"]((DOCS / "fidelity.md").read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "instead", "problem"),
+    [
+        ("plan_topics`", "plan_topic`", "there is no methods/dcrag.py: plan_topic"),
+        ("`top: 50`", "`tops: 50`", "there is no tops: 50"),
+        ("`broken: mend`", "`broken: no`", "there is no broken: no"),
+        ("`bleu-2`", "`bleu-9`", "there is no bleu-9"),
+        ("criteria `scg-qp-errors`", "criteria `scg-qp-error`", "there is no scg-qp-error"),
+        ("`prompts/edit/model-answer.paper`", "`prompts/edit/answer.paper`", "there is no prompts/edit/answer.paper"),
+        ("score --nli`", "score --nl`", "there is no dialore score --nl"),
+        ("`edit-questions`; `bleu", "`edit-question`; `bleu", "there is no edit-question"),
+        ("](../examples/edit/table-4.yaml)", "]", "edit: table-4 is a file in one place only"),
+        ("| Table 8: one", "| one", "safari: Table 8 is not told"),
+        ("| **Differs**: which checkpoint", "| which checkpoint", "it does not say how far it is as published"),
+        (
+            "**Cannot be had here** (its total of 5,878 is that of the train column)",
+            "**Cannot be had here**",
+            "or why not",
+        ),
+    ],
+)
+def test_what_is_wrong_with_fidelity_is_said(said, instead, problem):
+    page = (DOCS / "fidelity.md").read_text("utf-8")
+    assert said in page
+    found = SCRIPT["fidelity_problems"](page.replace(said, instead))
+    assert any(problem in each for each in found), found
 
 
 @pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
