@@ -161,6 +161,14 @@ def ablated(path):
         ("scg-qp/table-2", {"With Topic Tracker": ["W/O Topic Tracker"]}),
         ("scg-qp/figure-3", {size: [f"{size} w/o Cosmo"] for size in ("Large", "XL", "XXL")}),
         ("safari/table-4", {"Zero-shot": ["In-context"]}),
+        ("safari/table-5", {row: [f"{row} †"] for row in ("BM25", "Dense", "Ours, by turns")}),
+        (
+            "dcrag/figure-6",
+            {f"{name} 20": [f"{name} {number}" for number in (5, 10, 15, 25, 30)] for name in ("T-RAG", "DCRAG")},
+        ),
+        ("msdp/table-1", {"MSDP-KG": ["Retrieval (top 1)"]}),
+        ("msdp/table-5", {"MSDP-KG": ["w/ random", "w/o topic"]}),
+        ("msdp/table-6", {"MSDP": ["w/ random", "w/o topic"]}),
         ("safari/table-6", {"Zero-shot": ["In-context"]}),
         (
             "safari/table-7",
