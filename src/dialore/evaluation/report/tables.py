@@ -71,15 +71,11 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """A full system and its variants on one data set and model.
-
-    Attributes:
-        comparisons: each variant less the full method, by the variant's place and the metric's name.
-    """
+    """A full system, its variants on one data set and model, and the comparisons of each with it."""
 
     full: SystemScores
     variants: list[SystemScores]
-    comparisons: dict[tuple[int, str], Comparison]
+    comparisons: list[Comparison]
 
 
 _LEFT_OUT = (False, "none")
@@ -132,10 +128,7 @@ def ablations(results: Results, abouts: Sequence[About]) -> list[Ablation]:
         for of in places:
             if variants := [family[place] for place in places if fulls[place] == of]:
                 made = compare(results, [family[of], *variants], family[of], abouts)
-                numbers = {id(system): number for number, system in enumerate(variants)}
-                found.append(
-                    Ablation(family[of], variants, {(numbers[id(each.system)], each.metric): each for each in made})
-                )
+                found.append(Ablation(family[of], variants, made))
     return found
 
 
