@@ -23,6 +23,7 @@ from dialore.evaluation.statistics import (
     fleiss_kappa,
     holm,
     krippendorff_alpha,
+    paired_t,
     wilcoxon,
     win_rate,
 )
@@ -69,6 +70,7 @@ class Contest:
         sign: the sign test over items by majority, corrected alike.
         mcnemar: McNemar's exact test over items of scores that are 0 or 1, each by majority, corrected over such
             contests; None for any other. (SCG-QP's two-proportion z-test takes annotators of one item for independent.)
+        t: the paired t-test over items of scores of more values (MSDP, Table 2), corrected alike; None for any other.
     """
 
     criterion: str
@@ -79,6 +81,7 @@ class Contest:
     p: float
     sign: float
     mcnemar: float | None = None
+    t: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +119,12 @@ def analyse(annotations: Sequence[Annotation]) -> Findings:
         found.contests += _contests(criterion, some)
     tests, signs = holm([each.p for each in found.contests]), holm([each.sign for each in found.contests])
     yes_or_no = holm([math.nan if each.mcnemar is None else each.mcnemar for each in found.contests])
+    scores = holm([math.nan if each.t is None else each.t for each in found.contests])
     found.contests = [
-        replace(each, p=p, sign=sign, mcnemar=None if each.mcnemar is None else mcnemar)
-        for each, p, sign, mcnemar in zip(found.contests, tests, signs, yes_or_no, strict=True)
+        replace(
+            each, p=p, sign=sign, mcnemar=None if each.mcnemar is None else mcnemar, t=None if each.t is None else t
+        )
+        for each, p, sign, mcnemar, t in zip(found.contests, tests, signs, yes_or_no, scores, strict=True)
     ]
     return found
 
@@ -184,7 +190,11 @@ def _contests(criterion: str, some: Sequence[Annotation]) -> list[Contest]:
             if first in values and second in values:
                 by_item.setdefault(unit, []).append((values[first], values[second]))
         if by_item:
-            found.append(_contest(criterion, first, second, list(by_item.values()), is_binary=is_binary))
+            made = _contest(criterion, first, second, list(by_item.values()), is_binary=is_binary)
+            if some[0].form == "likert" and not is_binary:
+                means = [float(np.mean([a - b for a, b in pairs])) for pairs in by_item.values()]
+                made = replace(made, t=paired_t(means))
+            found.append(made)
     return found
 
 
