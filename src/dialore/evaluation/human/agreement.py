@@ -117,15 +117,11 @@ def analyse(annotations: Sequence[Annotation]) -> Findings:
         if found.form != "pairwise":
             found.standings += _standings(criterion, some)
         found.contests += _contests(criterion, some)
-    tests, signs = holm([each.p for each in found.contests]), holm([each.sign for each in found.contests])
-    yes_or_no = holm([math.nan if each.mcnemar is None else each.mcnemar for each in found.contests])
-    scores = holm([math.nan if each.t is None else each.t for each in found.contests])
-    found.contests = [
-        replace(
-            each, p=p, sign=sign, mcnemar=None if each.mcnemar is None else mcnemar, t=None if each.t is None else t
-        )
-        for each, p, sign, mcnemar, t in zip(found.contests, tests, signs, yes_or_no, scores, strict=True)
-    ]
+    for test in ("p", "sign", "mcnemar", "t"):
+        given = [getattr(each, test) for each in found.contests]
+        corrected = holm([math.nan if p is None else p for p in given])
+        changes: list[dict[str, Any]] = [{} if p is None else {test: c} for p, c in zip(given, corrected, strict=True)]
+        found.contests = [replace(each, **change) for each, change in zip(found.contests, changes, strict=True)]
     return found
 
 
