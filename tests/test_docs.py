@@ -35,6 +35,7 @@ def test_a_made_page_is_what_the_code_says(page):
 
 
 def test_what_fidelity_names_exists_and_every_file_stands_in_it():
+    assert set(SCRIPT["NUMBERED"]) == {path.name for path in (ROOT / "examples").iterdir()}
     assert SCRIPT["fidelity_problems"]((DOCS / "fidelity.md").read_text("utf-8")) == []
 
 

@@ -314,6 +314,16 @@ def test_scores_have_means_and_systems_are_compared_by_dialogue():
     assert (contest.rate.wins, contest.items, contest.mcnemar) == (20, 10, None)
     assert contest.p < 0.01
     assert findings.agreement[0].alpha == pytest.approx(1.0)
+    assert math.isnan(contest.t)  # every difference is the same
+
+
+def test_scores_are_compared_by_a_paired_t_test_too():
+    first, second = [4.0, 3.0, 4.0, 2.0, 4.0, 3.0], [3.0, 3.0, 2.0, 2.0, 3.0, 1.0]
+    given = [
+        scored("a", f"d{n}", {system: values[n]}) for system, values in (("x", first), ("y", second)) for n in range(6)
+    ]
+    (contest,) = analyse(given).contests
+    assert contest.t == pytest.approx(pytest.importorskip("scipy.stats").ttest_rel(first, second).pvalue)
 
 
 def test_yes_and_no_are_tested_by_mcnemar_over_items_and_not_over_annotators():

@@ -60,6 +60,7 @@ async def test_the_raw_prompt_is_dialogpts(run, model, dialogue):
     await run("pplm")
     assert model.asked[0].continuation == "".join(f"{text}<|endoftext|>" for text in dialogue.texts)
     assert model.asked[0].continuation_stop == ("\n",)
+    assert model.asked[0].sampling.temperature == 0  # greedy (MSDP, Section 3.6)
     await run("pplm", separator="\n", turns=1)
     assert model.asked[1].continuation == f"{dialogue.last.text}\n"
 

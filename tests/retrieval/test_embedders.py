@@ -75,6 +75,16 @@ def test_other_weights_have_another_fingerprint(tmp_path, transformer_folder):
 
 
 @tiny_transformer.needs_sentence_transformers
+def test_vectors_for_a_dot_product_keep_their_lengths(transformer_folder):
+    plain, unit = load_embedder(f"dot:{transformer_folder}"), load_embedder(f"st:{transformer_folder}")
+    assert (plain.name, plain.fingerprint != unit.fingerprint) == (f"dot:{transformer_folder}", True)
+    rows = plain.encode(TEXTS)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    assert lengths.max() > 1.01
+    assert np.allclose(rows / np.where(lengths, lengths, 1), unit.encode(TEXTS), atol=1e-5)
+
+
+@tiny_transformer.needs_sentence_transformers
 def test_a_folder_without_a_model_is_one_clear_line(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(InputError, match="cannot load the sentence-transformers model") as caught:

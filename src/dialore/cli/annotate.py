@@ -292,13 +292,14 @@ def _show(findings: "Findings") -> None:
             interval = "-" if math.isnan(place.low) else f"{three(place.low)} to {three(place.high)}"
             rows.add_row(place.criterion, escape(place.system), three(place.mean), interval, str(place.items))
         console().print(rows)
-    binary = [">McNemar p"] if any(contest.mcnemar is not None for contest in findings.contests) else []
+    further = {">McNemar p": "mcnemar", ">t-test p": "t"}
+    kept = {name: of for name, of in further.items() if any(getattr(c, of) is not None for c in findings.contests)}
     columns = ("!criterion", "systems", ">wins", ">ties", ">losses", ">items", ">Wilcoxon p", ">sign p")
-    rows = table(*columns, *binary)
+    rows = table(*columns, *kept)
     for contest in findings.contests:
         rate = contest.rate
         shares = (share(rate.wins, rate.n), share(rate.ties, rate.n), share(rate.losses, rate.n))
-        tests = (p_value(contest.p), p_value(contest.sign), *([p_value(contest.mcnemar)] if binary else []))
+        tests = [p_value(p) for p in (contest.p, contest.sign, *(getattr(contest, of) for of in kept.values()))]
         pair = escape(f"{contest.first} / {contest.second}")
         rows.add_row(contest.criterion, pair, *shares, str(contest.items), *tests)
     console().print(rows)

@@ -53,7 +53,8 @@ def build(
         str | None, typer.Option("--base-url", "-u", metavar="URL", help="The completions endpoint of --perplexity.")
     ] = None,
     embedder: Annotated[
-        str, typer.Option("--embedder", metavar="SPEC", help="Encodes topic and history: static, st:NAME, onnx:FOLDER.")
+        str,
+        typer.Option("--embedder", metavar="SPEC", help="Encodes topic and history: static, st:NAME, dot:NAME."),
     ] = "static",
     turns: Annotated[int, typer.Option("--turns", min=1, help="Last turns of a history that are encoded.")] = 3,
     overlap_run: Annotated[

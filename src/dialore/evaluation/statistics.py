@@ -181,6 +181,13 @@ def wilcoxon(first: ArrayLike, second: ArrayLike) -> float:
     return 1.0 if np.array_equal(a, b) else float(_library("scipy.stats").wilcoxon(a, b).pvalue)
 
 
+def paired_t(differences: Sequence[float]) -> float:
+    """The p-value of the paired t-test of differences, two-sided; NaN where they do not vary."""
+    if len(differences) < 2 or np.ptp(differences) == 0:
+        return math.nan
+    return float(_library("scipy.stats").ttest_1samp(differences, 0.0).pvalue)
+
+
 def correlation(first: ArrayLike, second: ArrayLike, kind: Literal["spearman", "kendall", "pearson"]) -> Result:
     """Spearman's rho, Kendall's tau-b or Pearson's r of two series; NaN where one of them does not vary."""
     a, b = _pair(first, second)

@@ -41,7 +41,7 @@ class DatasetConfig(Strict):
         description="Where dialogues are split into history and reference: `last` for jsonl, whose dialogues bring "
         "their references, else `random`.",
     )
-    where: Annotated[list[Condition], BeforeValidator(listed)] = Field(
+    where: Annotated[list[Condition], BeforeValidator(listed), Flag(("--where",), "CONDITION")] = Field(
         default=[],
         description="Which turns may be references: `searched`, those that a person typed a query for; `knowledge`, "
         "those with gold knowledge; `passive`, those that answer no request for information or opinion.",

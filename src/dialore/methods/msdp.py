@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dialore.errors import InputError
 from dialore.knowledge import Fact, Knowledge, Passage, PassageDetail
-from dialore.methods.base import check_least, check_word
+from dialore.methods.base import OURS, check_least, check_word
 from dialore.response import Grounding
+from dialore.sources.base import ranked_by
 from dialore.sources.graph.relations import verbalise
-from dialore.sources.samples import Sample, SampleDatabase, sided, topic_of
+from dialore.sources.samples import TOPICS, Sample, SampleDatabase, context_text, sided, topic_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.methods.stages import Stages
     from dialore.response import Response, StageTrace
+    from dialore.sources.base import KnowledgeSource
     from dialore.text import Language
 
 SELECTIONS = ("query", "perplexity", "random")
@@ -39,43 +41,63 @@ class MsdpKg:
     Its response is the generated knowledge itself, as Table 1 scores it against the gold knowledge.
 
     Where the paper is silent this follows its authors' released code: the most similar sample stands last, beside the
-    dialogue, and samples are those of `fit`. Without a topic (the dialogue's own, else the query that was searched for
-    its reply) the pattern is `( last turn ) => knowledge`, as in Table 5's "w/o topic" and DCRAG's use of MSDP.
+    dialogue, and samples are those of `fit`. Without a topic the pattern is `( last turn ) => knowledge`, as in DCRAG's
+    use of MSDP.
 
     Attributes:
         samples: the sample base.
+        documents: a base of sentences, for `retrieved`.
         selection: `query`, the samples nearest to topic and history (Section 2.1); `perplexity`, those of the lowest
-            perplexity (Appendix A); `random` (Table 8).
+            perplexity (Appendix A); `random` (Table 8). The last two are of the whole base.
         shots: samples of the knowledge generator (Section 3.6: 10).
         seed: of random selections.
-        topic: off: "w/o topic" (Table 5).
-        fit: only samples whose knowledge is a short sentence that names its topic (see `is_fit`).
+        topic: `chosen`, the dialogue's, else the query that was searched for its reply; `checked`, as the released code
+            takes it, the query, else the title of the reply's gold knowledge, which is known in data sets alone and
+            tells what the reply will be about; `none`, "w/o topic" (Tables 5 and 6): neither prompts nor encodings
+            have topics.
+        fit: samples of the dialogue's own topic, where the base has it; else short sentences that name their topics
+            (see `is_fit`), one of each topic. Off: Section 2.1 alone, the most similar ones of the whole base.
+        retrieved: the sentence of `documents` that is nearest to topic and history stands in for knowledge that is
+            generated: the baseline of Table 1, there with DPR (Section 3.2).
+        prompting: `paper`: prompts are the pattern alone, without an instruction; models that continue text get the
+            same in both settings.
     """
 
     name: ClassVar[str] = "msdp-kg"
     paper: ClassVar[str] = "MSDP (Findings of ACL 2022), Section 2.1"
     summary: ClassVar[str] = "the model writes the knowledge after similar samples; the knowledge is the answer"
     needs: ClassVar[tuple[str, ...]] = ("samples",)
+    takes: ClassVar[tuple[str, ...]] = ("documents",)
     calls: ClassVar[str] = "1"
     stages: ClassVar[tuple[str, ...]] = ("msdp/knowledge-generation",)
 
     samples: SampleDatabase
+    documents: KnowledgeSource | None = None
     selection: str = "query"
     shots: int = 10
     seed: int = 0
-    topic: bool = True
+    topic: str = "chosen"
     fit: bool = True
+    retrieved: bool = False
+    prompting: str = OURS
 
     def __post_init__(self) -> None:
         """Check the options; raises InputError."""
         check_word("selection", self.selection, SELECTIONS)
+        check_word("topic", self.topic, TOPICS)
         check_least("shots", self.shots, 0)
+        if self.retrieved and self.documents is None:
+            raise InputError("knowledge that is retrieved needs documents", mend="give a base with --documents")
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Sample selection and knowledge generation (Section 2.1): one sentence, none where it cannot be read."""
+        now = current(dialogue, self.topic)
+        if self.retrieved and self.documents is not None:
+            query = context_text(now.topic, dialogue.texts, self.samples.meta.turns)
+            base = ranked_by(self.documents, "dense")
+            return Grounding(knowledge=await stage.search("knowledge-retrieval", base, query, 1))
         # Off the loop: other dialogues' calls go on while a large base is searched.
         samples = await asyncio.to_thread(self.select, dialogue, stage)
-        now = current(dialogue, topic=self.topic)
         text = await stage.read(
             "msdp/knowledge-generation", read_line, "", summary="Knowledge written: {}", **prompted(samples, now)
         )
@@ -96,9 +118,9 @@ class MsdpKg:
                 nearest = self.samples.nearest(dialogue, self.shots, topic=self.topic, fit=self.fit)
                 found, scores = [sample for sample, _ in nearest][::-1], [score for _, score in nearest][::-1]
             elif self.selection == "perplexity":
-                found = self.samples.clearest(dialogue, self.shots, fit=self.fit)
+                found = self.samples.clearest(dialogue, self.shots)
             else:
-                found = self.samples.sampled_for_knowledge(dialogue, self.shots, self.seed, fit=self.fit)
+                found = self.samples.sampled(dialogue, self.shots, self.seed, answered=False)
             _record(step, self.samples, found, self.shots, dialogue)
             step.summary = f"Samples: {len(found)}"
             if scores:
@@ -119,10 +141,11 @@ class DialogueGenerator:
         least: the least overlap of a sample's response with its knowledge (Section 2.2: 0.6).
         most: the most (Section 2.2: 0.9).
         seed: of random selections.
-        topic: off: prompts have no topics, "w/o topic" (Tables 5 and 6).
+        topic: as in `msdp-kg`; "none" is "w/o topic" (Table 6).
         format: how topic, history, knowledge and response are joined (Table 14): 3, the paper's; 2, knowledge before
             history; 1, without connecting words.
         turns: last turns of each history that the dialogue generator is shown; 0 for all.
+        prompting: as in `msdp-kg`.
     """
 
     samples: SampleDatabase
@@ -131,13 +154,15 @@ class DialogueGenerator:
     least: float = 0.6
     most: float = 0.9
     seed: int = 0
-    topic: bool = True
+    topic: str = "chosen"
     format: int = 3
     turns: int = 3
+    prompting: str = OURS
 
     def __post_init__(self) -> None:
         """Check the options; raises InputError."""
         check_word("format", str(self.format), [str(known) for known in FORMATS])
+        check_word("topic", self.topic, TOPICS)
         check_least("turns", self.turns, 0)
         check_word("response_selection", self.response_selection, RESPONSE_SELECTIONS)
         check_least("response_shots", self.response_shots, 0)
@@ -156,7 +181,7 @@ class DialogueGenerator:
         self, prompt: str, samples: Sequence[Sample], dialogue: Dialogue, stage: Stages, knowledge: str = ""
     ) -> str:
         """Response generation, from history and knowledge after the samples."""
-        now = current(dialogue, topic=self.topic, knowledge=knowledge)
+        now = current(dialogue, self.topic, knowledge)
         return await stage.write(prompt, leads=LEADS, format=self.format, **prompted(samples, now, self.turns))
 
 
@@ -164,8 +189,8 @@ class DialogueGenerator:
 class Msdp(DialogueGenerator, MsdpKg):
     """Knowledge is generated, then the response from history and knowledge, each after samples (Section 2).
 
-    Where this differs from the paper: histories keep their last `turns` turns. Knowledge that comes out unreadable is
-    left out of the last prompt, which is then SSDP's.
+    The paper's setting is `prompting=paper` and `topic=checked`. Where this differs from it: histories keep their last
+    `turns` turns. Knowledge that comes out unreadable is left out of the last prompt, which is then SSDP's.
     """
 
     name: ClassVar[str] = "msdp"
@@ -248,24 +273,24 @@ class MsdpDcrag:
         """Ground, then response generation after the same samples."""
         grounding, samples = await self._ground(dialogue, stage)
         known = "; ".join(piece.triple for piece in grounding.knowledge)
-        now = current(dialogue, topic=False, knowledge=known)
+        now = current(dialogue, "none", known)
         text = await stage.write("msdp-dcrag/response-generation", leads=LEADS, **prompted(samples, now, self.turns))
         return grounding.response(text)
 
     async def _ground(self, dialogue: Dialogue, stage: Stages) -> tuple[Grounding, list[Sample]]:
-        generator = MsdpKg(self.samples, shots=self.shots, topic=False, fit=False)
+        generator = MsdpKg(self.samples, shots=self.shots, topic="none", fit=False)
         samples = await asyncio.to_thread(generator.select, dialogue, stage)
-        now = current(dialogue, topic=False)
+        now = current(dialogue, "none")
         line = await stage.read(
             "msdp-dcrag/knowledge-generation", read_line, "", summary="Knowledge written: {}", **prompted(samples, now)
         )
         return Grounding(knowledge=read_facts(line, dialogue.language)), samples
 
 
-def current(dialogue: Dialogue, *, topic: bool, knowledge: str = "") -> Sample:
-    """The dialogue in the form of a sample, its response still to be written."""
+def current(dialogue: Dialogue, topic: str, knowledge: str = "") -> Sample:
+    """The dialogue in the form of a sample, its response still to be written; `topic` as in `topic_of`."""
     turns = sided(dialogue.turns, dialogue.responder)
-    return Sample(dialogue.id, dialogue.language, topic_of(dialogue) if topic else "", turns, knowledge, "")
+    return Sample(dialogue.id, dialogue.language, topic_of(dialogue, topic), turns, knowledge, "")
 
 
 def prompted(samples: Sequence[Sample], now: Sample, turns: int = 0) -> dict[str, Any]:

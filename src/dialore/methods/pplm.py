@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dialore.methods.base import check_least
+from dialore.methods.base import check_least, check_word
 from dialore.response import Grounding
-from dialore.sources.samples import topic_of
+from dialore.sources.samples import TOPICS, topic_of
 from dialore.text import is_chinese, light_words, stop_words, words
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class Pplm:
 
     Attributes:
         graph: the commonsense graph.
+        topic: `chosen`, `checked` or `none`, as in `msdp-kg`.
         facts: how many facts are looked through for words.
         words: how many words the bag has at most.
         iterations: gradient steps for each token; 0: the model unsteered.
@@ -42,7 +43,8 @@ class Pplm:
         kl_scale: weight of the Kullback-Leibler term.
         gm_scale: share of the steered distribution in the geometric mean with the plain one.
         window: how many of the latest positions are moved; 0 for all.
-        top_k: tokens that are left to choose from; 0 for all.
+        top_k: tokens that are left to choose from; 0 for all. MSDP takes the likeliest (Section 3.6): its prompt's
+            temperature is 0.
         separator: what stands between the turns of the prompt and at its end: DialoGPT's end-of-text token.
         turns: last turns of the history in the prompt; 0 for all.
     """
@@ -55,6 +57,7 @@ class Pplm:
     stages: ClassVar[tuple[str, ...]] = ("pplm/response-generation",)
 
     graph: GraphSource
+    topic: str = "chosen"
     facts: int = 100
     words: int = 50
     iterations: int = 3
@@ -69,6 +72,7 @@ class Pplm:
 
     def __post_init__(self) -> None:
         """Check the numbers; raises InputError. Those of the steering are checked with it."""
+        check_word("topic", self.topic, TOPICS)
         for option in ("facts", "words", "turns"):
             check_least(option, getattr(self, option), 0)
 
@@ -90,7 +94,7 @@ class Pplm:
 
     def _bag(self, dialogue: Dialogue, stage: Stages) -> tuple[list[str], list[Knowledge]]:
         with stage.step("bag-of-words") as step:
-            topic = topic_of(dialogue)
+            topic = topic_of(dialogue, self.topic)
             links = self.graph.link([topic], dialogue) if topic else []
             links = links or self.graph.mentions(dialogue)
             facts, found = self.graph.retrieve_queries(links, dialogue, self.facts)

@@ -34,11 +34,11 @@ class Embedder(Protocol):
         ...
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return (len(texts), dimension) L2-normalised rows; the zero vector for a text without content."""
+        """Return (len(texts), dimension) L2-normalised rows (but see `dot:`); zero for a text without content."""
         ...
 
 
-_KINDS = {"static": "", "onnx": "onnx:FOLDER", "st": "st:NAME", "endpoint": "endpoint:MODEL@URL"}
+_KINDS = {"static": "", "onnx": "onnx:FOLDER", "st": "st:NAME", "dot": "dot:NAME", "endpoint": "endpoint:MODEL@URL"}
 """The kinds of embedders, and how those are written that need a model's name."""
 
 
@@ -47,13 +47,15 @@ def load_embedder(spec: str = "static") -> Embedder:
 
     Args:
         spec: `static` (shipped, English and Chinese), `static:FOLDER` (another distilled model), `onnx:FOLDER` (a
-            sentence encoder in ONNX), `st:NAME` (a sentence-transformers model or folder) or `endpoint:MODEL@URL` (an
-            OpenAI-compatible server; without `@URL`, the one that `DIALORE_BASE_URL` or `OPENAI_BASE_URL` names).
+            sentence encoder in ONNX), `st:NAME` (a sentence-transformers model or folder), `dot:NAME` (the same, its
+            vectors as long as they are: samples compared by it have their dot product, as DPR's) or
+            `endpoint:MODEL@URL` (an OpenAI-compatible server; without `@URL`, the one that `DIALORE_BASE_URL` or
+            `OPENAI_BASE_URL` names).
 
     Raises:
         UnknownNameError: no embedder is called that.
         InputError: the spec lacks its model, or a needed file or setting is missing.
-        MissingExtraError: `onnx:` without the `onnx` extra, `st:` without `sentence-transformers`.
+        MissingExtraError: `onnx:` without the `onnx` extra, `st:` or `dot:` without `sentence-transformers`.
     """
     kind, _, argument = spec.partition(":")
     if kind not in _KINDS:
@@ -68,8 +70,8 @@ def load_embedder(spec: str = "static") -> Embedder:
 
     if kind == "onnx":
         return encoders.OnnxEmbedder(argument)
-    if kind == "st":
-        return encoders.SentenceTransformerEmbedder(argument)
+    if kind in {"st", "dot"}:
+        return encoders.SentenceTransformerEmbedder(argument, kind)
     model, at, url = argument.rpartition("@http")
     return encoders.EndpointEmbedder(model, "http" + url) if at else encoders.EndpointEmbedder(argument)
 

@@ -56,13 +56,14 @@ class SentenceTransformerEmbedder(_LocalEmbedder):
 
     Args:
         model: a model's name at the Hugging Face hub, or a local folder.
+        kind: `st`, or `dot` for vectors of their own lengths.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.
         InputError: no such model, or it cannot be loaded.
     """
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, kind: str = "st") -> None:
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
@@ -74,15 +75,16 @@ class SentenceTransformerEmbedder(_LocalEmbedder):
                 f"cannot load the sentence-transformers model {model!r}: {first_line(error)}",
                 mend="check the name, or give a local folder",
             ) from error
-        super().__init__(f"st:{model}", 64)
+        super().__init__(f"{kind}:{model}", 64)
+        self._unit = kind == "st"
         self.dimension = int(self._model.get_sentence_embedding_dimension() or self._run(["a"]).shape[1])
-        self.fingerprint = digest("sentence-transformers", _weights_hash(self._model))
+        self.fingerprint = digest("sentence-transformers" if kind == "st" else kind, _weights_hash(self._model))
 
     def _run(self, texts: list[str]) -> NDArray[np.float32]:
         rows = self._model.encode(
             texts,
             batch_size=self._batch_size,
-            normalize_embeddings=True,
+            normalize_embeddings=self._unit,
             convert_to_numpy=True,
             show_progress_bar=False,
         )

@@ -1,18 +1,18 @@
 """Samples to prompt with (MSDP): what one is, which are good, and the database that they are selected from.
 
 A sample has topic, history, knowledge and response of another dialogue (Section 2). A database is a NumPy archive: the
-samples as JSON Lines, their encodings, and the numbers that they are selected by, sorted by language, and with those
-that are fit for knowledge generation before the others.
+samples as JSON Lines, their encodings with topics and without, and the numbers that they are selected by.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
 import zlib
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from dialore.errors import InputError, SourceError
-from dialore.retrieval.ranking import rank
+from dialore.retrieval.ranking import DECIMALS
 from dialore.sources.graph.matching import HardMatcher, stores_of
 from dialore.text import LANGUAGES, Language, is_mentioned, normalise, words
 
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from dialore.sources.graph.several import Graphs
     from dialore.sources.graph.source import Graph
 
-VERSION = 3
+VERSION = 4
+TOPICS = ("chosen", "checked", "none")
+"""What a dialogue's topic is taken to be; see `topic_of`."""
 GROUNDED = (0.6, 0.9)
 """The overlap of response and knowledge that MSDP prompts with (Section 2.2)."""
 _BATCH = 1024
@@ -65,8 +67,8 @@ class SampleTurn:
 class Sample:
     """A sample of MSDP's database: topic, history, knowledge and response (Section 2), each text on one line.
 
-    Its id is the history's in its data set; a topic that nobody said is empty, and so is a response that there is not,
-    which leaves the sample to knowledge generation.
+    Its id is the history's in its data set, its topic the title of its knowledge where that has one; a topic that
+    nobody said is empty, and so is a response that there is not, which leaves the sample to knowledge generation.
     """
 
     id: str
@@ -98,7 +100,7 @@ class Sample:
             return None
         turns = sided(dialogue.turns, dialogue.responder)
         response = one_line(dialogue.reference or "")
-        return cls(dialogue.id, dialogue.language, topic_of(dialogue), turns, known, response)
+        return cls(dialogue.id, dialogue.language, topic_of(dialogue, "checked"), turns, known, response)
 
 
 _SAMPLE = TypeAdapter(Sample)
@@ -175,7 +177,8 @@ def is_fit(sample: Sample) -> bool:
     """Whether a sample's knowledge shows well what is to be generated: a short sentence about its topic.
 
     It names its topic, has no brackets and at most 20 words, and does not open by pointing back ("It ...", 它...). The
-    paper does not say so; its authors' released code selects by this where a topic is not in the database.
+    paper does not say so; its authors' released code selects by this where a topic is not in the database (and by the
+    first two on their unseen data sets where it is).
     """
     text = normalise(sample.knowledge)
     pointing = _POINTING[sample.language]
@@ -185,13 +188,20 @@ def is_fit(sample: Sample) -> bool:
     return not sample.topic or is_mentioned(sample.topic, [sample.knowledge], sample.language)
 
 
-def topic_of(dialogue: Dialogue) -> str:
-    """A dialogue's topic; where it has none, the query that was searched for its reply, as MSDP takes it (Section 3.1).
+def topic_of(dialogue: Dialogue, which: str = "chosen") -> str:
+    """A dialogue's topic, empty where it has none.
 
-    The query is `extra["query"]`, where data sets of dialogues with search have it.
+    Args:
+        dialogue: of a data set with search, its `extra["query"]` is the query that was typed for its reply.
+        which: `chosen`, the dialogue's own, else the query; `checked`, as MSDP's released code takes it: the query,
+            else the title of the gold knowledge, else the dialogue's own. That tells what the reply will be about,
+            which nobody knows before it is written. `none`: empty.
     """
     query = dialogue.extra.get("query")
-    return one_line(dialogue.topic or (query if isinstance(query, str) else ""))
+    asked = query if isinstance(query, str) else ""
+    titles = [str(piece.get("title") or "") for piece in dialogue.knowledge or () if isinstance(piece, dict)]
+    checked = asked or next(filter(None, titles), "") or dialogue.topic
+    return one_line({"chosen": dialogue.topic or asked, "checked": checked, "none": ""}[which] or "")
 
 
 def sided(turns: Sequence[Utterance], responder: str) -> tuple[SampleTurn, ...]:
@@ -207,6 +217,11 @@ def context_text(topic: str, texts: Sequence[str], turns: int) -> str:
 def whole_id(identifier: str) -> str:
     """The id of the whole dialogue that a history of this id was taken from."""
     return identifier.rpartition("@")[0] or identifier
+
+
+def _number(topic: str) -> int:
+    """What a topic is found by, whatever its case."""
+    return int.from_bytes(hashlib.blake2b(normalise(topic).encode(), digest_size=8).digest())
 
 
 def one_line(text: str) -> str:
@@ -295,51 +310,54 @@ class SampleDatabase:
             raise SourceError(f"sample {row} of {self.path} cannot be read: {reason}", mend=_MEND) from None
 
     def nearest(
-        self, dialogue: Dialogue, top: int = 10, *, topic: bool = True, fit: bool = True
+        self, dialogue: Dialogue, top: int = 10, *, topic: str = "chosen", fit: bool = True
     ) -> list[tuple[Sample, float]]:
         """Query-based selection (Section 2.1): the samples most like a dialogue's topic and history, the best first.
 
-        They are of its language and come with the dot products of the encodings. Those that are fit for knowledge
-        generation (`fit`) come before all others.
+        They are of its language and come with the dot products of the encodings, which are without topics where the
+        dialogue has none (see `topic_of`). As MSDP's released code selects (`fit`), they are of the dialogue's own
+        topic, be they few, where the database has it; else fit for knowledge generation, and each of another topic.
         """
-        text = context_text(topic_of(dialogue) if topic else "", dialogue.texts, self.meta.turns)
+        named = topic_of(dialogue, topic)
+        text = context_text(named, dialogue.texts, self.meta.turns)
         query = self.embedder.encode([text])[0]
-        good = self._columns["fit"]
-        found: list[tuple[Sample, float]] = []
-        for wanted in (good, ~good) if fit else (np.ones_like(good),):
-            if len(found) < top:
-                found += self._nearest_of(query, self._rows(dialogue, wanted), top - len(found), whole_id(dialogue.id))
-        return found
-
-    def _nearest_of(
-        self, query: NDArray[np.float32], rows: NDArray[np.int64], top: int, own: str
-    ) -> list[tuple[Sample, float]]:
-        wanted = top + _SPARE
-        while len(rows):
-            # Rows of a kind stand together: a view of them, not a copy.
-            places, scores = rank(query, self._columns["vectors"][rows[0] : rows[-1] + 1], wanted)
-            samples = zip(map(self.sample, rows[places].tolist()), scores.tolist(), strict=True)
-            found = [(sample, score) for sample, score in samples if sample.dialogue != own]
-            if len(found) >= top or wanted >= len(rows):
-                return found[:top]
-            wanted *= 4
+        scores = np.round(self._columns["vectors" if named else "bare"] @ query, DECIMALS)
+        rows = self._rows(dialogue)
+        groups = [(False, rows)]
+        if fit:
+            same = self._columns["topics"][rows] == _number(named) if named else np.zeros(len(rows), np.bool_)
+            groups = [(False, rows[same]), (bool(named), rows[self._columns["fit"][rows]]), (False, rows)]
+        for spread, group in groups:
+            found: dict[str, tuple[Sample, float]] = {}
+            for row in group[np.argsort(-scores[group], kind="stable")].tolist():
+                if len(found) >= top:
+                    break
+                sample = self.sample(row)
+                if sample.dialogue != whole_id(dialogue.id):
+                    found.setdefault((spread and sample.topic) or sample.id, (sample, float(scores[row])))
+            if found:
+                return list(found.values())
         return []
 
     def sampled(
-        self, dialogue: Dialogue, count: int, seed: int = 0, overlap: tuple[float, float] | None = None
+        self,
+        dialogue: Dialogue,
+        count: int,
+        seed: int = 0,
+        overlap: tuple[float, float] | None = None,
+        *,
+        answered: bool = True,
     ) -> list[Sample]:
-        """Samples with a response at random, the same for every dialogue of a language but for its own (Section 2.2).
+        """Samples at random, the same for every dialogue of a language but for its own (Section 2.2, Tables 5 and 8).
 
-        `overlap` bounds how much their responses overlap their knowledge.
+        `overlap` bounds how much their responses overlap their knowledge; where they need none, `answered` is off.
         """
-        rows = self._rows(dialogue, _within(self._columns["overlaps"], overlap or (0.0, 1.0)))
-        return self._but_own(_shuffled(rows, count, seed), dialogue, count, answered=True)
+        rows = self._rows(dialogue)
+        if overlap is not None:
+            rows = rows[_within(self._columns["overlaps"][rows], overlap)]
+        return self._but_own(_shuffled(rows, count, seed), dialogue, count, answered=answered)
 
-    def sampled_for_knowledge(self, dialogue: Dialogue, count: int, seed: int = 0, *, fit: bool = True) -> list[Sample]:
-        """Samples at random for knowledge generation (Tables 5 and 8, "random"), the same for every dialogue."""
-        return self._but_own(_shuffled(self._fit_rows(dialogue, count, fit=fit), count, seed), dialogue, count)
-
-    def clearest(self, dialogue: Dialogue, top: int = 10, *, fit: bool = True) -> list[Sample]:
+    def clearest(self, dialogue: Dialogue, top: int = 10) -> list[Sample]:
         """Perplexity-based selection (Appendix A): the samples whose prompts a model is least surprised by.
 
         Raises:
@@ -350,20 +368,14 @@ class SampleDatabase:
                 f"the sample database {self.path} has no perplexities",
                 mend="build it with `dialore samples build ... --perplexity hf:gpt2`",
             )
-        rows = self._fit_rows(dialogue, top, fit=fit)
+        rows = self._rows(dialogue)
         order = np.argsort(self._columns["perplexities"][rows], kind="stable")[: top + _SPARE]
         return self._but_own(rows[order].tolist(), dialogue, top)
 
     # --- helpers
 
-    def _rows(self, dialogue: Dialogue, wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
-        return np.flatnonzero(wanted & (self._columns["languages"] == LANGUAGES.index(dialogue.language)))
-
-    def _fit_rows(self, dialogue: Dialogue, count: int, *, fit: bool) -> NDArray[np.int64]:
-        """The rows of a dialogue's language; only the fit ones where these are wanted and enough."""
-        good = self._columns["fit"]
-        rows = self._rows(dialogue, good)
-        return rows if fit and len(rows) >= count else self._rows(dialogue, np.ones_like(good))
+    def _rows(self, dialogue: Dialogue) -> NDArray[np.int64]:
+        return np.flatnonzero(self._columns["languages"] == LANGUAGES.index(dialogue.language))
 
     def _but_own(self, rows: Sequence[int], dialogue: Dialogue, count: int, *, answered: bool = False) -> list[Sample]:
         """The first samples of some rows, without the dialogue's own."""
@@ -422,20 +434,20 @@ def build_samples(
     Raises:
         InputError: no samples, or a file that cannot be written or is something else.
     """
-    rated = [(LANGUAGES.index(sample.language), bool(graph) or is_fit(sample), sample) for sample in samples]
-    rated.sort(key=lambda each: (each[0], not each[1]))
-    if not rated:
+    rows = list(samples)
+    if not rows:
         raise InputError("no sample has any knowledge", mend="take dialogues whose replies come with their knowledge")
     check_out(out)
-    rows = [sample for _, _, sample in rated]
     shares = np.array([overlap(s.knowledge, s.response, s.language, overlap_run) for s in rows], np.float32)
     lines = "\n".join(json.dumps(asdict(sample), ensure_ascii=False, separators=(",", ":")) for sample in rows)
     given = perplexities or {}
     arrays: dict[str, NDArray[Any]] = {
         "lines": np.frombuffer(lines.encode("utf-8", "replace"), np.uint8),
-        "languages": np.array([language for language, _, _ in rated], np.int8),
-        "fit": np.array([fit for _, fit, _ in rated], np.bool_),
+        "languages": np.array([LANGUAGES.index(sample.language) for sample in rows], np.int8),
+        "topics": np.array([_number(sample.topic) for sample in rows], np.uint64),
+        "fit": np.array([bool(graph) or is_fit(sample) for sample in rows], np.bool_),
         "vectors": _encode(rows, embedder, turns, on_step),
+        "bare": _encode([replace(sample, topic="") for sample in rows], embedder, turns, on_step),
         "overlaps": shares,
         "perplexities": np.array([given.get(sample.id, np.inf) for sample in rows], np.float64),
     }

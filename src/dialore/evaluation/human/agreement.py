@@ -23,6 +23,7 @@ from dialore.evaluation.statistics import (
     fleiss_kappa,
     holm,
     krippendorff_alpha,
+    paired_t,
     wilcoxon,
     win_rate,
 )
@@ -69,6 +70,7 @@ class Contest:
         sign: the sign test over items by majority, corrected alike.
         mcnemar: McNemar's exact test over items of scores that are 0 or 1, each by majority, corrected over such
             contests; None for any other. (SCG-QP's two-proportion z-test takes annotators of one item for independent.)
+        t: the paired t-test over items of scores of more values (MSDP, Table 2), corrected alike; None for any other.
     """
 
     criterion: str
@@ -79,6 +81,7 @@ class Contest:
     p: float
     sign: float
     mcnemar: float | None = None
+    t: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +117,11 @@ def analyse(annotations: Sequence[Annotation]) -> Findings:
         if found.form != "pairwise":
             found.standings += _standings(criterion, some)
         found.contests += _contests(criterion, some)
-    tests, signs = holm([each.p for each in found.contests]), holm([each.sign for each in found.contests])
-    yes_or_no = holm([math.nan if each.mcnemar is None else each.mcnemar for each in found.contests])
-    found.contests = [
-        replace(each, p=p, sign=sign, mcnemar=None if each.mcnemar is None else mcnemar)
-        for each, p, sign, mcnemar in zip(found.contests, tests, signs, yes_or_no, strict=True)
-    ]
+    for test in ("p", "sign", "mcnemar", "t"):
+        given = [getattr(each, test) for each in found.contests]
+        corrected = holm([math.nan if p is None else p for p in given])
+        changes: list[dict[str, Any]] = [{} if p is None else {test: c} for p, c in zip(given, corrected, strict=True)]
+        found.contests = [replace(each, **change) for each, change in zip(found.contests, changes, strict=True)]
     return found
 
 
@@ -184,7 +186,11 @@ def _contests(criterion: str, some: Sequence[Annotation]) -> list[Contest]:
             if first in values and second in values:
                 by_item.setdefault(unit, []).append((values[first], values[second]))
         if by_item:
-            found.append(_contest(criterion, first, second, list(by_item.values()), is_binary=is_binary))
+            made = _contest(criterion, first, second, list(by_item.values()), is_binary=is_binary)
+            if some[0].form == "likert" and not is_binary:
+                means = [float(np.mean([a - b for a, b in pairs])) for pairs in by_item.values()]
+                made = replace(made, t=paired_t(means))
+            found.append(made)
     return found
 
 

@@ -221,7 +221,7 @@ def render_markdown(report: Report) -> str:
     facts = [each["about"] for each in report.facts.values() if isinstance(each, dict) and each.get("about")]
     compared = [("Significance", "", report.table.comparisons)]
     compared += [
-        (f"Ablation of {each.full.name}", "Differences from the full method.", list(each.comparisons.values()))
+        (f"Ablation of {each.full.name}", "Differences from the full method.", each.comparisons)
         for each in report.ablations
     ]
     templates = pages.environment().overlay(autoescape=False, finalize=lambda value: escape_markdown(str(value)))

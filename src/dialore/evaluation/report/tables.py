@@ -71,15 +71,14 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """A full system and its variants on one data set and model.
-
-    Attributes:
-        comparisons: each variant less the full method, by the variant's place and the metric's name.
-    """
+    """A full system, its variants on one data set and model, and the comparisons of each with it."""
 
     full: SystemScores
     variants: list[SystemScores]
-    comparisons: dict[tuple[int, str], Comparison]
+    comparisons: list[Comparison]
+
+
+_LEFT_OUT = (False, "none")
 
 
 def mark_of(p: float) -> str:
@@ -112,30 +111,43 @@ def compare(
 
 
 def ablations(results: Results, abouts: Sequence[About]) -> list[Ablation]:
-    """Every system with those that set its options and more, of one method by one kind of prompts."""
+    """Full systems, each with those that leave out or change a part of it, of one method by one kind of prompts."""
     families: dict[tuple[str, str, str, str], list[SystemScores]] = {}
     for system in results.systems():
         key = (system.dataset, system.model, system.method, str(system.options.get("prompting", "")))
         families.setdefault(key, []).append(system)
     found = []
     for family in families.values():
-        for full in family:
-            variants = [system for system in family if _is_variant(system, full)]
-            if not variants or any(_is_variant(full, system) for system in family):
-                continue
-            places = {id(system): place for place, system in enumerate(variants)}
-            made = compare(results, [full, *variants], full, abouts)
-            found.append(Ablation(full, variants, {(places[id(each.system)], each.metric): each for each in made}))
+        places = range(len(family))
+        bases = [[of for of in places if _is_variant(family, place, of)] for place in places]
+        # A variant is its nearest full system's: the one that sets the most of what it sets.
+        fulls = [
+            max((of for of in some if not bases[of]), key=lambda of: len(family[of].options), default=None)
+            for some in bases
+        ]
+        for of in places:
+            if variants := [family[place] for place in places if fulls[place] == of]:
+                made = compare(results, [family[of], *variants], family[of], abouts)
+                found.append(Ablation(family[of], variants, made))
     return found
 
 
-def _is_variant(system: SystemScores, full: SystemScores) -> bool:
-    """Whether it sets all that the full one does, and more; it may lack stages, but those it has have its models."""
+def _is_variant(family: Sequence[SystemScores], place: int, of: int) -> bool:
+    """Whether a system is another one with something left out, or with options more.
+
+    Options more that are words tell no direction: then the full system is the one that stands first. A variant may
+    lack stages, but those that it has have the full one's models.
+    """
     (own, stages), (base, base_stages) = (
         ({name: value for name, value in each.options.items() if name != "stages"}, each.options.get("stages", {}))
-        for each in (system, full)
+        for each in (family[place], family[of])
     )
-    return own != base and base.items() <= own.items() and stages.items() <= base_stages.items()
+    changed = [name for name, value in own.items() if name not in base or base[name] != value]
+    if not changed or not base.keys() <= own.keys() or not stages.items() <= base_stages.items():
+        return False
+    if any(name in base for name in changed):
+        return all(own[name] in _LEFT_OUT for name in changed)
+    return of < place or not base or all(own[name] == "none" or isinstance(own[name], int | float) for name in changed)
 
 
 def _compare(
