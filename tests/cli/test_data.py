@@ -135,6 +135,6 @@ def test_a_wrong_file_leaves_nothing_behind(call, kbp, tmp_path):
     for verb in ("show", "stats"):
         assert "no such file" in call("data", verb, "kbp", tmp_path / "none.json").complaint
         assert "did you mean kbp" in call("data", verb, "kpb", kbp).complaint
-    assert "named twice" in call("data", "convert", "kbp", path, "--out", path).complaint
+    assert "holds something else" in call("data", "convert", "kbp", path, "--out", path).complaint
     path.write_text("[]", "utf-8")
     assert "the file is empty" in call("data", "stats", "kbp", path).complaint

@@ -100,12 +100,13 @@ async def test_search_query_reads_as_many_turns_as_its_generator_was_trained_on(
     ("written", "queries"),
     [("__no_search__", []), ("Do you like horror films?", [("watched conjuring last night", 30)])],
 )
-async def test_search_query_falls_back(model, written, queries):
+async def test_search_query_sends_no_question_to_the_other_person(model, written, queries):
     model.answers[QUERY] = written
     web = Web()
     response, stages = await respond("search-query", model, ENGLISH, {"web": web})
     assert web.queries == queries
-    assert (traced(stages, QUERY).outcome == "unparsed") == bool(queries)
+    dropped = [step.output["dropped"] for step in stages.trace if step.stage == "query-mending"]
+    assert dropped == ([written.rstrip("?")] if queries else [])
     assert response.text
 
 

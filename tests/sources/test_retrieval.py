@@ -12,7 +12,6 @@ from dialore.dialogue import Dialogue
 from dialore.knowledge import Fact
 from dialore.response import Demands
 from dialore.sources.graph import Graph, GraphStore
-from dialore.sources.graph.relations import connecting_words
 from dialore.sources.graph.source import Retrieval
 from tests.sources.graphs import build, embedder, facts, graph_of
 
@@ -51,9 +50,8 @@ def reference(items: list[Fact], queries: set[str], topics: set[str]) -> tuple[s
 
 
 def cosine_of(fact: Fact, dialogue: Dialogue) -> float:
-    """The cosine of a fact's parts, encoded as one text, with the history."""
-    text = f"{fact.head} {connecting_words(fact.relation, 'en')} {fact.tail}"
-    one, other = embedder().encode([text, dialogue.history])
+    """The cosine of a fact as a triple, as the paper embeds it, with the history."""
+    one, other = embedder().encode([fact.triple, dialogue.history])
     return float(one @ other)
 
 
