@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from dialore.errors import GraphError
+from dialore.errors import GraphError, InputError
 from dialore.knowledge import Fact
 from dialore.sources.graph import GraphStore
 from dialore.sources.graph.changes import ChangeReport, GraphEditor, compact_graph
@@ -319,3 +319,17 @@ def test_killed_at_sixty_random_moments_it_is_whole(tmp_path: Path) -> None:
     kills, heads = map(int, done.stdout.split())
     assert kills == 60
     assert heads >= 120
+
+
+def test_a_graph_sends_the_texts_of_changes_nowhere_that_settings_do_not_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DIALORE_BASE_URL", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    path = build(tmp_path / "g.graph", SMALL)
+    named = GraphStore(path).meta.model_copy(update={"embedder": "endpoint:m@http://elsewhere/v1"})
+    monkeypatch.setattr("dialore.sources.graph.store.GraphMeta.model_validate_json", lambda *_, **__: named)
+    editor = GraphEditor(path)
+    editor.add(facts("moon | IsA | satellite"))
+    with pytest.raises(InputError, match="would send texts to http://elsewhere"):
+        editor.commit()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from pydantic import BaseModel
@@ -134,11 +134,12 @@ class GraphEditor:
         """The embedder of the graph's vectors."""
         meta = state.meta
         if self._embedder is None:
-            from dialore.retrieval.embedding import load_embedder
+            from dialore.retrieval.embedding import recorded_embedder
 
-            self._embedder = load_embedder(meta.embedder)  # type: ignore[assignment]
-        assert self._embedder is not None
-        if self._embedder.fingerprint != meta.embedder_fingerprint:
+            # A graph may be anybody's: it does not decide where texts and keys go.
+            made_by = recorded_embedder(meta.embedder, meta.embedder_fingerprint, str(self.path))
+            self._embedder = cast("LinearEmbedder", made_by)
+        elif self._embedder.fingerprint != meta.embedder_fingerprint:
             raise GraphError(
                 f"{self.path} has vectors of another version of the embedder {meta.embedder}",
                 mend="export it and build it again",
