@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 from dialore.errors import StageError, is_fatal
-from dialore.methods.base import form_of
+from dialore.methods.base import Method, form_of
 from dialore.methods.citations import mark_used
-from dialore.methods.stages import Stages
+from dialore.methods.stages import Responder, Stages
 from dialore.parallel import bounded_map
 from dialore.response import Grounding, Response
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
-
     from dialore.dialogue import Dialogue
     from dialore.llm.model import OnText
-    from dialore.methods.base import Method
-    from dialore.methods.stages import Responder
 
 
 class Agent:

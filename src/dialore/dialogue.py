@@ -8,18 +8,15 @@ import json
 import math
 import re
 import zlib
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from dialore.errors import InputError
 from dialore.text import Language, detect_language
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
 
 _LONGEST = 1_000_000
 """Characters of an utterance: more is a document, whose linking would take minutes."""

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import difflib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 
 class DialoreError(Exception):

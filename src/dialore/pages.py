@@ -9,14 +9,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING
 
 from dialore import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import jinja2
     from markupsafe import Markup
 

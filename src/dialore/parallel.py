@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar, overload
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar, overload
 
 One = TypeVar("One")
 Other = TypeVar("Other")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Demands(BaseModel):

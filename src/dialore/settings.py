@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Self, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -18,9 +19,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from dialore.errors import InputError, UnknownNameError
 from dialore.llm.model import Api
 from dialore.sources.registry import KINDS, kind_of_key
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 _MODEL = "Language model"
 _KNOWLEDGE = "Knowledge and method"

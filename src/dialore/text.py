@@ -6,13 +6,11 @@ import functools
 import re
 import threading
 import unicodedata
+from collections.abc import Iterable, Sequence
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from dialore.errors import UnknownNameError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)

@@ -5,6 +5,7 @@ Commands, runs, the chat and services stand on it.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,18 +14,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from dialore.agent import Agent
 from dialore.errors import InputError, UnknownNameError
-from dialore.llm.model import Sampled, Windowed
+from dialore.llm.model import LanguageModel, Sampled, Windowed
 from dialore.methods import registry
-from dialore.settings import SourceSettings
+from dialore.settings import ModelSettings, Settings, SourceSettings
 from dialore.sources.registry import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-
-    from dialore.llm.model import LanguageModel
     from dialore.methods.stages import Responder
     from dialore.prompts.library import PromptLibrary
-    from dialore.settings import ModelSettings, Settings
 
 LEXICAL = "lexical"
 """The name of no model, and of the method that then stands in for every other: it shows what was found."""

@@ -1,6 +1,7 @@
 """`dialore bench endpoint`: how fast your endpoint answers, and how much of its speed arrives."""
 
 # No deferred annotations here: typer reads them.
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,8 +11,6 @@ import typer
 from dialore.cli.options import AgentOptions, Json, SettingsFile, SettingsGroup, connecting, takes_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dialore.dialogue import Dialogue
     from dialore.llm.model import Completion, LanguageModel, OnText, Request
     from dialore.response import Response

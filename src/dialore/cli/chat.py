@@ -3,6 +3,7 @@
 # No deferred annotations here: typer reads them.
 import contextlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,6 @@ from dialore.errors import DialoreError, InputError, UnknownNameError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
 
     from dialore.agent import Agent
     from dialore.response import Response, StageTrace

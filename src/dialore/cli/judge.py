@@ -2,6 +2,7 @@
 
 # No deferred annotations here: typer reads them.
 from collections import Counter
+from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,8 +14,6 @@ from dialore.cli.output import console, escape, note, print_json, progress, tabl
 from dialore.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dialore.evaluation.judges.comparing import Judged, Preference, Together
     from dialore.experiments.store import RunStore
 

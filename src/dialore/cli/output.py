@@ -6,19 +6,17 @@ import json
 import math
 import os
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Literal, Self
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TextIO
 
 import typer
 
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
-    from types import TracebackType
-    from typing import TextIO
-
     from rich.console import Console, ConsoleOptions, RenderableType
 
 _LONGEST = 30

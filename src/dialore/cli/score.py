@@ -1,7 +1,7 @@
 """`dialore score`: measures of a run's responses, apart from generation."""
 
 # No deferred annotations here: typer reads them.
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,8 +13,6 @@ from dialore.cli.output import console, note, print_json, progress, table
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection
-
     from dialore.evaluation.base import About, Metric, Score
     from dialore.evaluation.registry import Context
     from dialore.experiments.results import RunResults

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tarfile
+from collections.abc import Iterator, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -12,10 +14,6 @@ from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
 from dialore.datasets.files import Place, archive_of, checked, parse, reading
 from dialore.errors import InputError
 from dialore.text import split_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 Sections = dict[int, list[Gold]]
 _WIKI = "/WikiData/"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import BaseModel
@@ -13,9 +15,6 @@ from dialore.datasets.files import open_text, read_forms
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
     from dialore.text import Language
 
 _SPACED = re.compile(r"\s+([.,!?;:%)\]’])|([(\[$])\s+")

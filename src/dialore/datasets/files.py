@@ -9,18 +9,16 @@ import json
 import re
 import tarfile
 import zipfile
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
+from typing import Any, NamedTuple, TextIO, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from dialore import dialogue
 from dialore.dialogue import check_text, describe
 from dialore.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _ARCHIVE = re.compile(r"^(?P<archive>.+\.(?:zip|tar\.gz|tgz|tar))(?::(?P<member>.+))?$", re.IGNORECASE)
 _LARGE = 1 << 26

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import csv
 import sys
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
 from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
 from dialore.datasets.files import Place, checked, open_text, parse, read_entries
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 Triple = tuple[str, str, str]
 

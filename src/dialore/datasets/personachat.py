@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from pydantic import BaseModel
 
 from dialore.datasets.base import DataSet, Talk, WholeDialogue
 from dialore.datasets.files import open_text, read_entries
 from dialore.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _LINE = re.compile(r"^(\d+) (.*)$")
 _PERSONA = re.compile(r"^(your persona|partner's persona): (.*)$")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from dialore.datasets.base import Answer, DataSet, WholeDialogue
 from dialore.datasets.files import json_entries
 from dialore.dialogue import Dialogue, Utterance, dialogue_from
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 class Jsonl(DataSet):

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
-from dialore.datasets.base import gold_text, gold_title
+from dialore.datasets.base import DataSet, gold_text, gold_title
 from dialore.errors import InputError, UnknownNameError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from dialore.datasets.base import DataSet
 
 _SETS = {
     "cmu-dog": "dialore.datasets.cmu_dog:CMUDoG",

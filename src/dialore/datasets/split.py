@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import random
 import re
-from typing import TYPE_CHECKING, Literal, get_args
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal, get_args
 
 from dialore.datasets.base import Answer, WholeDialogue
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Cut = Literal["last", "random", "all"]
 CUTS: tuple[Cut, ...] = get_args(Cut)

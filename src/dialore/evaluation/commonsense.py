@@ -7,17 +7,15 @@ other in the response.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from dialore.evaluation.base import About, Mean, Measure, unavailable
+from dialore.evaluation.base import About, Mean, Measure, Sample, unavailable
 from dialore.sources.graph.matching import HardMatcher, stores_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from dialore.dialogue import Dialogue
-    from dialore.evaluation.base import Sample
     from dialore.evaluation.registry import Context
 
 # The last graph and its matcher. The graph is held, as another may be given its id once it is gone.

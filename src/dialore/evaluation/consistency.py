@@ -6,17 +6,15 @@ import asyncio
 import functools
 import re
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from dialore.errors import InputError, MissingExtraError
-from dialore.evaluation.base import About, Mean, Measure, unavailable
+from dialore.evaluation.base import About, Mean, Measure, Metric, Sample, unavailable
 from dialore.evaluation.decisions import gold_texts, no_plan, plan_of
 from dialore.evaluation.judges.asking import is_refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dialore.evaluation.base import Metric, Sample
     from dialore.evaluation.registry import Context
 
 

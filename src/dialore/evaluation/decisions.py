@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dialore.datasets import gold_text
-from dialore.evaluation.base import About, Mean, Measure, unavailable
+from dialore.evaluation.base import About, Mean, Measure, Metric, Sample, unavailable
 from dialore.text import normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from numpy.typing import NDArray
 
     from dialore.datasets.base import Gold
-    from dialore.evaluation.base import Metric, Sample
     from dialore.evaluation.registry import Context
 
 _DECISIONS = {"null": frozenset[str](), "persona": frozenset({"persona"}), "both": frozenset({"persona", "documents"})}

@@ -8,20 +8,17 @@ Table 3 prints four of the six, but the same figure for the full system.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from dialore.evaluation.base import About, Jackknifed, Measure, Score, unavailable
+from dialore.evaluation.base import About, Jackknifed, Measure, Sample, Score, unavailable
 from dialore.evaluation.registry import Context, load_metric
 from dialore.evaluation.statistics import as_table, bootstrap
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
-
-    from dialore.evaluation.base import Sample
 
 K = TypeVar("K")
 Number = TypeVar("Number", float, "NDArray[np.float64]")

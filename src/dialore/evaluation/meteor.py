@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.errors import MissingExtraError
-from dialore.evaluation.base import About, Measure, unavailable
+from dialore.evaluation.base import About, Measure, Metric, Sample, unavailable
 from dialore.evaluation.overlap import NO_REFERENCE, Compared, check_chinese_tokens, on_one_line
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
-    from dialore.evaluation.base import Metric, Sample
     from dialore.evaluation.registry import Context
 
 

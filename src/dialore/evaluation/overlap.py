@@ -12,24 +12,21 @@ import re
 import string
 import unicodedata
 from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from dialore.datasets import gold_text
 from dialore.errors import InputError, MissingExtraError
-from dialore.evaluation.base import About, Mean, Measure, unavailable
-from dialore.text import words
+from dialore.evaluation.base import About, Mean, Measure, Metric, Sample, unavailable
+from dialore.text import Language, words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
-    from dialore.evaluation.base import Metric, Sample
     from dialore.evaluation.registry import Context
-    from dialore.text import Language
 
 ChineseTokens = Literal["character", "word"]
 _ORDERS = 4

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dialore.errors import ModelError
-from dialore.evaluation.base import About, Measure, unavailable
-from dialore.llm.perplexity import Scored
+from dialore.evaluation.base import About, Measure, Sample, unavailable
+from dialore.llm.perplexity import Likelihood, LikelihoodModel, Scored
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
-    from dialore.evaluation.base import Sample
     from dialore.evaluation.registry import Context
-    from dialore.llm.perplexity import Likelihood, LikelihoodModel
 
 _LOCAL = "hf:"
 _models: dict[str, LikelihoodModel] = {}

@@ -8,21 +8,18 @@ from __future__ import annotations
 import functools
 import importlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from dialore.errors import InputError, MissingExtraError
-from dialore.evaluation.base import Additive, Jackknifed
+from dialore.evaluation.base import Additive, Combining, Jackknifed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import ModuleType
-
     from numpy.typing import ArrayLike, NDArray
-
-    from dialore.evaluation.base import Combining
 
 RESAMPLES = 1000
 _Z = 1.959964

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -19,9 +20,6 @@ from dialore.settings import (
     read_table,
     validated,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _MODELS = "models."
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +13,6 @@ from dialore.sources.registry import KINDS
 from dialore.workbench import REHEARSAL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from dialore.experiments.config import RunConfig
 
 _COMMAND = re.compile(r"^#\s+(dialore .+)$", re.MULTILINE)

@@ -5,22 +5,19 @@ from __future__ import annotations
 import functools
 import hashlib
 import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Self, cast
 
 from dialore.errors import ModelError, is_fatal
-from dialore.evaluation.judges.comparing import Preference, compare, shown
+from dialore.evaluation.judges.comparing import Judged, Preference, compare, shown
 from dialore.evaluation.report.data import Judged as Comparisons
 from dialore.experiments.scoring import answered_by, responses_of, system_names
-from dialore.experiments.store import FILE
+from dialore.experiments.store import FILE, RunStore
 from dialore.parallel import bounded_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
-
     from dialore.evaluation.judges.asking import Asker
-    from dialore.evaluation.judges.comparing import Judged
-    from dialore.experiments.store import RunStore
 
 _SCHEMA = """
 create table if not exists preferences (judge text not null, judged text not null, first text not null,

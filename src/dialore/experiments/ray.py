@@ -10,27 +10,22 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialore.errors import BudgetError, DialoreError, MissingExtraError
-from dialore.experiments.config import BudgetConfig
-from dialore.experiments.run import Progress, open_systems, prepare
-from dialore.experiments.store import RunStore
+from dialore.experiments.config import BudgetConfig, RunConfig
+from dialore.experiments.run import Estimate, Opened, Progress, open_systems, prepare
+from dialore.experiments.store import Job, RunStore
 from dialore.llm.budget import Budget
 from dialore.settings import SourceSettings, located
-from dialore.workbench import connect_model
+from dialore.workbench import Connect, connect_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from dialore.dialogue import Dialogue
-    from dialore.experiments.config import RunConfig
-    from dialore.experiments.run import Estimate, Opened
-    from dialore.experiments.store import Job
     from dialore.response import Response
-    from dialore.workbench import Connect
 
 _OWNERS = ("DIALORE_", "OPENAI_")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
@@ -18,8 +19,6 @@ from dialore.experiments.scoring import score_of
 from dialore.methods.registry import method_class, method_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from dialore.experiments.store import RunStore, System
 
 

@@ -9,18 +9,20 @@ import itertools
 import platform
 import time
 from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialore.datasets import data_set, gold_text, stream_histories
 from dialore.errors import BudgetError, InputError, UnknownNameError
 from dialore.evaluation.registry import metric_names
-from dialore.experiments.config import BudgetConfig
+from dialore.experiments.config import BudgetConfig, DatasetConfig, RunConfig
 from dialore.experiments.store import PROMPTS, Job, RunStore, System
-from dialore.knowledge import Knowledge
+from dialore.knowledge import Knowledge, Source
 from dialore.llm.budget import Budget, Budgeted
 from dialore.llm.model import Sampled
 from dialore.llm.rehearsal import Rehearsal
@@ -30,20 +32,14 @@ from dialore.methods.stages import CITING, ModelResponder
 from dialore.parallel import bounded_map
 from dialore.sources.base import Findings
 from dialore.text import LANGUAGES
-from dialore.workbench import Workbench, connect_model
+from dialore.workbench import Connect, Workbench, connect_model
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from dialore.agent import Agent
     from dialore.dialogue import Dialogue
-    from dialore.experiments.config import DatasetConfig, RunConfig
-    from dialore.knowledge import Source
     from dialore.prompts.library import PromptLibrary
     from dialore.response import Response
     from dialore.settings import ModelSettings
-    from dialore.workbench import Connect
 
 _PARTS = ("dialore", "numpy", "lmdb", "aiohttp", "pydantic", "jinja2", "torch", "transformers")
 _REHEARSED = 4

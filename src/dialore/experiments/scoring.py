@@ -6,24 +6,21 @@ import asyncio
 import dataclasses
 import functools
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dialore.errors import ModelError, is_fatal
-from dialore.evaluation.base import JointMetric, Measure, Sample, Score
+from dialore.evaluation.base import JointMetric, Measure, Metric, Sample, Score
 from dialore.evaluation.statistics import as_table, bootstrap
-from dialore.experiments.store import Job
+from dialore.experiments.store import Job, RunStore
 from dialore.parallel import bounded_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
-    from dialore.evaluation.base import Metric
-    from dialore.experiments.store import RunStore
     from dialore.response import Response
 
 NEEDS_MODEL = frozenset({"judge", "nli", "language-model"})

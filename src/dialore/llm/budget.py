@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dialore.errors import BudgetError, InputError
-from dialore.llm.model import Wrapper
-
-if TYPE_CHECKING:
-    from dialore.llm.model import Completion, LanguageModel, OnText, Request
+from dialore.llm.model import Completion, LanguageModel, OnText, Request, Wrapper
 
 
 @dataclass(slots=True)

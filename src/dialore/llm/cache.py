@@ -10,15 +10,12 @@ import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
 from dialore.errors import InputError
-from dialore.llm.model import Completion, Wrapper
-
-if TYPE_CHECKING:
-    from dialore.llm.model import LanguageModel, OnText, Request
+from dialore.llm.model import Completion, LanguageModel, OnText, Request, Wrapper
 
 log = logging.getLogger(__name__)
 

@@ -6,20 +6,16 @@ import json
 import logging
 import os
 import socket
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, get_args
+from pathlib import Path
+from typing import get_args
 from urllib.parse import urlsplit
 
 from dialore.errors import InputError, ModelError, UnknownNameError
 from dialore.llm.http import HttpClient, run_blocking, shown_url
-from dialore.llm.model import Api
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from dialore.llm.model import LanguageModel
+from dialore.llm.model import Api, LanguageModel
 
 log = logging.getLogger(__name__)
 

@@ -8,20 +8,28 @@ import json
 import logging
 import re
 import time
+from collections.abc import Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from dialore.errors import ModelError, UnknownNameError
 from dialore.llm.http import AdaptiveLimiter, HttpClient, Retry, error_detail, join_url, load_json, one_line, shown_url
-from dialore.llm.model import Completion, ThinkFilter, Usage, estimate_tokens, mend_surrogates, strip_thoughts
+from dialore.llm.model import (
+    Api,
+    Completion,
+    OnText,
+    OutputSchema,
+    Request,
+    ThinkFilter,
+    Usage,
+    estimate_tokens,
+    mend_surrogates,
+    strip_thoughts,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from aiohttp import ClientResponse
-
-    from dialore.llm.model import Api, OnText, OutputSchema, Request
 
 log = logging.getLogger(__name__)
 

@@ -20,6 +20,7 @@ import re
 import socket
 import time
 from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -33,8 +34,6 @@ from dialore.errors import InputError, ModelError, WindowError
 from dialore.llm.model import mend_surrogates
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-
     from aiohttp import ClientResponse, ClientSession
 
 T = TypeVar("T")

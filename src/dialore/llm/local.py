@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dialore.errors import DialoreError, InputError, MissingExtraError, ModelError, WindowError, first_line
 from dialore.llm.local_text import ChatTemplates, TextStream, find_stop
-from dialore.llm.model import Completion, Usage, strip_thoughts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dialore.llm.model import Api, OnText, Request
+from dialore.llm.model import Api, Completion, OnText, Request, Usage, strip_thoughts
 
 _STOP_WINDOW = 32
 """Tokens at the end of the text in which a stop string is looked for after each step."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dialore.llm.model import Message, ThinkFilter
+from dialore.llm.model import Message, OnText, Role, ThinkFilter
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Sequence
-
-    from dialore.llm.model import OnText, Role
 
 log = logging.getLogger(__name__)
 

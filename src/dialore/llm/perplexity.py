@@ -6,17 +6,15 @@ import asyncio
 import itertools
 import math
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from dialore.errors import InputError, ModelError
 from dialore.llm.connection import LOCAL, find
 from dialore.llm.http import AdaptiveLimiter, HttpClient, Retry, error_detail, one_line
 from dialore.llm.local import load
 from dialore.parallel import bounded_map
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _MEND = "take a server whose /completions knows echo and logprobs, such as vLLM, or a local model: hf:NAME"
 _AHEAD = 16

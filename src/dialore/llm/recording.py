@@ -8,19 +8,25 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Iterable, Sequence
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dialore.errors import InputError, NotRecordedError
-from dialore.llm.model import Completion, Message, Sampling, Usage, Wrapper, estimate_tokens
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from io import FileIO
-
-    from dialore.llm.model import LanguageModel, OnText, Request
+from dialore.llm.model import (
+    Completion,
+    LanguageModel,
+    Message,
+    OnText,
+    Request,
+    Sampling,
+    Usage,
+    Wrapper,
+    estimate_tokens,
+)
 
 _PIECES = re.compile(r"[\u2e80-\u9fff\uff00-\uffef]|[^\s\u2e80-\u9fff\uff00-\uffef]+\s*|\s+")
 _VERSION = re.compile(r" v(\d+) ")

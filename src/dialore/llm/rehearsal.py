@@ -10,13 +10,10 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dialore.llm.model import Completion, Usage, estimate_tokens
+from dialore.llm.model import Completion, OnText, Request, Usage, estimate_tokens
 from dialore.text import HAN
-
-if TYPE_CHECKING:
-    from dialore.llm.model import OnText, Request
 
 _LATIN = re.compile(r"[a-zA-Z]{4,}")
 _CHINESE = re.compile(rf"[{HAN}]{{2}}")

@@ -8,11 +8,10 @@ then sampled from the normalised geometric mean of the steered and the plain dis
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from dialore.llm.local_text import TextStream
     from dialore.llm.model import Sampling, Steering
 

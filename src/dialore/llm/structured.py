@@ -7,21 +7,17 @@ import functools
 import json
 import re
 import types
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from dialore.errors import DialoreError
-from dialore.llm.model import Message, OutputSchema, mend_surrogates
+from dialore.llm.model import Completion, LanguageModel, Message, OnText, OutputSchema, Request, mend_surrogates
 from dialore.text import SENTENCE_ENDS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from dialore.llm.model import Completion, LanguageModel, OnText, Request
 
 T = TypeVar("T", bound=BaseModel)
 Outcome = Literal["parsed", "repaired_locally", "repaired_by_model", "unparsed"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from dialore.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
     from dialore.methods.stages import Stages

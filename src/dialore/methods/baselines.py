@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dialore.methods.base import OURS, check_least
+from dialore.methods.base import OURS, GraphSource, check_least
 from dialore.methods.demands import link, produce_queries, retrieve_facts
 from dialore.prompts.history import plain_turns
-from dialore.response import Grounding
+from dialore.response import Grounding, Response
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.methods.base import GraphSource
     from dialore.methods.stages import Stages
-    from dialore.response import Response
 
 
 @dataclass(frozen=True, slots=True)

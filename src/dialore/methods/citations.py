@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from dialore.knowledge import Knowledge
 from dialore.response import Citation
-from dialore.text import WIDE, content_lemmas, content_stems, is_chinese, is_mentioned, normalise
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from dialore.text import Language
+from dialore.text import WIDE, Language, content_lemmas, content_stems, is_chinese, is_mentioned, normalise
 
 # Models write Western and full-width brackets, digits and separators alike.
 _DASH, _COMMA = r"\-–—~\uff5e", r",\uff0c、;\uff1b"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dialore.errors import InputError
-from dialore.methods.base import OURS, PAPER, check_least
+from dialore.methods.base import OURS, PAPER, GraphSource, check_least
 from dialore.methods.demands import (
     Revision,
     SelectedFacts,
@@ -19,15 +19,13 @@ from dialore.methods.demands import (
     produce_queries,
 )
 from dialore.parallel import gather
-from dialore.response import Demands, Grounding
+from dialore.response import Demands, Grounding, Response
 from dialore.sources.graph.source import Retrieval
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
-    from dialore.methods.base import GraphSource
     from dialore.methods.stages import Stages
-    from dialore.response import Response
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, create_model
 
-from dialore.methods.base import PAPER
+from dialore.methods.base import PAPER, GraphSource
 from dialore.response import Demands
 from dialore.text import is_mentioned, normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
-    from dialore.methods.base import GraphSource
     from dialore.methods.stages import Stages
     from dialore.sources.graph.linking import Link
 

@@ -9,20 +9,18 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import BaseModel
 
 from dialore.errors import InputError, StageError, is_fatal
-from dialore.methods.base import check_least
+from dialore.methods.base import GraphSource, check_least
 from dialore.methods.cleaning import on_one_line
 from dialore.methods.dcrag import Dcrag, joined
 from dialore.methods.demands import SelectedFacts, pick
 from dialore.parallel import gather
-from dialore.response import Demands, Grounding
+from dialore.response import Demands, Grounding, Response
 from dialore.text import normalise
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
-    from dialore.methods.base import GraphSource
     from dialore.methods.stages import Stages
-    from dialore.response import Response
     from dialore.sources.base import KnowledgeSource
 
 

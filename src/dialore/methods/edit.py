@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -15,17 +16,13 @@ from dialore.llm.structured import candidates
 from dialore.methods.base import OURS, check_least
 from dialore.methods.cleaning import as_data
 from dialore.parallel import gather
-from dialore.response import Grounding
-from dialore.sources.base import ranked_by
+from dialore.response import Grounding, Response
+from dialore.sources.base import KnowledgeSource, ranked_by
 from dialore.text import normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dialore.dialogue import Dialogue
     from dialore.methods.stages import Stages
-    from dialore.response import Response
-    from dialore.sources.base import KnowledgeSource
 
 _NO_BASE = "no knowledge base was given: the model's answers alone are used"
 _QUESTIONS = "edit/question-generation"

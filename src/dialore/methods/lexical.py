@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from pydantic import BaseModel
 
 from dialore.errors import InputError
-from dialore.methods.base import check_least
+from dialore.methods.base import GraphSource, check_least
 from dialore.methods.cleaning import on_one_line
 from dialore.methods.demands import link, retrieve_facts
 from dialore.parallel import gather
-from dialore.response import Citation, Demands, Grounding
+from dialore.response import Citation, Demands, Grounding, Response, StageTrace
 from dialore.retrieval.reranking import load_reranker
 from dialore.text import content_words, is_mentioned, light_words, split_sentences
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
     from dialore.llm.model import OnText
-    from dialore.methods.base import GraphSource
     from dialore.methods.stages import StageCall, Stages
-    from dialore.response import Response, StageTrace
     from dialore.sources.base import KnowledgeSource
     from dialore.sources.graph.linking import Link
 

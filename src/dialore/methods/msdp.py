@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dialore.errors import InputError
 from dialore.knowledge import Fact, Knowledge, Passage, PassageDetail
 from dialore.methods.base import OURS, check_least, check_word
-from dialore.response import Grounding
-from dialore.sources.base import ranked_by
+from dialore.response import Grounding, Response, StageTrace
+from dialore.sources.base import KnowledgeSource, ranked_by
 from dialore.sources.graph.relations import verbalise
 from dialore.sources.samples import TOPICS, Sample, SampleDatabase, context_text, sided, topic_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dialore.dialogue import Dialogue
     from dialore.methods.stages import Stages
-    from dialore.response import Response, StageTrace
-    from dialore.sources.base import KnowledgeSource
     from dialore.text import Language
 
 SELECTIONS = ("query", "perplexity", "random")

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dialore.methods.base import check_least, check_word
-from dialore.response import Grounding
+from dialore.methods.base import GraphSource, check_least, check_word
+from dialore.response import Grounding, Response
 from dialore.sources.samples import TOPICS, topic_of
-from dialore.text import is_chinese, light_words, stop_words, words
+from dialore.text import Language, is_chinese, light_words, stop_words, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
-    from dialore.methods.base import GraphSource
     from dialore.methods.stages import Stages
-    from dialore.response import Response
-    from dialore.text import Language
 
 _LONGEST_CHINESE = 4
 

@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import inspect
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
@@ -13,14 +14,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.prompts.library import PromptLibrary
+from dialore.prompts.library import Prompt, PromptLibrary
 from dialore.sources.registry import option_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from dialore.methods.base import Method
-    from dialore.prompts.library import Prompt
     from dialore.text import Language
 
 _OWN = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,18 +19,14 @@ from dialore.methods.base import OURS, PAPER
 from dialore.methods.cleaning import as_data
 from dialore.parallel import gather
 from dialore.prompts.history import on_one_line, render_history
-from dialore.response import Grounding
-from dialore.sources.declared import DeclaredSources, default_sources
+from dialore.response import Grounding, Response
+from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources
 from dialore.sources.dialogue_ranking import joined
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dialore.dialogue import Dialogue
     from dialore.methods.stages import Stages
-    from dialore.response import Response
     from dialore.sources.base import KnowledgeSource
-    from dialore.sources.declared import DeclaredSource
     from dialore.sources.graph.several import Graphs
     from dialore.sources.graph.source import Graph
     from dialore.text import Language

@@ -8,30 +8,26 @@ from __future__ import annotations
 import asyncio
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator
 
-from dialore.dialogue import Utterance
+from dialore.dialogue import Dialogue, Utterance
 from dialore.llm.structured import candidates
-from dialore.methods.base import OURS, PAPER, check_least
+from dialore.methods.base import OURS, PAPER, GraphSource, check_least
 from dialore.methods.cleaning import as_data
 from dialore.methods.demands import link, retrieve_facts
 from dialore.parallel import gather
 from dialore.prompts.history import plain_line, plain_turns
-from dialore.response import Demands, Grounding
+from dialore.response import Demands, Grounding, Response
 from dialore.retrieval.reranking import load_reranker
 from dialore.text import content_words, is_chinese
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
-    from dialore.methods.base import GraphSource
     from dialore.methods.stages import Stages
-    from dialore.response import Response
     from dialore.sources.base import KnowledgeSource
 
 Kind = Literal["information", "opinion", "passive", "none"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -11,24 +12,19 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from pydantic import BaseModel
 
 from dialore.errors import DialoreError, StageError, WindowError, is_fatal
-from dialore.llm.model import Request, Usage
+from dialore.llm.model import Completion, LanguageModel, OnText, Request, Usage
+from dialore.llm.structured import Outcome as ParseOutcome
 from dialore.llm.structured import complete_structured
 from dialore.methods.citations import MarkReader, knowledge_in, read_citations
 from dialore.methods.cleaning import CleanStream, clean_response
 from dialore.prompts.history import Block, friend_labels, on_one_line, render_history
-from dialore.response import StageTrace
-from dialore.sources.base import Findings
+from dialore.response import Citation, Outcome, StageTrace
+from dialore.sources.base import Findings, KnowledgeSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
-    from dialore.llm.model import Completion, LanguageModel, OnText
-    from dialore.llm.structured import Outcome as ParseOutcome
     from dialore.prompts.library import PromptLibrary
-    from dialore.response import Citation, Outcome
-    from dialore.sources.base import KnowledgeSource
 
 T = TypeVar("T", bound=BaseModel)
 Result = TypeVar("Result")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
@@ -19,14 +20,10 @@ from dialore.dialogue import read_text
 from dialore.errors import InputError, UnknownNameError, first_line
 from dialore.llm.model import Message, Role, Sampling, Steering
 from dialore.prompts.history import Block, on_one_line
-from dialore.text import LANGUAGES, check_language
+from dialore.text import LANGUAGES, Language, check_language
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from jinja2.runtime import Context
-
-    from dialore.text import Language
 
 _FRONT = re.compile(r"\A---\n(.*?)\n---\n(.*)\Z", re.DOTALL)
 _ROLE = re.compile(r"^<!-- (system|user|assistant|continuation|steering) -->\n", re.MULTILINE)

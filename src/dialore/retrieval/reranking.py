@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from dialore.errors import InputError, MissingExtraError, UnknownNameError, first_line
 from dialore.retrieval.bm25 import Bm25, okapi_rarity
-from dialore.retrieval.embedding import load_embedder
+from dialore.retrieval.embedding import Embedder, load_embedder
 from dialore.retrieval.ranking import DECIMALS, K, best, reciprocal_ranks
 from dialore.text import segmenter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
-
-    from dialore.retrieval.embedding import Embedder
 
 _DECIMALS = 6
 _REMEMBERED = 4096

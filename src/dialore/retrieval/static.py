@@ -20,6 +20,7 @@ import itertools
 import json
 import re
 import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
@@ -33,8 +34,6 @@ from dialore.errors import InputError
 from dialore.text import CHINESE_RUN, is_chinese
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from numpy.typing import NDArray
 
 _BITS = 26

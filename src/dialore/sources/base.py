@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from dialore.knowledge import Knowledge
+from dialore.knowledge import Knowledge, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from dialore.dialogue import Dialogue
-    from dialore.knowledge import Source
 
 
 class Findings(list[Knowledge]):

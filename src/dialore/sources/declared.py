@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -32,18 +33,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from dialore.dialogue import Dialogue, describe, read_text
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
-from dialore.retrieval.reranking import load_reranker
-from dialore.sources.base import Findings
+from dialore.retrieval.reranking import Reranker, load_reranker
+from dialore.sources.base import Findings, KnowledgeSource
 from dialore.sources.persona import PersonaDocuments, PersonaSource, read_persona
 from dialore.sources.registry import KINDS
 from dialore.text import LANGUAGES, Language
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from dialore.knowledge import Knowledge, Source
-    from dialore.retrieval.reranking import Reranker
-    from dialore.sources.base import KnowledgeSource
     from dialore.sources.graph.several import Graphs
     from dialore.sources.graph.source import Graph
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dialore.knowledge import Knowledge, PassageDetail, stable_id
+from dialore.knowledge import Knowledge, PassageDetail, Source, stable_id
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import Findings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dialore.dialogue import Dialogue
-    from dialore.knowledge import Source
 
 
 class PoolSource:

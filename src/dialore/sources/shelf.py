@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.knowledge import Knowledge, Passage, PassageDetail
-from dialore.retrieval.reranking import load_reranker
+from dialore.knowledge import Knowledge, Passage, PassageDetail, Source
+from dialore.retrieval.reranking import Reranker, load_reranker
 from dialore.sources.base import Findings
 from dialore.text import detect_language
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from dialore.dialogue import Dialogue
-    from dialore.knowledge import Source
-    from dialore.retrieval.reranking import Reranker
 
 ShelfKind = Literal["documents", "web"]
 KINDS: tuple[ShelfKind, ...] = get_args(ShelfKind)

@@ -6,7 +6,9 @@ import csv
 import io
 import unicodedata
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -17,16 +19,11 @@ from dialore.evaluation.human.sheets import (
     SIDES,
     Form,
     Key,
+    Keyed,
     answer_columns,
     criteria_set,
     openpyxl_for,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from dialore.evaluation.human.sheets import Keyed
 
 _SHOWN = 5
 _SIDES = {side.lower(): side for side in SIDES} | {"平局": "tie", "平": "tie", "t": "tie"}

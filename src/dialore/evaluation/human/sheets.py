@@ -7,6 +7,7 @@ import functools
 import io
 import itertools
 import random
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,8 +21,6 @@ from dialore.pages import asset, environment
 from dialore.text import Language
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from dialore.dialogue import Dialogue
     from dialore.evaluation.report.data import ScoredResponse
     from dialore.response import Response

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import east_asian_width
 
 from dialore.errors import InputError
-from dialore.evaluation.human.sheets import CriteriaSet, Form, columns_of, openpyxl_for, rows_of, sheet_words
+from dialore.evaluation.human.sheets import (
+    CriteriaSet,
+    Criterion,
+    Form,
+    Item,
+    columns_of,
+    openpyxl_for,
+    rows_of,
+    sheet_words,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from dialore.evaluation.human.sheets import Criterion, Item
     from dialore.text import Language
 
 _LONGEST, _TITLE, _PROMPT = 32767, 32, 255  # characters of a cell, and of a list's title and prompt

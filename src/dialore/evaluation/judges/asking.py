@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field, create_model
 
 from dialore.errors import ModelError
 from dialore.evaluation.base import Measure
-from dialore.llm.model import Request
-from dialore.llm.structured import complete_structured
+from dialore.llm.model import LanguageModel, Request
+from dialore.llm.structured import Structured, complete_structured
 from dialore.prompts.history import render_history
 from dialore.prompts.library import PromptLibrary
 from dialore.text import LANGUAGES
@@ -20,8 +20,6 @@ from dialore.text import LANGUAGES
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.evaluation.registry import Context
-    from dialore.llm.model import LanguageModel
-    from dialore.llm.structured import Structured
     from dialore.response import Response
 
 T = TypeVar("T", bound=BaseModel)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal, cast
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.evaluation.base import About, Mean, Measure, Problem, unavailable
+from dialore.evaluation.base import About, Mean, Measure, Problem, Sample, unavailable
 from dialore.evaluation.judges.asking import (
+    Asker,
     UnjudgedError,
     asker_of,
     preferences_shape,
@@ -24,11 +26,7 @@ from dialore.evaluation.judges.asking import (
 from dialore.parallel import gather
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from dialore.dialogue import Dialogue
-    from dialore.evaluation.base import Sample
-    from dialore.evaluation.judges.asking import Asker
     from dialore.evaluation.registry import Context
     from dialore.response import Response
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, Field
 
-from dialore.evaluation.base import About, Mean, Measure, unavailable
+from dialore.evaluation.base import About, Mean, Measure, Sample, unavailable
 from dialore.evaluation.judges.asking import (
+    Asker,
     UnjudgedError,
     asker_of,
     picks_shape,
@@ -19,17 +21,12 @@ from dialore.evaluation.judges.asking import (
     spoken,
     verdicts_shape,
 )
-from dialore.retrieval.embedding import load_embedder
+from dialore.retrieval.embedding import Embedder, load_embedder
 from dialore.text import SENTENCE_RULES, split_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from dialore.evaluation.base import Sample
-    from dialore.evaluation.judges.asking import Asker
     from dialore.evaluation.registry import Context
     from dialore.knowledge import Knowledge
-    from dialore.retrieval.embedding import Embedder
 
 QUESTIONS = 3
 """How many questions are generated from a response, RAGAs' own setting."""

@@ -7,6 +7,7 @@ import dataclasses
 import gzip
 import json
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from pydantic_core import to_json
 
 from dialore.datasets import gold_text
-from dialore.evaluation.report.data import Survey
+from dialore.evaluation.report.data import Results, ScoredResponse, Survey
 from dialore.evaluation.report.display import cited_numbers, cited_parts, notes_of, steps_of
 from dialore.evaluation.report.plots import Figure, bars, distribution, knowledge_against, sizes_against
 from dialore.evaluation.report.tables import (
@@ -31,11 +32,8 @@ from dialore.evaluation.report.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from dialore.dialogue import Dialogue
     from dialore.evaluation.base import About
-    from dialore.evaluation.report.data import Results, ScoredResponse
 
 DIALOGUES = 200
 """How many dialogues of each data set the browser shows where nothing else is said."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from dialore.dialogue import Dialogue
     from dialore.evaluation.base import About, Measure, Score
     from dialore.evaluation.judges.comparing import Preference

@@ -6,6 +6,7 @@ import difflib
 import json
 import re
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,6 @@ from dialore import pages
 from dialore.text import HAN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
     from dialore.llm.model import Usage

@@ -16,12 +16,11 @@ from markupsafe import Markup, escape
 from dialore import pages
 from dialore.evaluation.report import plots
 from dialore.evaluation.report.data import MINUS, arrow, p_value, signed, three, unit
-from dialore.evaluation.report.tables import READING, how_to_read, significant
+from dialore.evaluation.report.tables import READING, Cell, MainTable, Part, how_to_read, significant
 
 if TYPE_CHECKING:
     from dialore.evaluation.base import About
     from dialore.evaluation.report.build import Report
-    from dialore.evaluation.report.tables import Cell, MainTable, Part
 
 
 def render_html(report: Report) -> str:

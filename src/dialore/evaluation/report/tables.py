@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
@@ -11,21 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.errors import UnknownNameError
-from dialore.evaluation.base import Additive, Score
+from dialore.evaluation.base import About, Additive, Metric, Score
 from dialore.evaluation.geomean import ABOUTS as GEOMEANS
 from dialore.evaluation.geomean import GeoMean
 from dialore.evaluation.judges.comparing import position_bias
 from dialore.evaluation.registry import Context, load_metric
-from dialore.evaluation.report.data import MINUS, decimals, p_value, share, spread, three
+from dialore.evaluation.report.data import MINUS, Judged, Results, SystemScores, decimals, p_value, share, spread, three
 from dialore.evaluation.statistics import RESAMPLES, Rate, as_table, holm, paired_bootstrap, wilcoxon, win_rate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
-
-    from dialore.evaluation.base import About, Metric
-    from dialore.evaluation.report.data import Judged, Results, SystemScores
 
 Measures = dict[tuple[str, int], tuple[float, ...]]
 

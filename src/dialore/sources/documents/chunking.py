@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from dialore.errors import InputError, UnknownNameError
 from dialore.sources.documents.tables import Piece
 from dialore.text import CHINESE_RUN, WIDE, split_clauses, split_sentences
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 Unit = Literal["words", "sentence", "whole"]
 UNITS: tuple[Unit, ...] = get_args(Unit)

@@ -27,12 +27,12 @@ try:
 except ImportError as error:
     raise MissingExtraError("a document index in PostgreSQL", "postgres") from error
 
+from collections.abc import Collection, Iterator, Sequence
+
+from dialore.sources.documents.tables import NewPassage, Settings
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
     from numpy.typing import NDArray
-
-    from dialore.sources.documents.tables import NewPassage, Settings
 
 _CONNECTIONS = 8
 _SECONDS = 10.0

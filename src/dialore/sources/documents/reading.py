@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,8 +25,6 @@ from dialore.sources.documents.chunking import Paragraph, Section, Unreadable, j
 from dialore.text import SENTENCE_ENDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from markdown_it.token import Token
 
 FileFormat = Literal["text", "lines", "markdown", "html", "pdf", "docx", "pptx", "xlsx", "jsonl"]

@@ -11,7 +11,9 @@ import os
 import sqlite3
 import threading
 from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,15 +21,10 @@ import numpy as np
 from dialore.errors import InputError
 from dialore.retrieval.bm25 import rarity, saturation, scores_of
 from dialore.retrieval.ranking import DECIMALS, Quantised, best, quantise, rank_quantised
-from dialore.sources.documents.tables import AGAIN, BUILD, Transaction, selective
+from dialore.sources.documents.tables import AGAIN, BUILD, NewPassage, Settings, State, Transaction, selective
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-    from pathlib import Path
-
     from numpy.typing import NDArray
-
-    from dialore.sources.documents.tables import NewPassage, Settings, State
 
 _OURS = 0x644C6F72
 """SQLite's application id of our files."""

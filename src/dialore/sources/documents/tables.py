@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,9 +16,6 @@ from dialore.errors import InputError
 from dialore.knowledge import stable_id
 
 if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Collection, Iterator, Sequence
-
     import numpy as np
     from numpy.typing import NDArray
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
@@ -23,7 +25,7 @@ from dialore.sources.graph.store import (
     id_key,
     text_key,
 )
-from dialore.sources.graph.vectors import PartNumbers, fact_norms, relation_sums
+from dialore.sources.graph.vectors import LinearEmbedder, PartNumbers, fact_norms, relation_sums
 from dialore.sources.graph.writing import (
     MAX_PROVENANCES,
     MAX_RELATIONS,
@@ -37,13 +39,9 @@ from dialore.sources.graph.writing import (
 from dialore.text import is_chinese, normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
     from dialore.knowledge import Fact
-    from dialore.sources.graph.vectors import LinearEmbedder
 
 _Key = tuple[int, int, int]
 _Value = tuple[float, int]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from dialore.sources.graph.english import Match, Reading
+from dialore.sources.graph.english import How, Match, Reading
 from dialore.text import HAN, is_chinese, is_stop_word, light_words, measure_words, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dialore.sources.graph.english import How
     from dialore.sources.graph.protocol import FactStore
 
 # --- simplified and traditional characters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -13,8 +14,6 @@ from dialore.sources.graph.store import stem_key
 from dialore.text import is_known, lemma, light_words, normalise, stop_words, words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph.protocol import FactStore
 

@@ -11,8 +11,10 @@ import json
 import math
 import re
 import zlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import methodcaller
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from dialore.errors import GraphError
@@ -21,9 +23,6 @@ from dialore.sources.graph.relations import RELATIONS, canonical
 from dialore.sources.graph.writing import replacing, writing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
     from dialore.sources.graph.protocol import FactStore
     from dialore.text import Language
 

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from dialore.sources.graph.english import EnglishReader, Match, Reading, names
+from dialore.sources.graph.english import EnglishReader, How, Match, Reading, names
 from dialore.sources.graph.store import GraphStore
-from dialore.text import content_words, is_chinese, normalise, segments
+from dialore.text import Language, content_words, is_chinese, normalise, segments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from numpy.typing import NDArray
 
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph.chinese import ChineseReader
-    from dialore.sources.graph.english import How
     from dialore.sources.graph.protocol import FactStore
-    from dialore.text import Language
 
 # How often links of each kind are right on the development half of our labelled phrases, one of each added to the
 # right and to the wrong ones; an exact one is what the phrase says. Nearest: of all phrases with one so near.

@@ -6,8 +6,10 @@ import os
 import stat
 import struct
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lmdb
@@ -16,9 +18,6 @@ import numpy as np
 from dialore.errors import GraphError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
 EDGE = np.dtype(

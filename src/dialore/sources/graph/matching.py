@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dialore.sources.graph.chinese import simplified
-from dialore.text import content_lemmas, content_words, is_chinese, normalise
+from dialore.text import Language, content_lemmas, content_words, is_chinese, normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
     from numpy.typing import NDArray
 
     from dialore.knowledge import Fact
     from dialore.sources.graph.protocol import FactStore
-    from dialore.text import Language
 
 _LONGEST = 5
 """Words of the longest concept that is looked for; longer ones are said in these very words all but never."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import heapq
 import math
 from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -17,9 +18,6 @@ from dialore.sources.graph.relations import RELATIONS, is_safe, is_well_formed, 
 from dialore.sources.graph.store import Edges, GraphStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Self
-
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue

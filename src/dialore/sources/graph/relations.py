@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple
 
-from dialore.text import is_chinese, is_stop_word, normalise
+from dialore.text import Language, is_chinese, is_stop_word, normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from dialore.knowledge import Fact
-    from dialore.text import Language
 
 # --- English verbs
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dialore.errors import InputError
-from dialore.sources.graph.source import Retrieval
-from dialore.text import normalise
+from dialore.sources.graph.source import Graph, Retrieval
+from dialore.text import Language, normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
     from dialore.response import Demands
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph.linking import Link
     from dialore.sources.graph.ranking import Ranking
-    from dialore.sources.graph.source import Graph
-    from dialore.text import Language
 
 
 class Graphs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +15,6 @@ from dialore.sources.graph.store import FORMAT
 from dialore.sources.graph.writing import build_graph
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from dialore.knowledge import Fact
 
 NAME = "starter"

@@ -23,7 +23,9 @@ import functools
 import hashlib
 import struct
 import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 import lmdb
@@ -32,17 +34,11 @@ from pydantic import BaseModel, ValidationError
 
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
-from dialore.sources.graph.mapping import EDGE, REBUILD, open_file, unpacked_parts, unpacked_side
-from dialore.text import content_words, is_chinese, lemma, normalise, stem, words
+from dialore.sources.graph.mapping import EDGE, REBUILD, MappedFile, open_file, unpacked_parts, unpacked_side
+from dialore.text import Language, content_words, is_chinese, lemma, normalise, stem, words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
-
     from numpy.typing import NDArray
-
-    from dialore.sources.graph.mapping import MappedFile
-    from dialore.text import Language
 
 FORMAT = 6
 IDS, CONCEPTS, KEYS, PARTS, OUT, IN, META = (bytes([number]) for number in range(7))

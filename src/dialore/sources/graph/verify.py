@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lmdb
@@ -15,9 +17,6 @@ from dialore.sources.graph.writing import fact_hashes, fingerprint_of, name_hash
 from dialore.text import normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
 _SAMPLE = 2000

@@ -6,6 +6,7 @@ import asyncio
 import html
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -15,8 +16,6 @@ from dialore.sources.web.fetching import USER_AGENT
 from dialore.sources.web.reading import without_controls
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from dialore.dialogue import Dialogue
     from dialore.sources.base import KnowledgeSource
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dialore.errors import MissingExtraError
 from dialore.knowledge import Passage
-from dialore.sources.web.fetching import PageError
-
-if TYPE_CHECKING:
-    from dialore.sources.web.fetching import Fetched
+from dialore.sources.web.fetching import Fetched, PageError
 
 # Encodings whose bytes pass for ASCII or for nothing: only their label tells them.
 _BY_LABEL = frozenset({"utf-16", "utf-16-le", "utf-16-be", "iso2022_jp", "iso2022_kr", "hz"})

@@ -6,13 +6,12 @@ English and Chinese. What merely looks similar stays: dates, prices, years, vers
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from dialore.text import HAN, words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from dialore.dialogue import Dialogue
 
 # Letters and digits of Latin script only: Chinese is written without spaces, so \b stands nowhere beside it.

@@ -7,28 +7,24 @@ import importlib.util
 import logging
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dialore.errors import DialoreError, InputError, MissingExtraError, UnknownNameError
-from dialore.knowledge import Knowledge, Passage, PassageDetail
-from dialore.retrieval.reranking import load_reranker
+from dialore.knowledge import Knowledge, Passage, PassageDetail, Source
+from dialore.retrieval.reranking import Reranker, load_reranker
 from dialore.sources.base import Findings
 from dialore.sources.documents.chunking import Chunking, Paragraph, Section
-from dialore.sources.web.engines import BraveEngine, CorpusEngine, SearxngEngine
+from dialore.sources.web.engines import BraveEngine, CorpusEngine, SearchEngine, SearchResult, SearxngEngine
 from dialore.sources.web.fetching import PageError, PageFetcher
 from dialore.sources.web.reading import read_page, without_controls
 from dialore.sources.web.redaction import redact
 from dialore.sources.web.safety import is_safe, without_commands
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dialore.dialogue import Dialogue
-    from dialore.knowledge import Source
-    from dialore.retrieval.reranking import Reranker
-    from dialore.sources.web.engines import SearchEngine, SearchResult
 
 log = logging.getLogger(__name__)
 
