@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from dialore.knowledge import Fact
     from dialore.sources.graph.facts import Rejects
-    from dialore.sources.graph.protocol import FactStore
     from dialore.sources.graph.source import Graph
+    from dialore.sources.graph.store import FactStore
 
 _CHUNK = 20_000
 _NAMES_COMPARED = 300_000
@@ -276,30 +276,6 @@ def compact(graph: _File, json: Json = False) -> None:
         print_json({"path": str(graph), "bytes_before": before, "bytes": after})
     else:
         note(f"{graph}: {before / 2**20:.1f} MB before, {after / 2**20:.1f} MB now")
-
-
-@app.command("verify")
-def verify(graph: _File, json: Json = False) -> None:
-    """Check a graph file: each table against the others.
-
-    Exit code 1 where something is wrong.
-
-    [bold]Example[/bold]
-    dialore graph verify my.graph
-    """
-    from dialore.sources.graph.verify import verify as check
-
-    with progress("checking") as step:
-        report = check(graph, step)
-    if json:
-        print_json(report.model_dump())
-    else:
-        for problem in report.problems:
-            typer.echo(f"{graph}: {problem}")
-        if not report.problems:
-            typer.echo(f"{graph} is whole: {report.facts:,} facts of {report.concepts:,} concepts")
-    if report.problems:
-        raise typer.Exit(1)
 
 
 @app.command("export")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Fact
     from dialore.retrieval.embedding import Embedder
-    from dialore.sources.graph.protocol import FactStore
+    from dialore.sources.graph.store import FactStore
     from dialore.sources.graph.vectors import LinearCosines
     from dialore.text import Language
 
@@ -332,9 +332,10 @@ class FactVectors:
         self._own = store if own and isinstance(store, GraphStore) else None
         self._linear: LinearCosines | None = None
         if self._own is None:
-            from dialore.sources.graph.vectors import LinearCosines, LinearEmbedder
+            from dialore.retrieval.static import StaticEmbedder
+            from dialore.sources.graph.vectors import LinearCosines
 
-            if isinstance(embedder, LinearEmbedder):
+            if isinstance(embedder, StaticEmbedder):
                 self._linear = LinearCosines(store, embedder, triples=ranking.triples)
 
     def edges(

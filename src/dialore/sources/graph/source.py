@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.response import Demands
     from dialore.retrieval.embedding import Embedder
-    from dialore.sources.graph.protocol import FactStore
+    from dialore.sources.graph.store import FactStore
     from dialore.text import Language
 
     SetName = Literal["", "foreseen", "unforeseen"]
