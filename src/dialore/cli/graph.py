@@ -173,10 +173,6 @@ def retrieve(
     ranking: Annotated[
         str, typer.Option("--ranking", metavar="default|paper", help="paper: the cosine with the history alone.")
     ] = "default",
-    reranker: Annotated[
-        str | None,
-        typer.Option("--reranker", metavar="SPEC", help="An embedder that looks at the best again: onnx:FOLDER."),
-    ] = None,
     graph: _Graph = "starter",
     json: Json = False,
 ) -> None:
@@ -193,9 +189,7 @@ def retrieve(
     from dialore.cli.shown import show_ranked
     from dialore.dialogue import Dialogue
     from dialore.response import Demands
-    from dialore.retrieval.embedding import load_embedder
     from dialore.sources.graph import open_graph
-    from dialore.sources.graph.source import Graph
     from dialore.text import check_language, detect_language
 
     queries, topics = query or [], topic or []
@@ -204,9 +198,8 @@ def retrieve(
     text = history or " ".join([*queries, *topics])
     spoken = check_language(language) if language else detect_language(text)
     dialogue = Dialogue.model_validate({"id": "retrieve", "language": spoken, "turns": [text]})
-    with closing(open_graph(graph)) as opened:
-        source = Graph(opened.store, opened.embedder, ranking, load_embedder(reranker) if reranker else None)
-        found = source.retrieve(Demands(explicit=queries, maintained=topics), dialogue, top)
+    with closing(open_graph(graph, ranking)) as opened:
+        found = opened.retrieve(Demands(explicit=queries, maintained=topics), dialogue, top)
     if json:
         links = [{"phrase": e.phrase, "concept": e.name, "how": e.how, "score": e.score} for e in found.links]
         sets = {
