@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from dialore.knowledge import Knowledge
     from dialore.llm.model import OnText
 
 _QUOTES = {'"': '"', "“": "”", "「": "」"}
@@ -137,9 +136,3 @@ def as_data(text: str, *marks: str) -> str:
 @functools.lru_cache(maxsize=32)
 def _tags(marks: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"<\s*/?\s*(?:{'|'.join(map(re.escape, marks))})\b[^>]*>", re.IGNORECASE)
-
-
-def on_one_line(piece: Knowledge) -> Knowledge:
-    """A piece whose text can be no further line of a prompt."""
-    text = as_data(piece.text)
-    return piece if text == piece.text else piece.model_copy(update={"text": text})

@@ -10,9 +10,9 @@ from pydantic import BaseModel
 
 from dialore.errors import InputError
 from dialore.methods.base import check_least
-from dialore.methods.cleaning import on_one_line
 from dialore.methods.demands import link, retrieve_facts
 from dialore.parallel import gather
+from dialore.prompts.history import on_one_line
 from dialore.response import Citation, Demands, Grounding, Response, StageTrace
 from dialore.retrieval.reranking import load_reranker
 from dialore.text import content_words, is_mentioned, light_words, split_sentences
@@ -126,7 +126,7 @@ def _quoted(piece: Knowledge, dialogue: Dialogue) -> str:
     """The piece, of a passage the sentence that is nearest to the last turn."""
     sentences = split_sentences(piece.text) if piece.kind == "passage" else []
     if len(sentences) < 2:
-        return on_one_line(piece).text
+        return on_one_line(piece.text)
     return " ".join(sentences[load_reranker().rerank(dialogue.last.text, sentences, 1)[0][0]].split())
 
 

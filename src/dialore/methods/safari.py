@@ -15,7 +15,7 @@ from dialore.datasets import gold_text
 from dialore.errors import DialoreError, InputError, UnknownNameError
 from dialore.knowledge import Knowledge, Passage, PassageDetail, stable_id
 from dialore.llm.structured import UnparsedError, parse
-from dialore.methods.base import OURS, PAPER
+from dialore.methods.base import OURS, PAPER, check_least
 from dialore.methods.cleaning import as_data
 from dialore.parallel import gather
 from dialore.prompts.history import on_one_line, render_history
@@ -114,8 +114,7 @@ class Safari:
         for option, known in _CHOICES.items():
             if getattr(self, option) not in known:
                 raise UnknownNameError(f"{option} of safari", getattr(self, option), known)
-        if self.top < 1 or min(self.turns, self.demonstrations, self.longest) < 0:
-            raise InputError("safari takes top from 1, turns, demonstrations and longest from 0", mend="top=1, turns=1")
+        check_least(self, top=1, turns=0, demonstrations=0, longest=0)
         if not self._always("persona") and self.planning == "persona":
             raise InputError("planning=persona needs a source of the kind persona", mend="declare one")
         if self.demonstrations and not self._shown("en") and not self._shown("zh"):
