@@ -40,7 +40,7 @@ _NOTHING = frozenset(("", "none", "n/a", "unknown", "null", "无", "没有", "�
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Method):
     """Open questions ask for the user's implicit intentions; their answers are the knowledge of the response.
 
     Each question is answered by the model and from the knowledge base at once, and the better answer is chosen as
@@ -71,7 +71,6 @@ class Edit:
     name: ClassVar[str] = "edit"
     paper: ClassVar[str] = "EDIT (2024), Section 3"
     summary: ClassVar[str] = "open questions as implicit intentions, answered by the model and from a base of sentences"
-    needs: ClassVar[tuple[str, ...]] = ()
     takes: ClassVar[tuple[str, ...]] = ("documents",)
     calls: ClassVar[str] = "17 (4 in a row); 7 (3 in a row) without a base"
     stages: ClassVar[tuple[str, ...]] = (
@@ -195,7 +194,6 @@ class EditQuestions(Method):
     name: ClassVar[str] = "edit-questions"
     paper: ClassVar[str] = "EDIT (2024), Section 3.2 and Tables 4 and 5"
     summary: ClassVar[str] = "open questions about a context are the response"
-    needs: ClassVar[tuple[str, ...]] = ()
     calls: ClassVar[str] = "1"
     stages: ClassVar[tuple[str, ...]] = (_QUESTIONS,)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from pydantic import BaseModel
 
 from dialore.errors import InputError
-from dialore.methods.base import check_least
+from dialore.methods.base import Method, check_least
 from dialore.methods.demands import link, retrieve_facts
 from dialore.parallel import gather
 from dialore.prompts.history import on_one_line
@@ -33,7 +33,7 @@ _NOTHING = {"en": "Nothing was found for this dialogue.", "zh": "没有找到与
 
 
 @dataclass(frozen=True, slots=True)
-class Lexical:
+class Lexical(Method):
     """The response quotes the best-fitting piece of knowledge, and says so: a fact as a sentence, or one of a passage.
 
     It shows what other methods would have to go by, and stands in for them where no language model is set. Its demands
@@ -53,7 +53,6 @@ class Lexical:
     name: ClassVar[str] = "lexical"
     paper: ClassVar[str] = "our own, an extractive baseline"
     summary: ClassVar[str] = "no model: knowledge of the concepts mentioned, its best piece quoted as the response"
-    needs: ClassVar[tuple[str, ...]] = ()
     takes: ClassVar[tuple[str, ...]] = ("graph", "documents", "persona", "web")
     calls: ClassVar[str] = "0"
     stages: ClassVar[tuple[str, ...]] = ()
