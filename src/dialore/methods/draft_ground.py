@@ -10,7 +10,6 @@ from pydantic import BaseModel
 
 from dialore.errors import InputError, StageError, is_fatal
 from dialore.methods.base import check_least
-from dialore.methods.cleaning import on_one_line
 from dialore.methods.dcrag import Dcrag, joined
 from dialore.methods.demands import SelectedFacts, pick
 from dialore.parallel import gather
@@ -156,7 +155,7 @@ class DraftGround:
             "draft-ground/grounding-edit",
             cites=grounds.knowledge,
             draft=draft,
-            knowledge=[on_one_line(piece) for piece in grounds.knowledge],
+            knowledge=grounds.knowledge,
             extended=(grounds.demands or Demands()).extended,
         )
         return grounds.response(await self._choose(draft, edited, stage))
@@ -207,8 +206,7 @@ class DraftGround:
         if not pieces:
             return []
         ranked = SelectedFacts(selected=list(range(1, min(len(pieces), self.limit) + 1)))
-        shown = [on_one_line(piece) for piece in pieces]
         chosen = await stage.ask(
-            "draft-ground/passage-selection", SelectedFacts, ranked, pieces=shown, limit=self.limit
+            "draft-ground/passage-selection", SelectedFacts, ranked, pieces=pieces, limit=self.limit
         )
         return pick("passage-mending", pieces, chosen.selected, stage)[: self.limit]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -307,52 +307,38 @@ class Stages:
         suffix: str = "",
         summary: str = "",
         cites: Sequence[Knowledge] | None = None,
+        leads: tuple[str, ...] = (),
+        on_text: OnText | None = None,
         **variables: object,
     ) -> str:
-        """Have a stage done whose output is plain text but not the response: a draft, a passage of knowledge.
+        """Have a stage done whose output is plain text: a draft, a passage of knowledge, the response (see `write`).
 
-        `cites` is, for a text that may become the response, what its prompt numbers where responses cite.
+        `cites` is, for a text that may become the response, what its prompt numbers where responses cite. The marks are
+        read, and taken out before anybody sees them, as are `leads`, words that a model may repeat of its prompt.
         """
-        if cites is not None:
-            return await self._write(prompt, suffix, cites, variables, None)
-        return (await self._text(prompt, suffix, variables, summary=summary))[0]
-
-    async def write(
-        self, prompt: str, *, cites: Sequence[Knowledge] | None = None, leads: tuple[str, ...] = (), **variables: object
-    ) -> str:
-        """Have the response written, streamed to `on_text` if there is one.
-
-        Where responses cite, the prompt numbers `cites`, else the knowledge among the variables; the marks are read,
-        and taken out before anybody sees them, as are `leads`, words that a model may repeat of its prompt.
-        """
-        given = knowledge_in(variables) if cites is None else cites
-        return await self._write(prompt, "", given, variables, self._on_text, leads)
-
-    async def _write(
-        self,
-        prompt: str,
-        suffix: str,
-        knowledge: Sequence[Knowledge],
-        variables: dict[str, object],
-        on_text: OnText | None,
-        leads: tuple[str, ...] = (),
-    ) -> str:
-        if not self.cite:
-            return (await self._text(prompt, suffix, variables, on_text, leads))[0]
-        reader = MarkReader(len(knowledge))
+        if cites is None or not self.cite:
+            return (await self._text(prompt, suffix, variables, on_text, leads, summary))[0]
+        reader = MarkReader(len(cites))
 
         def pass_on(piece: str) -> None:
             if on_text is not None and piece:
                 on_text(piece)
 
         streamed = None if on_text is None else lambda piece: pass_on(reader.feed(piece))
-        text, step = await self._text(prompt, suffix, {**variables, "cite": bool(knowledge)}, streamed, leads)
+        text, step = await self._text(prompt, suffix, {**variables, "cite": bool(cites)}, streamed, leads, summary)
         pass_on(reader.close())
-        cited = read_citations(text, knowledge)
+        cited = read_citations(text, cites)
         step.output = {"text": cited.text, "citations": [each.model_dump() for each in cited.citations]}
         step.notes += cited.notes
         self._citations[cited.text] = cited.citations
         return cited.text
+
+    async def write(self, prompt: str, *, leads: tuple[str, ...] = (), **variables: Any) -> str:  # noqa: ANN401
+        """Have the response written, streamed to `on_text` if there is one; it cites the knowledge among the variables.
+
+        `leads` as in `text`.
+        """
+        return await self.text(prompt, cites=knowledge_in(variables), leads=leads, on_text=self._on_text, **variables)
 
     def citations(self, text: str) -> list[Citation]:
         """The citations of a text that was written here; none for one that has been changed since."""
