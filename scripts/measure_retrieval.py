@@ -33,7 +33,7 @@ import numpy as np
 
 from dialore.datasets import data_set, split_dialogues
 from dialore.response import Demands
-from dialore.retrieval import load_embedder
+from dialore.retrieval.embedding import load_embedder
 from dialore.sources.graph import Graph, GraphStore, build_graph, read_facts
 from dialore.sources.graph.ranking import Ranking
 from dialore.sources.graph.starter import starter_files
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
-    from dialore.retrieval import Embedder
+    from dialore.retrieval.embedding import Embedder
 
 RELEVANCE = Path(__file__).parent.parent / "tests" / "sources" / "relevance"
 FILES = {"dailydialog": "dailydialog/valid.json.gz", "xdailydialog-zh": "xdailydialog/zh_dev.txt.gz"}
