@@ -89,11 +89,21 @@ class Responder(Protocol):
 
 
 class ModelResponder:
-    """Does a method's stages by a language model: renders a prompt file, parses the completion."""
+    """Does a method's stages by a language model: renders a prompt file, parses the completion.
 
-    def __init__(self, model: LanguageModel, prompts: PromptLibrary) -> None:
+    Args:
+        model: does every stage that no other is named for; it writes the response, and has its name.
+        prompts: the prompt files.
+        stages: other models by the stage's name without a suffix, e.g. `commonsense-directive`, or by
+            `<method>/<stage>`, which wins.
+    """
+
+    def __init__(
+        self, model: LanguageModel, prompts: PromptLibrary, stages: Mapping[str, LanguageModel] | None = None
+    ) -> None:
         self.model = model
         self.prompts = prompts
+        self.stages = dict(stages or {})
 
     @property
     def name(self) -> str:
@@ -106,10 +116,12 @@ class ModelResponder:
         What does not fit the model's window is tried with the later half of the turns, and so on.
         """
         turns = call.dialogue.turns
+        model = self.stages.get(call.prompt) or self.stages.get(call.prompt.rpartition("/")[2]) or self.model
+        step.by = model.name
         while True:
             shown = call.dialogue.model_copy(update={"turns": turns})
             try:
-                answered = await self._ask(call, self._request(call, shown, step), step, on_text)
+                answered = await _complete(model, call, self._request(call, shown, step), step, on_text)
             except WindowError:
                 if len(turns) == 1:
                     raise
@@ -118,22 +130,6 @@ class ModelResponder:
             if left := len(call.dialogue.turns) - len(turns):
                 step.notes.append(f"the {left} oldest turns are left out: they do not fit the model's window")
             return answered
-
-    async def _ask(self, call: StageCall[T], request: Request, step: StageTrace, on_text: OnText | None) -> T | None:
-        if issubclass(call.output, Text):
-            labels = friend_labels(call.dialogue.language)
-            stream = CleanStream(on_text, labels, call.leads) if on_text is not None else None
-            completion = await self.model.complete(request, None if stream is None else stream.feed)
-            if stream is not None:
-                stream.close()
-            _record(step, [completion])
-            return call.output(text=clean_response(completion.text, labels, call.leads))
-        structured = await complete_structured(self.model, request, call.output, reader=call.reader)
-        step.outcome, step.error = _OUTCOMES[structured.outcome], structured.error
-        if structured.outcome == "repaired_locally":
-            step.notes.append("the answer's JSON was repaired")
-        _record(step, structured.completions)
-        return structured.value
 
     def _request(self, call: StageCall[T], dialogue: Dialogue, step: StageTrace) -> Request:
         known: dict[str, object] = {"history": render_history(dialogue)}
@@ -149,6 +145,25 @@ class ModelResponder:
         return request
 
 
+async def _complete(
+    model: LanguageModel, call: StageCall[T], request: Request, step: StageTrace, on_text: OnText | None
+) -> T | None:
+    if issubclass(call.output, Text):
+        labels = friend_labels(call.dialogue.language)
+        stream = CleanStream(on_text, labels, call.leads) if on_text is not None else None
+        completion = await model.complete(request, None if stream is None else stream.feed)
+        if stream is not None:
+            stream.close()
+        _record(step, [completion])
+        return call.output(text=clean_response(completion.text, labels, call.leads))
+    structured = await complete_structured(model, request, call.output, reader=call.reader)
+    step.outcome, step.error = _OUTCOMES[structured.outcome], structured.error
+    if structured.outcome == "repaired_locally":
+        step.notes.append("the answer's JSON was repaired")
+    _record(step, structured.completions)
+    return structured.value
+
+
 def _record(step: StageTrace, completions: Sequence[Completion]) -> None:
     last = completions[-1]
     step.completion = last.text
@@ -159,31 +174,6 @@ def _record(step: StageTrace, completions: Sequence[Completion]) -> None:
         step.notes.append(f"recorded with {step.recorded_with} of the prompt")
     if last.finish_reason == "length":
         step.notes.append("the answer was cut off at the token limit")
-
-
-class RoutedResponder:
-    """Sends each stage to the responder that is named for it, every other stage to the main one.
-
-    Args:
-        main: does every stage that no other is named for; it writes the response, and has its name.
-        stages: responders by the stage's name without a suffix, e.g. `commonsense-directive`, or by
-            `<method>/<stage>`, which wins.
-    """
-
-    def __init__(self, main: Responder, stages: Mapping[str, Responder]) -> None:
-        self.main = main
-        self.stages = dict(stages)
-
-    @property
-    def name(self) -> str:
-        """The name of the main responder."""
-        return self.main.name
-
-    async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:
-        """Have the stage done by the responder named for it; raises as that one does."""
-        responder = self.stages.get(call.prompt) or self.stages.get(call.prompt.rpartition("/")[2]) or self.main
-        step.by = responder.name
-        return await responder.answer(call, step, on_text)
 
 
 class Stages:
@@ -318,7 +308,7 @@ class Stages:
         """
         if cites is None or not self.cite:
             return (await self._text(prompt, suffix, variables, on_text, leads, summary))[0]
-        reader = MarkReader(len(cites))
+        reader = MarkReader(cites)
 
         def pass_on(piece: str) -> None:
             if on_text is not None and piece:
