@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
@@ -88,22 +88,20 @@ class Responder(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class ModelResponder:
     """Does a method's stages by a language model: renders a prompt file, parses the completion.
 
-    Args:
+    Attributes:
         model: does every stage that no other is named for; it writes the response, and has its name.
         prompts: the prompt files.
         stages: other models by the stage's name without a suffix, e.g. `commonsense-directive`, or by
             `<method>/<stage>`, which wins.
     """
 
-    def __init__(
-        self, model: LanguageModel, prompts: PromptLibrary, stages: Mapping[str, LanguageModel] | None = None
-    ) -> None:
-        self.model = model
-        self.prompts = prompts
-        self.stages = dict(stages or {})
+    model: LanguageModel
+    prompts: PromptLibrary
+    stages: Mapping[str, LanguageModel] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -176,6 +174,7 @@ def _record(step: StageTrace, completions: Sequence[Completion]) -> None:
         step.notes.append("the answer was cut off at the token limit")
 
 
+@dataclass(slots=True)
 class Stages:
     """One response in the making: its stages and their trace. Made anew for each dialogue.
 
@@ -184,34 +183,25 @@ class Stages:
     `summary` is the stage's line for readers, in which `{}` stands for its value. They raise StageError where the
     responder failed.
 
-    Args:
+    Attributes:
         responder: does the stages.
         method: the method's name, for labels.
         dialogue: the dialogue being answered.
         on_text: gets the response's text as it comes.
         cite: have the response cite its knowledge by number (see `citations`).
         form: the form of the prompts (see `Method`).
+        trace: what was done.
     """
 
-    def __init__(
-        self,
-        responder: Responder,
-        method: str,
-        dialogue: Dialogue,
-        on_text: OnText | None = None,
-        *,
-        cite: bool = False,
-        form: str = "",
-    ) -> None:
-        self.responder = responder
-        self.method = method
-        self.dialogue = dialogue
-        self.trace: list[StageTrace] = []
-        self.cite = cite
-        self.form = form
-        self._on_text = on_text
-        self._citations: dict[str, list[Citation]] = {}
-        self._begun = time.perf_counter()
+    responder: Responder
+    method: str
+    dialogue: Dialogue
+    on_text: OnText | None = None
+    cite: bool = field(default=False, kw_only=True)
+    form: str = field(default="", kw_only=True)
+    trace: list[StageTrace] = field(default_factory=list, init=False)
+    _citations: dict[str, list[Citation]] = field(default_factory=dict, init=False)
+    _begun: float = field(default_factory=time.perf_counter, init=False)
 
     @property
     def seconds(self) -> float:
@@ -328,7 +318,7 @@ class Stages:
 
         `leads` as in `text`.
         """
-        return await self.text(prompt, cites=knowledge_in(variables), leads=leads, on_text=self._on_text, **variables)
+        return await self.text(prompt, cites=knowledge_in(variables), leads=leads, on_text=self.on_text, **variables)
 
     def citations(self, text: str) -> list[Citation]:
         """The citations of a text that was written here; none for one that has been changed since."""
@@ -337,12 +327,12 @@ class Stages:
     @property
     def is_streaming(self) -> bool:
         """Whether the response is streamed to a reader."""
-        return self._on_text is not None
+        return self.on_text is not None
 
     def send(self, text: str) -> None:
         """Give the reader a response that was not written by `write` and is now settled."""
-        if self._on_text is not None:
-            self._on_text(text)
+        if self.on_text is not None:
+            self.on_text(text)
 
     async def search(
         self,
