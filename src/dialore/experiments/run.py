@@ -37,7 +37,6 @@ from dialore.workbench import Connect, Workbench, connect_model
 if TYPE_CHECKING:
     from dialore.agent import Agent
     from dialore.dialogue import Dialogue
-    from dialore.prompts.library import PromptLibrary
     from dialore.response import Response
     from dialore.settings import ModelSettings
 
@@ -208,20 +207,14 @@ def _prompts(agents: Sequence[Agent], *, cite: bool) -> dict[str, str]:
     """Every prompt that the agents' models may be asked by, with version and hash."""
     found: dict[str, str] = {}
     for agent in agents:
-        if (library := _library(agent)) is None:
+        if not isinstance(agent.responder, ModelResponder):
             continue
+        library = agent.responder.prompts
         asked = method_prompts(type(agent.method), library, form_of(agent.method))
         citing = [library.get(CITING, language) for language in LANGUAGES] if cite else []
         for prompt in (*(prompt for each in asked.values() for prompt in each), *citing):
             found[f"{prompt.name}.{prompt.language}"] = prompt.reference
     return dict(sorted(found.items()))
-
-
-def _library(agent: Agent) -> PromptLibrary | None:
-    """The prompts of the models that do an agent's stages; None where no model does any."""
-    responder: Any = agent.responder
-    parts = [getattr(responder, "main", responder), *getattr(responder, "stages", {}).values()]
-    return next((part.prompts for part in parts if isinstance(part, ModelResponder)), None)
 
 
 def _fingerprints(agents: Sequence[Agent]) -> dict[str, str]:

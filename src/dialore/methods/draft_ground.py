@@ -116,15 +116,16 @@ class DraftGround:
         try:
             draft = await drafting
             patience = self.patience if stage.is_streaming and self.patience > 0 else None
-            done, _ = await asyncio.wait({grounding}, timeout=patience)
-            if done:
-                result = self._grounded(grounding, draft, stage)
-            else:
-                result = Grounding().response(draft)
-                with stage.step("patience") as step:
-                    waited = stage.seconds - started
-                    step.output = {"kept": "draft"}
-                    step.notes = [f"the edit was not there {waited:.1f} s after the start: the draft is sent"]
+            try:
+                result = await asyncio.wait_for(asyncio.shield(grounding), patience)
+            except TimeoutError:
+                waited = stage.seconds - started
+                why = f"the edit was not there {waited:.1f} s after the start: the draft is sent"
+                result = self._keep(draft, "patience", why, stage)
+            except StageError as error:
+                if is_fatal(error.cause):
+                    raise
+                result = self._keep(draft, "choice", f"grounding failed, the draft is sent: {error}", stage)
         finally:
             drafting.cancel()
             grounding.cancel()
@@ -133,19 +134,11 @@ class DraftGround:
         return result
 
     @staticmethod
-    def _grounded(grounding: asyncio.Task[Response], draft: str, stage: Stages) -> Response:
-        """The edit, or the draft where the grounding failed after it was written: a response all the same.
-
-        But not where it would fail so for every dialogue (see `is_fatal`).
-        """
-        try:
-            return grounding.result()
-        except StageError as error:
-            if is_fatal(error.cause):
-                raise
-            with stage.step("choice") as step:
-                step.output, step.notes = {"kept": "draft"}, [f"grounding failed, the draft is sent: {error}"]
-            return Grounding().response(draft)
+    def _keep(draft: str, name: str, why: str, stage: Stages) -> Response:
+        """The draft as the response, and why, as a stage of that name."""
+        with stage.step(name) as step:
+            step.output, step.notes = {"kept": "draft"}, [why]
+        return Grounding().response(draft)
 
     async def _ground_and_edit(self, dialogue: Dialogue, drafting: asyncio.Task[str], stage: Stages) -> Response:
         grounds, draft = await gather(self.ground(dialogue, stage), asyncio.shield(drafting))

@@ -326,17 +326,10 @@ def _names_in(text: str, declared: DeclaredSources) -> list[str] | None:
     names = "|".join(
         r"\s+".join(map(re.escape, name.split())) for name in sorted(declared.names, key=len, reverse=True)
     )
-    found: list[str] = []
-    place, is_plan = 0, False
-    word = re.compile(rf"({names})(?![a-z0-9])|({_NULL})|{_BETWEEN}", re.IGNORECASE)
-    while place < len(text):
-        match = word.match(text, place)
-        if match is None:
-            return None
-        found += [match[1]] if match[1] else []
-        is_plan = is_plan or bool(match[1] or match[2])
-        place = match.end()
-    return found if is_plan else None
+    words = list(re.finditer(rf"({names})(?![a-z0-9])|({_NULL})|{_BETWEEN}", text, re.IGNORECASE))
+    has_more = "".join(word[0] for word in words) != text
+    is_plan = not has_more and any(word[1] or word[2] for word in words)
+    return [word[1] for word in words if word[1]] if is_plan else None
 
 
 def mend_plan(names: Sequence[str], declared: DeclaredSources, *, drop: bool = False) -> tuple[list[str], list[str]]:

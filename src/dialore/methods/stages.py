@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
@@ -88,12 +88,20 @@ class Responder(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class ModelResponder:
-    """Does a method's stages by a language model: renders a prompt file, parses the completion."""
+    """Does a method's stages by a language model: renders a prompt file, parses the completion.
 
-    def __init__(self, model: LanguageModel, prompts: PromptLibrary) -> None:
-        self.model = model
-        self.prompts = prompts
+    Attributes:
+        model: does every stage that no other is named for; it writes the response, and has its name.
+        prompts: the prompt files.
+        stages: other models by the stage's name without a suffix, e.g. `commonsense-directive`, or by
+            `<method>/<stage>`, which wins.
+    """
+
+    model: LanguageModel
+    prompts: PromptLibrary
+    stages: Mapping[str, LanguageModel] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -106,10 +114,12 @@ class ModelResponder:
         What does not fit the model's window is tried with the later half of the turns, and so on.
         """
         turns = call.dialogue.turns
+        model = self.stages.get(call.prompt) or self.stages.get(call.prompt.rpartition("/")[2]) or self.model
+        step.by = model.name
         while True:
             shown = call.dialogue.model_copy(update={"turns": turns})
             try:
-                answered = await self._ask(call, self._request(call, shown, step), step, on_text)
+                answered = await _complete(model, call, self._request(call, shown, step), step, on_text)
             except WindowError:
                 if len(turns) == 1:
                     raise
@@ -118,22 +128,6 @@ class ModelResponder:
             if left := len(call.dialogue.turns) - len(turns):
                 step.notes.append(f"the {left} oldest turns are left out: they do not fit the model's window")
             return answered
-
-    async def _ask(self, call: StageCall[T], request: Request, step: StageTrace, on_text: OnText | None) -> T | None:
-        if issubclass(call.output, Text):
-            labels = friend_labels(call.dialogue.language)
-            stream = CleanStream(on_text, labels, call.leads) if on_text is not None else None
-            completion = await self.model.complete(request, None if stream is None else stream.feed)
-            if stream is not None:
-                stream.close()
-            _record(step, [completion])
-            return call.output(text=clean_response(completion.text, labels, call.leads))
-        structured = await complete_structured(self.model, request, call.output, reader=call.reader)
-        step.outcome, step.error = _OUTCOMES[structured.outcome], structured.error
-        if structured.outcome == "repaired_locally":
-            step.notes.append("the answer's JSON was repaired")
-        _record(step, structured.completions)
-        return structured.value
 
     def _request(self, call: StageCall[T], dialogue: Dialogue, step: StageTrace) -> Request:
         known: dict[str, object] = {"history": render_history(dialogue)}
@@ -149,6 +143,25 @@ class ModelResponder:
         return request
 
 
+async def _complete(
+    model: LanguageModel, call: StageCall[T], request: Request, step: StageTrace, on_text: OnText | None
+) -> T | None:
+    if issubclass(call.output, Text):
+        labels = friend_labels(call.dialogue.language)
+        stream = CleanStream(on_text, labels, call.leads) if on_text is not None else None
+        completion = await model.complete(request, None if stream is None else stream.feed)
+        if stream is not None:
+            stream.close()
+        _record(step, [completion])
+        return call.output(text=clean_response(completion.text, labels, call.leads))
+    structured = await complete_structured(model, request, call.output, reader=call.reader)
+    step.outcome, step.error = _OUTCOMES[structured.outcome], structured.error
+    if structured.outcome == "repaired_locally":
+        step.notes.append("the answer's JSON was repaired")
+    _record(step, structured.completions)
+    return structured.value
+
+
 def _record(step: StageTrace, completions: Sequence[Completion]) -> None:
     last = completions[-1]
     step.completion = last.text
@@ -161,31 +174,7 @@ def _record(step: StageTrace, completions: Sequence[Completion]) -> None:
         step.notes.append("the answer was cut off at the token limit")
 
 
-class RoutedResponder:
-    """Sends each stage to the responder that is named for it, every other stage to the main one.
-
-    Args:
-        main: does every stage that no other is named for; it writes the response, and has its name.
-        stages: responders by the stage's name without a suffix, e.g. `commonsense-directive`, or by
-            `<method>/<stage>`, which wins.
-    """
-
-    def __init__(self, main: Responder, stages: Mapping[str, Responder]) -> None:
-        self.main = main
-        self.stages = dict(stages)
-
-    @property
-    def name(self) -> str:
-        """The name of the main responder."""
-        return self.main.name
-
-    async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:
-        """Have the stage done by the responder named for it; raises as that one does."""
-        responder = self.stages.get(call.prompt) or self.stages.get(call.prompt.rpartition("/")[2]) or self.main
-        step.by = responder.name
-        return await responder.answer(call, step, on_text)
-
-
+@dataclass(slots=True)
 class Stages:
     """One response in the making: its stages and their trace. Made anew for each dialogue.
 
@@ -194,34 +183,25 @@ class Stages:
     `summary` is the stage's line for readers, in which `{}` stands for its value. They raise StageError where the
     responder failed.
 
-    Args:
+    Attributes:
         responder: does the stages.
         method: the method's name, for labels.
         dialogue: the dialogue being answered.
         on_text: gets the response's text as it comes.
         cite: have the response cite its knowledge by number (see `citations`).
         form: the form of the prompts (see `Method`).
+        trace: what was done.
     """
 
-    def __init__(
-        self,
-        responder: Responder,
-        method: str,
-        dialogue: Dialogue,
-        on_text: OnText | None = None,
-        *,
-        cite: bool = False,
-        form: str = "",
-    ) -> None:
-        self.responder = responder
-        self.method = method
-        self.dialogue = dialogue
-        self.trace: list[StageTrace] = []
-        self.cite = cite
-        self.form = form
-        self._on_text = on_text
-        self._citations: dict[str, list[Citation]] = {}
-        self._begun = time.perf_counter()
+    responder: Responder
+    method: str
+    dialogue: Dialogue
+    on_text: OnText | None = None
+    cite: bool = field(default=False, kw_only=True)
+    form: str = field(default="", kw_only=True)
+    trace: list[StageTrace] = field(default_factory=list, init=False)
+    _citations: dict[str, list[Citation]] = field(default_factory=dict, init=False)
+    _begun: float = field(default_factory=time.perf_counter, init=False)
 
     @property
     def seconds(self) -> float:
@@ -318,7 +298,7 @@ class Stages:
         """
         if cites is None or not self.cite:
             return (await self._text(prompt, suffix, variables, on_text, leads, summary))[0]
-        reader = MarkReader(len(cites))
+        reader = MarkReader(cites)
 
         def pass_on(piece: str) -> None:
             if on_text is not None and piece:
@@ -338,7 +318,7 @@ class Stages:
 
         `leads` as in `text`.
         """
-        return await self.text(prompt, cites=knowledge_in(variables), leads=leads, on_text=self._on_text, **variables)
+        return await self.text(prompt, cites=knowledge_in(variables), leads=leads, on_text=self.on_text, **variables)
 
     def citations(self, text: str) -> list[Citation]:
         """The citations of a text that was written here; none for one that has been changed since."""
@@ -347,12 +327,12 @@ class Stages:
     @property
     def is_streaming(self) -> bool:
         """Whether the response is streamed to a reader."""
-        return self._on_text is not None
+        return self.on_text is not None
 
     def send(self, text: str) -> None:
         """Give the reader a response that was not written by `write` and is now settled."""
-        if self._on_text is not None:
-            self._on_text(text)
+        if self.on_text is not None:
+            self.on_text(text)
 
     async def search(
         self,
