@@ -65,11 +65,11 @@ class GraphSource(Protocol):
         """Facts of the linked concepts."""
         ...
 
-    def mentions(self, dialogue: Dialogue) -> list[Link]:
-        """Concepts that the history mentions."""
+    def mentions(self, texts: Sequence[str]) -> list[Link]:
+        """Concepts that texts mention."""
         ...
 
-    def link(self, phrases: Sequence[str], dialogue: Dialogue) -> list[Link]:
+    def link(self, phrases: Sequence[str]) -> list[Link]:
         """Concepts that phrases name."""
         ...
 
