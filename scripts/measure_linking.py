@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialore.retrieval import load_embedder
+from dialore.retrieval.embedding import load_embedder
 from dialore.sources.graph import GraphStore, build_graph, read_facts
 from dialore.sources.graph.linking import Linker
 from dialore.sources.graph.starter import starter_files

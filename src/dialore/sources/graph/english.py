@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from dialore.retrieval import load_embedder
+from dialore.retrieval.embedding import load_embedder
 from dialore.sources.graph.relations import gerund, is_doing
 from dialore.sources.graph.store import stem_key
 from dialore.text import is_known, lemma, light_words, normalise, stop_words, words

@@ -29,7 +29,7 @@ _HOW = frozenset((
 
 @functools.lru_cache(maxsize=1)
 def _verbs() -> tuple[dict[str, tuple[str, str]], frozenset[str]]:
-    """Base forms with their stems before endings and irregular participles, if any; how nouns that look like them begin.
+    """Base forms with stems before endings and irregular participles, if any; how nouns that look like them begin.
 
     Those are "exercise" for a word alone, "slow-" for one with any noun behind it and "board-game" for that noun.
     """
