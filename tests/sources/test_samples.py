@@ -14,7 +14,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError
 from dialore.knowledge import Fact
 from dialore.retrieval.embedding import load_embedder
-from dialore.sources.graph.source import Graph
+from dialore.sources.graph.several import open_graph
 from dialore.sources.graph.writing import build_graph
 from dialore.sources.registry import KINDS
 from dialore.sources.samples import (
@@ -464,7 +464,7 @@ def graph_file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def graph(graph_file):
-    opened = Graph.open(graph_file)
+    opened = open_graph(graph_file)
     yield opened
     opened.close()
 

@@ -15,8 +15,7 @@ from dialore.knowledge import Fact
 from dialore.response import Demands
 from dialore.sources.graph import Graph, GraphStore, load_store, open_store
 from dialore.sources.graph.linking import Linker
-from dialore.sources.graph.protocol import FactStore
-from dialore.sources.graph.store import phrase_tokens, stem_key
+from dialore.sources.graph.store import FactStore, phrase_tokens, stem_key
 from dialore.sources.graph.vectors import LinearCosines
 from tests.hashing import HashingEmbedder
 from tests.sources.graphs import build, embedder, facts

@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator
 
 from dialore.dialogue import Dialogue, Utterance
 from dialore.llm.structured import candidates
-from dialore.methods.base import OURS, PAPER, GraphSource, check_least
+from dialore.methods.base import OURS, PAPER, check_least
 from dialore.methods.cleaning import as_data
 from dialore.methods.demands import link, retrieve_facts
 from dialore.parallel import gather
@@ -27,6 +27,7 @@ from dialore.text import content_words, is_chinese
 
 if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
+    from dialore.methods.base import AnyGraph
     from dialore.methods.stages import Stages
     from dialore.sources.base import KnowledgeSource
 
@@ -299,8 +300,7 @@ class WebGrounded(ABC):
 
     def __post_init__(self) -> None:
         """Check the numbers; raises InputError."""
-        check_least("candidates", self.candidates, 1)
-        check_least("passages", self.passages, 1)
+        check_least(self, candidates=1, passages=1)
 
     @abstractmethod
     async def make_query(self, dialogue: Dialogue, stage: Stages) -> GuidedQuery:
@@ -430,7 +430,7 @@ class SearchQuery(WebGrounded):
     def __post_init__(self) -> None:
         """Check the numbers; raises InputError."""
         WebGrounded.__post_init__(self)
-        check_least("turns", self.turns, 0)
+        check_least(self, turns=0)
 
     async def make_query(self, dialogue: Dialogue, stage: Stages) -> GuidedQuery:
         """The generator's query. Where none can be read, the last turn's content words are it."""
@@ -465,14 +465,14 @@ class ScgQpGraph(QueryMaker):
         "t-rag/response-generation",
     )
 
-    graph: GraphSource
+    graph: AnyGraph
     top: int = 20
     decision: bool = field(default=False, kw_only=True)
     prompting: str = field(default=OURS, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the number; raises InputError."""
-        check_least("top", self.top, 1)
+        check_least(self, top=1)
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Make the query and look its concepts up."""

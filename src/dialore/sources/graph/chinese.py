@@ -11,7 +11,7 @@ from dialore.sources.graph.english import How, Match, Reading
 from dialore.text import HAN, is_chinese, is_stop_word, light_words, measure_words, words
 
 if TYPE_CHECKING:
-    from dialore.sources.graph.protocol import FactStore
+    from dialore.sources.graph.store import FactStore
 
 # --- simplified and traditional characters
 

@@ -15,7 +15,7 @@ from dialore.text import is_known, lemma, light_words, normalise, stop_words, wo
 
 if TYPE_CHECKING:
     from dialore.retrieval.embedding import Embedder
-    from dialore.sources.graph.protocol import FactStore
+    from dialore.sources.graph.store import FactStore
 
 How = Literal["exact", "lemma", "variant", "contained", "nearest"]
 

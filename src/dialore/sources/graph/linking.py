@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph.chinese import ChineseReader
-    from dialore.sources.graph.protocol import FactStore
+    from dialore.sources.graph.store import FactStore
 
 # How often links of each kind are right on the development half of our labelled phrases, one of each added to the
 # right and to the wrong ones; an exact one is what the phrase says. Nearest: of all phrases with one so near.
