@@ -33,7 +33,7 @@ import numpy as np
 
 from dialore.datasets import data_set, split_dialogues
 from dialore.response import Demands
-from dialore.retrieval import load_embedder
+from dialore.retrieval.embedding import load_embedder
 from dialore.sources.graph import Graph, GraphStore, build_graph, read_facts
 from dialore.sources.graph.starter import starter_files
 

@@ -17,7 +17,7 @@ from dialore.retrieval.reranking import DenseReranker, load_reranker
 from dialore.sources.base import KnowledgeSource
 from dialore.sources.declared import DeclaredSource, GraphKnowledge, Reranked, default_sources, in_order, open_declared
 from dialore.sources.dialogue_ranking import DialogueRanker
-from dialore.sources.documents import build_documents
+from dialore.sources.documents.building import build_documents
 from dialore.sources.graph.several import open_graph
 from dialore.sources.graph.writing import build_graph
 from dialore.sources.persona import PersonaDocuments, PersonaSource
