@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dialore.errors import InputError
-from dialore.retrieval import quantise, rank, rank_quantised
-from dialore.retrieval.ranking import best
+from dialore.retrieval.ranking import best, quantise, rank, rank_quantised
 
 
 @pytest.fixture(scope="module")

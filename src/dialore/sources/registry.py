@@ -108,7 +108,7 @@ KINDS: dict[str, SourceKind] = {
         ),
         SourceKind(
             "documents",
-            "dialore.sources.documents:open_documents",
+            "dialore.sources.documents.index:open_documents",
             "A document index of `dialore documents build`; several are asked as one.",
             key="documents",
             short="-d",

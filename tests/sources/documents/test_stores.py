@@ -13,17 +13,13 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, UnknownNameError
 from dialore.knowledge import Knowledge, Passage, PersonaDetail, stable_id
-from dialore.retrieval import Bm25
+from dialore.retrieval.bm25 import Bm25
 from dialore.retrieval.static import StaticEmbedder
 from dialore.sources.base import KnowledgeSource
-from dialore.sources.documents import (
-    Chunking,
-    DocumentIndex,
-    Piece,
-    add_documents,
-    build_documents,
-    delete_documents,
-)
+from dialore.sources.documents.building import add_documents, build_documents, delete_documents
+from dialore.sources.documents.chunking import Chunking
+from dialore.sources.documents.index import DocumentIndex
+from dialore.sources.documents.tables import Piece
 from dialore.sources.shelf import Shelf
 
 FACTS = [

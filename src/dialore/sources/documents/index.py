@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
 from dialore.knowledge import Knowledge, PassageDetail, Source
-from dialore.retrieval.bm25 import Tokeniser
+from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.ranking import K, reciprocal_ranks
 from dialore.sources.base import Findings, ranked_by
 from dialore.sources.documents.tables import Passage, id_number
@@ -95,7 +95,6 @@ class DocumentIndex:
     def _use(self, settings: Settings) -> None:
         self._settings = settings
         self._embedder = embedder_of(settings, self.path, self._given, self._addresses)
-        self._tokeniser = Tokeniser(**settings.tokeniser)
 
     def _opened(self) -> Store:
         if self._store is None:
@@ -207,7 +206,7 @@ class DocumentIndex:
         """Numbers and scores of passages, the best first."""
         by_terms, near = [], []
         if self.retriever != "dense" or self._embedder is None:
-            by_terms = transaction.by_terms(Counter(self._tokeniser(query)), depth)
+            by_terms = transaction.by_terms(Counter(split_terms(query)), depth)
         if self.retriever == "bm25" or self._embedder is None:
             return by_terms
         try:
