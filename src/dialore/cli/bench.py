@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dialore.cli.options import AgentOptions, Json, SettingsFile, SettingsGroup, takes_settings
+from dialore.cli.options import AgentSettings, Json, SettingsGroup, takes_settings
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -21,8 +21,7 @@ app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help="Measure your ow
 @app.command("endpoint")
 @takes_settings
 def endpoint(
-    said: AgentOptions,
-    settings: SettingsFile = None,
+    settings: AgentSettings,
     file: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="Dialogues to answer. [default: the demo's]")
     ] = None,
@@ -44,18 +43,16 @@ def endpoint(
     import asyncio
 
     from dialore.cli.output import console, print_json, table
-    from dialore.settings import read_settings
 
-    chosen = read_settings(settings, said)
     given = _dialogues(file, dialogues)
-    figures = asyncio.run(_measure(chosen, given))
+    figures = asyncio.run(_measure(settings, given))
     if json:
         print_json(figures)
         return
     out = console()
     out.print(
-        f"[bold]{figures['model']}[/], {chosen.method[0]}, {len(given)} dialogues, "
-        f"at most {chosen.model.concurrency} calls at once"
+        f"[bold]{figures['model']}[/], {settings.method[0]}, {len(given)} dialogues, "
+        f"at most {settings.model.concurrency} calls at once"
     )
     rows = table("measured", ">value")
     for words, value in _words(figures):

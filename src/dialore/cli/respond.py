@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dialore.cli.options import WITHOUT_MODEL, AgentOptions, Json, SettingsFile, connecting, takes_settings
+from dialore.cli.options import WITHOUT_MODEL, AgentSettings, Json, connecting, takes_settings
 from dialore.cli.output import check_targets, lines_to, note, progress, say_error, write_whole
 from dialore.errors import InputError
 
@@ -43,8 +43,7 @@ class Files:
 @takes_settings
 def respond(
     files: Files,
-    said: AgentOptions,
-    settings: SettingsFile = None,
+    settings: AgentSettings,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write a page that shows responses and traces.")
     ] = None,
@@ -66,16 +65,13 @@ def respond(
 
     Exit code: 0 all answered, 1 some failed, 2 nothing could be done.
     """
-    from dialore.settings import read_settings
-
-    _answer(files, read_settings(settings, said), ground=False, html=html, json=json)
+    _answer(files, settings, ground=False, html=html, json=json)
 
 
 @takes_settings
 def ground(
     files: Files,
-    said: AgentOptions,
-    settings: SettingsFile = None,
+    settings: AgentSettings,
     json: Json = False,
 ) -> None:
     """Find what a response needs to know, and stop there.
@@ -87,9 +83,7 @@ def ground(
     dialore ground talks.jsonl --json | jq '.knowledge[].text'
     dialore ground talk.json --method t-rag --graph conceptnet.graph
     """
-    from dialore.settings import read_settings
-
-    _answer(files, read_settings(settings, said), ground=True, json=json)
+    _answer(files, settings, ground=True, json=json)
 
 
 def _answer(files: Files, settings: "Settings", *, ground: bool, html: Path | None = None, json: bool) -> None:
