@@ -199,7 +199,7 @@ def test_knowledge_carries_the_fact(tmp_path: Path) -> None:
     assert item.id == Fact("tea", "IsA", "Drink").id
     assert item.kind == "fact"
     assert item.source == "graph"
-    assert item.detail.model_dump() == {
+    assert item.model_dump()["detail"] == {
         "head": "Tea",
         "relation": "IsA",
         "tail": "drink",
