@@ -77,7 +77,8 @@ class Spread:
     """Marks a parameter that stands for the options of settings; `takes_settings` makes these.
 
     The class is named as `module:name`: it is imported when the command is used, not for a list of commands. The
-    parameter gets the settings; what the options say, by dotted name; or settings read of these, a file and environment.
+    parameter gets the settings; what the options say, by dotted name; or settings read of these, of a file and of the
+    environment.
     """
 
     settings: str
