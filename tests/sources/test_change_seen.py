@@ -69,7 +69,7 @@ def test_each_question_sees_one_state_of_what_another_process_writes(tmp_path: P
 
 def test_links_of_a_graph_that_was_built_anew_are_found_by_name(tmp_path: Path) -> None:
     graph = graph_of(tmp_path, "sushi | IsA | food", "tea | IsA | drink")
-    (link,) = graph.link(["tea"], DIALOGUE)
+    (link,) = graph.link(["tea"])
     build(tmp_path / "small.graph", facts("tea | IsA | leaf", "zebra | IsA | animal", "sushi | IsA | fish"))
     known, count = graph.retrieve_queries([link], DIALOGUE)
     assert ([item.triple for item in known], count) == (["(tea, IsA, leaf)"], 1)

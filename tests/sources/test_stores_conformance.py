@@ -193,7 +193,7 @@ def test_every_fact_by_head_the_heaviest_first(store: FactStore) -> None:
 def test_all_stores_link_alike(store: FactStore) -> None:
     linker = Linker(store)
     linked = {
-        (phrase, language): [(link.name, link.how) for link in linker.link(phrase, language)]
+        (phrase, language): [(link.name, link.how) for link in linker.link(phrase)]
         for phrase, language in (("Sushi", "en"), ("carving sushi", "en"), ("wedding rings", "en"), ("饮料和茶", "zh"))
     }
     assert linked["Sushi", "en"] == [("sushi", "exact")]

@@ -63,7 +63,7 @@ def demo(
     recordings = demo_folder() / "recordings.jsonl"
     if not recordings.is_file():
         raise InputError(f"the demo's recordings are missing: {recordings}", mend="install dialore again")
-    conversations = asyncio.run(_answer(Paced(Replay(recordings, match="label"))))
+    conversations = asyncio.run(_answer(_paced(Replay(recordings, match="label"))))
     responses = [response for conversation in conversations for response in conversation.responses]
     page = html or cache_folder() / "demo.html"
     title = "Dialore: what a reply needs to know"
@@ -79,27 +79,19 @@ def demo(
         raise typer.Exit(1)
 
 
-class Paced:
+def _paced(replay: "Replay") -> "LanguageModel":
     """A replay that takes a little time for each token, so that a trace shows which calls ran at once."""
+    import asyncio
 
-    def __init__(self, replay: "Replay") -> None:
-        self._replay = replay
+    from dialore.llm.model import Wrapper
 
-    @property
-    def name(self) -> str:
-        """The names of the recorded models."""
-        return self._replay.name
+    class Paced(Wrapper):
+        async def complete(self, request: "Request", on_text: "OnText | None" = None) -> "Completion":
+            completion = await replay.complete(request, on_text)
+            await asyncio.sleep(completion.usage.completion_tokens / _TOKENS_A_SECOND)
+            return completion
 
-    async def complete(self, request: "Request", on_text: "OnText | None" = None) -> "Completion":
-        """Answer from the recording; raises NotRecordedError as the replay does."""
-        import asyncio
-
-        completion = await self._replay.complete(request, on_text)
-        await asyncio.sleep(completion.usage.completion_tokens / _TOKENS_A_SECOND)
-        return completion
-
-    async def close(self) -> None:
-        """Nothing to release."""
+    return Paced(replay)
 
 
 async def _answer(model: "LanguageModel") -> "list[Conversation]":

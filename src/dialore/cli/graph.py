@@ -135,12 +135,11 @@ def show(
     from contextlib import closing
 
     from dialore.sources.graph import open_graph
-    from dialore.text import detect_language
 
     with closing(open_graph(graph)) as opened:
         found = opened.facts_of(concept)
         if not found:
-            linked = opened.linker.link(concept, detect_language(concept))
+            linked = opened.linker.link(concept)
             if linked and linked[0].how != "contained":
                 note(f"{concept!r} stands in the graph as {linked[0].name!r}")
                 found = opened.facts_of(linked[0].name)

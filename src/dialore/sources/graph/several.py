@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dialore.errors import InputError, UnknownNameError
 from dialore.sources.graph.source import Graph, Retrieval
 from dialore.sources.graph.store import GraphStore
-from dialore.text import Language, normalise
+from dialore.text import normalise
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -93,23 +93,19 @@ class Graphs:
         """Facts of the linked concepts, found by name in every graph; as `Graph.retrieve_queries`."""
         lists, count = [], 0
         for graph in self.graphs:
-            own = [link for each in links for link in graph.link([each.name], dialogue) if link.how == "exact"]
+            own = [link for each in links for link in graph.link([each.name]) if link.how == "exact"]
             found, number = graph.retrieve_queries(own, dialogue, top)
             lists.append(found)
             count += number
         return self._merged(lists, top, frozenset()), count
 
-    def link(self, phrases: Sequence[str], dialogue: Dialogue) -> list[Link]:
+    def link(self, phrases: Sequence[str]) -> list[Link]:
         """The concepts that phrases name in any graph, each name once, by its best link."""
-        return _once(link for graph in self.graphs for link in graph.link(phrases, dialogue))
+        return _once(link for graph in self.graphs for link in graph.link(phrases))
 
-    def mentions(self, dialogue: Dialogue) -> list[Link]:
-        """Every concept of any graph that the history mentions, one graph's after the other's, each name once."""
-        return _once(link for graph in self.graphs for link in graph.mentions(dialogue))
-
-    def mentions_in(self, texts: Sequence[str], language: Language) -> list[Link]:
-        """Every concept of any graph that texts mention, each name once."""
-        return _once(link for graph in self.graphs for link in graph.mentions_in(texts, language))
+    def mentions(self, texts: Sequence[str]) -> list[Link]:
+        """Every concept of any graph that texts mention, one graph's after the other's, each name once."""
+        return _once(link for graph in self.graphs for link in graph.mentions(texts))
 
     @property
     def facts_count(self) -> int:

@@ -128,7 +128,7 @@ class Graph:
         """
         view, language = self._newest(), dialogue.language
         phrases = tuple(dict.fromkeys((*demands.queries, *demands.topics)))
-        links = {phrase: view.linker.link(phrase, language) for phrase in phrases}
+        links = {phrase: view.linker.link(phrase) for phrase in phrases}
         query_links = best_links(links[phrase] for phrase in demands.queries)
         topic_links = best_links(links[phrase] for phrase in demands.topics)
         queries = [link.concept for link in query_links]
@@ -160,18 +160,13 @@ class Graph:
         best = view.ranker.best(scored, np.arange(len(scored.edges)), top)
         return _known(best, language, ""), scored.edges.total
 
-    def link(self, phrases: Sequence[str], dialogue: Dialogue) -> list[Link]:
+    def link(self, phrases: Sequence[str]) -> list[Link]:
         """The concepts that phrases name, each once, by its best link."""
-        linker = self.linker
-        return best_links(linker.link(phrase, dialogue.language) for phrase in phrases)
+        return best_links(map(self.linker.link, phrases))
 
-    def mentions(self, dialogue: Dialogue) -> list[Link]:
-        """Every concept that the history mentions, in order of mention."""
-        return self.linker.mentions(dialogue.texts, dialogue.language)
-
-    def mentions_in(self, texts: Iterable[str], language: Language) -> list[Link]:
+    def mentions(self, texts: Sequence[str]) -> list[Link]:
         """Every concept that texts mention, in order of mention."""
-        return self.linker.mentions(texts, language)
+        return self.linker.mentions(texts)
 
     @property
     def facts_count(self) -> int:
