@@ -179,3 +179,10 @@ class Knowledge(BaseModel):
         weight = round(fact.weight, 4)
         detail = Fact(fact.head, fact.relation, fact.tail, weight, fact.provenance, graph=fact.graph)
         return cls(id=fact.id, kind="fact", text=text, source="graph", score=score, set=set_name, detail=detail)
+
+    @classmethod
+    def of_passage(cls, passage: Passage, source: Source, score: float = 0.0, **detail: object) -> Knowledge:
+        """A passage as knowledge; `detail` is what else `PassageDetail` has."""
+        where = {"title": passage.title, "url": passage.url, "provenance": passage.source}
+        whole = PassageDetail.model_validate(where | detail)
+        return cls(id=passage.id, kind="passage", text=passage.text, source=source, score=score, detail=whole)

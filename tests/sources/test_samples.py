@@ -19,11 +19,11 @@ from dialore.sources.graph.writing import build_graph
 from dialore.sources.registry import KINDS
 from dialore.sources.samples import (
     Sample,
+    SampleDatabase,
     aligned_samples,
     build_samples,
     context_text,
     is_fit,
-    open_samples,
     overlap,
     samples_of,
     topic_of,
@@ -37,7 +37,7 @@ SAMPLES = list(samples_of(histories()))
 
 def make(folder, samples=SAMPLES, **settings):
     build_samples(samples, folder / "x.samples", load_embedder(), **settings)
-    return open_samples(folder / "x.samples")
+    return SampleDatabase(folder / "x.samples")
 
 
 @pytest.fixture(scope="module")
@@ -304,12 +304,12 @@ def test_a_damaged_base_is_one_clear_error(tmp_path, harm, wanted):
     make(tmp_path).close()
     harm(tmp_path / "x.samples")
     with pytest.raises(InputError, match=wanted) as caught:
-        open_samples(tmp_path / "x.samples").sampled(Dialogue(id="d", turns=["Hi"]), 2)
+        SampleDatabase(tmp_path / "x.samples").sampled(Dialogue(id="d", turns=["Hi"]), 2)
     assert "\n" not in str(caught.value)
 
 
 def old_meta(path):
-    return open_samples(path).meta.model_copy(update={"version": 1}).model_dump_json()
+    return SampleDatabase(path).meta.model_copy(update={"version": 1}).model_dump_json()
 
 
 def test_a_damaged_line_is_an_error_of_the_source(tmp_path):
@@ -322,7 +322,7 @@ def test_a_damaged_line_is_an_error_of_the_source(tmp_path):
 def open_samples_closing(folder):
     from contextlib import closing
 
-    return closing(open_samples(folder / "x.samples"))
+    return closing(SampleDatabase(folder / "x.samples"))
 
 
 def test_another_embedder_is_refused(tmp_path, monkeypatch):
@@ -331,7 +331,7 @@ def test_another_embedder_is_refused(tmp_path, monkeypatch):
         "dialore.retrieval.embedding.load_embedder", lambda spec: SimpleNamespace(fingerprint="another")
     )
     with pytest.raises(InputError, match="another version of the embedder static"):
-        open_samples(tmp_path / "x.samples").nearest(asked("Hi"), 1)
+        SampleDatabase(tmp_path / "x.samples").nearest(asked("Hi"), 1)
 
 
 def test_an_old_base_stays_until_the_new_one_is_whole(tmp_path):
@@ -405,7 +405,7 @@ def test_the_commands_take_their_options(tmp_path):
     )
     assert built.exit_code == 0, built.output
     assert json.loads(built.stdout)["samples"] == 5
-    told = open_samples(base).meta
+    told = SampleDatabase(base).meta
     assert (told.turns, told.overlap_run, told.samples) == (1, 2, 5)
 
 

@@ -228,7 +228,7 @@ def _further_sources(folder: Path, stack: AsyncExitStack) -> dict[str, dict[str,
     from dialore.knowledge import Passage
     from dialore.retrieval.embedding import load_embedder
     from dialore.sources.persona import open_persona
-    from dialore.sources.samples import build_samples, open_samples, samples_of
+    from dialore.sources.samples import SampleDatabase, build_samples, samples_of
     from dialore.sources.shelf import Shelf
 
     lines = (folder / "passages.jsonl").read_text(encoding="utf-8").splitlines()
@@ -239,7 +239,7 @@ def _further_sources(folder: Path, stack: AsyncExitStack) -> dict[str, dict[str,
     persona = open_persona()
     base = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "samples"
     build_samples(samples_of(read_dialogues(folder / "samples.jsonl")), base, load_embedder())
-    samples = open_samples(base)
+    samples = SampleDatabase(base)
     stack.callback(samples.close)
     return {
         "safari": {"persona": persona, "documents": documents},

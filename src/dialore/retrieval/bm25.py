@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialore.retrieval.ranking import DECIMALS, best
+from dialore.retrieval.ranking import DECIMALS
 from dialore.text import CHINESE_RUN, is_stop_word, normalise, segmenter, stem, stop_words, words
 
 if TYPE_CHECKING:
@@ -124,14 +124,6 @@ class Bm25:
         mean = float(lengths.mean()) if self._size else 0.0
         worth = saturation(counts[order], lengths[self._rows], mean, k1)
         self._weights = rarity(self._size, having)[kinds[order]] * worth
-
-    def __len__(self) -> int:
-        return self._size
-
-    def search(self, query: str, top: int = 10) -> list[tuple[int, float]]:
-        """The places and scores of the `top` texts that share a term with the query, the best first, then by place."""
-        rows, scores = best(self.scores(query), top)
-        return [pair for pair in zip(rows.tolist(), scores.tolist(), strict=True) if pair[1] > 0]
 
     def scores(self, query: str) -> NDArray[np.float64]:
         """(n,): each text's score, zero where it shares no term with the query; a term asked twice counts twice."""

@@ -148,7 +148,7 @@ KINDS: dict[str, SourceKind] = {
         ),
         SourceKind(
             "samples",
-            "dialore.sources.samples:open_samples",
+            "dialore.sources.samples:SampleDatabase",
             "A sample database of `dialore samples build`, for msdp.",
             key="samples",
             metavar="PATH",

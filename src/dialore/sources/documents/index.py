@@ -157,10 +157,7 @@ class DocumentIndex:
             "passages": passages,
             "documents": len(documents),
             "bytes": self._opened().size(),
-            "embedder": settings.embedder,
-            "dimension": settings.dimension,
-            "tokeniser": settings.tokeniser,
-            "chunking": settings.chunking,
+            **settings.model_dump(exclude={"layout", "name", "embedder_fingerprint"}),
         }
 
     # --- questions
@@ -338,16 +335,9 @@ def embedder_of(
     """
     if not settings.embedder:
         return None
-    if embedder is not None and embedder.fingerprint == settings.embedder_fingerprint:
-        return embedder
-    if embedder is not None:
-        raise InputError(
-            f"{shown(path)} has vectors of another version of the embedder {settings.embedder}, not of {embedder.name}",
-            mend="build it again, or give the embedder that it was built with",
-        )
     from dialore.retrieval.embedding import recorded_embedder
 
-    return recorded_embedder(settings.embedder, settings.embedder_fingerprint, shown(path), addresses)
+    return recorded_embedder(settings.embedder, settings.embedder_fingerprint, shown(path), addresses, embedder)
 
 
 def shown(path: Path | str) -> str:
