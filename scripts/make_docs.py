@@ -209,7 +209,8 @@ def _is_command(words: list[str]) -> bool:
         elif word not in getattr(command, "commands", {}):
             return False
         else:
-            command = command.commands[word]
+            context = typer.Context(command, resilient_parsing=True)
+            command = command.resolve_command(context, [word])[1]  # with the options of its settings
     return True
 
 

@@ -62,7 +62,7 @@ class TRag:
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Look up every concept that the history mentions."""
-        links = link("concept-mentions", lambda: self.graph.mentions(dialogue), stage, summary=False)
+        links = link("concept-mentions", lambda: self.graph.mentions(dialogue.texts), stage, summary=False)
         return Grounding(knowledge=await retrieve_facts(self.graph, links, dialogue, stage, self.top))
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
@@ -90,7 +90,7 @@ class QpRag(TRag):
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Ask for queries and look them up."""
         demands = await produce_queries(dialogue, stage, thoughts=self.thoughts)
-        links = link("query-linking", lambda: self.graph.link(demands.queries, dialogue), stage)
+        links = link("query-linking", lambda: self.graph.link(demands.queries), stage)
         facts = await retrieve_facts(self.graph, links, dialogue, stage, self.top)
         return Grounding(knowledge=facts, demands=demands)
 

@@ -102,7 +102,7 @@ class Lexical(Method):
     def _mentions(self, dialogue: Dialogue) -> list[Link]:
         """The concepts mentioned, without those that nearly every dialogue mentions."""
         light = light_words(dialogue.language)
-        found = self.graph.mentions(dialogue) if self.graph is not None else []
+        found = self.graph.mentions(dialogue.texts) if self.graph is not None else []
         return [each for each in found if not light.issuperset(content_words(each.name, dialogue.language))]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dialore.errors import InputError
-from dialore.knowledge import Fact, Knowledge, Passage, PassageDetail
+from dialore.knowledge import Fact, Knowledge, Passage
 from dialore.methods.base import OURS, Method, check_least, check_word
 from dialore.response import Grounding, Response, StageTrace
 from dialore.sources.base import KnowledgeSource, ranked_by
@@ -306,9 +306,7 @@ def read_line(text: str) -> str | None:
 
 def generated(text: str, topic: str) -> Knowledge:
     """Knowledge that the model wrote."""
-    return Knowledge(
-        id=Passage(text, topic).id, kind="passage", text=text, source="model", detail=PassageDetail(title=topic)
-    )
+    return Knowledge.of_passage(Passage(text, topic), "model")
 
 
 def read_facts(line: str, language: Language) -> list[Knowledge]:

@@ -90,8 +90,8 @@ class Pplm:
     def _bag(self, dialogue: Dialogue, stage: Stages) -> tuple[list[str], list[Knowledge]]:
         with stage.step("bag-of-words") as step:
             topic = topic_of(dialogue, self.topic)
-            links = self.graph.link([topic], dialogue) if topic else []
-            links = links or self.graph.mentions(dialogue)
+            links = self.graph.link([topic]) if topic else []
+            links = links or self.graph.mentions(dialogue.texts)
             facts, found = self.graph.retrieve_queries(links, dialogue, self.facts)
             ends = (end for given in facts for end in (given.fact.head, given.fact.tail))
             phrases = (*(link.name for link in links), *ends)

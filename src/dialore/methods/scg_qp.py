@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator
 
-from dialore.dialogue import Dialogue, Utterance
 from dialore.llm.structured import candidates
 from dialore.methods.base import OURS, PAPER, check_least
 from dialore.methods.cleaning import as_data
@@ -26,6 +25,7 @@ from dialore.retrieval.reranking import load_reranker
 from dialore.text import content_words, is_chinese
 
 if TYPE_CHECKING:
+    from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
     from dialore.methods.base import AnyGraph
     from dialore.methods.stages import Stages
@@ -483,9 +483,7 @@ class ScgQpGraph(QueryMaker):
         wanted = await self.make_query(dialogue, stage)
         if not wanted.query:
             return Grounding(demands=wanted.demands)
-        query = Utterance(speaker=dialogue.responder, text=wanted.query)
-        asked = dialogue.model_copy(update={"turns": (query,)})
-        links = link("query-linking", lambda: self.graph.mentions(asked), stage)
+        links = link("query-linking", lambda: self.graph.mentions([wanted.query]), stage)
         facts = await retrieve_facts(self.graph, links, dialogue, stage, self.top)
         return Grounding(knowledge=facts, demands=wanted.demands)
 

@@ -25,13 +25,14 @@ from dialore.sources.graph.store import (
     id_key,
     text_key,
 )
-from dialore.sources.graph.vectors import LinearEmbedder, PartNumbers, fact_norms, relation_sums
+from dialore.sources.graph.vectors import PartNumbers, fact_norms, relation_sums
 from dialore.sources.graph.writing import (
     MAX_PROVENANCES,
     MAX_RELATIONS,
     Numbered,
     fact_hashes,
     fingerprint_of,
+    form_of,
     name_hashes,
     replacing,
     writing,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.knowledge import Fact
+    from dialore.retrieval.static import StaticEmbedder
 
 _Key = tuple[int, int, int]
 _Value = tuple[float, int]
@@ -88,7 +90,7 @@ class GraphEditor:
         ...     editor.delete([Fact("sushi", "MadeOf", "snow")])
     """
 
-    def __init__(self, path: Path, embedder: LinearEmbedder | None = None) -> None:
+    def __init__(self, path: Path, embedder: StaticEmbedder | None = None) -> None:
         self.path = path
         self.report = ChangeReport()
         self._embedder = embedder
@@ -128,7 +130,7 @@ class GraphEditor:
         )
         return self.report
 
-    def _loaded(self, state: GraphState) -> LinearEmbedder:
+    def _loaded(self, state: GraphState) -> StaticEmbedder:
         """The embedder of the graph's vectors."""
         meta = state.meta
         if self._embedder is None:
@@ -136,7 +138,7 @@ class GraphEditor:
 
             # A graph may be anybody's: it does not decide where texts and keys go.
             made_by = recorded_embedder(meta.embedder, meta.embedder_fingerprint, str(self.path))
-            self._embedder = cast("LinearEmbedder", made_by)
+            self._embedder = cast("StaticEmbedder", made_by)
         elif self._embedder.fingerprint != meta.embedder_fingerprint:
             raise GraphError(
                 f"{self.path} has vectors of another version of the embedder {meta.embedder}",
@@ -196,35 +198,36 @@ class _Change:
 
     def want(self, verb: str, fact: Fact) -> None:
         """Add a fact or keep the heavier; give one that is there its weight and provenance; or delete it."""
-        if verb == "add":
-            key = self._concept(fact.head), self._relations[fact.relation], self._concept(fact.tail)
-        elif (known := self._key(fact)) is not None:
-            key = known
-        else:
+        key = self._key(fact, new=verb == "add")
+        found = self._value(key) if key is not None else None
+        if key is None or (found is None and verb != "add"):
             self.counts["missing"] += 1
             return
-        found, wanted = self._value(key), None if verb == "delete" else self._wanted(fact)
-        if found is None and verb != "add":
-            done = "missing"
-        elif wanted is None:
+        wanted = None if verb == "delete" else self._wanted(fact)
+        if wanted is None:
             done = "deleted"
         elif found == wanted or (found is not None and verb == "add" and found[0] >= wanted[0]):
             done, wanted = "unchanged", found
         else:
             done = "updated" if found else "added"
         self.counts[done] += 1
-        if done != "missing":
-            self._now[key] = wanted
+        self._now[key] = wanted
 
     def _wanted(self, fact: Fact) -> _Value:
         if not np.isfinite(fact.weight):
             raise GraphError(f"the weight of {fact.triple} is not a number", mend="e.g. 1.0")
         return float(np.float32(fact.weight)), self._provenances[fact.provenance]
 
+    def _key(self, fact: Fact, *, new: bool) -> _Key | None:
+        """A fact's numbers, made where they may be new; None where one has no number."""
+        if new:
+            return self._concept(fact.head), self._relations[fact.relation], self._concept(fact.tail)
+        head, tail = self._number(normalise(fact.head)), self._number(normalise(fact.tail))
+        relation = self._relations.get(fact.relation)
+        return None if head is None or tail is None or relation is None else (head, relation, tail)
+
     def _concept(self, name: str) -> int:
-        form = normalise(name)
-        if not form:
-            raise GraphError(f"a fact's concept is blank: {name!r}", mend="name the head and tail of every fact")
+        form = form_of(name)
         found = self._number(form)
         if found is None:
             found = self._new[form] = self._state.meta.concepts + len(self._names)
@@ -234,11 +237,6 @@ class _Change:
     def _number(self, form: str) -> int | None:
         found = self._new.get(form)
         return found if found is not None else self._state.find(form)
-
-    def _key(self, fact: Fact) -> _Key | None:
-        head, tail = self._number(normalise(fact.head)), self._number(normalise(fact.tail))
-        relation = self._relations.get(fact.relation)
-        return None if head is None or tail is None or relation is None else (head, relation, tail)
 
     def _value(self, key: _Key) -> _Value | None:
         """A fact's weight and provenance as they are by now; None where it is not there."""
@@ -257,7 +255,7 @@ class _Change:
 
     # --- what it comes to
 
-    def write(self, embedder: Callable[[], LinearEmbedder]) -> None:
+    def write(self, embedder: Callable[[], StaticEmbedder]) -> None:
         """Write what changed; the embedder of the graph's vectors is asked for only where a fact is there after it."""
         changed = self.changed
         if not changed:
@@ -281,7 +279,7 @@ class _Change:
         else:
             self._state.transaction.delete(table + key)
 
-    def _with_vectors(self, kept: list[_Key], embedder: LinearEmbedder) -> NDArray[np.float32]:
+    def _with_vectors(self, kept: list[_Key], embedder: StaticEmbedder) -> NDArray[np.float32]:
         """Write the new concepts, parts and relations; the lengths of the facts that are kept."""
         state, meta = self._state, self._state.meta
         numbers = PartNumbers(embedder, state.numbers.tolist())

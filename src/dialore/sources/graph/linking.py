@@ -6,20 +6,20 @@ import functools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dialore.sources.graph.english import EnglishReader, How, Match, Reading, names
 from dialore.sources.graph.store import GraphStore
-from dialore.text import Language, content_words, is_chinese, normalise, segments
+from dialore.text import content_words, is_chinese, normalise, segments
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph.chinese import ChineseReader
-    from dialore.sources.graph.protocol import FactStore
+    from dialore.sources.graph.store import FactStore
 
 # How often links of each kind are right on the development half of our labelled phrases, one of each added to the
 # right and to the wrong ones; an exact one is what the phrase says. Nearest: of all phrases with one so near.
@@ -68,14 +68,19 @@ class Linker:
     Args:
         store: the graph.
         embedder: the one that made the graph's vectors, for the nearest concept of a phrase that has no other link.
-        nearest: whether to look for it; None: where the graph is small enough for that to take about 2 ms.
+        nearest: whether to look for it in a graph with the embedder's vectors; None: where it is small enough for that
+            to take about 2 ms.
     """
 
     def __init__(self, store: FactStore, embedder: Embedder | None = None, *, nearest: bool | None = None) -> None:
         self._store = store
         self._english = EnglishReader(store)
-        self._nearest = NearestConcepts.of(store, embedder, wanted=nearest)
-        self._remembered: dict[str, list[Link]] = {}
+        self._nearest: NearestConcepts | None = None
+        wanted = store.meta.concepts <= QUICK if nearest is None else nearest
+        if wanted and embedder is not None and isinstance(store, GraphStore):
+            same = store.meta.embedder_fingerprint == embedder.fingerprint
+            self._nearest = NearestConcepts(store, embedder) if same else None
+        self._links = functools.lru_cache(_REMEMBERED)(self._link)
 
     @functools.cached_property
     def _chinese(self) -> ChineseReader:
@@ -83,24 +88,17 @@ class Linker:
 
         return ChineseReader(self._store)
 
-    def link(self, phrase: str, language: Language) -> list[Link]:
+    def link(self, phrase: str) -> list[Link]:
         """A phrase's links: one where the whole of it is a concept, else its longest concepts, else the nearest."""
-        del language  # a phrase's own characters tell
-        if len(self._remembered) >= _REMEMBERED:
-            self._remembered.clear()
-        found = self._remembered.get(phrase)
-        if found is None:
-            found = self._remembered[phrase] = self._link(phrase)
-        return list(found)
+        return list(self._links(phrase))
 
-    def mentions(self, texts: Iterable[str], language: Language) -> list[Link]:
+    def mentions(self, texts: Iterable[str]) -> list[Link]:
         """Every concept that the texts mention, longest first at each place, in order of mention, each once."""
-        del language
         found: dict[int, Link] = {}
         for sentence in (segment for text in texts for segment in segments(text)):
             for match in self._read(normalise(sentence), sentence).matches:
-                name = self._store.concept(match.concept)
-                found.setdefault(match.concept, Link(match.phrase, match.concept, name, match.how, _SCORE[match.how]))
+                link = self._made(match.phrase, match.concept, match.how, _SCORE[match.how])
+                found.setdefault(match.concept, link)
         return list(found.values())
 
     def _link(self, phrase: str) -> list[Link]:
@@ -122,11 +120,10 @@ class Linker:
         if nearest is None:
             return []
         concept, cosine = nearest
-        score = round(_SCORE["nearest"] * cosine, 4)
-        return [Link(phrase, concept, self._store.concept(concept), "nearest", score, cosine)]
+        return [self._made(phrase, concept, "nearest", round(_SCORE["nearest"] * cosine, 4), cosine)]
 
-    def _made(self, phrase: str, concept: int, how: How, score: float) -> Link:
-        return Link(phrase, concept, self._store.concept(concept), how, score)
+    def _made(self, phrase: str, concept: int, how: How, score: float, cosine: float | None = None) -> Link:
+        return Link(phrase, concept, self._store.concept(concept), how, score, cosine)
 
     def _read(self, form: str, text: str) -> Reading:
         if not is_chinese(form):
@@ -179,15 +176,6 @@ class NearestConcepts:
 
     def __init__(self, store: GraphStore, embedder: Embedder) -> None:
         self._store, self._embedder = store, embedder
-
-    @classmethod
-    def of(cls, store: FactStore, embedder: Embedder | None, *, wanted: bool | None) -> Self | None:
-        """The search, or None: not wanted, neither quick nor asked for, or the graph lacks the embedder's vectors."""
-        if wanted is False or embedder is None or not isinstance(store, GraphStore):
-            return None
-        if store.meta.embedder_fingerprint != embedder.fingerprint:
-            return None
-        return cls(store, embedder) if wanted or store.meta.concepts <= QUICK else None
 
     @functools.cached_property
     def _vectors(self) -> NDArray[np.float32]:

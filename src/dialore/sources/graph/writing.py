@@ -45,7 +45,7 @@ from dialore.sources.graph.store import (
     summed_parts,
     text_key,
 )
-from dialore.sources.graph.vectors import LinearEmbedder, PartNumbers, fact_norms, relation_sums
+from dialore.sources.graph.vectors import PartNumbers, fact_norms, relation_sums
 from dialore.text import is_chinese, normalise
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.knowledge import Fact
+    from dialore.retrieval.static import StaticEmbedder
 
     Step = Callable[[str, int, int], None]
 
@@ -94,7 +95,7 @@ def build_graph(
     target: Path,
     *,
     name: str,
-    embedder: LinearEmbedder,
+    embedder: StaticEmbedder,
     on_step: Callable[[str, int, int], None] | None = None,
 ) -> BuildReport:
     """Build a graph file; the old one, if any, stays in place until the new one is whole.
@@ -194,11 +195,7 @@ class Collector:
             self._facts.flush()
 
     def _concept(self, name: str, transaction: lmdb.Transaction) -> int:
-        """The number of a concept; raises GraphError for a blank one."""
-        form = normalise(name)
-        if not form:
-            raise GraphError(f"a fact's concept is blank: {name!r}", mend="name the head and tail of every fact")
-        key = text_key(form)
+        key = text_key(form_of(name))
         raw = transaction.get(key, db=self._ids)
         if raw is not None:
             return int.from_bytes(raw, "big")
@@ -223,6 +220,14 @@ class Collector:
         """Keys of all normal forms, in order, and the concepts' numbers."""
         with self.env.begin() as transaction, transaction.cursor(self._ids) as cursor:
             yield from cursor
+
+
+def form_of(name: str) -> str:
+    """The normal form of a concept; raises GraphError for a blank one."""
+    form = normalise(name)
+    if not form:
+        raise GraphError(f"a fact's concept is blank: {name!r}", mend="name the head and tail of every fact")
+    return form
 
 
 class Numbered(dict[str, int]):
@@ -264,7 +269,7 @@ def merged_rows(rows: NDArray[np.void]) -> NDArray[np.void]:
 class _Build:
     """Writes the tables of a graph to the file `graph` of a folder."""
 
-    def __init__(self, folder: Path, collector: Collector, name: str, embedder: LinearEmbedder, on_step: Step) -> None:
+    def __init__(self, folder: Path, collector: Collector, name: str, embedder: StaticEmbedder, on_step: Step) -> None:
         self._folder, self._collector, self._step = folder, collector, on_step
         relations = list(collector.relations)
         self.relation_counts = np.zeros(len(relations), np.intp)
