@@ -320,11 +320,6 @@ class Stages:
         """The citations of a text that was written here; none for one that has been changed since."""
         return self._citations.get(text, [])
 
-    @property
-    def is_streaming(self) -> bool:
-        """Whether the response is streamed to a reader."""
-        return self.on_text is not None
-
     def send(self, text: str) -> None:
         """Give the reader a response that was not written by `write` and is now settled."""
         if self.on_text is not None:
