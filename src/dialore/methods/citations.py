@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from dialore.knowledge import Knowledge
 from dialore.response import Citation
 from dialore.text import WIDE, Language, content_lemmas, content_stems, is_chinese, is_mentioned, normalise, split_lines
+
+if TYPE_CHECKING:
+    from dialore.knowledge import Knowledge
 
 # Models write Western and full-width brackets, digits and separators alike.
 _DASH, _COMMA = r"\-–—~\uff5e", r",\uff0c、;\uff1b"
@@ -29,6 +32,7 @@ _PLAUSIBLE = 99
 _CLOSING = frozenset(".,;:!?)]}'\"”’…%。、〉》」』】\uff0c\uff1b\uff1a\uff01\uff1f\uff09\uff3d")
 _WIDE = re.compile(f"[{WIDE}]")
 _LETTER = re.compile(r"[^\W_]")
+_BEGINS = re.compile(r"[^\W_]|[\"'“‘「『《(（\[]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,17 +189,9 @@ def _sentence_ends(text: str) -> list[int]:
 
 def _trimmed(text: str, start: int, stop: int) -> tuple[int, int]:
     """A span without what stands before its first letter or opening quotation mark, and without space at its end."""
-    while start < stop and not (text[start].isalnum() or text[start] in "\"'“‘「『《(（["):
-        start += 1
-    while stop > start and text[stop - 1].isspace():
-        stop -= 1
-    return start, stop
-
-
-def knowledge_in(variables: Mapping[str, object]) -> list[Knowledge]:
-    """The knowledge among a prompt's variables, which its prompt numbers: of several lists, one after the other."""
-    lists = [value for value in variables.values() if isinstance(value, list | tuple)]
-    return [piece for value in lists for piece in value if isinstance(piece, Knowledge)]
+    begins = _BEGINS.search(text, start, stop)
+    start = begins.start() if begins else stop
+    return start, start + len(text[start:stop].rstrip())
 
 
 def mark_used(

@@ -156,12 +156,9 @@ def mend_demands(demands: Demands, dialogue: Dialogue) -> tuple[Demands, list[st
                     where = "is in the history" if right == inside else "is not in the history"
                     notes.append(f"{kind} {entity!r} {where}: moved to {right}")
                 lists[right].append(entity)
-    return Demands(**{kind: _distinct(found) for kind, found in lists.items()}, thoughts=demands.thoughts), notes
-
-
-def _distinct(entities: Sequence[str]) -> list[str]:
-    """Each entity once, whatever its case."""
-    return list({normalise(entity): entity for entity in reversed(entities)}.values())[::-1]
+    for kind, found in lists.items():  # each entity once, whatever its case
+        lists[kind] = list({normalise(entity): entity for entity in reversed(found)}.values())[::-1]
+    return Demands(**lists, thoughts=demands.thoughts), notes
 
 
 def pick(name: str, pieces: Sequence[Knowledge], numbers: Sequence[int], stage: Stages) -> list[Knowledge]:

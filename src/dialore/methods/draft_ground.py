@@ -115,7 +115,7 @@ class DraftGround:
         grounding = asyncio.create_task(self._ground_and_edit(dialogue, drafting, stage))
         try:
             draft = await drafting
-            patience = self.patience if stage.is_streaming and self.patience > 0 else None
+            patience = self.patience if stage.on_text is not None and self.patience > 0 else None
             try:
                 result = await asyncio.wait_for(asyncio.shield(grounding), patience)
             except TimeoutError:

@@ -150,7 +150,9 @@ class Edit(Method):
 
     async def _choose(self, number: int, question: str, offered: list[Knowledge], stage: Stages) -> list[Knowledge]:
         """Answer Integration (Section 3.3.3). Where nothing parses, the model's: Table 3 loses more without it."""
-        shown = offered[::-1] if self.drawn and _is_odd(question) else offered
+        # A coin that falls the same way for the same question, in every run.
+        is_odd = hashlib.blake2b(question.encode(), digest_size=1).digest()[0] % 2 == 1
+        shown = offered[::-1] if self.drawn and is_odd else offered
         chosen = await stage.ask(
             "edit/answer-choice",
             Better,
@@ -212,11 +214,6 @@ class EditQuestions(Method):
         joined = "\n".join(asked[: self.questions or None])
         stage.send(joined)
         return Grounding().response(joined)
-
-
-def _is_odd(question: str) -> bool:
-    """A coin that falls the same way for the same question, in every run."""
-    return hashlib.blake2b(question.encode(), digest_size=1).digest()[0] % 2 == 1
 
 
 def _piece(question: str, text: str, found: Sequence[Knowledge] = ()) -> Knowledge | None:

@@ -94,7 +94,7 @@ class MsdpKg:
         samples = await asyncio.to_thread(self.select, dialogue, stage)
         shown = prompted(samples, dialogue, topic)
         text = await stage.read("msdp/knowledge-generation", read_line, "", summary="Knowledge written: {}", **shown)
-        return Grounding(knowledge=[generated(text, topic)] if text else [])
+        return Grounding(knowledge=[Knowledge.of_passage(Passage(text, topic), "model")] if text else [])
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Generate knowledge, which is the answer too."""
@@ -304,11 +304,6 @@ def read_line(text: str) -> str | None:
     return first or None
 
 
-def generated(text: str, topic: str) -> Knowledge:
-    """Knowledge that the model wrote."""
-    return Knowledge.of_passage(Passage(text, topic), "model")
-
-
 def read_facts(line: str, language: Language) -> list[Knowledge]:
     """The facts in a line that a model wrote, `(head, relation, tail); ...`; a line without any is a passage."""
     found: dict[str, Knowledge] = {}
@@ -318,4 +313,4 @@ def read_facts(line: str, language: Language) -> list[Knowledge]:
         found.setdefault(made.id, made.model_copy(update={"source": "model"}))
     if found:
         return list(found.values())[:_MOST]
-    return [generated(line, "")] if line else []
+    return [Knowledge.of_passage(Passage(line), "model")] if line else []

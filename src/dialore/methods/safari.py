@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from dialore.datasets import gold_text
 from dialore.errors import DialoreError, InputError, UnknownNameError
-from dialore.knowledge import Knowledge, Passage, PassageDetail, stable_id
+from dialore.knowledge import Knowledge, Passage, stable_id
 from dialore.llm.structured import UnparsedError, parse
 from dialore.methods.base import OURS, PAPER, Method, check_least
 from dialore.methods.cleaning import as_data
@@ -411,8 +411,8 @@ def gold_knowledge(dialogue: Dialogue, declared: DeclaredSources) -> dict[str, l
             piece = Knowledge(id=stable_id("persona", text), kind="persona", text=text, source="persona")
         else:
             source = kind if kind in {"graph", "web", "model"} else "documents"
-            detail = PassageDetail(title=str(item.get("title") or ""), persona=str(item.get("persona") or ""))
-            piece = Knowledge(id=Passage(text).id, kind="passage", text=text, source=source, detail=detail)
+            detail: dict[str, Any] = {name: str(item.get(name) or "") for name in ("title", "persona")}
+            piece = Knowledge.of_passage(Passage(text), source, **detail)
         if text.strip():
             found.setdefault(entry.name if entry is not None else name, []).append(piece)
     return found

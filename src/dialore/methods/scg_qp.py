@@ -64,6 +64,12 @@ _TO_THE_OTHER = re.compile(
     re.IGNORECASE,
 )
 _MARKS = ("passage", "passages")
+_KINDS: dict[tuple[str, ...], Kind] = {
+    ("no", "无", "不搜索", "不需要"): "none",
+    ("info", "信息"): "information",
+    ("opinion", "看法", "意见"): "opinion",
+    ("passive", "被动"): "passive",
+}
 
 
 # --- outputs
@@ -74,11 +80,7 @@ def _kind(value: Any) -> Any:  # noqa: ANN401 - what a model wrote
     if not isinstance(value, str):
         return value
     word = value.strip().lower()
-    if word.startswith("no") or word in {"无", "不搜索", "不需要"}:
-        return "none"
-    known = {"info": "information", "opinion": "opinion", "passive": "passive", "信息": "information"}
-    known |= {"看法": "opinion", "意见": "opinion", "被动": "passive"}
-    return next((kind for start, kind in known.items() if word.startswith(start)), word)
+    return next((kind for starts, kind in _KINDS.items() if word.startswith(starts)), word)
 
 
 class SearchDecision(BaseModel):

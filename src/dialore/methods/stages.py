@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from pydantic import BaseModel
 
 from dialore.errors import DialoreError, StageError, WindowError, is_fatal
+from dialore.knowledge import Knowledge
 from dialore.llm.model import Completion, LanguageModel, OnText, Request, Usage
 from dialore.llm.structured import Outcome as ParseOutcome
 from dialore.llm.structured import complete_structured
-from dialore.methods.citations import MarkReader, knowledge_in, read_citations
+from dialore.methods.citations import MarkReader, read_citations
 from dialore.methods.cleaning import CleanStream, clean_response
 from dialore.prompts.history import Block, friend_labels, on_one_line, render_history
 from dialore.response import Citation, Outcome, StageTrace
@@ -23,7 +24,6 @@ from dialore.sources.base import Findings, KnowledgeSource
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.knowledge import Knowledge
     from dialore.prompts.library import PromptLibrary
 
 T = TypeVar("T", bound=BaseModel)
@@ -31,13 +31,7 @@ Result = TypeVar("Result")
 
 CITING = "shared/citing"
 """The prompt that says how to cite by number: a response prompt gets it as `citing` where `cite` is on."""
-_STOPPED = "stopped before it was done"
-_OUTCOMES: dict[ParseOutcome, Outcome] = {
-    "parsed": "ok",
-    "repaired_locally": "ok",
-    "repaired_by_model": "repaired",
-    "unparsed": "unparsed",
-}
+_OUTCOMES: dict[ParseOutcome, Outcome] = {"repaired_by_model": "repaired", "unparsed": "unparsed"}
 
 
 class Text(BaseModel):
@@ -155,7 +149,7 @@ async def _complete(
         _record(step, [completion])
         return call.output(text=clean_response(completion.text, labels, call.leads))
     structured = await complete_structured(model, request, call.output, reader=call.reader)
-    step.outcome, step.error = _OUTCOMES[structured.outcome], structured.error
+    step.outcome, step.error = _OUTCOMES.get(structured.outcome, "ok"), structured.error
     if structured.outcome == "repaired_locally":
         step.notes.append("the answer's JSON was repaired")
     _record(step, structured.completions)
@@ -228,7 +222,7 @@ class Stages:
             traced.outcome, traced.error = "failed", str(error)
             raise StageError(name, self.dialogue.id, error) from error
         except asyncio.CancelledError:
-            traced.outcome, traced.error = "failed", _STOPPED
+            traced.outcome, traced.error = "failed", "stopped before it was done"
             raise
         finally:
             traced.seconds = self.seconds - traced.started
@@ -314,20 +308,17 @@ class Stages:
         return cited.text
 
     async def write(self, prompt: str, *, leads: tuple[str, ...] = (), **variables: Any) -> str:  # noqa: ANN401
-        """Have the response written, streamed to `on_text` if there is one; it cites the knowledge among the variables.
+        """Have the response written, streamed to `on_text` if there is one; `leads` as in `text`.
 
-        `leads` as in `text`.
+        Its prompt numbers the knowledge among the variables, of several lists one after the other.
         """
-        return await self.text(prompt, cites=knowledge_in(variables), leads=leads, on_text=self.on_text, **variables)
+        lists = [value for value in variables.values() if isinstance(value, list | tuple)]
+        cites = [piece for value in lists for piece in value if isinstance(piece, Knowledge)]
+        return await self.text(prompt, cites=cites, leads=leads, on_text=self.on_text, **variables)
 
     def citations(self, text: str) -> list[Citation]:
         """The citations of a text that was written here; none for one that has been changed since."""
         return self._citations.get(text, [])
-
-    @property
-    def is_streaming(self) -> bool:
-        """Whether the response is streamed to a reader."""
-        return self.on_text is not None
 
     def send(self, text: str) -> None:
         """Give the reader a response that was not written by `write` and is now settled."""
