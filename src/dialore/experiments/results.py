@@ -108,7 +108,7 @@ class RunResults:
             dataset=_dataset(facts),
             run=_name(store, facts),
             scores=scores,
-            counts=dict(counts),  # asdict makes no Counter anew
+            counts=counts,
             totals=totals,
         )
 
