@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from dialore.errors import InputError, MissingExtraError
-from dialore.evaluation.base import About, Mean, Measure, Metric, Sample, unavailable
+from dialore.evaluation.base import Mean, Measure, Metric, Sample, about_of, unavailable
 from dialore.evaluation.decisions import gold_texts, no_plan, plan_of
 from dialore.evaluation.judges.asking import is_refusal
 
@@ -36,17 +36,8 @@ class Consistency(Mean):
     def __init__(
         self, source: Literal["persona", "documents"], model: TransformerEntailment | None, name: str = ""
     ) -> None:
-        self._source, self._model = source, model
-        self.identity = name
-        short = "P.C" if source == "persona" else "K.C"
-        self.about = About(
-            "persona-consistency" if source == "persona" else "knowledge-consistency",
-            f"SAFARI (EMNLP Findings 2023), Appendix C, Equations 4 to 7 ({short})",
-            f"Share of responses that an NLI model finds to agree with the gold {source}, calibrated by whether the "
-            f"plan asked for it; the model is given gold {source} first and response second, as the paper encodes them "
-            "(its Equation 5 words it the other way: the response entails the gold piece).",
-            needs=("plan", "knowledge", "nli"),
-        )
+        self._source, self._model, self.identity = source, model, name
+        self.about = about_of("persona-consistency" if source == "persona" else "knowledge-consistency")
 
     async def measure(self, sample: Sample) -> Measure:
         """1 or 0."""
@@ -80,13 +71,7 @@ _MACHINE = re.compile(
 class RejectionRate(Mean):
     """How often a response steps out of its part: it declines to answer, or says that it is a machine."""
 
-    about = About(
-        "rejection-rate",
-        "SAFARI (EMNLP Findings 2023), Section 6.3",
-        "Share of responses that decline to answer or say that they come from a machine, told by their words in "
-        "English and Chinese. The paper does not say how it counted.",
-        higher_is_better=False,
-    )
+    about = about_of("rejection-rate")
 
     async def measure(self, sample: Sample) -> Measure:
         """1 or 0."""
