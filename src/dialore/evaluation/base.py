@@ -7,7 +7,6 @@ for a mean), so that measures of parts can be merged, resampled and stored, and 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
@@ -90,20 +89,7 @@ def about_of(name: str) -> About:
     return own_metrics()[name][1]
 
 
-class Combining(Protocol):
-    """What makes one figure of measures."""
-
-    def combine(self, values: NDArray[np.float64]) -> float:
-        """One figure from the measures' values.
-
-        Args:
-            values: a row a response, as wide as the metric's measures are (short rows are filled with NaN).
-        """
-        ...
-
-
-@runtime_checkable
-class Metric(Combining, Protocol):
+class Metric(Protocol):
     """One metric. `measure` is asked a response at a time, many at once; `combine` is asked of any set of measures."""
 
     @property
@@ -115,18 +101,8 @@ class Metric(Combining, Protocol):
         """Measure one response; never raises for what a response or dialogue lacks: that is a Measure's `problem`."""
         ...
 
-
-@runtime_checkable
-class JointMetric(Metric, Protocol):
-    """A metric that measures several systems' responses to a dialogue together, so that their scores compare."""
-
-    @property
-    def identity(self) -> str:
-        """What its measures depend on: judge, prompts, seed."""
-        ...
-
-    async def measure_together(self, dialogue: Dialogue, responses: Mapping[str, Response]) -> dict[str, Measure]:
-        """Measure responses, by system; raises ModelError where a call failed."""
+    def combine(self, values: NDArray[np.float64]) -> float:
+        """One figure from the measures' values: a row a response, short ones filled with NaN."""
         ...
 
 
@@ -138,14 +114,7 @@ class Additive(Protocol):
     """
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Figures from sums.
-
-        Args:
-            sums: of each column, shape (..., columns).
-
-        Returns:
-            Figures, shape (...).
-        """
+        """Figures, shape (...), from the sums of each column, shape (..., columns)."""
         ...
 
 
@@ -161,12 +130,7 @@ class Jackknifed(Protocol):
     ) -> NDArray[np.float64]:
         """The figures without the responses to the first dialogue, without those to the second, and so on.
 
-        Args:
-            values: as for `combine`, shape (responses, columns).
-            dialogues: the number of the dialogue that each response answers, from 0; each another where None.
-
-        Returns:
-            Figures, shape (dialogues,).
+        `dialogues` are the numbers, from 0, of those that the rows of values answer; each another where None.
         """
         ...
 

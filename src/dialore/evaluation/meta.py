@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -18,6 +18,7 @@ from dialore.errors import InputError, MissingExtraError
 from dialore.evaluation.statistics import (
     RESAMPLES,
     Interval,
+    Kind,
     as_table,
     correlation,
     resample_weights,
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-Kind = Literal["spearman", "kendall", "pearson"]
-KINDS: tuple[Kind, ...] = ("spearman", "kendall", "pearson")
+KINDS: tuple[Kind, ...] = get_args(Kind)
 _FEWEST = 3
 _FOLDS = 5
 
@@ -187,8 +187,8 @@ def _over_responses(
         return Agreement(metric, criterion, "response", n, {"auc": area}, {"auc": p}, accuracy, majority)
     resampled = resampled_correlations(values, people, weights)
     tests = {kind: correlation(values, people, kind) for kind in KINDS}
-    figures = {str(kind): _interval(test.statistic, resampled[kind]) for kind, test in tests.items()}
-    return Agreement(metric, criterion, "response", n, figures, {kind: test.p for kind, test in tests.items()})
+    figures = {str(kind): _interval(figure, resampled[kind]) for kind, (figure, _) in tests.items()}
+    return Agreement(metric, criterion, "response", n, figures, {kind: p for kind, (_, p) in tests.items()})
 
 
 def _over_systems(
@@ -211,9 +211,8 @@ def _over_systems(
             for kind, values in resampled_correlations(a, b, each).items():
                 resampled[kind].append(float(values[0]))
     tests = {kind: correlation(ours, theirs, kind) for kind in KINDS}
-    figures = {str(kind): _interval(test.statistic, np.array(resampled[kind])) for kind, test in tests.items()}
-    p = {str(kind): test.p for kind, test in tests.items()}
-    return Agreement(metric.about.name, criterion, "system", len(names), figures, p)
+    figures = {str(kind): _interval(figure, np.array(resampled[kind])) for kind, (figure, _) in tests.items()}
+    return Agreement(metric.about.name, criterion, "system", len(names), figures, {k: p for k, (_, p) in tests.items()})
 
 
 def _interval(value: float, resampled: Floats) -> Interval:

@@ -11,16 +11,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from dialore.errors import InputError, MissingExtraError
-from dialore.evaluation.base import Additive, Combining, Jackknifed
+from dialore.evaluation.base import Additive, Jackknifed, Mean, Metric
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+Kind = Literal["spearman", "kendall", "pearson"]
 RESAMPLES = 1000
 _Z = 1.959964
 """Standard errors on each side of a figure that hold 95%."""
@@ -34,13 +35,6 @@ class Interval:
     value: float
     low: float
     high: float
-
-
-class Result(NamedTuple):
-    """A statistic, or a coefficient, with its two-sided p-value; NaN where the sample does not allow one."""
-
-    statistic: float
-    p: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +65,7 @@ class Rate:
 
 
 def bootstrap(
-    metric: Combining,
+    metric: Metric | Mean,
     values: NDArray[np.float64],
     *,
     dialogues: Sequence[int] | None = None,
@@ -101,7 +95,7 @@ def bootstrap(
 
 
 def paired_bootstrap(
-    metric: Combining,
+    metric: Metric | Mean,
     first: NDArray[np.float64],
     second: NDArray[np.float64],
     *,
@@ -152,7 +146,7 @@ def resample_weights(rows: int, resamples: int, seed: int) -> NDArray[np.uint16]
     return weights
 
 
-def resampled_figures(metric: Combining, values: NDArray[np.float64], weights: NDArray[Any]) -> NDArray[np.float64]:
+def resampled_figures(metric: Metric | Mean, values: NDArray[np.float64], weights: NDArray[Any]) -> NDArray[np.float64]:
     """A metric's figure in each resample; NaN where it has no response."""
     if isinstance(metric, Additive):
         summed = np.hstack([values, np.ones((len(values), 1))]) if values.shape[1] == 1 else values
@@ -185,14 +179,14 @@ def paired_t(differences: Sequence[float]) -> float:
     return float(_library("scipy.stats").ttest_1samp(differences, 0.0).pvalue)
 
 
-def correlation(first: ArrayLike, second: ArrayLike, kind: Literal["spearman", "kendall", "pearson"]) -> Result:
-    """Spearman's rho, Kendall's tau-b or Pearson's r of two series; NaN where one of them does not vary."""
+def correlation(first: ArrayLike, second: ArrayLike, kind: Kind) -> tuple[float, float]:
+    """Spearman's rho, Kendall's tau-b or Pearson's r with its two-sided p-value; NaN where a series does not vary."""
     a, b = _pair(first, second)
     if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
-        return Result(math.nan, math.nan)
+        return math.nan, math.nan
     function = {"spearman": "spearmanr", "kendall": "kendalltau", "pearson": "pearsonr"}[kind]
     found = getattr(_library("scipy.stats"), function)(a, b)
-    return Result(float(found.statistic), float(found.pvalue))
+    return float(found.statistic), float(found.pvalue)
 
 
 def win_rate(outcomes: Sequence[Literal["win", "loss", "tie"]]) -> Rate:

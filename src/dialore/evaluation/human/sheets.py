@@ -358,18 +358,18 @@ def for_annotator(items: Sequence[Item], annotator: int, seed: int) -> list[Item
     return [item for some in batches for item in some]
 
 
-def answer_columns(chosen: CriteriaSet, form: Form, letters: int) -> list[str]:
+def answer_columns(criteria: Iterable[str], form: Form, letters: int) -> list[str]:
     """The columns that annotators fill in: a criterion each; for rankings a criterion and letter each."""
     if form == "ranking":
-        return [f"{name} {letter}" for name in chosen.criteria for letter in LETTERS[:letters]]
-    return list(chosen.criteria)
+        return [f"{name} {letter}" for name in criteria for letter in LETTERS[:letters]]
+    return list(criteria)
 
 
 def columns_of(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> list[str]:
     """All columns of a sheet: the item, what is read, what is filled in."""
     letters = max((len(item.texts) for item in items), default=2)
     texts = [chosen.judges] if form == "likert" else [f"{chosen.judges} {letter}" for letter in LETTERS[:letters]]
-    return ["item", *chosen.shows, "dialogue", *texts, *answer_columns(chosen, form, letters), "comment"]
+    return ["item", *chosen.shows, "dialogue", *texts, *answer_columns(chosen.criteria, form, letters), "comment"]
 
 
 def rows_of(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> list[list[str]]:

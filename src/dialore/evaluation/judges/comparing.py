@@ -18,9 +18,9 @@ from dialore.evaluation.judges.asking import (
     Asker,
     UnjudgedError,
     asker_of,
+    list_shape,
     preferences_shape,
     queries_of,
-    scores_shape,
     spoken,
 )
 from dialore.parallel import gather
@@ -188,7 +188,7 @@ class Together(Mean):
             return measures | dict.fromkeys(texts, unavailable("fewer than two systems have something to be scored"))
         order = sorted(texts)  # so that it depends on neither the systems' order nor other dialogues
         random.Random(f"{self.seed}/{dialogue.id}").shuffle(order)  # noqa: S311 - no secret
-        shape, name = scores_shape("JointScores", len(order), TOP), f"together-{self.judged}"
+        shape, name = list_shape("JointScores", "scores", TOP, len(order)), f"together-{self.judged}"
         candidates = [texts[system] for system in order]
         try:
             said = await self.asker.ask(name, shape, dialogue, candidates=candidates, criterion=self.criterion)
@@ -196,7 +196,7 @@ class Together(Mean):
             return measures | dict.fromkeys(texts, error.measure)
         return measures | {
             system: Measure((float(score),), detail=f"{place} of {len(order)} shown")
-            for place, (system, score) in enumerate(zip(order, said.scores, strict=True), start=1)
+            for place, (system, score) in enumerate(zip(order, said.model_dump()["scores"], strict=True), start=1)
         }
 
 

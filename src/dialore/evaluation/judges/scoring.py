@@ -15,11 +15,9 @@ from dialore.evaluation.judges.asking import (
     Asker,
     UnjudgedError,
     asker_of,
-    picks_shape,
+    list_shape,
     queries_of,
-    scores_shape,
     spoken,
-    verdicts_shape,
 )
 from dialore.retrieval.embedding import Embedder, load_embedder
 from dialore.text import SENTENCE_RULES, split_lines
@@ -134,9 +132,10 @@ async def _queries(name: str, top: int, judge: Asker, sample: Sample) -> Measure
     queries = queries_of(sample.response)
     if not queries:
         return unavailable("the method asked no query")
-    said = await judge.ask(name, scores_shape("QueryScores", len(queries), top), sample.dialogue, queries=queries)
-    each = "; ".join(f"{query}: {score}" for query, score in zip(queries, said.scores, strict=True))
-    return Measure((sum(said.scores) / len(said.scores),), detail=each)
+    shape = list_shape("QueryScores", "scores", top, len(queries))
+    scores = (await judge.ask(name, shape, sample.dialogue, queries=queries)).model_dump()["scores"]
+    each = "; ".join(f"{query}: {score}" for query, score in zip(queries, scores, strict=True))
+    return Measure((sum(scores) / len(scores),), detail=each)
 
 
 async def _useful_knowledge(judge: Asker, sample: Sample) -> Measure:
@@ -146,7 +145,7 @@ async def _useful_knowledge(judge: Asker, sample: Sample) -> Measure:
 
 async def _useful_pieces(judge: Asker, sample: Sample) -> Measure:
     pieces = _pieces(sample)
-    shape = picks_shape("UsefulPieces", "useful", len(pieces))
+    shape = list_shape("UsefulPieces", "useful", len(pieces))
     said = await judge.ask("useful-pieces", shape, sample.dialogue, knowledge=pieces)
     useful = sorted(set(said.model_dump()["useful"]))
     numbers = f": {', '.join(map(str, useful))}" if useful else ""
@@ -156,7 +155,7 @@ async def _useful_pieces(judge: Asker, sample: Sample) -> Measure:
 async def _context_relevance(judge: Asker, sample: Sample) -> Measure:
     _pieces(sample)
     sentences = [sentence for piece in sample.response.knowledge for sentence in sentences_of(piece)]
-    shape = picks_shape("NeededSentences", "needed", len(sentences))
+    shape = list_shape("NeededSentences", "needed", len(sentences))
     said = await judge.ask("ragas-context-relevance", shape, sample.dialogue, knowledge=sentences)
     needed = set(said.model_dump()["needed"])
     return Measure((len(needed) / len(sentences),), detail=f"{len(needed)} of {len(sentences)} sentences")
@@ -171,11 +170,12 @@ async def _faithfulness(judge: Asker, sample: Sample) -> Measure:
     statements = [" ".join(statement.split()) for statement in claimed.statements if statement.strip()]
     if not statements:
         return unavailable("the response states nothing that could be verified")
-    shape = verdicts_shape(len(statements))
+    shape = list_shape("Verdicts", "verdicts", count=len(statements))
     said = await judge.ask(
         "ragas-faithfulness-verdicts", shape, sample.dialogue, knowledge=pieces, statements=statements
     )
-    missing = [text for text, follows in zip(statements, said.verdicts, strict=True) if not follows]
+    verdicts = said.model_dump()["verdicts"]
+    missing = [text for text, follows in zip(statements, verdicts, strict=True) if not follows]
     detail = f"{len(statements) - len(missing)} of {len(statements)} statements"
     return Measure(
         (1 - len(missing) / len(statements),), detail=detail + (f"; not: {' | '.join(missing)}" if missing else "")
