@@ -373,9 +373,9 @@ def one_item(dialogue, name="safari"):
 def test_safaris_persona_is_persona_and_knowledge_is_asked_of_grounded_turns_alone():
     persona = {"text": "I am a cook.", "source": "persona"}
     item, key = one_item(grounded([persona, {"text": "Cooks boil water.", "source": "documents"}]))
-    assert (item.persona, item.knowledge, item.skips) == (["I am a cook."], ["Cooks boil water."], ())
+    assert (item.shown["persona"], item.shown["knowledge"], item.skips) == (["I am a cook."], ["Cooks boil water."], ())
     item, key = one_item(grounded([persona]))
-    assert (item.knowledge, item.skips) == ([], ("knowledge-consistency",))
+    assert (item.shown["knowledge"], item.skips) == ([], ("knowledge-consistency",))
     assert key.items[item.id].skips == item.skips
     sheet = list(csv.DictReader(io.StringIO(render_csv([item], criteria_set("safari"), "likert"))))
     assert (sheet[0]["knowledge-consistency"], sheet[0]["persona-consistency"]) == ("–", "")
@@ -493,7 +493,7 @@ def test_errors_of_each_module_are_asked_of_what_its_stage_gave(tmp_path):
     ]
     found = gather({"dcrag": answers}, criteria_set("dcrag-errors"))
     items, key = export(found, "dcrag-errors", "likert")
-    assert items[0].stages == [
+    assert items[0].shown["stages"] == [
         "query-production: explicit_thoughts: Health. | explicit: cough; fever",
         "fact-retrieval: foreseen: kept: (cough, IsA, symptom)",
         "knowledge: (cough, IsA, symptom)",

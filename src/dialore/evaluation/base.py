@@ -95,15 +95,12 @@ class Metric(Protocol):
     @property
     def about(self) -> About:
         """What it is."""
-        ...
 
     async def measure(self, sample: Sample) -> Measure:
         """Measure one response; never raises for what a response or dialogue lacks: that is a Measure's `problem`."""
-        ...
 
     def combine(self, values: NDArray[np.float64]) -> float:
         """One figure from the measures' values: a row a response, short ones filled with NaN."""
-        ...
 
 
 @runtime_checkable
@@ -115,7 +112,6 @@ class Additive(Protocol):
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """Figures, shape (...), from the sums of each column, shape (..., columns)."""
-        ...
 
 
 @runtime_checkable
@@ -132,7 +128,6 @@ class Jackknifed(Protocol):
 
         `dialogues` are the numbers, from 0, of those that the rows of values answer; each another where None.
         """
-        ...
 
 
 class Mean:

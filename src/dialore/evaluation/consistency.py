@@ -88,7 +88,6 @@ class TransformerEntailment:
 
     def __init__(self, name_or_path: str, *, batch: int = 32) -> None:
         self._name, self._batch = name_or_path, batch
-        self._classify: Any = None
         # Many ask at once, each from a thread: one loads the model, and one uses it at a time.
         self._turn = threading.Lock()
 
@@ -96,24 +95,23 @@ class TransformerEntailment:
         """Whether each second text follows from its first; raises InputError where there is no such model."""
         given = [{"text": first, "text_pair": second} for first, second in pairs]
         with self._turn:
-            self._classify = self._classify or _classifier(self._name)
             labels = list(self._classify.model.config.id2label.values())
             wanted = next((label for label in labels if label.lower().startswith("entail")), labels[-1])
             found = self._classify(given, batch_size=self._batch, padding=True, truncation=True, max_length=512)
         return [each["label"] == wanted for each in found]
 
+    @functools.cached_property
+    def _classify(self) -> Any:  # noqa: ANN401 - the library is untyped
+        try:
+            import torch
+            from transformers import pipeline
+        except ImportError:
+            raise MissingExtraError("an NLI model", "local") from None
+        try:
+            return pipeline("text-classification", model=self._name, device=0 if torch.cuda.is_available() else -1)
+        except (OSError, ValueError) as error:
+            raise InputError(f"no NLI model {self._name!r}: {str(error).splitlines()[0]}") from error
+
 
 _loaded = functools.cache(TransformerEntailment)
 """One model serves both metrics."""
-
-
-def _classifier(name: str) -> Any:  # noqa: ANN401 - the library is untyped
-    try:
-        import torch
-        from transformers import pipeline
-    except ImportError:
-        raise MissingExtraError("an NLI model", "local") from None
-    try:
-        return pipeline("text-classification", model=name, device=0 if torch.cuda.is_available() else -1)
-    except (OSError, ValueError) as error:
-        raise InputError(f"no NLI model {name!r}: {str(error).splitlines()[0]}") from error

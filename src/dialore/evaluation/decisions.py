@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.datasets import gold_text
 from dialore.evaluation.base import Mean, Measure, Metric, Sample, about_of, unavailable
 from dialore.text import normalise
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dialore.datasets.base import Gold
     from dialore.evaluation.registry import Context
 

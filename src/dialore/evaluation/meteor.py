@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.errors import MissingExtraError
 from dialore.evaluation.base import Measure, Metric, Sample, about_of, unavailable
 from dialore.evaluation.overlap import NO_REFERENCE, Compared, check_chinese_tokens, on_one_line
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dialore.dialogue import Dialogue
     from dialore.evaluation.registry import Context
 

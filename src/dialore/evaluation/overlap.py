@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.datasets import gold_text
 from dialore.errors import InputError, MissingExtraError
@@ -23,8 +24,6 @@ from dialore.evaluation.base import Mean, Measure, Metric, Sample, about_of, una
 from dialore.text import Language, words
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dialore.dialogue import Dialogue
     from dialore.evaluation.registry import Context
 

@@ -8,14 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.errors import ModelError
 from dialore.evaluation.base import Measure, Sample, about_of, unavailable
 from dialore.llm.perplexity import Likelihood, LikelihoodModel, Scored
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dialore.dialogue import Dialogue
     from dialore.evaluation.registry import Context
 

@@ -11,15 +11,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from dialore.errors import InputError, MissingExtraError
 from dialore.evaluation.base import Additive, Jackknifed, Mean, Metric
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 Kind = Literal["spearman", "kendall", "pearson"]
 RESAMPLES = 1000

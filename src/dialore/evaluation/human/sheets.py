@@ -155,21 +155,15 @@ class Item(BaseModel):
     Attributes:
         id: says nothing about the systems.
         turns: speaker and text.
-        topic: the dialogue's, where the criteria want it.
-        persona: the responder's, where the criteria want it: the gold sentences, where there is gold knowledge.
-        knowledge: the rest of the gold knowledge; without any, what the response itself drew on. Only where a response
-            stands alone may it be the response's own.
-        stages: what each stage gave, where the criteria want it and a response stands alone.
+        shown: lines of what else the criteria show, by name. The persona is the gold sentences, where there is gold
+            knowledge; knowledge the rest of it, or without any what a response that stands alone itself drew on.
         texts: what is judged, in the order of the letters.
         skips: criteria that are not asked, as what they are about is not there.
     """
 
     id: str
     turns: list[tuple[str, str]]
-    topic: str = ""
-    persona: list[str] = []
-    knowledge: list[str] = []
-    stages: list[str] = []
+    shown: dict[str, list[str]]
     texts: list[str]
     skips: tuple[str, ...] = ()
     batch: int = 0
@@ -308,7 +302,7 @@ def _item(
     if not gold and len(answers) == 1:
         knowledge = [item.text for item in answers[0].knowledge if item.used]
     there = {
-        "topic": dialogue.topic or "",
+        "topic": [dialogue.topic] if dialogue.topic else [],
         "persona": [text for source, text in gold if source == "persona"] if gold else list(dialogue.persona),
         "knowledge": knowledge,
         "stages": _stages(answers[0]) if "stages" in chosen.shows and len(answers) == 1 else [],
@@ -318,7 +312,7 @@ def _item(
         turns=_turns(dialogue, language),
         texts=texts,
         skips=tuple(name for name, each in chosen.criteria.items() if each.of and not there[each.of]),
-        **{name: value for name, value in there.items() if name in chosen.shows},  # type: ignore[arg-type]
+        shown={name: lines for name, lines in there.items() if name in chosen.shows},
     )
 
 
@@ -377,14 +371,8 @@ def rows_of(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> list[list
     columns = columns_of(items, chosen, form)
     rows = []
     for item in items:
-        known = {
-            "item": item.id,
-            "topic": item.topic,
-            "persona": "\n".join(item.persona),
-            "knowledge": "\n".join(item.knowledge),
-            "stages": "\n".join(item.stages),
-            "dialogue": "\n".join(f"{speaker}: {text}" for speaker, text in item.turns),
-        }
+        known = {name: "\n".join(lines) for name, lines in item.shown.items()}
+        known |= {"item": item.id, "dialogue": "\n".join(f"{speaker}: {text}" for speaker, text in item.turns)}
         names = [chosen.judges] if form == "likert" else [f"{chosen.judges} {letter}" for letter in LETTERS]
         known |= dict(zip(names, item.texts, strict=False)) | dict.fromkeys(item.skips, NOT_ASKED)
         rows.append([known.get(column, "") for column in columns])
