@@ -54,7 +54,7 @@ def fill(items, key, path, answer):
     lines = list(csv.DictReader(io.StringIO(render_csv(items, chosen, key.form).removeprefix("\ufeff"))))
     for line in lines:
         letters = len(key.items[line["item"]].systems)
-        for column in answer_columns(chosen, key.form, letters):
+        for column in answer_columns(chosen.criteria, key.form, letters):
             line[column] = answer(line["item"], column)
     with path.open("w", encoding="utf-8-sig", newline="") as file:
         writer = csv.DictWriter(file, list(lines[0]))

@@ -89,6 +89,7 @@ def about_of(name: str) -> About:
     return own_metrics()[name][1]
 
 
+@runtime_checkable
 class Metric(Protocol):
     """One metric. `measure` is asked a response at a time, many at once; `combine` is asked of any set of measures."""
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from dialore.errors import InputError, MissingExtraError
+from dialore.errors import InputError, import_optional
 from dialore.evaluation.base import Mean, Measure, Metric, Sample, about_of, unavailable
 from dialore.evaluation.decisions import gold_texts, no_plan, plan_of
 from dialore.evaluation.judges.asking import is_refusal
@@ -102,13 +102,10 @@ class TransformerEntailment:
 
     @functools.cached_property
     def _classify(self) -> Any:  # noqa: ANN401 - the library is untyped
+        torch, transformers = (import_optional(name, "an NLI model", "local") for name in ("torch", "transformers"))
+        device = 0 if torch.cuda.is_available() else -1
         try:
-            import torch
-            from transformers import pipeline
-        except ImportError:
-            raise MissingExtraError("an NLI model", "local") from None
-        try:
-            return pipeline("text-classification", model=self._name, device=0 if torch.cuda.is_available() else -1)
+            return transformers.pipeline("text-classification", model=self._name, device=device)
         except (OSError, ValueError) as error:
             raise InputError(f"no NLI model {self._name!r}: {str(error).splitlines()[0]}") from error
 

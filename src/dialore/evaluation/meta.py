@@ -15,13 +15,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dialore.datasets.base import gold_text
 from dialore.dialogue import Dialogue, describe, read_dialogues
-from dialore.errors import InputError, MissingExtraError
+from dialore.errors import InputError
 from dialore.evaluation.statistics import (
     RESAMPLES,
     Interval,
     Kind,
     as_table,
     correlation,
+    library,
     resample_weights,
     resampled_figures,
 )
@@ -268,12 +269,8 @@ def _weighted_pearson(first: Floats, second: Floats, weights: NDArray[Any]) -> F
 
 def area_under_curve(values: Floats, truth: NDArray[np.bool_], weights: NDArray[Any]) -> tuple[Interval, float]:
     """The area under the ROC curve with its interval, and the p-value of Mann and Whitney's test."""
-    try:
-        from scipy.stats import mannwhitneyu
-    except ImportError:
-        raise MissingExtraError("statistics", "evaluation") from None
     yes, no = values[truth], values[~truth]
-    test = mannwhitneyu(yes, no)
+    test = library("scipy.stats").mannwhitneyu(yes, no)
     better = 0.5 * (1 + np.sign(yes[:, None] - no[None, :]))
     of_yes, of_no = weights[:, truth], weights[:, ~truth]
     with np.errstate(invalid="ignore", divide="ignore"):

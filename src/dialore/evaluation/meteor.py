@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dialore.errors import MissingExtraError
+from dialore.errors import import_optional
 from dialore.evaluation.base import Measure, Metric, Sample, about_of, unavailable
 from dialore.evaluation.overlap import NO_REFERENCE, Compared, check_chinese_tokens, on_one_line
 
@@ -82,13 +82,10 @@ def find_wordnet() -> Any:  # noqa: ANN401 - the library is untyped
     Raises:
         MissingExtraError: nltk is not installed.
     """
-    try:
-        from nltk.corpus.reader.wordnet import WordNetCorpusReader
-        from nltk.corpus.util import LazyCorpusLoader
-    except ImportError:
-        raise MissingExtraError("METEOR", "evaluation") from None
+    readers = import_optional("nltk.corpus.reader.wordnet", "METEOR", "evaluation")
+    from nltk.corpus.util import LazyCorpusLoader
 
-    class Reader(WordNetCorpusReader):  # type: ignore[misc]
+    class Reader(readers.WordNetCorpusReader):  # type: ignore[misc,name-defined]
         def map_wn(self, version: str = "wordnet") -> None:
             """No mapping to other versions: only other languages want it, and it takes seconds."""
 
@@ -106,13 +103,10 @@ def find_wordnet() -> Any:  # noqa: ANN401 - the library is untyped
 
 
 def _meteor(reference: tuple[str, ...], response: tuple[str, ...], wordnet: Any) -> float:  # noqa: ANN401
-    try:
-        from nltk.translate.meteor_score import single_meteor_score
-    except ImportError:
-        raise MissingExtraError("METEOR", "evaluation") from None
+    library = import_optional("nltk.translate.meteor_score", "METEOR", "evaluation")
     if not reference or not response:
         return 0.0
-    return float(single_meteor_score(list(reference), list(response), stemmer=_stemmer(), wordnet=wordnet))
+    return float(library.single_meteor_score(list(reference), list(response), stemmer=_stemmer(), wordnet=wordnet))
 
 
 @functools.lru_cache(maxsize=1)

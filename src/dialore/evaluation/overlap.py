@@ -12,14 +12,14 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dialore.datasets import gold_text
-from dialore.errors import InputError, MissingExtraError
+from dialore.errors import InputError, import_optional
 from dialore.evaluation.base import Mean, Measure, Metric, Sample, about_of, unavailable
 from dialore.text import Language, words
 
@@ -277,8 +277,12 @@ class Compared(Mean, Worded):
         return Measure((self.figure(self._split(response, dialogue), self._split(other, dialogue)),))
 
     def figure(self, response: tuple[str, ...], other: tuple[str, ...]) -> float:
-        """Unigram F1 of two texts' tokens, where nothing else is said."""
-        return unigram_f1(response, other)
+        """Unigram F1, where nothing else is said, of tokens counted with repeats; 0 where nothing is shared."""
+        common = (Counter(response) & Counter(other)).total()
+        if not common:
+            return 0.0
+        precision, recall = common / len(response), common / len(other)
+        return 2 * precision * recall / (precision + recall)
 
 
 class RougeL(Compared):
@@ -343,15 +347,6 @@ class KnowledgeCopy(Compared):
         return (Counter(response) & Counter(other)).total() / len(response) if response else 0.0
 
 
-def unigram_f1(first: Sequence[str], second: Sequence[str]) -> float:
-    """The harmonic mean of precision and recall of tokens counted with repeats; 0 where nothing is shared."""
-    common = (Counter(first) & Counter(second)).total()
-    if not common:
-        return 0.0
-    precision, recall = common / len(first), common / len(second)
-    return 2 * precision * recall / (precision + recall)
-
-
 @functools.lru_cache(maxsize=262144)
 def _number(gram: str) -> int:
     """A number below 2**52 that stands for an n-gram: exact in a float, and all but sure to differ from any other's."""
@@ -360,11 +355,7 @@ def _number(gram: str) -> int:
 
 @functools.lru_cache(maxsize=4)
 def _sacrebleu(tokens: str) -> Any:  # noqa: ANN401 - the library is untyped
-    try:
-        from sacrebleu.metrics.bleu import BLEU
-    except ImportError:
-        raise MissingExtraError("BLEU", "evaluation") from None
-    return BLEU(tokenize=tokens, force=True)
+    return import_optional("sacrebleu.metrics.bleu", "BLEU", "evaluation").BLEU(tokenize=tokens, force=True)
 
 
 class _Spaces:
@@ -376,8 +367,5 @@ class _Spaces:
 
 @functools.lru_cache(maxsize=2)
 def _rouge(tokenizer: type[_Spaces] | None = _Spaces) -> Any:  # noqa: ANN401 - the library is untyped
-    try:
-        from rouge_score.rouge_scorer import RougeScorer
-    except ImportError:
-        raise MissingExtraError("ROUGE", "evaluation") from None
-    return RougeScorer(["rougeL"], use_stemmer=False, tokenizer=tokenizer() if tokenizer else None)
+    library = import_optional("rouge_score.rouge_scorer", "ROUGE", "evaluation")
+    return library.RougeScorer(["rougeL"], use_stemmer=False, tokenizer=tokenizer() if tokenizer else None)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dialore.dialogue import read_text
-from dialore.errors import InputError
+from dialore.errors import InputError, import_optional
 from dialore.evaluation.human.sheets import (
     CONTROL,
     SIDES,
@@ -23,7 +23,6 @@ from dialore.evaluation.human.sheets import (
     Keyed,
     answer_columns,
     criteria_set,
-    openpyxl_for,
 )
 
 _SHOWN = 5
@@ -216,7 +215,7 @@ def read_xlsx(path: Path) -> list[list[str]]:
         MissingExtraError: openpyxl is not installed.
         InputError: the file cannot be read, is no XLSX, or several of its sheets have such a column.
     """
-    openpyxl = openpyxl_for(f"reading {path.name}")
+    openpyxl = import_optional("openpyxl", f"reading {path.name}", "evaluation")
     try:
         with path.open("rb") as file, warnings.catch_warnings():
             # It warns of what spreadsheets add and it does not know.

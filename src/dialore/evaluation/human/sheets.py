@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 from dialore.datasets import gold_text
-from dialore.errors import InputError, MissingExtraError, UnknownNameError
+from dialore.errors import InputError, UnknownNameError
 from dialore.evaluation.judges.comparing import shown
 from dialore.pages import asset, environment
 from dialore.text import Language
@@ -410,12 +410,3 @@ def render_page(items: Sequence[Item], chosen: CriteriaSet, form: Form, language
 def _inert(text: str) -> str:
     """Text that no spreadsheet takes for a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text
-
-
-def openpyxl_for(what: str) -> Any:  # noqa: ANN401 - the library is untyped
-    """The library that reads and writes XLSX; raises MissingExtraError without it."""
-    try:
-        import openpyxl
-    except ImportError:
-        raise MissingExtraError(what, "evaluation") from None
-    return openpyxl
