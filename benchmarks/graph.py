@@ -134,7 +134,7 @@ def ask(here: str) -> dict[str, Any]:
     from dialore.dialogue import Dialogue
     from dialore.response import Demands
     from dialore.retrieval.embedding import load_embedder
-    from dialore.sources.graph.source import Graph
+    from dialore.sources.graph import open_graph
 
     sets: dict[str, list[dict[str, Any]]] = jsons.loads((Path(here) / "questions.json").read_text(encoding="utf-8"))
     before = resident()
@@ -142,7 +142,7 @@ def ask(here: str) -> dict[str, Any]:
     embedder.encode(["all of it loaded"])
     loaded = resident()
     begun = time.perf_counter()
-    opened = Graph.open(Path(here) / "bench.graph", embedder)
+    opened = open_graph(Path(here) / "bench.graph", embedder=embedder)
     open_ms = (time.perf_counter() - begun) * 1000
 
     def retrieve(question: dict[str, Any]) -> object:
@@ -152,7 +152,7 @@ def ask(here: str) -> dict[str, Any]:
 
     def link(question: dict[str, Any]) -> None:
         for phrase in (*question["queries"], *question["topics"]):
-            opened.linker.link(phrase, "en")
+            opened.linker.link(phrase)
 
     first = timed(retrieve, sets["plain"][:1])[0]
     figures: dict[str, Any] = {"open_ms": round(open_ms, 2), "first_question_ms": round(first, 2)}

@@ -87,7 +87,8 @@ def open_world(graph: Graph, passages: int, documents: Path | None = None) -> It
         passages: how many sentences the generated document index has.
         documents: a document index to be asked instead.
     """
-    from dialore.sources.documents import Chunking, build_documents
+    from dialore.sources.documents.building import build_documents
+    from dialore.sources.documents.chunking import Chunking
 
     with folder() as made:
         if documents is None:

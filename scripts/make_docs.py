@@ -21,13 +21,13 @@ from dialore.evaluation.human.sheets import criteria_sets
 from dialore.evaluation.registry import Context, load_metric, metric_names
 from dialore.experiments.config import DatasetConfig, RunConfig, SystemConfig
 from dialore.methods.registry import (
-    MethodDescription,
     create_method,
     describe_method,
     method_class,
     method_names,
     method_options,
 )
+from dialore.prompts.library import PromptLibrary
 from dialore.settings import SourceSettings
 from dialore.sources.declared import Declaration
 from dialore.text import LANGUAGES
@@ -51,31 +51,33 @@ The two geometric means are made of other scores of a run, where all of those ar
 
 def methods_page() -> str:
     """docs/methods.md."""
-    described = [describe_method(method_class(name)) for name in method_names()]
+    described = [describe_method(method_class(name), PromptLibrary()) for name in method_names()]
     head = f"# Methods\n\n{_MADE}\n{_METHODS}\n"
     rows = [("method", "what it does", "calls", "sources"), ("---",) * 4]
-    rows += [(f"[`{each.name}`](#{each.name})", each.summary, each.calls, _sources(each)) for each in described]
+    rows += [
+        (f"[`{each['name']}`](#{each['name']})", each["summary"], each["calls"], _sources(each)) for each in described
+    ]
     return head + _table(rows) + "".join(_method(each) for each in described)
 
 
-def _method(method: MethodDescription) -> str:
+def _method(method: dict[str, Any]) -> str:
     parts = [
-        f"\n## {method.name}\n",
-        f"{method.paper}. Calls: {method.calls}. Sources: {_sources(method)}.\n",
-        method.about,
+        f"\n## {method['name']}\n",
+        f"{method['paper']}. Calls: {method['calls']}. Sources: {_sources(method)}.\n",
+        method["about"],
     ]
-    if method.options:
+    if method["options"]:
         rows = [("option", "default", "what it does"), ("---",) * 3]
-        rows += [(f"`{one.name}`", f"`{_shown(one.default)}`", one.help) for one in method.options]
+        rows += [(f"`{one['name']}`", f"`{_shown(one['default'])}`", one["help"]) for one in method["options"]]
         parts += ["", _table(rows).rstrip("\n")]
     rows = [("stage", "prompt", "answer"), ("---",) * 3]
-    rows += [(f"`{one.name}`", f"`{one.prompt}`", one.output) for one in method.stages]
+    rows += [(f"`{one['name']}`", f"`{one['prompt']}`", one["output"]) for one in method["stages"]]
     return "\n".join([*parts, "", _table(rows)])
 
 
-def _sources(method: MethodDescription) -> str:
-    needed = [f"`{name}`" for name in method.needs]
-    taken = [f"`{name}`" for name in method.takes]
+def _sources(method: dict[str, Any]) -> str:
+    needed = [f"`{name}`" for name in method["needs"]]
+    taken = [f"`{name}`" for name in method["takes"]]
     return "; ".join(filter(None, [", ".join(needed), f"if given {', '.join(taken)}" if taken else ""])) or "none"
 
 
@@ -156,12 +158,12 @@ def fidelity_problems(page: str) -> list[str]:
 
 def _names() -> set[str]:
     """Names of methods, their options and stages, metrics, criteria, data sets, and keys of experiment files."""
-    methods = [describe_method(method_class(name)) for name in method_names()]
+    methods = [describe_method(method_class(name), PromptLibrary()) for name in method_names()]
     shapes = (RunConfig, DatasetConfig, SystemConfig, SourceSettings, Declaration)
     return {
         *method_names(),
-        *(option.name for method in methods for option in method.options),
-        *(stage.name for method in methods for stage in method.stages),
+        *(option["name"] for method in methods for option in method["options"]),
+        *(stage["name"] for method in methods for stage in method["stages"]),
         *metric_names(),
         *criteria_sets(),
         *data_set_names(),
@@ -207,7 +209,8 @@ def _is_command(words: list[str]) -> bool:
         elif word not in getattr(command, "commands", {}):
             return False
         else:
-            command = command.commands[word]
+            context = typer.Context(command, resilient_parsing=True)
+            command = command.resolve_command(context, [word])[1]  # with the options of its settings
     return True
 
 

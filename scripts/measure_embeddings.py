@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialore.retrieval import load_embedder
+from dialore.retrieval.embedding import load_embedder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dialore.retrieval import Embedder
+    from dialore.retrieval.embedding import Embedder
 
 PAIRS = Path(__file__).parent.parent / "tests" / "retrieval"
 LANGUAGES = ("en", "zh")

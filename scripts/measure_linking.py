@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialore.retrieval import load_embedder
+from dialore.retrieval.embedding import load_embedder
 from dialore.sources.graph import GraphStore, build_graph, read_facts
 from dialore.sources.graph.linking import Linker
 from dialore.sources.graph.starter import starter_files
@@ -144,7 +144,7 @@ def seconds(linker: Linker, phrases: Sequence[str], language: Language) -> dict[
         asked = [phrase + marks for phrase in phrases]
         started = time.perf_counter()
         for phrase in asked:
-            linker.link(phrase, language)
+            linker.link(phrase)
         times.append((time.perf_counter() - started) * 1e6 / len(phrases))
     return {"first_us": round(times[0], 1), "words_us": round(min(times[1:4]), 1), "seen_us": round(min(times[4:]), 2)}
 
@@ -161,10 +161,10 @@ def measure(data: Path, split: str | None = None) -> tuple[dict[str, Any], list[
             items = read_phrases(language)
             main = next(item["graph"] for item in items)
             fresh = linkers(stores, nearest=False)[main]
-            fresh.link("餃子" if language == "zh" else "tea", language)  # loads what is loaded once
+            fresh.link("餃子" if language == "zh" else "tea")  # loads what is loaded once
             speed = seconds(fresh, [item["phrase"] for item in items if item["graph"] == main], language)
             rows = [
-                judge(item, chosen[item["graph"]].link(item["phrase"], language), stores[item["graph"]].find)
+                judge(item, chosen[item["graph"]].link(item["phrase"]), stores[item["graph"]].find)
                 for item in items
                 if split in (None, item["split"])
             ]

@@ -1,6 +1,6 @@
 """Measure retrieval: how well the facts of real dialogues are ranked, and how quickly.
 
-    python scripts/measure_retrieval.py --data FOLDER [--ranking NAME[,key=value...] ...] [--reranker SPEC] [--json]
+    python scripts/measure_retrieval.py --data FOLDER [--ranking NAME[,key=value...] ...] [--json]
 
 Turns, demands and graded facts are those of `tests/sources/relevance` (see its README); the dialogues come from the
 published data sets, and the graphs from ConceptNet's, by --data. Facts that nobody graded count as not useful; `judged`
@@ -25,7 +25,7 @@ import hashlib
 import json
 import tempfile
 import time
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +33,8 @@ import numpy as np
 
 from dialore.datasets import data_set, split_dialogues
 from dialore.response import Demands
-from dialore.retrieval import load_embedder
+from dialore.retrieval.embedding import load_embedder
 from dialore.sources.graph import Graph, GraphStore, build_graph, read_facts
-from dialore.sources.graph.ranking import Ranking
 from dialore.sources.graph.starter import starter_files
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
-    from dialore.retrieval import Embedder
 
 RELEVANCE = Path(__file__).parent.parent / "tests" / "sources" / "relevance"
 FILES = {"dailydialog": "dailydialog/valid.json.gz", "xdailydialog-zh": "xdailydialog/zh_dev.txt.gz"}
@@ -175,27 +173,7 @@ def interval(values: NDArray[np.float64], draws: int = 2000) -> dict[str, float]
     return {"mean": float(values.mean()), "low": float(low), "high": float(high), "turns": len(values)}
 
 
-def ranking_of(spec: str) -> Ranking:
-    """Make a ranking from `default,decay=0.1,fold=false`."""
-    name, *changes = spec.split(",")
-    kinds = {field.name: field.type for field in fields(Ranking)}
-    values: dict[str, Any] = {}
-    for change in changes:
-        key, _, value = change.partition("=")
-        kind = str(kinds[key])
-        values[key] = (
-            value == "true"
-            if kind == "bool"
-            else int(value)
-            if kind == "int"
-            else float(value)
-            if kind == "float"
-            else frozenset(filter(None, value.split("+")))
-        )
-    return replace(Ranking.named(name), **values)
-
-
-def run(specs: Sequence[str], data: Path, reranker: Embedder | None, graphs: Path) -> list[dict[str, Any]]:
+def run(specs: Sequence[str], data: Path, graphs: Path) -> list[dict[str, Any]]:
     """Measure every ranking on both languages."""
     embedder = load_embedder()
     table = []
@@ -208,8 +186,7 @@ def run(specs: Sequence[str], data: Path, reranker: Embedder | None, graphs: Pat
         store = GraphStore(path)
         plain = Graph(store, embedder, "paper")
         for spec in specs:
-            closer = reranker if language == "en" else None
-            graph = Graph(store, embedder, ranking_of(spec), closer)
+            graph = Graph(store, embedder, spec)
             values, times = measure(graph, plain, turns)
             for half in ("dev", "test"):
                 row: dict[str, Any] = {"ranking": spec, "language": language, "half": half}
@@ -232,15 +209,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="the development data's folder")
     parser.add_argument("--ranking", action="append", help="a name, perhaps with changes: default,decay=0.1")
-    parser.add_argument("--reranker", help="spec of an embedder for the best of each English set, e.g. onnx:FOLDER")
     parser.add_argument("--graphs", type=Path, help="where the graphs are kept; else they are built each time")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    reranker = load_embedder(options.reranker) if options.reranker else None
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.graphs or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        table = run(options.ranking or ["paper", "default"], options.data, reranker, folder)
+        table = run(options.ranking or ["paper", "default"], options.data, folder)
     if options.json:
         print(json.dumps(table, indent=1))
         return

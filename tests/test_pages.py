@@ -75,10 +75,6 @@ def test_a_page_runs_its_own_scripts_and_no_other():
     assert page.data["more"] == "aGk="
 
 
-def test_a_page_may_ask_its_own_server_where_it_must():
-    assert "connect-src 'self'" in Scripts(render(connect=True)).policy
-
-
 def test_data_come_out_as_they_went_in_and_end_no_script():
     text = render(data={"told": {EVIL: [EVIL, 1.5, None, "中文"]}})
     assert EVIL not in text

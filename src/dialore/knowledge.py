@@ -30,16 +30,18 @@ class Fact:
         relation: the relation's name, as in ConceptNet ("UsedFor").
         tail: the concept the edge enters.
         weight: how sure the graph is of it; 1.0 where the graph does not say.
-        provenance: where the graph has it from, e.g. a file or a ConceptNet data set.
         graph: the graph's name.
+        provenance: where the graph has it from, e.g. a file or a ConceptNet data set.
     """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     head: str
     relation: str
     tail: str
     weight: float = 1.0
+    graph: str = field(default="", compare=False, kw_only=True)
     provenance: str = ""
-    graph: str = field(default="", compare=False)
 
     @property
     def id(self) -> str:
@@ -65,19 +67,6 @@ class Passage:
     def id(self) -> str:
         """A stable id of url, title and text."""
         return stable_id("passage", self.url, self.title, self.text)
-
-
-class FactDetail(BaseModel):
-    """A fact's parts; see `Fact`."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    head: str
-    relation: str
-    tail: str
-    weight: float = 1.0
-    graph: str = ""
-    provenance: str = ""
 
 
 class PersonaDetail(BaseModel):
@@ -132,7 +121,7 @@ class PassageDetail(BaseModel):
         return {name: value for name, value in handler(self).items() if value is not None and value != ""}
 
 
-Detail = Annotated[FactDetail | PersonaDetail | PassageDetail, Field(union_mode="left_to_right")]
+Detail = Annotated[Fact | PersonaDetail | PassageDetail, Field(union_mode="left_to_right")]
 
 
 class Knowledge(BaseModel):
@@ -161,13 +150,12 @@ class Knowledge(BaseModel):
     @property
     def triple(self) -> str:
         """A fact's `(head, relation, tail)`; the text of anything else."""
-        detail = self.detail
-        return f"({detail.head}, {detail.relation}, {detail.tail})" if isinstance(detail, FactDetail) else self.text
+        return self.detail.triple if isinstance(self.detail, Fact) else self.text
 
     @property
-    def fact(self) -> FactDetail:
-        """The parts of a fact; raises TypeError for anything else."""
-        if isinstance(self.detail, FactDetail):
+    def fact(self) -> Fact:
+        """A fact, its weight rounded; raises TypeError for anything else."""
+        if isinstance(self.detail, Fact):
             return self.detail
         raise TypeError(f"{self.id} is no fact")
 
@@ -180,7 +168,7 @@ class Knowledge(BaseModel):
     def origin(self) -> str:
         """Where its source has it from, as far as known: a file, a graph, an index; else the source."""
         detail = self.detail
-        named = detail.graph if isinstance(detail, FactDetail) else ""
+        named = detail.graph if isinstance(detail, Fact) else ""
         return (detail.provenance if not isinstance(detail, PersonaDetail) else "") or named or self.source
 
     @classmethod
@@ -188,12 +176,13 @@ class Knowledge(BaseModel):
         cls, fact: Fact, text: str, score: float, set_name: Literal["", "foreseen", "unforeseen"] = ""
     ) -> Knowledge:
         """A graph's fact as knowledge; `text` is its wording in the dialogue's language."""
-        detail = FactDetail(
-            head=fact.head,
-            relation=fact.relation,
-            tail=fact.tail,
-            weight=round(fact.weight, 4),
-            graph=fact.graph,
-            provenance=fact.provenance,
-        )
+        weight = round(fact.weight, 4)
+        detail = Fact(fact.head, fact.relation, fact.tail, weight, fact.provenance, graph=fact.graph)
         return cls(id=fact.id, kind="fact", text=text, source="graph", score=score, set=set_name, detail=detail)
+
+    @classmethod
+    def of_passage(cls, passage: Passage, source: Source, score: float = 0.0, **detail: object) -> Knowledge:
+        """A passage as knowledge; `detail` is what else `PassageDetail` has."""
+        where = {"title": passage.title, "url": passage.url, "provenance": passage.source}
+        whole = PassageDetail.model_validate(where | detail)
+        return cls(id=passage.id, kind="passage", text=passage.text, source=source, score=score, detail=whole)

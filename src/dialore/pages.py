@@ -36,7 +36,6 @@ def render(
     data: Mapping[str, object] | None = None,
     packed: Mapping[str, str] | None = None,
     templates: jinja2.Environment | None = None,
-    connect: bool = False,
     **variables: object,
 ) -> str:
     """A page as text, with everything in it; it asks the network for nothing, and may not.
@@ -50,9 +49,10 @@ def render(
         data: plain data by the id under which `dialore.data(id)` reads it.
         packed: gzipped JSON in base64 by the id under which `dialore.inflate(id)` reads it.
         templates: an environment with filters of the page's own; see `environment`.
-        connect: whether it may ask the server that it came from, and nothing else.
         variables: what the template shows.
     """
+    from markupsafe import Markup
+
     head, rest = asset(_BASE), [asset(name) for name in scripts]
     return (
         (templates or environment())
@@ -61,8 +61,8 @@ def render(
             title=title,
             language=language,
             version=__version__,
-            policy=policy([head, *rest], connect=connect),
-            style=asset("page/base.css") + _joined(styles),
+            policy=policy([head, *rest]),
+            style=Markup().join(map(asset, ["page/base.css", *styles])),
             base_script=head,
             scripts=rest,
             data=[(name, as_json(value)) for name, value in (data or {}).items()],
@@ -102,19 +102,12 @@ def as_json(value: object) -> Markup:
     return Markup(text)  # noqa: S704 - escaped above
 
 
-def policy(scripts: Sequence[str], *, connect: bool = False) -> str:
+def policy(scripts: Sequence[str]) -> str:
     """The Content-Security-Policy of a page: these scripts alone, as they stand between their tags, and no network."""
     digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
     parts = ["default-src 'none'", "style-src 'unsafe-inline'", f"script-src {allowed}"]
-    parts += ["connect-src 'self'"] if connect else []
     return "; ".join([*parts, "base-uri 'none'", "form-action 'none'"])
-
-
-def _joined(names: Sequence[str]) -> Markup:
-    from markupsafe import Markup
-
-    return Markup("").join(asset(name) for name in names)
 
 
 def _read(name: str) -> str:

@@ -294,7 +294,7 @@ _LONGEST = 64  # letters of what may be an abbreviation, and more
 _LETTER = re.compile(r"[^\W_]")
 _INITIALS = re.compile(r"[A-Z]|(?:[A-Za-z]\.)+[A-Za-z]")
 _NEXT = re.compile(r"\s*[\"'“‘«(\[*_]*([^\W_]*)")
-_CLAUSE = re.compile(r"(?<=[,;:，；、：])\s*|(?<=[—–])\s*|\s+")
+_CLAUSE = re.compile(r".+?(?:(?<=[,;:，；、：—–])\s*|\s+|\Z)", re.DOTALL)
 
 
 def split_sentences(text: str) -> list[str]:
@@ -367,12 +367,4 @@ def _ends_after(last: str, word: str, *, alone: bool) -> bool:
 
 def split_clauses(sentence: str) -> list[str]:
     """Pieces of an over-long sentence, at commas and white space; joined in order they are the sentence again."""
-    pieces: list[str] = []
-    start = 0
-    for match in _CLAUSE.finditer(sentence):
-        if match.end() > start:
-            pieces.append(sentence[start : match.end()])
-            start = match.end()
-    if start < len(sentence):
-        pieces.append(sentence[start:])
-    return pieces
+    return _CLAUSE.findall(sentence)

@@ -179,8 +179,8 @@ class Workbench:
 
     def _cites(self, method: str) -> bool:
         """Whether one of a method's prompts says how to cite."""
-        stages = registry.describe_method(_class(method), self.prompts).stages
-        return any("{{ citing }}" in self.prompts.get(stage.prompt, stage.languages[0]).text for stage in stages)
+        asked = registry.method_prompts(_class(method), self.prompts).values()
+        return any("{{ citing }}" in prompts[0].text for prompts in asked)
 
     def agent(self, method: str, models: Models, options: Mapping[str, object] | None = None) -> Agent:
         """An agent, which the workbench closes; without a model its method is `lexical`, whatever is named.

@@ -92,7 +92,7 @@ def test_made_up_dialogues_hit_the_graph_and_stay_the_same():
         dialogues = made_up(graph, 5)
         assert dialogues == made_up(graph, 5)
         assert len({dialogue.history for dialogue in dialogues}) == 5
-        assert all(len(graph.mentions(dialogue)) >= 2 for dialogue in dialogues)
+        assert all(len(graph.mentions(dialogue.texts)) >= 2 for dialogue in dialogues)
     finally:
         graph.close()
 

@@ -12,6 +12,7 @@ from benchmarks.made_up import made_up, open_world, with_persona
 
 from dialore.llm.rehearsal import Rehearsal
 from dialore.methods.registry import describe_method, method_class, method_names, method_sources
+from dialore.prompts.library import PromptLibrary
 from dialore.sources.graph import open_graph
 from dialore.workbench import create_agent
 
@@ -43,24 +44,24 @@ def asked_by(method, world, options):
 
 @pytest.mark.parametrize("method", method_names())
 def test_the_stages_that_are_named_are_those_that_are_asked(method, world):
-    said = describe_method(method_class(method))
-    named = {stage.prompt for stage in said.stages}
+    said = describe_method(method_class(method), PromptLibrary())
+    named = {stage["prompt"] for stage in said["stages"]}
     asked, calls = asked_by(method, world, {})
     if method in OPTIONS:
         asked |= asked_by(method, world, OPTIONS[method])[0]
     assert asked <= named
     assert {prompt for prompt in named - asked if prompt.rpartition("/")[2] not in RARE} == set()
-    assert all(stage.languages == ("en", "zh") for stage in said.stages)
-    assert calls <= int(said.calls.split()[0])
+    assert all(stage["languages"] == ["en", "zh"] for stage in said["stages"])
+    assert calls <= int(said["calls"].split()[0])
 
 
 @pytest.mark.parametrize("method", method_names())
 def test_a_description_leaves_nothing_out(method):
-    said = describe_method(method_class(method))
-    assert all(option.help for option in said.options), "an option without a word"
-    assert said.paper
-    assert said.about
-    assert said.stages or said.calls == "0"
+    said = describe_method(method_class(method), PromptLibrary())
+    assert all(option["help"] for option in said["options"]), "an option without a word"
+    assert said["paper"]
+    assert said["about"]
+    assert said["stages"] or said["calls"] == "0"
 
 
 def test_a_method_of_another_package_need_not_name_its_stages():
@@ -74,7 +75,10 @@ def test_a_method_of_another_package_need_not_name_its_stages():
         needs: ClassVar[tuple[str, ...]] = ()
         calls: ClassVar[str] = "2"
 
-    assert [stage.name for stage in describe_method(Theirs).stages] == ["knowledge-generation", "response-generation"]
+    assert [stage["name"] for stage in describe_method(Theirs, PromptLibrary())["stages"]] == [
+        "knowledge-generation",
+        "response-generation",
+    ]
 
 
 def test_the_list_tells_sources_and_stages(call, monkeypatch):

@@ -15,8 +15,8 @@ from dialore.evaluation.report.build import make_report
 from dialore.evaluation.report.data import Judged
 from dialore.evaluation.report.forms import render_html, render_markdown
 from dialore.evaluation.report.tables import contests
-from dialore.experiments.judging import ComparisonStore, compare_systems
 from dialore.experiments.results import RunResults
+from dialore.experiments.scoring import compare_systems
 from dialore.experiments.store import FILE, Job, RunStore, System
 from dialore.response import Response
 from tests.evaluation.made_up import EVIL, made_up
@@ -98,18 +98,17 @@ def folder(tmp_path):
 
 
 async def test_a_runs_comparisons_are_read_and_those_of_changed_responses_are_not(folder):
-    with RunStore.open(folder) as store, store.writing(), ComparisonStore(folder) as kept:
-        await compare_systems(store, kept, Asker(Opinionated(lambda a, b: "A")), (0, 1), criteria=["overall"])
-        kept.keep("m", "responses", "another hash", [Preference("overall", "a", "gone", ("a", "a"))])
+    with RunStore.open(folder) as store, store.writing():
+        await compare_systems(store, Asker(Opinionated(lambda a, b: "A")), (0, 1), criteria=["overall"])
+        store.prefer("m", "responses", "another hash", [Preference("overall", "a", "gone", ("a", "a"))])
         store.add(Job(2, 1), Response(id="d2", method="m", text="Changed since."))
         (found,) = RunResults([store]).judged()
     assert (found.run, found.dataset, found.first, found.second) == ("try", "daily dev, 3", "a", "b")
     assert [one.outcome for one in found.preferences] == ["tie", "tie"]
 
 
-def test_a_run_that_was_never_judged_stays_without_such_tables(folder):
+def test_a_run_from_before_there_were_preferences_has_none(folder):
+    with closing(sqlite3.connect(folder / FILE)) as database:
+        database.execute("drop table preferences")
     with RunStore.open(folder) as store:
         assert RunResults([store]).judged() == []
-    with closing(sqlite3.connect(folder / FILE)) as database:
-        tables = database.execute("select name from sqlite_master").fetchall()
-    assert ("preferences",) not in tables

@@ -8,9 +8,8 @@ from dialore.dialogue import Dialogue
 from dialore.errors import BudgetError, ModelError
 from dialore.evaluation.judges.asking import Asker
 from dialore.evaluation.judges.comparing import Together
-from dialore.experiments.judging import ComparisonStore, compare_systems
 from dialore.experiments.results import RunResults
-from dialore.experiments.scoring import measure_jointly, measure_run
+from dialore.experiments.scoring import compare_systems, measure_jointly, measure_run
 from dialore.experiments.store import Job, RunStore, System
 from dialore.response import Response
 from tests.evaluation.test_judges_comparing import ByLength, Opinionated, longer
@@ -33,8 +32,8 @@ def store(tmp_path):
 
 
 async def outcomes(store, model, pair=(0, 1), criteria=("overall",), **rest):
-    with store.writing(), ComparisonStore(store.folder) as kept:
-        found = await compare_systems(store, kept, Asker(model), pair, criteria=criteria, **rest)
+    with store.writing():
+        found = await compare_systems(store, Asker(model), pair, criteria=criteria, **rest)
     return {name: [one.outcome for one in some] for name, some in found.items()}
 
 
@@ -86,8 +85,8 @@ async def test_a_judge_that_fails_is_tried_again_and_a_budget_keeps_what_is_foun
                 raise self.error
             return await super().complete(request, on_text)
 
-    with store.writing(), ComparisonStore(store.folder) as kept:
-        found = await compare_systems(store, kept, Asker(Moody(longer)), (0, 1), criteria=["overall"])
+    with store.writing():
+        found = await compare_systems(store, Asker(Moody(longer)), (0, 1), criteria=["overall"])
     assert [one.problem for one in found["overall"]] == [None, "failed", None, None, None, None]
     spent = Moody(longer)
     spent.error = BudgetError("spent")

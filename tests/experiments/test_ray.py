@@ -36,9 +36,9 @@ def cluster():
 
 
 def on_ray(config, folder, connect_model, workers=1, **settings):
-    from dialore.experiments.ray import run_on_ray
+    from dialore.experiments.ray import RayEngine
 
-    return run_on_ray(config, folder, connect_model, workers=workers, **settings)
+    return asyncio.run(run_experiment(config, folder, connect_model, engine=RayEngine(workers), **settings))
 
 
 def rehearse(config, name):

@@ -207,7 +207,7 @@ def test_a_prompt_file_gives_continuation_stops_and_steering(tmp_path):
     (tmp_path / "x" / "y.en.md").write_text(text, encoding="utf-8")
     rendered = PromptLibrary(tmp_path).get("x/y", "en").render({"word": 'a "b": c'})
     assert [message.content for message in rendered.messages] == ['Say a "b": c']
-    assert (rendered.continuation, rendered.stop) == ('a "b": c =>', ("\n",))
+    assert (rendered.continuation, rendered.continuation_stop) == ('a "b": c =>', ("\n",))
     assert rendered.steering == Steering(words=('a "b": c',), top_k=4)
 
 

@@ -369,14 +369,6 @@ async def test_json_object_is_kept_where_it_is_taken(faulty_server):
     await model.close()
 
 
-@pytest.mark.parametrize(
-    ("mode", "kind"), [("json_schema", "json_schema"), ("json_object", "json_object"), ("off", None)]
-)
-async def test_structured_mode_is_obeyed(faulty_server, mode, kind):
-    await ask(faulty_server, WITH_SCHEMA, structured=mode)
-    assert (faulty_server.calls[0].body.get("response_format") or {}).get("type") == kind
-
-
 async def test_refused_parameters_are_learnt(faulty_server, caplog):
     def refuse(asked):
         if "max_tokens" in asked.body:

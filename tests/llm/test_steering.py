@@ -31,13 +31,13 @@ def next_token(loaded, steering):
     """The plain and the steered probabilities of the token after the prompt."""
     import torch
 
-    from dialore.llm.steering import Decoder, bag_tokens
+    from dialore.llm.steering import SteeredLogits, bag_tokens
 
     _, tokenizer, model, prompt = loaded
-    bag = bag_tokens(tokenizer, steering.words)
     with torch.no_grad():
-        plain = torch.softmax(model(prompt).logits[0, -1].float(), dim=-1)
-    return plain, Decoder(model, prompt, steering, bag).step(prompt[:, -1:]), bag
+        logits = model(prompt).logits[:, -1]
+    steered = SteeredLogits(tokenizer, model, steering)(prompt, logits)
+    return torch.softmax(logits[0], dim=-1), steered[0].exp(), bag_tokens(tokenizer, steering.words)
 
 
 def test_steering_raises_the_bags_probability(loaded):
@@ -128,19 +128,19 @@ def test_many_steps_are_those_of_the_published_loop(loaded):
     """Each token once more with the plain distribution over the whole text, and the moved past handed on by hand."""
     import torch
 
-    from dialore.llm.steering import Decoder, _cache, _layers, _perturb, bag_tokens
+    from dialore.llm.steering import SteeredLogits, _cache, _layers, _perturb, bag_tokens
 
     _, tokenizer, model, prompt = loaded
     steering = Steering(words=BAG, step_size=0.5, window=3, gm_scale=0.8)
     bag = bag_tokens(tokenizer, BAG)
-    decoder, tokens = Decoder(model, prompt, steering, bag), prompt
+    processor, tokens = SteeredLogits(tokenizer, model, steering), prompt
     with torch.no_grad():
         past = _layers(model(prompt[:, :-1], use_cache=True).past_key_values)
     for _ in range(4):
-        found = decoder.step(tokens[:, -1:])
         with torch.no_grad():
-            plain = torch.softmax(model(tokens).logits[0, -1], dim=-1)
-        moved = _perturb(model, tokens[:, -1:], past, plain, steering, torch.tensor(bag))
+            logits = model(tokens).logits[:, -1]
+        found, plain = processor(tokens, logits)[0].exp(), torch.softmax(logits[0], dim=-1)
+        moved = _perturb(model, tokens[:, -1:], past, plain, steering, bag)
         with torch.no_grad():
             answer = model(tokens[:, -1:], past_key_values=_cache(moved), use_cache=True)
         past = _layers(answer.past_key_values)

@@ -10,6 +10,7 @@ CASES = {
     "plain <think>x</think>": "plain <think>x</think>",
     "<thin air": "<thin air",
     "<thi": "<thi",
+    "<think>": "",
     "<think>never ends": "",
     "<think></think>": "",
     "": "",

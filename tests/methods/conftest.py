@@ -16,7 +16,7 @@ from dialore.methods.registry import create_method
 from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
-from dialore.sources.graph.source import Graph
+from dialore.sources.graph.several import open_graph
 from dialore.sources.graph.writing import build_graph
 
 FACTS = [
@@ -98,7 +98,7 @@ def small_graph(tmp_path_factory):
     path = tmp_path_factory.mktemp("graph") / "small.graph"
     embedder = load_embedder()
     build_graph(FACTS, path, name="small", embedder=embedder)
-    graph = Graph.open(path, embedder)
+    graph = open_graph(path, embedder=embedder)
     yield graph
     graph.close()
 

@@ -11,7 +11,7 @@ from dialore.knowledge import Fact, Knowledge
 from dialore.methods.lexical import HOW_TO_ADD_A_MODEL
 from dialore.retrieval.embedding import load_embedder
 from dialore.sources.base import Findings
-from dialore.sources.graph.source import Graph
+from dialore.sources.graph.several import open_graph
 from dialore.sources.graph.writing import build_graph
 from dialore.workbench import create_agent
 
@@ -53,7 +53,7 @@ def graph(tmp_path_factory):
     path = tmp_path_factory.mktemp("graph") / "lexical.graph"
     embedder = load_embedder()
     build_graph([Fact(*parts) for parts in FACTS], path, name="lexical", embedder=embedder)
-    opened = Graph.open(path, embedder)
+    opened = open_graph(path, embedder=embedder)
     yield opened
     opened.close()
 

@@ -15,7 +15,7 @@ from dialore.methods.registry import create_method
 from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
-from dialore.sources.samples import build_samples, open_samples, samples_of
+from dialore.sources.samples import SampleDatabase, build_samples, samples_of
 from tests.sources.sample_fixture import histories
 
 KG, RG = "knowledge-generation", "response-generation"
@@ -38,7 +38,7 @@ def base(tmp_path_factory):
     samples = list(samples_of(histories()))
     perplexities = {sample.id: float(len(sample.knowledge)) for sample in samples}
     build_samples(samples, path, load_embedder(), perplexities=perplexities, perplexity_by="lengths")
-    opened = open_samples(path)
+    opened = SampleDatabase(path)
     yield opened
     opened.close()
 
@@ -143,7 +143,7 @@ FORMATS_RAW = {
 def kyoto(tmp_path):
     """A base of one sample, so that a whole prompt can be written down."""
     build_samples(samples_of(histories()[6:7]), tmp_path / "kyoto.samples", load_embedder())
-    opened = open_samples(tmp_path / "kyoto.samples")
+    opened = SampleDatabase(tmp_path / "kyoto.samples")
     yield opened
     opened.close()
 

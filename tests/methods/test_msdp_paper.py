@@ -16,7 +16,7 @@ from dialore.methods.stages import ModelResponder
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
 from dialore.sources.base import Findings
-from dialore.sources.samples import build_samples, open_samples, samples_of
+from dialore.sources.samples import SampleDatabase, build_samples, samples_of
 from tests.sources.sample_fixture import histories
 
 FILES = sorted((Path(__file__).parents[2] / "examples" / "msdp").glob("*.yaml"))
@@ -59,7 +59,7 @@ def samples(tmp_path_factory):
     path = tmp_path_factory.mktemp("base") / "own.samples"
     made = list(samples_of(histories()))
     build_samples(made, path, load_embedder(), perplexities={each.id: 1.0 for each in made}, perplexity_by="none")
-    opened = open_samples(path)
+    opened = SampleDatabase(path)
     yield opened
     opened.close()
 

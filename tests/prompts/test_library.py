@@ -118,8 +118,8 @@ def test_a_folder_overrides_one_prompt_and_leaves_the_rest(tmp_path):
     rendered = library.get("vanilla/response-generation", "en").render(VARIABLES)
     assert [message.content for message in rendered.messages] == ["Say hi to LAST-TURN"]
     assert rendered.sampling == Sampling(temperature=0)
-    assert rendered.reference.startswith("vanilla/response-generation.en v7 ")
-    assert rendered.reference != PromptLibrary().get("vanilla/response-generation", "en").reference
+    assert rendered.prompt.startswith("vanilla/response-generation.en v7 ")
+    assert rendered.prompt != PromptLibrary().get("vanilla/response-generation", "en").reference
     assert library.get("dcrag/topic-planning", "zh").text == PromptLibrary().get("dcrag/topic-planning", "zh").text
     assert len(list(library)) == len(ALL)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dialore.errors import InputError, MissingExtraError, UnknownNameError
-from dialore.retrieval import Embedder, load_embedder
+from dialore.retrieval.embedding import Embedder, load_embedder
 from tests.retrieval import tiny_transformer
 
 TEXTS = ["A dog needs a walk.", "狗需要散步。", "", "rain", "雨 rain", "A dog needs a walk."]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dialore.errors import InputError
-from dialore.retrieval import Embedder, load_embedder
+from dialore.retrieval.embedding import Embedder, load_embedder
 
 if TYPE_CHECKING:
     from pathlib import Path

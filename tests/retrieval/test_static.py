@@ -99,7 +99,7 @@ def test_sums_of_parts_add_up(static):
 def test_chinese_needs_no_cache_and_no_writable_folder(tmp_path):
     program = (
         "import os, tempfile; tempfile.tempdir = os.environ['NOWHERE']\n"
-        "from dialore.retrieval import load_embedder\n"
+        "from dialore.retrieval.embedding import load_embedder\n"
         "assert load_embedder('static').encode(['我的狗想出去散步']).any()"
     )
     nowhere = tmp_path / "missing"

@@ -17,9 +17,9 @@ from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.sources.graph import GraphStore, build_graph, writing
 from dialore.sources.graph.facts import read_facts
-from dialore.sources.graph.verify import verify
 from dialore.text import normalise
 from tests.sources.graphs import ROOT, build, development_data, embedder, facts
+from tests.sources.whole import problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -357,5 +357,5 @@ def test_facts_sorted_a_range_at_a_time_make_the_same_graph(tmp_path: Path, monk
     monkeypatch.setattr(writing, "_SORTED", 700)
     ranged = build(tmp_path / "ranged.graph", many)
     assert rows(ranged) == rows(whole)
-    assert verify(ranged).problems == []
+    assert problems_of(ranged) == []
     assert GraphStore(ranged).meta.fingerprint == GraphStore(whole).meta.fingerprint

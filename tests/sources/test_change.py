@@ -16,9 +16,9 @@ from dialore.errors import GraphError, InputError
 from dialore.knowledge import Fact
 from dialore.sources.graph import GraphStore
 from dialore.sources.graph.changes import ChangeReport, GraphEditor, compact_graph
-from dialore.sources.graph.verify import verify
 from tests.hashing import HashingEmbedder
 from tests.sources.graphs import ROOT, build, embedder, facts
+from tests.sources.whole import problems_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,12 +121,12 @@ def test_a_changed_graph_is_the_graph_that_is_built_of_the_same_facts(tmp_path: 
                 scores.append({store.fact(edges, row).id: float(cosines[row]) for row in range(len(edges))})
             assert scores[0] == pytest.approx(scores[1], abs=1e-2)
         before = rows(changed)
-    assert verify(path).problems == []
+    assert problems_of(path) == []
     size = path.stat().st_size
     compact_graph(path)
     assert path.stat().st_size < size
     assert rows(path) == before
-    assert verify(path).problems == []
+    assert problems_of(path) == []
 
 
 def test_deleting_what_was_added_gives_the_old_fingerprint(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_commit_that_fails_halfway_is_as_if_it_had_never_been(
         with pytest.raises(GraphError, match="cannot write"):
             change(path, add=facts("moon | IsA | satellite"), delete=SMALL[:1])
     assert rows(path) == of(SMALL)
-    assert verify(path).problems == []
+    assert problems_of(path) == []
     change(path, add=facts("moon | IsA | satellite"))
     assert len(rows(path)) == 5
 
@@ -262,7 +262,7 @@ KILLED = """
     import os, random, signal, sys, time
     from pathlib import Path
     from dialore.sources.graph import GraphStore
-    from dialore.sources.graph.verify import verify
+    from tests.sources.whole import problems_of
     from tests.sources.graphs import build, embedder, facts
     from tests.sources.test_change import change, rows
     path = Path(sys.argv[1])
@@ -299,8 +299,8 @@ KILLED = """
         heads = [row[0] for row in rows(path)]
         left, rite = ({head[5:] for head in heads if head.startswith(side)} for side in ("left", "rite"))
         assert left == rite, left ^ rite
-        report = verify(path)
-        assert report.problems == [], report.problems
+        problems = problems_of(path)
+        assert problems == [], problems
     print(kills, len(heads))
 """
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dialore.dialogue import Dialogue
 from dialore.response import Demands
-from dialore.sources.graph import Graph, GraphEditor
+from dialore.sources.graph import GraphEditor, open_graph
 from tests.sources.graphs import ROOT, build, embedder, facts, graph_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def ends(found: Retrieval) -> tuple[set[str], set[str]]:
 
 def test_each_question_sees_one_state_of_what_another_process_writes(tmp_path: Path) -> None:
     path = build(tmp_path / "g.graph", facts("rock | IsA | thing"))
-    graph = Graph.open(path, embedder(), "paper")
+    graph = open_graph(path, "paper", embedder())
     writer = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", textwrap.dedent(WRITER), str(path)],
         cwd=ROOT,
@@ -69,7 +69,7 @@ def test_each_question_sees_one_state_of_what_another_process_writes(tmp_path: P
 
 def test_links_of_a_graph_that_was_built_anew_are_found_by_name(tmp_path: Path) -> None:
     graph = graph_of(tmp_path, "sushi | IsA | food", "tea | IsA | drink")
-    (link,) = graph.link(["tea"], DIALOGUE)
+    (link,) = graph.link(["tea"])
     build(tmp_path / "small.graph", facts("tea | IsA | leaf", "zebra | IsA | animal", "sushi | IsA | fish"))
     known, count = graph.retrieve_queries([link], DIALOGUE)
     assert ([item.triple for item in known], count) == (["(tea, IsA, leaf)"], 1)

@@ -1,4 +1,4 @@
-"""`verify` finds what is wrong in each table; a full disk, a folder and export leave what they should."""
+"""`problems_of` finds what is wrong in each table; a full disk, a folder and export leave what they should."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dialore.sources.graph import GraphStore
 from dialore.sources.graph.facts import export_graph, read_facts
 from dialore.sources.graph.mapping import unpacked_side
 from dialore.sources.graph.store import CONCEPTS, IDS, IN, KEYS, META, OUT, PARTS, id_key
-from dialore.sources.graph.verify import verify
 from tests.sources.graphs import ROOT, build, facts
 from tests.sources.test_change import change, rows
+from tests.sources.whole import problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,9 +96,9 @@ def test_each_damage_is_found(
     tmp_path: Path, table: bytes, key: bytes, new: Callable[[bytes], bytes | None], said: str
 ) -> None:
     path = build(tmp_path / "g.graph", ITEMS)
-    assert verify(path).problems == []
+    assert problems_of(path) == []
     put(path, table, key, new)
-    problems = verify(path).problems
+    problems = problems_of(path)
     assert any(said in problem for problem in problems), problems
 
 
@@ -106,8 +106,8 @@ def test_a_changed_graph_is_whole(tmp_path: Path) -> None:
     path = build(tmp_path / "g.graph", ITEMS)
     change(path, add=facts("miso | IsA | food | 9"), delete=ITEMS[:1])
     change(path, delete=ITEMS[3:])
-    report = verify(path)
-    assert (report.problems, report.facts, report.concepts) == ([], 3, 6)
+    with GraphStore(path) as store:
+        assert (problems_of(path), store.meta.facts, store.meta.concepts) == ([], 3, 6)
 
 
 @pytest.mark.parametrize("name", ["out.tsv", "out.jsonl", "out.tsv.gz"])
@@ -152,4 +152,4 @@ def test_a_full_disk_leaves_the_graph_as_it_was(tmp_path: Path) -> None:
     )
     assert "cannot write" in done.stdout, done.stderr
     assert rows(path) == before
-    assert verify(path).problems == []
+    assert problems_of(path) == []

@@ -17,8 +17,8 @@ from dialore.retrieval.reranking import DenseReranker, load_reranker
 from dialore.sources.base import KnowledgeSource
 from dialore.sources.declared import DeclaredSource, GraphKnowledge, Reranked, default_sources, in_order, open_declared
 from dialore.sources.dialogue_ranking import DialogueRanker
-from dialore.sources.documents import build_documents
-from dialore.sources.graph.source import Graph
+from dialore.sources.documents.building import build_documents
+from dialore.sources.graph.several import open_graph
 from dialore.sources.graph.writing import build_graph
 from dialore.sources.persona import PersonaDocuments, PersonaSource
 from dialore.sources.web.engines import SearchResult
@@ -347,7 +347,7 @@ async def test_a_graph_is_a_source_like_any_other(declare, graph_file):
 
 
 async def test_a_graph_that_is_open_is_used(declare, graph_file):
-    graph = Graph.open(graph_file)
+    graph = open_graph(graph_file)
     declared = declare("[{name: graph, kind: graph, description: x}]", graph=graph)
     declared.close()
     assert await declared["graph"].source.search("cats", CATS, 5)

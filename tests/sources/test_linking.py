@@ -35,8 +35,8 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
     opened.close()
 
 
-def link(graph: Graph, phrase: str, language: str = "en") -> list[tuple[str, str]]:
-    return [(found.name, found.how) for found in graph.linker.link(phrase, language)]
+def link(graph: Graph, phrase: str) -> list[tuple[str, str]]:
+    return [(found.name, found.how) for found in graph.linker.link(phrase)]
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,8 @@ def test_a_phrase_has_no_link_to_a_part_of_its_match_or_to_more_than_it_says(
 
 
 @pytest.mark.parametrize("phrase", ["", "  ", "?!", "day", "zeppelin", "of the", "the", "🙂"])
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_nothing_is_found_for_nothing(graph: Graph, phrase: str, language: str) -> None:
-    assert link(graph, phrase, language) == []
+def test_nothing_is_found_for_nothing(graph: Graph, phrase: str) -> None:
+    assert link(graph, phrase) == []
 
 
 @pytest.mark.parametrize(
@@ -155,12 +154,12 @@ def test_nothing_is_found_for_nothing(graph: Graph, phrase: str, language: str) 
     ],
 )
 def test_chinese(graph: Graph, phrase: str, expected: list[tuple[str, str]]) -> None:
-    assert link(graph, phrase, "zh") == expected
+    assert link(graph, phrase) == expected
 
 
 def test_scores_order_the_ways_of_linking(graph: Graph) -> None:
     scores = [
-        graph.linker.link(phrase, "en")[0].score
+        graph.linker.link(phrase)[0].score
         for phrase in ("bed", "beds", "wedding ring", "two New York tables", "a purple and rather large bed")
     ]
     assert scores == sorted(scores, reverse=True)
@@ -184,7 +183,7 @@ def test_mentions_in_a_history(graph: Graph) -> None:
             "turns": ["I ate ice. Cream was off.", "Then let's have ice cream!", "Ice creams for my wedding ring"],
         }
     )
-    found = graph.mentions(dialogue)
+    found = graph.mentions(dialogue.texts)
     assert [(item.name, item.phrase) for item in found] == [
         ("eat", "ate"), ("ice", "ice"), ("cream", "cream"), ("ice cream", "ice cream"), ("wed ring", "wedding ring"),
     ]  # fmt: skip
@@ -193,7 +192,7 @@ def test_mentions_in_a_history(graph: Graph) -> None:
 
 def test_mentions_in_a_chinese_history(graph: Graph) -> None:
     dialogue = Dialogue.model_validate({"id": "d", "turns": ["我想吃饺子，馅料要多。", "好的，北京。烤鸭也要！"]})
-    assert [item.name for item in graph.mentions(dialogue)] == ["饺子", "馅料", "北京", "烤鸭"]
+    assert [item.name for item in graph.mentions(dialogue.texts)] == ["饺子", "馅料", "北京", "烤鸭"]
 
 
 def test_a_concept_is_linked_once_by_its_best_link() -> None:
@@ -206,24 +205,24 @@ def test_a_concept_is_linked_once_by_its_best_link() -> None:
 
 def test_a_graph_in_traditional_characters(tmp_path: Path) -> None:
     graph = graph_of(tmp_path, "餃子 | RelatedTo | 餡料", "頭髮 | RelatedTo | 理髮店", "聽音樂 | RelatedTo | 音樂")
-    assert link(graph, "饺子", "zh") == [("餃子", "variant")]
-    assert link(graph, "餃子", "zh") == [("餃子", "exact")]
-    assert link(graph, "在家听音乐的头发", "zh") == [("聽音樂", "contained"), ("頭髮", "contained")]
+    assert link(graph, "饺子") == [("餃子", "variant")]
+    assert link(graph, "餃子") == [("餃子", "exact")]
+    assert link(graph, "在家听音乐的头发") == [("聽音樂", "contained"), ("頭髮", "contained")]
     graph.close()
 
 
 def test_the_nearest_concept_is_the_last_resort_and_says_its_cosine(tmp_path: Path) -> None:
     graph = graph_of(tmp_path, "咖啡 | RelatedTo | 提神", "喝咖啡 | Causes | 精神好", "下雨 | Causes | 路滑")
     linker = Linker(graph.store, embedder(), nearest=True)
-    (found,) = linker.link("喝coffee", "zh")
+    (found,) = linker.link("喝coffee")
     assert (found.name, found.how) == ("喝咖啡", "nearest")
     assert found.cosine is not None
     assert 0.95 <= found.cosine <= 1.0001
     assert 0 < found.score < 0.9
-    assert linker.link("咖啡", "zh")[0].how == "exact"
-    assert linker.link("怎么说呢", "zh") == linker.link("zeppelin", "en") == linker.link("嗯嗯", "zh") == []
-    assert Linker(graph.store, embedder(), nearest=False).link("喝coffee", "zh") == []
-    assert Linker(graph.store).link("喝coffee", "zh") == []
+    assert linker.link("咖啡")[0].how == "exact"
+    assert linker.link("怎么说呢") == linker.link("zeppelin") == linker.link("嗯嗯") == []
+    assert Linker(graph.store, embedder(), nearest=False).link("喝coffee") == []
+    assert Linker(graph.store).link("喝coffee") == []
     graph.close()
 
 

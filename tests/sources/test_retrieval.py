@@ -177,7 +177,7 @@ def test_no_demands_no_facts(tmp_path: Path) -> None:
 def test_queries_alone_as_the_baselines_ask(tmp_path: Path) -> None:
     items = random_facts(5, 300)
     graph = Graph(GraphStore(build(tmp_path / "g.graph", items)), embedder(), "paper")
-    links = graph.link(["tea", "cups", "tea"], HISTORY)
+    links = graph.link(["tea", "cups", "tea"])
     assert [link.name for link in links] == ["tea", "cup"]
     found, count = graph.retrieve_queries(links, HISTORY, top=1000)
     expected = {fact.triple for fact in items if {fact.head, fact.tail} & {"tea", "cup"}}
@@ -199,7 +199,7 @@ def test_knowledge_carries_the_fact(tmp_path: Path) -> None:
     assert item.id == Fact("tea", "IsA", "Drink").id
     assert item.kind == "fact"
     assert item.source == "graph"
-    assert item.detail.model_dump() == {
+    assert item.model_dump()["detail"] == {
         "head": "Tea",
         "relation": "IsA",
         "tail": "drink",
@@ -225,7 +225,7 @@ def test_chinese(tmp_path: Path) -> None:
     assert {item.text for item in found.unforeseen} == {"饺子由面粉制成", "馅料是饺子的一部分", "春节会引起团圆"}
     for item in (*found.foreseen, *found.unforeseen):
         assert item.score == pytest.approx(cosine_of(as_fact(item), dialogue), abs=0.01)
-    assert [link.name for link in graph.mentions(dialogue)] == ["春节", "饺子"]
+    assert [link.name for link in graph.mentions(dialogue.texts)] == ["春节", "饺子"]
     graph.close()
 
 

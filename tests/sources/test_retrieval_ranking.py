@@ -149,19 +149,6 @@ def test_dropped_facts_are_made_good_from_beyond_the_pool(tmp_path: Path) -> Non
     assert {item.detail.tail for item in found.unforeseen} == {fact.tail for fact in good}
 
 
-def test_a_reranker_decides_among_the_best(tmp_path: Path) -> None:
-    items = [Fact("tea", "HasA", f"{one} {other}") for one in WORDS for other in WORDS]
-    build(tmp_path / "g.graph", items)
-    letters = HashingEmbedder()
-    ranking = replace(PLAIN, rerank=144)
-    graph = Graph(GraphStore(tmp_path / "g.graph"), embedder(), ranking, letters)
-    found = graph.retrieve(Demands(explicit=["tea"]), HISTORY, top=10).unforeseen
-    vectors = letters.encode([f"(tea, HasA, {one} {other})" for one in WORDS for other in WORDS])
-    best = np.sort(np.round(vectors @ letters.encode([HISTORY.history])[0], 4))[::-1][:10]
-    assert [item.score for item in found] == pytest.approx(best.tolist(), abs=1e-4)
-    graph.close()
-
-
 def test_the_same_ranking_whatever_the_order_of_demands(tmp_path: Path) -> None:
     names = ["soup", "violin", "rice", "tea"]
     items = [*hub(60), *facts("rice | AtLocation | bowl", "tea | AtLocation | bowl")]

@@ -78,9 +78,9 @@ def test_the_cut_is_of_all(both: Graphs) -> None:
 
 
 def test_links_mentions_and_queries(both: Graphs) -> None:
-    links = both.link(["teas", "Assam"], HISTORY)
+    links = both.link(["teas", "Assam"])
     assert [link.name.lower() for link in links] == ["tea", "assam"]
-    assert [link.name.lower() for link in both.mentions(HISTORY)] == ["tea", "assam"]
+    assert [link.name.lower() for link in both.mentions(HISTORY.texts)] == ["tea", "assam"]
     found, count = both.retrieve_queries(links, HISTORY)
     assert {item.detail.graph for item in found} == {"world", "company"}
     assert len(found) == 5

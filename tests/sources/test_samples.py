@@ -14,16 +14,16 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError
 from dialore.knowledge import Fact
 from dialore.retrieval.embedding import load_embedder
-from dialore.sources.graph.source import Graph
+from dialore.sources.graph.several import open_graph
 from dialore.sources.graph.writing import build_graph
 from dialore.sources.registry import KINDS
 from dialore.sources.samples import (
     Sample,
+    SampleDatabase,
     aligned_samples,
     build_samples,
     context_text,
     is_fit,
-    open_samples,
     overlap,
     samples_of,
     topic_of,
@@ -37,7 +37,7 @@ SAMPLES = list(samples_of(histories()))
 
 def make(folder, samples=SAMPLES, **settings):
     build_samples(samples, folder / "x.samples", load_embedder(), **settings)
-    return open_samples(folder / "x.samples")
+    return SampleDatabase(folder / "x.samples")
 
 
 @pytest.fixture(scope="module")
@@ -304,12 +304,12 @@ def test_a_damaged_base_is_one_clear_error(tmp_path, harm, wanted):
     make(tmp_path).close()
     harm(tmp_path / "x.samples")
     with pytest.raises(InputError, match=wanted) as caught:
-        open_samples(tmp_path / "x.samples").sampled(Dialogue(id="d", turns=["Hi"]), 2)
+        SampleDatabase(tmp_path / "x.samples").sampled(Dialogue(id="d", turns=["Hi"]), 2)
     assert "\n" not in str(caught.value)
 
 
 def old_meta(path):
-    return open_samples(path).meta.model_copy(update={"version": 1}).model_dump_json()
+    return SampleDatabase(path).meta.model_copy(update={"version": 1}).model_dump_json()
 
 
 def test_a_damaged_line_is_an_error_of_the_source(tmp_path):
@@ -322,7 +322,7 @@ def test_a_damaged_line_is_an_error_of_the_source(tmp_path):
 def open_samples_closing(folder):
     from contextlib import closing
 
-    return closing(open_samples(folder / "x.samples"))
+    return closing(SampleDatabase(folder / "x.samples"))
 
 
 def test_another_embedder_is_refused(tmp_path, monkeypatch):
@@ -331,7 +331,7 @@ def test_another_embedder_is_refused(tmp_path, monkeypatch):
         "dialore.retrieval.embedding.load_embedder", lambda spec: SimpleNamespace(fingerprint="another")
     )
     with pytest.raises(InputError, match="another version of the embedder static"):
-        open_samples(tmp_path / "x.samples").nearest(asked("Hi"), 1)
+        SampleDatabase(tmp_path / "x.samples").nearest(asked("Hi"), 1)
 
 
 def test_an_old_base_stays_until_the_new_one_is_whole(tmp_path):
@@ -379,7 +379,7 @@ def write(path, dialogues):
     return path
 
 
-def test_a_base_of_a_dialogue_file_and_its_commands(tmp_path, capsys):
+def test_a_base_of_a_dialogue_file(tmp_path, capsys):
     rows = [json.loads(each.model_dump_json()) for each in histories()]
     file = write(tmp_path / "own.jsonl", rows)
     build(tmp_path / "x.samples", [file], json=True)
@@ -388,14 +388,9 @@ def test_a_base_of_a_dialogue_file_and_its_commands(tmp_path, capsys):
     with open_samples_closing(tmp_path) as base:
         assert {base.sample(row).response for row in range(11)} == {each.reference for each in histories()}
         assert {base.sample(row).topic for row in range(11)} == {each.topic for each in histories()}
-    from dialore.cli.samples import find, stats
-
-    stats(tmp_path / "x.samples", json=True)
-    assert json.loads(capsys.readouterr().out)["languages"] == {"en": 8, "zh": 3}
-    find(tmp_path / "x.samples", "I love pizza", "Pizza", 2, json=True)
-    assert [row["topic"] for row in json.loads(capsys.readouterr().out)] == ["Pizza", "Pizza"]
-    find(tmp_path / "x.samples", "I love pizza", None, 2, json=False)
-    assert "Pizza" in capsys.readouterr().out
+        assert base.meta.languages == {"en": 8, "zh": 3}
+        found = base.nearest(asked("I love pizza", topic="Pizza"), 2)
+        assert [sample.topic for sample, _ in found] == ["Pizza", "Pizza"]
 
 
 def test_the_commands_take_their_options(tmp_path):
@@ -410,10 +405,8 @@ def test_the_commands_take_their_options(tmp_path):
     )
     assert built.exit_code == 0, built.output
     assert json.loads(built.stdout)["samples"] == 5
-    told = json.loads(run(app, ["samples", "stats", base, "--json"]).stdout)
-    assert (told["turns"], told["overlap_run"], told["samples"]) == (1, 2, 5)
-    assert "embedder" in run(app, ["samples", "stats", base]).stdout
-    assert len(json.loads(run(app, ["samples", "find", base, "Tea?", "--top", "2", "--json"]).stdout)) == 2
+    told = SampleDatabase(base).meta
+    assert (told.turns, told.overlap_run, told.samples) == (1, 2, 5)
 
 
 def test_a_file_without_knowledge_builds_nothing(tmp_path):
@@ -464,7 +457,7 @@ def graph_file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def graph(graph_file):
-    opened = Graph.open(graph_file)
+    opened = open_graph(graph_file)
     yield opened
     opened.close()
 

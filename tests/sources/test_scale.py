@@ -16,8 +16,8 @@ from dialore.sources.graph.changes import GraphEditor
 from dialore.sources.graph.facts import read_facts
 from dialore.sources.graph.ranking import Ranking
 from dialore.sources.graph.relations import connecting_words
-from dialore.sources.graph.verify import verify
 from tests.sources.graphs import build, embedder, facts
+from tests.sources.whole import problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,7 +121,7 @@ def test_a_hub_that_was_changed_is_read_as_it_is_now(tmp_path: Path) -> None:
 
 
 def test_a_shaped_graph_is_whole(path: Path) -> None:
-    assert verify(path).problems == []
+    assert problems_of(path) == []
 
 
 def test_a_dump_of_all_languages_is_streamed(tmp_path: Path) -> None:

@@ -15,8 +15,7 @@ from dialore.knowledge import Fact
 from dialore.response import Demands
 from dialore.sources.graph import Graph, GraphStore, load_store, open_store
 from dialore.sources.graph.linking import Linker
-from dialore.sources.graph.protocol import FactStore
-from dialore.sources.graph.store import phrase_tokens, stem_key
+from dialore.sources.graph.store import FactStore, phrase_tokens, stem_key
 from dialore.sources.graph.vectors import LinearCosines
 from tests.hashing import HashingEmbedder
 from tests.sources.graphs import build, embedder, facts
@@ -194,7 +193,7 @@ def test_every_fact_by_head_the_heaviest_first(store: FactStore) -> None:
 def test_all_stores_link_alike(store: FactStore) -> None:
     linker = Linker(store)
     linked = {
-        (phrase, language): [(link.name, link.how) for link in linker.link(phrase, language)]
+        (phrase, language): [(link.name, link.how) for link in linker.link(phrase)]
         for phrase, language in (("Sushi", "en"), ("carving sushi", "en"), ("wedding rings", "en"), ("饮料和茶", "zh"))
     }
     assert linked["Sushi", "en"] == [("sushi", "exact")]

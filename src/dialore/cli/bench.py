@@ -2,7 +2,6 @@
 
 # No deferred annotations here: typer reads them.
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,24 +63,16 @@ def endpoint(
     out.print(rows)
 
 
-@dataclass
-class _Timed:
-    """A model that keeps what each of its calls took."""
+def _timed(model: "LanguageModel", completions: "list[Completion]") -> "LanguageModel":
+    """The model, which adds its completions to those."""
+    from dialore.llm.model import Wrapper
 
-    model: "LanguageModel"
-    completions: "list[Completion]" = field(default_factory=list)
+    class Timed(Wrapper):
+        async def complete(self, request: "Request", on_text: "OnText | None" = None) -> "Completion":
+            completions.append(await model.complete(request, on_text))
+            return completions[-1]
 
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    async def complete(self, request: "Request", on_text: "OnText | None" = None) -> "Completion":
-        completion = await self.model.complete(request, on_text)
-        self.completions.append(completion)
-        return completion
-
-    async def close(self) -> None:
-        await self.model.close()
+    return Timed(model)
 
 
 def _dialogues(file: Path | None, count: int) -> "list[Dialogue]":
@@ -105,6 +96,8 @@ def _dialogues(file: Path | None, count: int) -> "list[Dialogue]":
 async def _measure(settings: "Settings", dialogues: "Sequence[Dialogue]") -> dict[str, Any]:
     import time
 
+    import numpy as np
+
     from dialore.cli.output import progress
     from dialore.errors import InputError
     from dialore.workbench import Models, Workbench, options_by_method
@@ -116,9 +109,9 @@ async def _measure(settings: "Settings", dialogues: "Sequence[Dialogue]") -> dic
         if models.main is None:
             raise InputError("an endpoint is needed", mend="set --base-url and --model")
         bench.check([method], models)
-        timed = _Timed(models.main)
+        calls: list[Completion] = []
         options = options_by_method([method], settings.options)[method]
-        agent = bench.agent(method, Models(timed, models.stages), options)
+        agent = bench.agent(method, Models(_timed(models.main, calls), models.stages), options)
         responses: list[Response] = []
         begun, cpu = time.perf_counter(), time.process_time()
         with progress("answering") as step:
@@ -126,17 +119,6 @@ async def _measure(settings: "Settings", dialogues: "Sequence[Dialogue]") -> dic
                 responses.append(response)
                 step("", len(responses), len(dialogues))
         seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
-    return _figures(timed, responses, seconds, cpu, concurrency)
-
-
-def _figures(
-    model: _Timed, responses: "Sequence[Response]", seconds: float, cpu: float, concurrency: int
-) -> dict[str, Any]:
-    import numpy as np
-
-    from dialore.errors import InputError
-
-    calls = model.completions
     if not calls:
         failed = next((response.error for response in responses if response.error), "the method asked it nothing")
         raise InputError(f"no call was answered: {failed}", mend="check the endpoint with `dialore respond`")
@@ -146,7 +128,7 @@ def _figures(
     prompt = sum(call.usage.prompt_tokens for call in calls)
     written = sum(call.usage.completion_tokens for call in calls)
     return {
-        "model": model.name,
+        "model": models.main.name,
         "concurrency": concurrency,
         "responses": len(responses),
         "failed": sum(response.status == "failed" for response in responses),

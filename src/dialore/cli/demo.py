@@ -63,7 +63,7 @@ def demo(
     recordings = demo_folder() / "recordings.jsonl"
     if not recordings.is_file():
         raise InputError(f"the demo's recordings are missing: {recordings}", mend="install dialore again")
-    conversations = asyncio.run(_answer(Paced(Replay(recordings, match="label"))))
+    conversations = asyncio.run(_answer(_paced(Replay(recordings, match="label"))))
     responses = [response for conversation in conversations for response in conversation.responses]
     page = html or cache_folder() / "demo.html"
     title = "Dialore: what a reply needs to know"
@@ -79,27 +79,19 @@ def demo(
         raise typer.Exit(1)
 
 
-class Paced:
+def _paced(replay: "Replay") -> "LanguageModel":
     """A replay that takes a little time for each token, so that a trace shows which calls ran at once."""
+    import asyncio
 
-    def __init__(self, replay: "Replay") -> None:
-        self._replay = replay
+    from dialore.llm.model import Wrapper
 
-    @property
-    def name(self) -> str:
-        """The names of the recorded models."""
-        return self._replay.name
+    class Paced(Wrapper):
+        async def complete(self, request: "Request", on_text: "OnText | None" = None) -> "Completion":
+            completion = await replay.complete(request, on_text)
+            await asyncio.sleep(completion.usage.completion_tokens / _TOKENS_A_SECOND)
+            return completion
 
-    async def complete(self, request: "Request", on_text: "OnText | None" = None) -> "Completion":
-        """Answer from the recording; raises NotRecordedError as the replay does."""
-        import asyncio
-
-        completion = await self._replay.complete(request, on_text)
-        await asyncio.sleep(completion.usage.completion_tokens / _TOKENS_A_SECOND)
-        return completion
-
-    async def close(self) -> None:
-        """Nothing to release."""
+    return Paced(replay)
 
 
 async def _answer(model: "LanguageModel") -> "list[Conversation]":
@@ -236,7 +228,7 @@ def _further_sources(folder: Path, stack: AsyncExitStack) -> dict[str, dict[str,
     from dialore.knowledge import Passage
     from dialore.retrieval.embedding import load_embedder
     from dialore.sources.persona import open_persona
-    from dialore.sources.samples import build_samples, open_samples, samples_of
+    from dialore.sources.samples import SampleDatabase, build_samples, samples_of
     from dialore.sources.shelf import Shelf
 
     lines = (folder / "passages.jsonl").read_text(encoding="utf-8").splitlines()
@@ -247,7 +239,7 @@ def _further_sources(folder: Path, stack: AsyncExitStack) -> dict[str, dict[str,
     persona = open_persona()
     base = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "samples"
     build_samples(samples_of(read_dialogues(folder / "samples.jsonl")), base, load_embedder())
-    samples = open_samples(base)
+    samples = SampleDatabase(base)
     stack.callback(samples.close)
     return {
         "safari": {"persona": persona, "documents": documents},

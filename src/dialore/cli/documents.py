@@ -13,7 +13,8 @@ from dialore.errors import InputError
 
 if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
-    from dialore.sources.documents import Chunking, DocumentReport
+    from dialore.sources.documents.building import DocumentReport
+    from dialore.sources.documents.chunking import Chunking
 
 app = typer.Typer(no_args_is_help=True, help="Build an index of documents, change it, look into it, ask it.")
 
@@ -61,14 +62,6 @@ def build(
     embedder: Annotated[
         str, typer.Option("--embedder", metavar="SPEC|none", help="What makes the vectors: static, onnx:FOLDER, ...")
     ] = "static",
-    chinese: Annotated[
-        str,
-        typer.Option("--chinese", metavar="search|words|characters|bigrams", help="How BM25 splits Chinese."),
-    ] = "search",
-    stems: Annotated[bool, typer.Option("--stems/--no-stems", help="Whether BM25 joins walk and walking.")] = True,
-    stop_words: Annotated[
-        bool, typer.Option("--stop-words/--no-stop-words", help="Whether BM25 looks at function words.")
-    ] = False,
     json: Json = False,
 ) -> None:
     """Build an index; an old one stays in place until the new one is whole.
@@ -83,13 +76,11 @@ def build(
     dialore documents build wow --dataset wizard-of-wikipedia valid.json.gz
     dialore respond talk.json --documents handbook
     """
-    from dialore.retrieval.bm25 import Tokeniser
     from dialore.retrieval.embedding import load_embedder
-    from dialore.sources.documents import build_documents
+    from dialore.sources.documents.building import build_documents
 
     given = _given(dataset, files, file_format)
     chunking = _chunking(chunk, chunk_words, overlap, dataset)
-    tokeniser = Tokeniser(stems=stems, stop_words=stop_words, chinese=chinese)  # type: ignore[arg-type]  # checked there
     made = None if embedder == "none" else load_embedder(embedder)
     with progress("reading") as step:
         report = build_documents(
@@ -97,7 +88,6 @@ def build(
             **given,
             name=name,
             chunking=chunking,
-            tokeniser=tokeniser,
             embedder=made,
             vectors=made is not None,
             on_step=step,
@@ -129,7 +119,7 @@ def add(
     dialore documents add handbook docs/ --prune
     dialore documents add handbook news.jsonl
     """
-    from dialore.sources.documents import add_documents
+    from dialore.sources.documents.building import add_documents
 
     asked = chunk is not None or chunk_words is not None or overlap is not None
     chunking = _chunking(chunk, chunk_words, overlap, dataset) if asked else None
@@ -155,7 +145,7 @@ def delete(
     dialore documents delete handbook --file docs/old.md
     dialore documents delete handbook --id passage:0a1b2c3d4e5f
     """
-    from dialore.sources.documents import delete_documents
+    from dialore.sources.documents.building import delete_documents
 
     if not (identifier or file or url):
         raise InputError("nothing to delete is named", mend="give --id, --file or --url")
@@ -186,7 +176,7 @@ def search(
 
     from dialore.dialogue import Dialogue
     from dialore.sources.base import Findings
-    from dialore.sources.documents import RETRIEVERS, open_documents
+    from dialore.sources.documents.index import RETRIEVERS, open_documents
 
     chosen = one_of("retriever", retriever, RETRIEVERS)
     if not query.strip():
@@ -221,7 +211,7 @@ def list_documents(
     dialore documents list handbook
     dialore documents list handbook --passages --json
     """
-    from dialore.sources.documents import DocumentIndex
+    from dialore.sources.documents.index import DocumentIndex
 
     with DocumentIndex(index) as opened:
         if passages:
@@ -249,7 +239,7 @@ def stats(index: _Index, json: Json = False) -> None:
     [bold]Example[/bold]
     dialore documents stats handbook
     """
-    from dialore.sources.documents import DocumentIndex
+    from dialore.sources.documents.index import DocumentIndex
 
     with DocumentIndex(index) as opened:
         data: dict[str, Any] = opened.stats()
@@ -260,14 +250,12 @@ def stats(index: _Index, json: Json = False) -> None:
     out.print(f"[bold]{escape(data['name'])}[/]  {data['passages']:,} passages of {data['documents']:,} documents")
     vectors = f"{data['embedder']}, {data['dimension']} components" if data["embedder"] else "none"
     out.print(f"[dim]{escape(data['path'])} · {data['bytes'] / 2**20:.1f} MB · vectors: {escape(vectors)}[/]")
-    ways = {"split into passages": data["chunking"], "split into terms": data["tokeniser"]}
-    for what, settings in ways.items():
-        out.print(f"[dim]{what}: {', '.join(f'{key} {value}' for key, value in settings.items())}[/]")
+    out.print(f"[dim]split into passages: {', '.join(f'{key} {value}' for key, value in data['chunking'].items())}[/]")
 
 
 def _chunking(unit: str | None, words: int | None, overlap: int | None, dataset: str | None) -> "Chunking":
     """How texts are split; raises UnknownNameError for a unit that is none."""
-    from dialore.sources.documents import Chunking
+    from dialore.sources.documents.chunking import Chunking
 
     chosen = unit or ("whole" if dataset and words is None else "words")
     return Chunking(
@@ -280,7 +268,8 @@ def _chunking(unit: str | None, words: int | None, overlap: int | None, dataset:
 def _given(dataset: str | None, files: Sequence[Path], file_format: str | None) -> dict[str, Any]:
     """What is taken in: the files, or the knowledge of the data set that they are of."""
     from dialore.datasets import knowledge_pieces
-    from dialore.sources.documents import FILE_FORMATS, Piece
+    from dialore.sources.documents.reading import FILE_FORMATS
+    from dialore.sources.documents.tables import Piece
 
     read_as = one_of("format", file_format, FILE_FORMATS) if file_format is not None else None
     if dataset is None:

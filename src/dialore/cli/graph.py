@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from dialore.knowledge import Fact
     from dialore.sources.graph.facts import Rejects
-    from dialore.sources.graph.protocol import FactStore
     from dialore.sources.graph.source import Graph
+    from dialore.sources.graph.store import FactStore
 
 _CHUNK = 20_000
 _NAMES_COMPARED = 300_000
@@ -135,12 +135,11 @@ def show(
     from contextlib import closing
 
     from dialore.sources.graph import open_graph
-    from dialore.text import detect_language
 
     with closing(open_graph(graph)) as opened:
         found = opened.facts_of(concept)
         if not found:
-            linked = opened.linker.link(concept, detect_language(concept))
+            linked = opened.linker.link(concept)
             if linked and linked[0].how != "contained":
                 note(f"{concept!r} stands in the graph as {linked[0].name!r}")
                 found = opened.facts_of(linked[0].name)
@@ -173,10 +172,6 @@ def retrieve(
     ranking: Annotated[
         str, typer.Option("--ranking", metavar="default|paper", help="paper: the cosine with the history alone.")
     ] = "default",
-    reranker: Annotated[
-        str | None,
-        typer.Option("--reranker", metavar="SPEC", help="An embedder that looks at the best again: onnx:FOLDER."),
-    ] = None,
     graph: _Graph = "starter",
     json: Json = False,
 ) -> None:
@@ -193,9 +188,7 @@ def retrieve(
     from dialore.cli.shown import show_ranked
     from dialore.dialogue import Dialogue
     from dialore.response import Demands
-    from dialore.retrieval.embedding import load_embedder
     from dialore.sources.graph import open_graph
-    from dialore.sources.graph.source import Graph
     from dialore.text import check_language, detect_language
 
     queries, topics = query or [], topic or []
@@ -204,9 +197,8 @@ def retrieve(
     text = history or " ".join([*queries, *topics])
     spoken = check_language(language) if language else detect_language(text)
     dialogue = Dialogue.model_validate({"id": "retrieve", "language": spoken, "turns": [text]})
-    with closing(open_graph(graph)) as opened:
-        source = Graph(opened.store, opened.embedder, ranking, load_embedder(reranker) if reranker else None)
-        found = source.retrieve(Demands(explicit=queries, maintained=topics), dialogue, top)
+    with closing(open_graph(graph, ranking)) as opened:
+        found = opened.retrieve(Demands(explicit=queries, maintained=topics), dialogue, top)
     if json:
         links = [{"phrase": e.phrase, "concept": e.name, "how": e.how, "score": e.score} for e in found.links]
         sets = {
@@ -276,30 +268,6 @@ def compact(graph: _File, json: Json = False) -> None:
         print_json({"path": str(graph), "bytes_before": before, "bytes": after})
     else:
         note(f"{graph}: {before / 2**20:.1f} MB before, {after / 2**20:.1f} MB now")
-
-
-@app.command("verify")
-def verify(graph: _File, json: Json = False) -> None:
-    """Check a graph file: each table against the others.
-
-    Exit code 1 where something is wrong.
-
-    [bold]Example[/bold]
-    dialore graph verify my.graph
-    """
-    from dialore.sources.graph.verify import verify as check
-
-    with progress("checking") as step:
-        report = check(graph, step)
-    if json:
-        print_json(report.model_dump())
-    else:
-        for problem in report.problems:
-            typer.echo(f"{graph}: {problem}")
-        if not report.problems:
-            typer.echo(f"{graph} is whole: {report.facts:,} facts of {report.concepts:,} concepts")
-    if report.problems:
-        raise typer.Exit(1)
 
 
 @app.command("export")

@@ -69,8 +69,7 @@ def judge(
     from dialore.cli.score import required_judge
     from dialore.evaluation.judges.asking import Asker
     from dialore.evaluation.judges.comparing import CRITERIA, JOINT_CRITERIA, Together, check_criteria
-    from dialore.experiments.judging import ComparisonStore, compare_systems
-    from dialore.experiments.scoring import measure_jointly, system_names
+    from dialore.experiments.scoring import compare_systems, measure_jointly, system_names
     from dialore.experiments.store import RunStore
     from dialore.prompts.library import PromptLibrary
 
@@ -88,9 +87,7 @@ def judge(
                 shared: dict[str, Any] = {"at_once": asked.concurrency, "limit": limit, "on_progress": step}
                 if pairwise is not None:
                     shared |= {"criteria": named or _DEFAULTS[judged], "judged": judged}
-                    with ComparisonStore(run) as kept:
-                        pair = (systems[0], systems[1])
-                        return _compared(await compare_systems(store, kept, asker, pair, **shared))
+                    return _compared(await compare_systems(store, asker, (systems[0], systems[1]), **shared))
                 metrics = [Together(asker, criterion, judged, seed) for criterion in named or ("overall",)]
                 for each in metrics:
                     await measure_jointly(store, each, systems, **shared)

@@ -1,16 +1,12 @@
 """`dialore methods`: what there is, where it comes from, and what can be set."""
 
 # No deferred annotations here: typer reads them.
-import dataclasses
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from dialore.cli.options import Json
 from dialore.cli.output import console, print_json, table
-
-if TYPE_CHECKING:
-    from dialore.methods.registry import MethodDescription
 
 
 def methods(
@@ -30,19 +26,18 @@ def methods(
     prompts = PromptLibrary()
     described = [describe_method(method_class(each), prompts) for each in ([name] if name else method_names())]
     if json:
-        data = [dataclasses.asdict(each) for each in described]
-        print_json(data[0] if name else data)
+        print_json(described[0] if name else described)
     elif name:
         _show_one(described[0])
     else:
         _show_all(described)
 
 
-def _show_all(described: "list[MethodDescription]") -> None:
+def _show_all(described: list[dict[str, Any]]) -> None:
     rows = table("!method", "what it does", "paper", "calls", "sources", "stages")
     for method in described:
-        stages = ", ".join(stage.name for stage in method.stages)
-        rows.add_row(method.name, method.summary, method.paper, method.calls, _sources(method), stages)
+        stages = ", ".join(stage["name"] for stage in method["stages"])
+        rows.add_row(method["name"], method["summary"], method["paper"], method["calls"], _sources(method), stages)
     console().print(rows)
     console().print(
         "[dim]sources in brackets can be done without; `dialore methods NAME` explains options and stages, "
@@ -50,25 +45,27 @@ def _show_all(described: "list[MethodDescription]") -> None:
     )
 
 
-def _show_one(method: "MethodDescription") -> None:
+def _show_one(method: dict[str, Any]) -> None:
     out = console()
-    out.print(f"[bold]{method.name}[/]  {method.summary}")
-    out.print(f"[dim]{method.paper} · calls: {method.calls or 'not said'} · sources: {_sources(method)}[/]\n")
-    out.print(method.about, markup=False)
-    if method.options:
+    out.print(f"[bold]{method['name']}[/]  {method['summary']}")
+    out.print(f"[dim]{method['paper']} · calls: {method['calls'] or 'not said'} · sources: {_sources(method)}[/]\n")
+    out.print(method["about"], markup=False)
+    if method["options"]:
         rows = table("!option", "default", "what it does")
-        for option in method.options:
-            rows.add_row(option.name, shown(option.default), option.help)
+        for option in method["options"]:
+            rows.add_row(option["name"], shown(option["default"]), option["help"])
         out.print(rows)
     rows = table("!stage", "!prompt", "languages", ">version", "answer")
-    for stage in method.stages:
-        rows.add_row(stage.name, stage.prompt, ", ".join(stage.languages), str(stage.version), stage.output)
+    for stage in method["stages"]:
+        rows.add_row(
+            stage["name"], stage["prompt"], ", ".join(stage["languages"]), str(stage["version"]), stage["output"]
+        )
     out.print(rows)
     out.print("[dim]`dialore prompts show PROMPT` prints a prompt; --stage-model STAGE=NAME has another model do it[/]")
 
 
-def _sources(method: "MethodDescription") -> str:
-    return ", ".join((*method.needs, *(f"\\[{name}]" for name in method.takes))) or "-"
+def _sources(method: dict[str, Any]) -> str:
+    return ", ".join((*method["needs"], *(f"\\[{name}]" for name in method["takes"]))) or "-"
 
 
 def shown(value: object) -> str:

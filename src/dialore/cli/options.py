@@ -5,7 +5,7 @@ import functools
 import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
@@ -101,27 +101,20 @@ def one_of(kind: str, name: str, known: Sequence[_Name]) -> _Name:
 
 
 def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Spread the parameters of a command that are settings, or dataclasses of options, into one option a field.
+    """A command that takes settings, or dataclasses of options: `SettingsGroup` makes options of their fields.
 
-    Those of settings are added by `spread_settings`.
+    Until it is used it has its other parameters alone.
     """
-    parameters: list[inspect.Parameter] = []
-    groups: dict[str, Any] = {}
-    for parameter in inspect.signature(command).parameters.values():
-        if is_dataclass(parameter.annotation):
-            groups[parameter.name] = parameter.annotation
-            parameters += _fields(parameter.annotation)
-        elif _spread_of(parameter) is None:
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
 
     @functools.wraps(command)
-    def grouped(**values: Any) -> None:  # noqa: ANN401 - whatever the options hold
-        for name, kind in groups.items():
-            values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
-        command(**values)
+    def listed() -> None:
+        raise NotImplementedError
 
-    grouped.takes_settings = grouped  # type: ignore[attr-defined] # travels with what typer wraps around it
-    return _with_parameters(grouped, parameters)
+    listed.takes_settings = command  # type: ignore[attr-defined] # travels with what typer wraps around it
+    parameters = inspect.signature(command).parameters.values()
+    return _with_parameters(
+        listed, [one for one in parameters if not (_spread_of(one) or is_dataclass(one.annotation))]
+    )
 
 
 class SettingsGroup(TyperGroup):
@@ -134,36 +127,47 @@ class SettingsGroup(TyperGroup):
         if taking is None:
             return name, command, rest
         alone = typer.Typer(add_completion=False, **TYPER)
-        alone.command(name)(spread_settings(taking))
+        alone.command(name)(_spread_out(taking))
         return name, typer.main.get_command(alone), rest
 
 
-def spread_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """A command of `takes_settings` with the options of its settings, too."""
-    written = inspect.signature(inspect.unwrap(command)).parameters.values()
-    spreads = {parameter.name: spread for parameter in written if (spread := _spread_of(parameter)) is not None}
-    parameters = list(inspect.signature(command, follow_wrapped=False).parameters.values())
-    offered = {name: _offered(spread.load()) for name, spread in spreads.items()}
-    for options in offered.values():
-        parameters += [_parameter(option) for option in options]
+def _spread_out(command: Callable[..., None]) -> Callable[..., None]:
+    own: list[inspect.Parameter] = []
+    added: list[inspect.Parameter] = []
+    groups: dict[str, tuple[list[str], Callable[..., object]]] = {}
+    for parameter in inspect.signature(command).parameters.values():
+        kind, spread = parameter.annotation, _spread_of(parameter)
+        if spread is not None:
+            settings = spread.load()
+            new = [_parameter(option) for option in _offered(settings)]
+            added += new
+            groups[parameter.name] = (
+                [one.name for one in new],
+                functools.partial(_said, settings if spread.made else None),
+            )
+        elif isinstance(kind, type) and is_dataclass(kind):
+            hints, defaults = get_type_hints(kind, include_extras=True), inspect.signature(kind).parameters
+            own += [one.replace(kind=one.KEYWORD_ONLY, annotation=hints[name]) for name, one in defaults.items()]
+            groups[parameter.name] = list(defaults), kind
+        else:
+            own.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
 
     @functools.wraps(command)
-    def spread_out(**values: Any) -> None:  # noqa: ANN401 - whatever the options hold
-        for name, options in offered.items():
-            given = {option.path: values.pop(_parameter_name(option)) for option in options}
-            said = {
-                path: value for path, value in given.items() if not (value is None or value is False or value == [])
-            }
-            values[name] = _made(spreads[name].load(), said) if spreads[name].made else said
+    def grouped(**values: Any) -> None:  # noqa: ANN401 - whatever the options hold
+        for name, (names, make) in groups.items():
+            values[name] = make(**{each: values.pop(each) for each in names})
         command(**values)
 
-    return _with_parameters(spread_out, parameters)
+    return _with_parameters(grouped, own + added)
 
 
-def _made(settings: "type[Strict]", said: Mapping[str, object]) -> object:
+def _said(settings: "type[Strict] | None", **given: object) -> object:
+    """What options say, by dotted name, those that say nothing left out; the settings where their class is given."""
     from dialore.settings import changed, validated
 
-    return validated(settings, changed({}, said), where="options")
+    told = {name: value for name, value in given.items() if not (value is None or value is False or value == [])}
+    said = {name.replace("__", "."): value for name, value in told.items()}
+    return said if settings is None else validated(settings, changed({}, said), where="options")
 
 
 def _with_parameters(command: Callable[..., None], parameters: list[inspect.Parameter]) -> Callable[..., None]:
@@ -174,15 +178,6 @@ def _with_parameters(command: Callable[..., None], parameters: list[inspect.Para
 
 def _spread_of(parameter: inspect.Parameter) -> Spread | None:
     return next((mark for mark in get_args(parameter.annotation)[1:] if isinstance(mark, Spread)), None)
-
-
-def _fields(kind: Any) -> list[inspect.Parameter]:  # noqa: ANN401 - a dataclass
-    hints = get_type_hints(kind, include_extras=True)
-    defaults = inspect.signature(kind).parameters
-    return [
-        defaults[field.name].replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[field.name])
-        for field in fields(kind)
-    ]
 
 
 def _offered(settings: "type[Strict]") -> "list[Option]":
@@ -196,36 +191,26 @@ def _offered(settings: "type[Strict]") -> "list[Option]":
     return found
 
 
-def _parameter_name(option: "Option") -> str:
-    return option.path.replace(".", "__")
-
-
 def _parameter(option: "Option") -> inspect.Parameter:
-    return inspect.Parameter(
-        _parameter_name(option),
-        inspect.Parameter.KEYWORD_ONLY,
-        default=False if option.kind is bool else None,
-        annotation=Annotated[_kind(option), _typer_option(option)],
+    """An option as a parameter of a command; what is not plain is text, which the settings read."""
+    types = (option.kind, *get_args(option.kind))
+    plain: Any = (
+        list[str] if option.several else next((each for each in types if each in {bool, int, float, Path}), str)
     )
-
-
-def _kind(option: "Option") -> Any:  # noqa: ANN401 - a type
-    """The type as the command line reads it: what is not plain is text, which the settings read."""
-    if option.several:
-        return list[str] | None
-    plain = next((kind for kind in (option.kind, *get_args(option.kind)) if kind in {bool, int, float, Path}), str)
-    return plain if plain is bool else plain | None
-
-
-def _typer_option(option: "Option") -> Any:  # noqa: ANN401 - typer's
     usual = option.default
-    return typer.Option(
+    said = typer.Option(
         *option.flag.names,
         metavar=option.flag.metavar,
         help=option.help,
         rich_help_panel=option.flag.panel,
         min=option.least,
         show_default=str(usual) if isinstance(usual, int | float | str) and usual not in {False, ""} else False,
+    )
+    return inspect.Parameter(
+        option.path.replace(".", "__"),
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False if plain is bool else None,
+        annotation=Annotated[plain if plain is bool else plain | None, said],
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dialore.cli.options import WITHOUT_MODEL, Json, RunOptions, connecting, takes_settings
+from dialore.cli.options import WITHOUT_MODEL, Json, RunOptions, connecting, one_of, takes_settings
 from dialore.cli.output import note, print_json, progress
 from dialore.errors import InputError
 
@@ -146,13 +146,11 @@ def _run(
         "on_estimate": on_estimate,
         "on_progress": on_progress,
     }
-    if engine == "local":
-        return asyncio.run(run_experiment(config, folder, **given))
-    if engine == "ray":
-        from dialore.experiments.ray import run_on_ray
+    if one_of("engine", engine, ("local", "ray")) == "ray":
+        from dialore.experiments.ray import RayEngine
 
-        return run_on_ray(config, folder, **given)
-    raise InputError(f"no such engine: {engine}", mend="local or ray")
+        given["engine"] = RayEngine()
+    return asyncio.run(run_experiment(config, folder, **given))
 
 
 def _say_estimate(estimate: "Estimate") -> None:

@@ -1,4 +1,4 @@
-"""`dialore samples`: build a base of samples to prompt with, and look into it."""
+"""`dialore samples`: build a base of samples to prompt with."""
 
 # No deferred annotations here: typer reads them.
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dialore.cli.options import Json
-from dialore.cli.output import console, escape, note, print_json, progress, table
+from dialore.cli.output import note, print_json, progress
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     Step = Callable[[str, int, int | None], None]
 
-app = typer.Typer(no_args_is_help=True, help="Build a base of samples to prompt with (for msdp), look into it.")
-_Base = Annotated[Path, typer.Argument(metavar="BASE", help="The sample database.")]
+app = typer.Typer(no_args_is_help=True, help="Build a base of samples to prompt with (for msdp).")
 
 
 @app.command("build")
@@ -114,55 +113,6 @@ def build(
         return
     kinds = f"{meta.fit:,} for knowledge generation, {meta.grounded:,} with an overlap of 0.6 to 0.9"
     note(f"{meta.samples:,} samples ({kinds}): {out} ({size / 2**20:.1f} MB, {seconds:.1f} s)")
-
-
-@app.command("stats")
-def stats(base: _Base, json: Json = False) -> None:
-    """Count a database's samples, and say how they were made.
-
-    [bold]Example[/bold]
-    dialore samples stats wow.samples
-    """
-    from dialore.sources.samples import open_samples
-
-    found = open_samples(base).meta.model_dump()
-    if json:
-        print_json(found)
-        return
-    rows = table("!of the database", "")
-    for name, value in found.items():
-        shown = ", ".join(f"{key} {count:,}" for key, count in value.items()) if isinstance(value, dict) else value
-        rows.add_row(name.replace("_", " "), f"{shown:,}" if isinstance(shown, int) else str(shown))
-    console().print(rows)
-
-
-@app.command("find")
-def find(
-    base: _Base,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The last turn of a dialogue.")],
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="The dialogue's topic.")] = None,
-    top: Annotated[int, typer.Option("--top", min=1, help="How many samples.")] = 10,
-    json: Json = False,
-) -> None:
-    """Find the samples that a dialogue would be prompted with.
-
-    [bold]Example[/bold]
-    dialore samples find wow.samples "I love pizza" --topic Pizza
-    """
-    from dialore.dialogue import Dialogue
-    from dialore.sources.samples import open_samples
-
-    found = open_samples(base).nearest(Dialogue.model_validate({"id": "query", "turns": [text], "topic": topic}), top)
-    if json:
-        fields = ("id", "topic", "last_turn", "knowledge", "response")
-        rows = ({"score": round(score, 4)} | {name: getattr(each, name) for name in fields} for each, score in found)
-        print_json(list(rows))
-        return
-    shown = table(">score", "topic", "last turn", "knowledge", "response")
-    for each, score in found:
-        cells = (each.topic, each.last_turn, each.knowledge, each.response)
-        shown.add_row(f"{score:.3f}", *(escape(cell) for cell in cells))
-    console().print(shown)
 
 
 def _samples(

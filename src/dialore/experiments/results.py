@@ -14,8 +14,7 @@ from dialore.evaluation.geomean import ABOUTS as GEOMEANS
 from dialore.evaluation.geomean import GeoMean, geomean
 from dialore.evaluation.report.data import Judged, ScoredResponse, SystemScores
 from dialore.evaluation.report.tables import combiner
-from dialore.experiments.judging import ComparisonStore, kept_preferences
-from dialore.experiments.scoring import score_of
+from dialore.experiments.scoring import kept_preferences, score_of
 from dialore.methods.registry import method_class, method_options
 
 if TYPE_CHECKING:
@@ -68,12 +67,8 @@ class RunResults:
 
     def judged(self) -> Sequence[Judged]:
         """What judges prefer of two systems of a run, run by run."""
-        found: list[Judged] = []
-        for store in self._stores:
-            facts = store.facts()
-            with ComparisonStore(store.folder, reading=True) as kept:
-                found += kept_preferences(store, kept, _name(store, facts), _dataset(facts))
-        return found
+        named = ((store, store.facts()) for store in self._stores)
+        return [one for store, facts in named for one in kept_preferences(store, _name(store, facts), _dataset(facts))]
 
     def responses(self, system: SystemScores) -> Iterator[ScoredResponse]:
         """A system's responses with their measures, in the data set's order."""

@@ -9,13 +9,13 @@ import itertools
 import platform
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dialore.datasets import data_set, gold_text, stream_histories
 from dialore.errors import BudgetError, InputError, UnknownNameError
@@ -28,7 +28,7 @@ from dialore.llm.model import Sampled
 from dialore.llm.rehearsal import Rehearsal
 from dialore.methods.base import form_of
 from dialore.methods.registry import method_prompts, method_sources
-from dialore.methods.stages import CITING, ModelResponder
+from dialore.methods.stages import CITING
 from dialore.parallel import bounded_map
 from dialore.sources.base import Findings
 from dialore.text import LANGUAGES
@@ -41,6 +41,11 @@ if TYPE_CHECKING:
     from dialore.response import Response
     from dialore.settings import ModelSettings
 
+Respond: TypeAlias = "Callable[[Job, Dialogue], Awaitable[Response]]"
+"""Makes the response that a job asks for; raises as `Agent.respond` does."""
+Engine: TypeAlias = "Callable[[RunConfig, Connect, Mapping[int, int], int], AbstractContextManager[Respond]]"
+"""Makes so many missing responses of a run elsewhere than in its own process, given its models' maker and the systems'
+numbers in the store by those in the configuration."""
 _PARTS = ("dialore", "numpy", "lmdb", "aiohttp", "pydantic", "jinja2", "torch", "transformers")
 _REHEARSED = 4
 _SHOWN = 10
@@ -51,6 +56,7 @@ async def run_experiment(
     folder: Path,
     connect: Connect = connect_model,
     *,
+    engine: Engine | None = None,
     accept_changed_prompts: bool = False,
     on_estimate: Callable[[Estimate], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
@@ -61,6 +67,7 @@ async def run_experiment(
         config: what is run.
         folder: where it is kept; made if need be. One that holds the same run is resumed.
         connect: makes models of their settings.
+        engine: what the responses are made by, elsewhere than in this process (`dialore.experiments.ray`).
         accept_changed_prompts: go on with a run whose prompts changed since, and keep that for its report.
         on_estimate: told what the run is expected to cost before it starts; what it raises stops the run there, and
             leaves one that was there as it was.
@@ -73,24 +80,34 @@ async def run_experiment(
     """
     with RunStore.resumed(folder) as store:
         async with open_systems(config, connect) as opened:
-            jobs, numbers = await prepare(config, store, opened, on_estimate, accept_changed_prompts)
+            numbers, missing, progress = await _prepare(config, store, opened, on_estimate, accept_changed_prompts)
             placed = {(numbers[system], repetition): agent for (system, repetition), agent in opened.agents.items()}
-            return await run_jobs(store, jobs, placed, concurrency=config.concurrency, on_progress=on_progress)
+
+            async def here(job: Job, dialogue: Dialogue) -> Response:
+                return await placed[job.system, job.repetition].respond(dialogue)
+
+            elsewhere = engine(config, connect, numbers, len(missing)) if engine is not None and missing else None
+            with elsewhere or nullcontext(here) as respond:
+                await _answer(store, missing, respond, progress, config.concurrency, on_progress)
+            return progress
 
 
-async def prepare(
+async def _prepare(
     config: RunConfig,
     store: RunStore,
     opened: Opened,
     on_estimate: Callable[[Estimate], None] | None,
     accept_changed_prompts: bool,
-) -> tuple[list[Job], dict[int, int]]:
-    """Set a run up and estimate it; gives every job that it wants, and the systems' numbers in the store.
+) -> tuple[dict[int, int], list[Job], Progress]:
+    """Set a run up and estimate it; gives the systems' numbers in the store, and the jobs that are not done.
 
     All systems' jobs of one dialogue come together, so that a run cut short is paired. Where `on_estimate` raises, the
     run is left as it was. Raises as `run_experiment`, and InputError where no dialogue of the data set can be answered.
     """
-    check_metrics(config.metrics)
+    known = metric_names()
+    for name in config.metrics:
+        if name not in known:
+            raise UnknownNameError("metric", name, known)
     with store.together():
         facts, dialogues = facts_of(config, opened), load_dialogues(config.dataset)
         numbers = store.set_up(facts, opened.systems, dialogues, accept_changed_prompts=accept_changed_prompts)
@@ -99,19 +116,13 @@ async def prepare(
                 f"no dialogue in {config.dataset.path} has a turn that may be the reference",
                 mend="dialogues want two turns, or a `reference`",
             )
+        done = store.done()
         places = itertools.product(range(store.size), sorted(numbers.values()), range(config.repetitions))
         jobs = [Job(*place) for place in places]
+        missing = [job for job in jobs if job not in done]
         if on_estimate is not None:
-            on_estimate(await estimate(config, store, jobs, numbers, opened.lexical))
-    return jobs, numbers
-
-
-def check_metrics(names: Iterable[str]) -> None:
-    """Raise UnknownNameError for a name that no metric has, before anything is paid for."""
-    known = metric_names()
-    for name in names:
-        if name not in known:
-            raise UnknownNameError("metric", name, known)
+            on_estimate(await _estimate(config, store, missing, numbers, opened.lexical))
+    return numbers, missing, Progress(total=len(jobs), before=len(jobs) - len(missing))
 
 
 # --- what it is made of
@@ -139,10 +150,12 @@ class Opened:
     `lexical` holds the models that are none: the method `lexical` answers for them.
     """
 
-    systems: list[System]
-    agents: dict[tuple[int, int], Agent]
+    prompts: PromptLibrary
+
     budget: Budget
-    lexical: list[ModelSettings]
+    systems: list[System] = field(default_factory=list)
+    agents: dict[tuple[int, int], Agent] = field(default_factory=dict)
+    lexical: list[ModelSettings] = field(default_factory=list)
 
 
 @asynccontextmanager
@@ -155,8 +168,8 @@ async def open_systems(
         InputError: an unknown method or option, a source that cannot be opened, no model where one is needed.
     """
     given = {name: source for name, source in (given or {}).items() if config.sources.places(name)}
-    opened = Opened([], {}, Budget(config.budget.tokens, config.budget.cost), [])
     async with Workbench(config.sources, given, cite=config.cite, connect=connect) as bench:
+        opened = Opened(bench.prompts, Budget(config.budget.tokens, config.budget.cost))
         for named in config.models:
             chosen = named.model_copy(update={"concurrency": config.concurrency})
             main = bench.models(chosen)
@@ -199,29 +212,22 @@ def facts_of(config: RunConfig, opened: Opened) -> dict[str, Any]:
         "config": config.model_dump(mode="json"),
         "versions": {part: found for part in _PARTS if (found := _version(part))}
         | {"python": platform.python_version()},
-        PROMPTS: _prompts(agents, cite=config.cite),
+        PROMPTS: _prompts(agents, opened.prompts, cite=config.cite),
         "fingerprints": _fingerprints(agents),
     }
 
 
-def _prompts(agents: Sequence[Agent], *, cite: bool) -> dict[str, str]:
+def _prompts(agents: Sequence[Agent], library: PromptLibrary, *, cite: bool) -> dict[str, str]:
     """Every prompt that the agents' models may be asked by, with version and hash."""
-    found: dict[str, str] = {}
-    for agent in agents:
-        if (library := _library(agent)) is None:
-            continue
-        asked = method_prompts(type(agent.method), library, form_of(agent.method))
-        citing = [library.get(CITING, language) for language in LANGUAGES] if cite else []
-        for prompt in (*(prompt for each in asked.values() for prompt in each), *citing):
-            found[f"{prompt.name}.{prompt.language}"] = prompt.reference
-    return dict(sorted(found.items()))
-
-
-def _library(agent: Agent) -> PromptLibrary | None:
-    """The prompts of the models that do an agent's stages; None where no model does any."""
-    responder: Any = agent.responder
-    parts = [getattr(responder, "main", responder), *getattr(responder, "stages", {}).values()]
-    return next((part.prompts for part in parts if isinstance(part, ModelResponder)), None)
+    asked = [
+        prompt
+        for agent in agents
+        for prompts in method_prompts(type(agent.method), library, form_of(agent.method)).values()
+        for prompt in prompts
+    ]
+    if cite and asked:
+        asked += [library.get(CITING, language) for language in LANGUAGES]
+    return dict(sorted((f"{prompt.name}.{prompt.language}", prompt.reference) for prompt in asked))
 
 
 def _fingerprints(agents: Sequence[Agent]) -> dict[str, str]:
@@ -310,29 +316,25 @@ class Progress:
         self.tokens += sum(one.prompt_tokens + one.completion_tokens for one in paid)
 
 
-async def run_jobs(
+async def _answer(
     store: RunStore,
-    jobs: Sequence[Job],
-    agents: Mapping[tuple[int, int], Agent],
-    *,
+    missing: Iterable[Job],
+    respond: Respond,
+    progress: Progress,
     concurrency: int,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> Progress:
-    """Make every response that is not there yet, several dialogues at once, each kept as soon as it is finished.
+    on_progress: Callable[[Progress], None] | None,
+) -> None:
+    """Make the missing responses, several dialogues at once, each kept as soon as it is finished.
 
-    The store must be held for writing. Failed responses of an earlier run are tried again. Where the budget is spent,
-    calls under way finish, and so do dialogues that need no further one; where the run is interrupted, they do not.
-    What is finished is kept either way, and the rest is left for the next run. `agents` are by system number in the
-    store and repetition; errors are those of `Agent.respond`.
+    Where the budget is spent, calls under way finish, and so do dialogues that need no further one; where the run is
+    interrupted, they do not. What is finished is kept either way, and the rest is left for the next run.
     """
-    done = store.done()
-    progress = Progress(total=len(jobs), before=sum(1 for job in jobs if job in done))
 
     async def answer(job: Job) -> None:
         if progress.stopped:
             return
         try:
-            response = await agents[job.system, job.repetition].respond(store.dialogue(job.position))
+            response = await respond(job, store.dialogue(job.position))
         except BudgetError as error:
             progress.stopped = str(error)
             return
@@ -342,8 +344,7 @@ async def run_jobs(
             on_progress(progress)
 
     # The first that raises stops all: what it raises would befall every dialogue.
-    await bounded_map([job for job in jobs if job not in done], answer, limit=concurrency)
-    return progress
+    await bounded_map(missing, answer, limit=concurrency)
 
 
 # --- what it is expected to cost
@@ -364,19 +365,18 @@ class Estimate:
     failed: str = ""
 
 
-async def estimate(
+async def _estimate(
     config: RunConfig,
     store: RunStore,
     jobs: Iterable[Job],
     numbers: Mapping[int, int],
     lexical: Sequence[ModelSettings],
 ) -> Estimate:
-    """Estimate what the jobs that are not done yet will cost: rehearse a few dialogues with every system, and multiply.
+    """Estimate what jobs will cost: rehearse a few dialogues with every system, and multiply.
 
     `numbers` are the systems' in the store by those in the configuration; `lexical` the models that are none.
     """
-    done = store.done()
-    missing = Counter(job.system for job in jobs if job not in done)
+    missing = Counter(job.system for job in jobs)
     if not missing:
         return Estimate(responses=0, calls=0, prompt_tokens=0, completion_tokens=0)
     spaced = [store.dialogue(place) for place in range(0, store.size, max(1, store.size // _REHEARSED))][:_REHEARSED]

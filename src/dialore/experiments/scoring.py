@@ -1,19 +1,21 @@
-"""Scoring a run: measures of single responses, kept beside them, and the figures that they combine into."""
+"""Scoring and judging a run: measures of responses, kept beside them, their figures, and what judges prefer."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
 import functools
+import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from dialore.errors import ModelError, is_fatal
 from dialore.evaluation.base import Measure, Metric, Sample, Score
-from dialore.evaluation.judges.comparing import Together
+from dialore.evaluation.judges.comparing import Judged, Preference, Together, compare, shown
+from dialore.evaluation.report.data import Judged as Comparisons
 from dialore.evaluation.statistics import as_table, bootstrap
 from dialore.experiments.store import Job, RunStore
 from dialore.parallel import bounded_map
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
+    from dialore.evaluation.judges.asking import Asker
     from dialore.response import Response
 
 NEEDS_MODEL = frozenset({"judge", "nli", "language-model"})
@@ -30,6 +33,13 @@ NEEDS_MODEL = frozenset({"judge", "nli", "language-model"})
 _CHUNK = 256
 """Responses that are measured without a model before their measures are written."""
 
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+Place: TypeAlias = tuple[int, int]
+"""A dialogue's position and a repetition."""
+OnProgress: TypeAlias = Callable[[str, int, int], None]
+"""Told what is at work, how much of it is done, and of how much."""
+
 
 async def measure_run(
     store: RunStore,
@@ -37,7 +47,7 @@ async def measure_run(
     *,
     at_once: int = 64,
     again: bool = False,
-    on_progress: Callable[[str, int, int], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> None:
     """Measure every response that has no measure yet, or with `again` every one; the store must be held for writing.
 
@@ -57,31 +67,27 @@ async def measure_run(
         also = {} if identity is None else {"identity": identity}
         store.set_metric(metric.about.name, dataclasses.asdict(metric.about) | also)
     plain = [metric for metric in single if not NEEDS_MODEL & set(metric.about.needs)]
-    # A second connection reads while the first writes.
-    with type(store).open(store.folder) as reader:
-        await _measure_together(store, reader, plain, again=again, on_progress=on_progress)
-        for metric in single:
-            if metric not in plain:
-                name = metric.about.name
-                jobs = reader.jobs(without_metric=None if again else name)
-                tell = functools.partial(on_progress, name) if on_progress is not None else None
-                await _measure_queued(store, reader, metric, jobs, at_once=at_once, tell=tell)
+    await _measure_plain(store, plain, again=again, on_progress=on_progress)
+    for metric in single:
+        if metric not in plain:
+            name = metric.about.name
+
+            async def one(job: Job, metric: Metric = metric, name: str = name) -> None:
+                found = await measure(metric, store.dialogue(job.position), store.response(job))
+                store.measure({name: {job: found}})
+
+            await _each(store.jobs(without_metric=None if again else name), one, at_once, name, on_progress)
     for metric in joint:
         systems = list(system_names(store))
         await measure_jointly(store, metric, systems, at_once=at_once, again=again, on_progress=on_progress)
 
 
-async def _measure_together(
-    store: RunStore,
-    reader: RunStore,
-    metrics: Sequence[Metric],
-    *,
-    again: bool,
-    on_progress: Callable[[str, int, int], None] | None,
+async def _measure_plain(
+    store: RunStore, metrics: Sequence[Metric], *, again: bool, on_progress: OnProgress | None
 ) -> None:
     wanted: dict[Job, list[Metric]] = {}
     for metric in metrics:
-        for job in reader.jobs(without_metric=None if again else metric.about.name):
+        for job in store.jobs(without_metric=None if again else metric.about.name):
             wanted.setdefault(job, []).append(metric)
     jobs, done = sorted(wanted), 0
     what = metrics[0].about.name if len(metrics) == 1 else f"{len(metrics)} metrics"
@@ -89,7 +95,7 @@ async def _measure_together(
         some = jobs[start : start + _CHUNK]
         found: dict[str, dict[Job, Measure]] = {}
         for job in some:
-            dialogue, response = reader.dialogue(job.position), reader.response(job)
+            dialogue, response = store.dialogue(job.position), store.response(job)
             for metric in wanted[job]:
                 found.setdefault(metric.about.name, {})[job] = await measure(metric, dialogue, response)
         store.measure(found)
@@ -100,26 +106,24 @@ async def _measure_together(
         await asyncio.sleep(0)
 
 
-async def _measure_queued(
-    store: RunStore,
-    reader: RunStore,
-    metric: Metric,
-    jobs: Sequence[Job],
-    *,
+async def _each(
+    work: Sequence[Item],
+    one: Callable[[Item], Awaitable[None]],
     at_once: int,
-    tell: Callable[[int, int], None] | None,
+    what: str,
+    on_progress: OnProgress | None,
 ) -> None:
+    """Do the work, so many pieces at once, and say how much is done after each."""
     done = 0
 
-    async def work(job: Job) -> None:
+    async def counted(item: Item) -> None:
         nonlocal done
-        found = await measure(metric, reader.dialogue(job.position), reader.response(job))
-        store.measure({metric.about.name: {job: found}})
+        await one(item)
         done += 1
-        if tell is not None:
-            tell(done, len(jobs))
+        if on_progress is not None:
+            on_progress(what, done, len(work))
 
-    await bounded_map(jobs, work, limit=at_once)
+    await bounded_map(work, counted, limit=at_once)
 
 
 async def measure_jointly(
@@ -130,7 +134,7 @@ async def measure_jointly(
     at_once: int = 64,
     again: bool = False,
     limit: int | None = None,
-    on_progress: Callable[[str, int, int], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> None:
     """Measure several systems' responses to a dialogue by one call, for every dialogue that all of them answered.
 
@@ -141,27 +145,30 @@ async def measure_jointly(
     ordered = sorted(systems)
     titles = ", ".join(system_names(store)[number] for number in ordered)
     store.set_metric(name, dataclasses.asdict(metric.about) | {"identity": f"{metric.identity}; {titles}"})
-    places = answered_by(store, ordered)[:limit]
     lacking = {job for number in ordered for job in store.jobs(number, without_metric=None if again else name)}
-    work = [place for place in places if any(Job(place[0], number, place[1]) in lacking for number in ordered)]
-    done = 0
 
-    async def one(place: tuple[int, int]) -> None:
-        nonlocal done
-        responses = responses_of(store, *place, ordered)
-        try:
-            found = await metric.measure_together(store.dialogue(place[0]), responses)
-        except ModelError as error:
-            if is_fatal(error):
-                raise
-            found = dict.fromkeys(responses, Measure(problem="failed", reason=str(error)))
+    async def one(place: Place) -> None:
+        responses = responses_of(store, place, ordered)
+        measured = metric.measure_together(store.dialogue(place[0]), responses)
+        found = await _or_failed(
+            measured, lambda reason: dict.fromkeys(responses, Measure(problem="failed", reason=reason))
+        )
         jobs = (Job(place[0], number, place[1]) for number in ordered)
         store.measure({name: {job: found[title] for job, title in zip(jobs, responses, strict=True)}})
-        done += 1
-        if on_progress is not None:
-            on_progress(name, done, len(work))
 
-    await bounded_map(work, one, limit=at_once)
+    places = answered_by(store, ordered)[:limit]
+    work = [place for place in places if any(Job(place[0], number, place[1]) in lacking for number in ordered)]
+    await _each(work, one, at_once, name, on_progress)
+
+
+async def _or_failed(work: Awaitable[Found], failed: Callable[[str], Found]) -> Found:
+    """What is awaited, else what stands for its failure; raises what would befall every response."""
+    try:
+        return await work
+    except ModelError as error:
+        if is_fatal(error):
+            raise
+        return failed(str(error))
 
 
 def system_names(store: RunStore) -> dict[int, str]:
@@ -171,28 +178,24 @@ def system_names(store: RunStore) -> dict[int, str]:
     return {system.number: f"{system.title} ({system.model})" if several else system.title for system in systems}
 
 
-def answered_by(store: RunStore, systems: Sequence[int]) -> list[tuple[int, int]]:
+def answered_by(store: RunStore, systems: Sequence[int]) -> list[Place]:
     """The dialogues that every one of the systems answered without failing: position and repetition, in order."""
     done = store.done()
     return sorted(set.intersection(*({(j.position, j.repetition) for j in done if j.system == n} for n in systems)))
 
 
-def responses_of(store: RunStore, position: int, repetition: int, systems: Sequence[int]) -> dict[str, Response]:
+def responses_of(store: RunStore, place: Place, systems: Sequence[int]) -> dict[str, Response]:
     """What systems responded to a dialogue, by their names."""
     names = system_names(store)
-    return {names[number]: store.response(Job(position, number, repetition)) for number in systems}
+    return {names[number]: store.response(Job(place[0], number, place[1])) for number in systems}
 
 
 async def measure(metric: Metric, dialogue: Dialogue, response: Response) -> Measure:
     """One response's measure; raises as `measure_run`. One that failed has none: it is counted, never scored."""
     if response.status == "failed":
         return Measure(problem="unavailable", reason="the response failed")
-    try:
-        return await metric.measure(Sample(dialogue, response))
-    except ModelError as error:
-        if is_fatal(error):
-            raise
-        return Measure(problem="failed", reason=str(error))
+    measured = metric.measure(Sample(dialogue, response))
+    return await _or_failed(measured, lambda reason: Measure(problem="failed", reason=reason))
 
 
 def table_of(measures: Iterable[Measure]) -> NDArray[np.float64]:
@@ -219,3 +222,90 @@ def score_of(metric: Metric, measures: Sequence[Measure], *, dialogues: Sequence
         return Score(name, None, n=len(values), problems=counts, reason="the measures combine into no figure")
     bounds = [None if np.isnan(bound) else bound for bound in (figure.low, figure.high)]
     return Score(name, figure.value, bounds[0], bounds[1], len(values), counts, reason)
+
+
+# --- two systems against each other
+
+
+async def compare_systems(
+    store: RunStore,
+    judge: Asker,
+    pair: tuple[int, int],
+    *,
+    criteria: Sequence[str],
+    judged: Judged = "responses",
+    at_once: int = 32,
+    limit: int | None = None,
+    on_progress: OnProgress | None = None,
+) -> dict[str, list[Preference]]:
+    """Compare two systems on every dialogue that both answered; what has been compared is not asked again.
+
+    Wins and losses are the first one's of the pair. The store must be held for writing.
+
+    Returns:
+        Preferences by criterion, in the data set's order, those with a problem too.
+
+    Raises:
+        ModelError: the judge's endpoint refuses for every dialogue.
+        BudgetError: the budget is spent; what is judged is kept.
+    """
+    ordered = sorted(pair)  # the same whichever way it is asked
+    names = system_names(store)
+    first, second = (names[number] for number in ordered)
+    identity = judge.identity(f"pairwise-{judged}")
+    hashes = _hashes(store, ordered, judged, limit)
+    before = store.preferences()
+
+    def known(criterion: str) -> dict[str, Preference]:
+        return before.get((identity, judged, first, second, criterion), {})
+
+    def missing(texts: str) -> list[str]:
+        return [name for name in criteria if texts not in known(name) or known(name)[texts].problem == "failed"]
+
+    async def one(item: tuple[Place, str]) -> None:
+        place, texts = item
+        asked = missing(texts)
+        responses = responses_of(store, place, ordered)
+        compared = compare(judge, store.dialogue(place[0]), responses, criteria=asked, judged=judged)
+        found = await _or_failed(
+            compared, lambda why: [Preference(name, first, second, problem="failed", reason=why) for name in asked]
+        )
+        store.prefer(identity, judged, texts, found)
+
+    work = [(place, texts) for place, texts in hashes.items() if missing(texts)]
+    await _each(work, one, at_once, "comparing", on_progress)
+    before = store.preferences()
+    results: dict[str, list[Preference]] = {}
+    for name in criteria:
+        found = [known(name)[texts] for texts in hashes.values() if texts in known(name)]
+        results[name] = found if pair[0] == ordered[0] else [_turned(each) for each in found]
+    return results
+
+
+def kept_preferences(store: RunStore, run: str, dataset: str) -> Iterator[Comparisons]:
+    """Everything that is kept of comparisons of the run's responses as they are now."""
+    numbers = {name: number for number, name in system_names(store).items()}
+
+    @functools.cache
+    def hashes(first: str, second: str, judged: Judged) -> list[str]:
+        return list(_hashes(store, [numbers[first], numbers[second]], judged).values())
+
+    for (judge, judged, first, second, criterion), known in store.preferences().items():
+        if first in numbers and second in numbers:
+            found = [known[texts] for texts in hashes(first, second, cast("Judged", judged)) if texts in known]
+            yield Comparisons(run, dataset, judge, judged, first, second, criterion, found)
+
+
+def _hashes(store: RunStore, systems: Sequence[int], judged: Judged, limit: int | None = None) -> dict[Place, str]:
+    """The hash of what is compared of each dialogue that all systems answered, by position and repetition."""
+    found = {}
+    for place in answered_by(store, systems)[:limit]:
+        texts = [shown(response, judged) for response in responses_of(store, place, systems).values()]
+        content = "\n".join([f"{place[0]} {place[1]}", *texts])
+        found[place] = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+    return found
+
+
+def _turned(one: Preference) -> Preference:
+    """The preference with the other system as its first."""
+    return dataclasses.replace(one, first=one.second, second=one.first, picks=(one.picks[1], one.picks[0]))

@@ -19,26 +19,30 @@ from typing import Any, Self
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.evaluation.base import Measure
+from dialore.evaluation.judges.comparing import Preference
 from dialore.response import Response
 
 FILE = "run.sqlite"
 _FORMAT = 1
 _LOCK = "lock"
-_APPLICATION = 0x444C5255
 _SCHEMA = """
-create table facts (name text primary key, value text not null) without rowid;
-create table systems (system integer primary key, title text not null, method text not null, options text not null,
-    model text not null, unique (title, model));
-create table dialogues (position integer primary key, id text not null unique, content text not null);
-create table responses (system integer not null, position integer not null, repetition integer not null,
+create table if not exists facts (name text primary key, value text not null) without rowid;
+create table if not exists systems (system integer primary key, title text not null, method text not null,
+    options text not null, model text not null, unique (title, model));
+create table if not exists dialogues (position integer primary key, id text not null unique, content text not null);
+create table if not exists responses (system integer not null, position integer not null, repetition integer not null,
     status text not null, content text not null, calls integer, prompt_tokens integer, completion_tokens integer,
     cached integer, retries integer, seconds real, stages text not null,
     primary key (position, system, repetition)) without rowid;
-create table measures (metric text not null, system integer not null, position integer not null,
+create table if not exists measures (metric text not null, system integer not null, position integer not null,
     repetition integer not null, vals text not null, problem text, reason text not null, detail text not null,
     primary key (metric, system, position, repetition)) without rowid;
-create index measures_of_one on measures (system, position, repetition);
-create table metrics (place integer primary key, metric text not null unique, about text not null);
+create index if not exists measures_of_one on measures (system, position, repetition);
+create table if not exists metrics (place integer primary key, metric text not null unique, about text not null);
+create table if not exists preferences (judge text not null, judged text not null, first text not null,
+    second text not null, criterion text not null, texts text not null, forward text not null, backward text not null,
+    problem text, reason text not null,
+    primary key (judge, judged, first, second, criterion, texts)) without rowid;
 """
 PROMPTS = "prompts"
 CHANGED_PROMPTS = "changed_prompts"
@@ -84,14 +88,12 @@ class RunStore:
             if not (folder / FILE).exists() and any(folder.iterdir()):
                 raise InputError(f"{folder} is not empty and holds no run", mend="name another folder")
             database = _connect(folder / FILE)
-            # Two that begin at once: the second finds the tables of the first.
             with database:
-                database.execute("begin immediate")
-                if not _is_set_up(database):
-                    for statement in _SCHEMA.split(";"):
-                        database.execute(statement)
-                    database.execute(f"pragma application_id = {_APPLICATION}")
-                    database.execute(f"pragma user_version = {_FORMAT}")
+                database.execute(
+                    "begin immediate"
+                )  # of two that begin at once the second finds the tables of the first
+                _make_tables(database)
+                database.execute(f"pragma user_version = {_FORMAT}")
         except OSError as error:
             raise InputError(f"cannot make the run folder {folder}: {error.strerror}") from error
         return cls(folder, database)
@@ -101,7 +103,8 @@ class RunStore:
         """Open a run; raises InputError where there is none, it is of another version, or it is damaged."""
         if (folder / FILE).is_file():
             database = _connect(folder / FILE)
-            if _is_set_up(database):
+            if _version(database):
+                _make_tables(database)  # those that a run of an earlier day does not have
                 return cls(folder, database)
             database.close()
         raise InputError(f"no run in {folder}", mend="make one with `dialore run`")
@@ -349,6 +352,29 @@ class RunStore:
         rows = self._database.execute("select metric, about from metrics order by place")
         return {name: json.loads(about) for name, about in rows}
 
+    # Preferences
+
+    def preferences(self) -> dict[tuple[str, str, str, str, str], dict[str, Preference]]:
+        """What judges prefer: by judge, what was judged, first and second system and criterion; then by `texts`.
+
+        `texts` is the hash of what was compared, so that the preference of a response that changed since is not found.
+        """
+        found: dict[tuple[str, str, str, str, str], dict[str, Preference]] = {}
+        for *known, texts, forward, backward, problem, reason in self._database.execute("select * from preferences"):
+            judge, judged, first, second, criterion = known
+            one = Preference(criterion, first, second, (forward, backward), problem, reason)
+            found.setdefault((judge, judged, first, second, criterion), {})[texts] = one
+        return found
+
+    def prefer(self, judge: str, judged: str, texts: str, found: Iterable[Preference]) -> None:
+        """Keep preferences of one pair of texts; they are on disk when this returns."""
+        rows = [
+            (judge, judged, one.first, one.second, one.criterion, texts, *one.picks, one.problem, one.reason)
+            for one in found
+        ]
+        with self._database as database:
+            database.executemany("insert or replace into preferences values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
     def close(self) -> None:
         """Close the file."""
         self._database.close()
@@ -366,23 +392,17 @@ class RunStore:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """The file, opened and of this format; an empty one is let through."""
+    """The file, opened and of this format; one that is not set up, whose version is 0, is let through."""
     try:
         database = sqlite3.connect(path, timeout=30.0)
         # A commit in the log survives the death of the process at any point; only a crash of the machine may take the
         # last ones, which a run would then do again.
         database.execute("pragma journal_mode = wal")
         database.execute("pragma synchronous = normal")
-        application = database.execute("pragma application_id").fetchone()[0]
-        version = database.execute("pragma user_version").fetchone()[0]
-        is_set_up = _is_set_up(database)
+        version = _version(database)
     except sqlite3.DatabaseError as error:
         raise InputError(f"the run in {path.parent} cannot be read: {error}", mend="name another folder") from error
-    if not is_set_up:
-        return database
-    if application != _APPLICATION:
-        raise InputError(f"{path} is no run of Dialore", mend="name another folder")
-    if version != _FORMAT:
+    if version not in {0, _FORMAT}:
         raise InputError(
             f"the run in {path.parent} has format {version}; this version reads {_FORMAT}",
             mend="score and report it with the version that made it, or run again into another folder",
@@ -390,9 +410,13 @@ def _connect(path: Path) -> sqlite3.Connection:
     return database
 
 
-def _is_set_up(database: sqlite3.Connection) -> bool:
-    """Whether it has its tables: one whose process was killed at once has none."""
-    return bool(database.execute("select count(*) from sqlite_master").fetchone()[0])
+def _version(database: sqlite3.Connection) -> int:
+    return int(database.execute("pragma user_version").fetchone()[0])
+
+
+def _make_tables(database: sqlite3.Connection) -> None:
+    for statement in _SCHEMA.split(";"):
+        database.execute(statement)
 
 
 # --- what may not change under a run's responses

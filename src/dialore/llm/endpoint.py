@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-JsonMode = Literal["auto", "json_schema", "json_object", "off"]
 _ADAPTATIONS = 8
 _LIST_SECONDS = 10.0
 _USAGE_SECONDS = 2.0
@@ -54,7 +53,6 @@ class Endpoint:
         base_url: the endpoint, e.g. `http://localhost:11434/v1`.
         api_key: the key, or None where none is wanted; it appears in no error, log or repr.
         timeout: seconds for one try of a whole answer.
-        structured: how JSON is asked for; `auto` finds out.
         retries: how often a failed call is tried again, where that may help.
         api: `chat` sends messages; `completions` sends plain text to be continued, for base models: the request's
             continuation, else a transcript of its messages. JSON is then asked for by the prompt alone.
@@ -72,7 +70,6 @@ class Endpoint:
         *,
         timeout: float = 120.0,
         max_bytes: int = 8_000_000,
-        structured: JsonMode = "auto",
         retries: int = 4,
         concurrency: int = 64,
         api: Api = "chat",
@@ -80,7 +77,7 @@ class Endpoint:
     ) -> None:
         self.name = model
         self.http = HttpClient(base_url, api_key, timeout=timeout, max_bytes=max_bytes)
-        self.dialect = Dialect(structured, api)
+        self.dialect = Dialect(api)
         self._extra_body = dict(extra_body or {})
         self.limiter = AdaptiveLimiter(concurrency)
         self.retry = Retry(retries)
@@ -319,17 +316,11 @@ _NEXT: dict[str, Literal["json_object", "off"]] = {"json_schema": "json_object",
 
 
 class Dialect:
-    """The form of the calls that one server takes; learnt from its refusals and kept for the endpoint's life.
+    """The form of the calls that one server takes; learnt from its refusals and kept for the endpoint's life."""
 
-    With `structured="auto"` JSON is asked for by schema first; any other value is kept as it is.
-    """
-
-    def __init__(self, structured: JsonMode = "auto", api: Api = "chat") -> None:
-        self._steps_down = structured == "auto"
+    def __init__(self, api: Api = "chat") -> None:
         self._api = api
-        self.format: Literal["json_schema", "json_object", "off"] = (
-            "json_schema" if structured == "auto" else structured
-        )
+        self.format: Literal["json_schema", "json_object", "off"] = "json_schema"
         self.length = "max_tokens"
         self.left_out: set[str] = set()
 
@@ -377,7 +368,7 @@ class Dialect:
                     log.warning("the server refuses %s: it is left out from now on", name)
                 self.left_out.add(name)
                 return True
-        if "response_format" in sent and self._steps_down and _FORMATS.search(said):
+        if "response_format" in sent and _FORMATS.search(said):
             following = _NEXT[sent["response_format"]["type"]]
             if self.format == "json_schema" or following == "off":
                 log.info("the server refuses %s as response_format: %s from now on", self.format, following)

@@ -206,27 +206,25 @@ class LocalModel:
     ) -> Any:
         """Have the model write: a batch of rows of tokens."""
         tokenizer, model = self._load()
-        if request.steering is not None:
+        sampling, steering = request.sampling, request.steering
+        choice: dict[str, Any] = {"do_sample": False}
+        if sampling.temperature:
+            choice = {
+                "do_sample": True,
+                "temperature": sampling.temperature,
+                "top_p": sampling.top_p or 1.0,
+                "top_k": steering.top_k if steering is not None else 0,
+            }
+        if steering is not None:
             if model.config.is_encoder_decoder:
                 raise ModelError(
                     f"{self.name} is a sequence-to-sequence model, whose decoding cannot be steered",
                     mend="name a causal model: --model hf:NAME",
                     configuration=True,
                 )
-            from dialore.llm.steering import generate_steered
+            from dialore.llm.steering import SteeredLogits
 
-            return generate_steered(
-                (tokenizer, model), inputs["input_ids"], request.steering, request.sampling, most, stream, is_done
-            )
-        sampling = request.sampling
-        drawing: dict[str, Any] = {"do_sample": False}
-        if sampling.temperature:
-            drawing = {
-                "do_sample": True,
-                "temperature": sampling.temperature,
-                "top_p": sampling.top_p or 1.0,
-                "top_k": 0,
-            }
+            choice["logits_processor"] = [SteeredLogits(tokenizer, model, steering)]
         return model.generate(
             input_ids=inputs["input_ids"],
             attention_mask=inputs["attention_mask"],
@@ -235,7 +233,7 @@ class LocalModel:
             streamer=stream,
             stopping_criteria=[is_done],
             num_beams=1,
-            **drawing,
+            **choice,
         )
 
     def _completion(

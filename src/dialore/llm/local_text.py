@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dialore.llm.model import Message, OnText, Role, ThinkFilter
-
-if TYPE_CHECKING:
-    import asyncio
 
 log = logging.getLogger(__name__)
 

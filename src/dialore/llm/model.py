@@ -285,36 +285,31 @@ class ThinkFilter:
     """
 
     def __init__(self) -> None:
-        self._state: Literal["start", "thinking", "gap", "answer"] = "start"
-        self._held = ""
+        self._held: str | None = ""  # None once the answer has begun
 
     def feed(self, piece: str) -> str:
         """Take the next piece and return the part of the answer that is certain by now."""
-        if self._state == "answer":
+        if self._held is None:
             return piece
         self._held += piece
-        if self._state == "start":
-            head = self._held.lstrip()
-            if _OPEN.startswith(head):
-                return ""
-            self._state = "thinking" if head.startswith(_OPEN) else "answer"
-        if self._state == "thinking":
-            _, closed, rest = self._held.partition(_CLOSE)
+        head = self._held.lstrip()
+        if _OPEN.startswith(head):
+            return ""
+        if not head.startswith(_OPEN):
+            return self.finish()
+        _, closed, rest = head.partition(_CLOSE)
+        if not closed:
             # The tail may hold the first letters of the closing tag; the rest can go, thoughts may be long.
-            self._held = rest if closed else self._held[-len(_OPEN + _CLOSE) :]
-            self._state = "gap" if closed else "thinking"
-        if self._state == "gap":
-            self._held = self._held.lstrip()
-            self._state = "answer" if self._held else "gap"
-        return self._release() if self._state == "answer" else ""
+            self._held = _OPEN + head[len(_OPEN) :][-len(_CLOSE) :]
+        elif answer := rest.lstrip():
+            self._held = None
+            return answer
+        return ""
 
     def finish(self) -> str:
         """What was held back and turned out to be answer; thoughts that never ended are dropped."""
-        return self._release() if self._state == "start" else ""
-
-    def _release(self) -> str:
-        held, self._held = self._held, ""
-        return held
+        held, self._held = self._held or "", None
+        return "" if held.lstrip().startswith(_OPEN) else held
 
 
 def strip_thoughts(text: str) -> str:

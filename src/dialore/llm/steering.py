@@ -8,12 +8,11 @@ then sampled from the normalised geometric mean of the steered and the plain dis
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dialore.llm.local_text import TextStream
-    from dialore.llm.model import Sampling, Steering
+    from dialore.llm.model import Steering
 
 log = logging.getLogger(__name__)
 
@@ -33,87 +32,43 @@ def bag_tokens(tokenizer: Any, words: Sequence[str]) -> list[int]:
     return list(found)
 
 
-def generate_steered(
-    loaded: tuple[Any, Any],
-    prompt: Any,
-    steering: Steering,
-    sampling: Sampling,
-    most: int,
-    stream: TextStream | None,
-    is_done: Callable[..., Any],
-) -> Any:
-    """Continue a prompt, (1, positions) token ids, by `most` tokens at most, each steered; gives (1, positions + new).
+class SteeredLogits:
+    """A processor of logits for transformers' `generate`: those of the plain distribution become the fused one's.
 
-    Where no word of the bag is a token, the text comes out unsteered. `is_done` says of token ids whether the text is
-    complete.
-    """
-    import torch
-
-    tokenizer, model = loaded
-    numbers = bag_tokens(tokenizer, steering.words)
-    if not numbers:
-        log.warning("no word of the bag is a single token of %s: the text is not steered", model.name_or_path)
-    ends = model.generation_config.eos_token_id
-    ends = set(ends) if isinstance(ends, list) else {ends}
-    if stream is not None:
-        stream.put(prompt)
-    # The caller may be in inference mode, in which nothing can be differentiated.
-    with torch.inference_mode(mode=False):
-        tokens = prompt.clone()
-        decoder = Decoder(model, tokens, steering, numbers)
-        for _ in range(most):
-            following = _choose(decoder.step(tokens[:, -1:]), steering, sampling)
-            tokens = torch.cat([tokens, following.view(1, 1)], dim=1)
-            if stream is not None:
-                stream.put(following)
-            if int(following) in ends or bool(is_done(tokens, None).all()):
-                break
-    if stream is not None:
-        stream.end()
-    return tokens
-
-
-class Decoder:
-    """Steered decoding of one text, a token a step. It keeps two pasts: the plain one, and the one that was moved.
-
-    The first step is given the last of the prompt's (1, positions) token ids; an empty bag leaves the text as it is.
+    It serves one text, (1, positions) token ids, and keeps its moved past. Where no word of the bag is a token, the
+    logits stay as they are; so do those behind a prompt of one token, which has no past.
     """
 
-    def __init__(self, model: Any, prompt: Any, steering: Steering, bag: Sequence[int]) -> None:
-        import torch
-        from transformers import DynamicCache
-
+    def __init__(self, tokenizer: Any, model: Any, steering: Steering) -> None:
         self._model, self._steering = model, steering
-        self._bag = torch.tensor(list(bag), dtype=torch.long, device=prompt.device)
-        self._plain = DynamicCache()
-        if prompt.shape[1] > 1:
-            with torch.no_grad():
-                model(prompt[:, :-1], past_key_values=self._plain, use_cache=True)
-        self._past = _layers(self._plain)
+        self._bag = bag_tokens(tokenizer, steering.words)
+        if not self._bag:
+            log.warning("no word of the bag is a single token of %s: the text is not steered", model.name_or_path)
+        self._past: Past | None = None
 
-    def step(self, last: Any) -> Any:
-        """The probabilities (vocabulary,) of the token after `last` (1, 1)."""
+    def __call__(self, tokens: Any, logits: Any) -> Any:
+        """The logarithm of the distribution, (1, vocabulary), of the token after `tokens`."""
         import torch
 
-        with torch.no_grad():
-            answer = self._model(last, past_key_values=self._plain, use_cache=True)
-        plain = torch.softmax(answer.logits[0, -1].float(), dim=-1)
-        if not len(self._bag):
-            return plain
-        if not self._past:
-            self._past = _layers(self._plain)
-            return plain
-        moved = _perturb(self._model, last, self._past, plain, self._steering, self._bag)
-        with torch.no_grad():
+        if not self._bag or tokens.shape[1] == 1:
+            return logits
+        # The caller may be in inference mode, in which nothing can be differentiated.
+        with torch.inference_mode(mode=False), torch.no_grad():
+            tokens, plain = tokens.clone(), torch.softmax(logits[0].float().clone(), dim=-1)
+            if self._past is None:
+                self._past = _layers(self._model(tokens[:, :-1], use_cache=True).past_key_values)
+            last = tokens[:, -1:]
+            with torch.enable_grad():
+                moved = _perturb(self._model, last, self._past, plain, self._steering, self._bag)
             answer = self._model(last, past_key_values=_cache(moved), use_cache=True)
-        # The next step goes on from the moved past, as published.
-        self._past = _layers(answer.past_key_values)
-        steered = torch.softmax(answer.logits[0, -1].float(), dim=-1)
-        fused = steered**self._steering.gm_scale * plain ** (1 - self._steering.gm_scale)
-        return fused / fused.sum()
+            # The next step goes on from the moved past, as published.
+            self._past = _layers(answer.past_key_values)
+            steered = torch.softmax(answer.logits[0, -1].float(), dim=-1)
+            fused = steered**self._steering.gm_scale * plain ** (1 - self._steering.gm_scale)
+            return (fused / fused.sum()).clamp_min(_SMALL).log()[None]
 
 
-def _perturb(model: Any, last: Any, past: Past, plain: Any, steering: Steering, bag: Any) -> Past:
+def _perturb(model: Any, last: Any, past: Past, plain: Any, steering: Steering, bag: list[int]) -> Past:
     """The past after its gradient steps (Section 3.2 and Equation 3)."""
     import torch
 
@@ -141,29 +96,8 @@ def _window(part: Any, window: int) -> Any:
     """(1, 1, positions, 1): one where a position may be moved."""
     import torch
 
-    positions = part.shape[-2]
-    mask = torch.ones(positions, device=part.device, dtype=part.dtype)
-    if window and positions > window:
-        mask[: positions - window] = 0
-    return mask.view(1, 1, -1, 1)
-
-
-def _choose(probabilities: Any, steering: Steering, sampling: Sampling) -> Any:
-    """The next token (1,)."""
-    import torch
-
-    if sampling.temperature == 0:
-        return probabilities.argmax().view(1)
-    scaled = torch.log(probabilities.clamp_min(_SMALL)) / sampling.temperature
-    if steering.top_k:
-        edge = torch.topk(scaled, min(steering.top_k, len(scaled))).values[-1]
-        scaled = scaled.masked_fill(scaled < edge, float("-inf"))
-    left = torch.softmax(scaled, dim=-1)
-    if sampling.top_p is not None:
-        ordered, order = left.sort(descending=True)
-        # A token goes where those before it already hold the share; the likeliest always stays.
-        left = left.index_fill(0, order[(ordered.cumsum(0) - ordered) > sampling.top_p], 0.0)
-    return torch.multinomial(left, 1)
+    back = torch.arange(part.shape[-2], 0, -1, device=part.device)
+    return (back <= (window or len(back))).to(part.dtype).view(1, 1, -1, 1)
 
 
 def _layers(cache: Any) -> Past:

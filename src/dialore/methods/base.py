@@ -1,26 +1,26 @@
-"""The protocols of a method and of the graph that methods search, and checks of methods' options."""
+"""The protocol of a method, and checks of methods' options."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from dialore.errors import InputError, UnknownNameError
+from dialore.response import Grounding
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.knowledge import Knowledge
     from dialore.methods.stages import Stages
-    from dialore.response import Demands, Grounding, Response
-    from dialore.sources.graph.linking import Link
-    from dialore.sources.graph.source import Retrieval
+    from dialore.response import Response
+    from dialore.sources.graph.several import Graphs
+    from dialore.sources.graph.source import Graph
 
+    AnyGraph = Graph | Graphs
 
 PAPER, OURS = "paper", "ours"
 """How a method's prompts are worded: with the content that its paper gives them, or better."""
 
 
-@runtime_checkable
 class Method(Protocol):
     """One published system or baseline.
 
@@ -41,36 +41,11 @@ class Method(Protocol):
     calls: ClassVar[str]
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
-        """Find the knowledge for the response, and stop there: `Grounding(knowledge=..., demands=...)`."""
-        ...
+        """Find the knowledge for the response, and stop there; a subclass without this looks nothing up."""
+        return Grounding()
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Answer the dialogue's last turn: `grounding.response(text)`."""
-        ...
-
-
-class GraphSource(Protocol):
-    """The commonsense graph as methods use it."""
-
-    @property
-    def name(self) -> str:
-        """The graph's name."""
-        ...
-
-    def retrieve(self, demands: Demands, dialogue: Dialogue, top: int = 50) -> Retrieval:
-        """Foreseen and unforeseen facts for demands."""
-        ...
-
-    def retrieve_queries(self, links: Sequence[Link], dialogue: Dialogue, top: int = 20) -> tuple[list[Knowledge], int]:
-        """Facts of the linked concepts."""
-        ...
-
-    def mentions(self, dialogue: Dialogue) -> list[Link]:
-        """Concepts that the history mentions."""
-        ...
-
-    def link(self, phrases: Sequence[str], dialogue: Dialogue) -> list[Link]:
-        """Concepts that phrases name."""
         ...
 
 
@@ -87,7 +62,8 @@ def check_word(option: str, value: str, known: Sequence[str]) -> None:
         raise UnknownNameError(f"value of {option}", value, known)
 
 
-def check_least(option: str, value: int, least: int) -> None:
-    """Raise InputError where an option's value is too small."""
-    if value < least:
-        raise InputError(f"{option} must be at least {least}, not {value}")
+def check_least(method: object, **least: int) -> None:
+    """Raise InputError where the value of an option that is named is too small."""
+    for option, smallest in least.items():
+        if (value := getattr(method, option)) < smallest:
+            raise InputError(f"{option} must be at least {smallest}, not {value}")

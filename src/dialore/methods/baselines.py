@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dialore.methods.base import OURS, GraphSource, check_least
+from dialore.methods.base import OURS, Method, check_least
 from dialore.methods.demands import link, produce_queries, retrieve_facts
 from dialore.prompts.history import plain_turns
 from dialore.response import Grounding, Response
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
+    from dialore.methods.base import AnyGraph
     from dialore.methods.stages import Stages
 
 
 @dataclass(frozen=True, slots=True)
-class Vanilla:
+class Vanilla(Method):
     """No knowledge: one call that writes the response.
 
     Attributes:
@@ -31,10 +32,6 @@ class Vanilla:
     stages: ClassVar[tuple[str, ...]] = ("vanilla/response-generation",)
 
     prompting: str = OURS
-
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
-        """Nothing is looked up."""
-        return Grounding()
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Write the response."""
@@ -58,17 +55,17 @@ class TRag:
     calls: ClassVar[str] = "1"
     stages: ClassVar[tuple[str, ...]] = ("t-rag/response-generation",)
 
-    graph: GraphSource
+    graph: AnyGraph
     top: int = 20
     prompting: str = OURS
 
     def __post_init__(self) -> None:
         """Check the option; raises InputError."""
-        check_least("top", self.top, 1)
+        check_least(self, top=1)
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Look up every concept that the history mentions."""
-        links = link("concept-mentions", lambda: self.graph.mentions(dialogue), stage, summary=False)
+        links = link("concept-mentions", lambda: self.graph.mentions(dialogue.texts), stage, summary=False)
         return Grounding(knowledge=await retrieve_facts(self.graph, links, dialogue, stage, self.top))
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
@@ -96,13 +93,13 @@ class QpRag(TRag):
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Ask for queries and look them up."""
         demands = await produce_queries(dialogue, stage, thoughts=self.thoughts)
-        links = link("query-linking", lambda: self.graph.link(demands.queries, dialogue), stage)
+        links = link("query-linking", lambda: self.graph.link(demands.queries), stage)
         facts = await retrieve_facts(self.graph, links, dialogue, stage, self.top)
         return Grounding(knowledge=facts, demands=demands)
 
 
 @dataclass(frozen=True, slots=True)
-class Cosmo:
+class Cosmo(Method):
     """A situation and an instruction for a role, then the turns (DCRAG, Appendix A.1.1).
 
     Cosmo itself (`--model hf:allenai/cosmo-xl`, 3B, English) reads `situation <sep> instruction <sep> turn <turn>
@@ -115,10 +112,6 @@ class Cosmo:
     needs: ClassVar[tuple[str, ...]] = ()
     calls: ClassVar[str] = "1"
     stages: ClassVar[tuple[str, ...]] = ("cosmo/response-generation",)
-
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
-        """Nothing is looked up."""
-        return Grounding()
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Write the response."""

@@ -8,28 +8,26 @@ from dataclasses import dataclass, field
 
 from dialore.knowledge import Knowledge
 from dialore.response import Citation
-from dialore.text import WIDE, Language, content_lemmas, content_stems, is_chinese, is_mentioned, normalise
+from dialore.text import WIDE, Language, content_lemmas, content_stems, is_chinese, is_mentioned, normalise, split_lines
 
 # Models write Western and full-width brackets, digits and separators alike.
 _DASH, _COMMA = r"\-–—~\uff5e", r",\uff0c、;\uff1b"
-_NUMBERS = rf"\^?\s*(\d+(?:\s*[{_COMMA}{_DASH}]\s*\^?\d+)*)\s*"
-_MARK = re.compile(rf"\[\[{_NUMBERS}\]\]|\[{_NUMBERS}\]|\uff3b{_NUMBERS}\uff3d|【{_NUMBERS}】")
+_NUMBERS = rf"\^?\s*\d{{1,3}}(?:\s*[{_COMMA}{_DASH}]\s*\^?\d{{1,3}})*\s*"
+_BRACKETS = rf"(?:\[\[{_NUMBERS}\]\]|\[{_NUMBERS}\]|\uff3b{_NUMBERS}\uff3d|【{_NUMBERS}】)"
+# Neither a link, `[1](...)`, nor the definition of one, `[1]: ...`.
+_MARK = rf"(?!^{_BRACKETS}:){_BRACKETS}(?!\()"
 _PART = re.compile(rf"(\d+)(?:\s*[{_DASH}]\s*\^?(\d+))?")
-_BETWEEN = re.compile(rf"\s*[{_COMMA}]?\s*")
-# Where there is something to decide: code, a bracket and all that marks may be made of, white space at the end.
-_TOKEN = re.compile(rf"`+|\s*[\[\uff3b【][\d\s{_COMMA}{_DASH}^\[\]\uff3b\uff3d【】]*|\s+\Z")
+# Code begins, or marks stand together, that do not end a link, `[text][1]`.
+_FOUND = re.compile(
+    rf"`+|(?P<before>\s*)(?<!\])(?P<marks>{_MARK}(?:\s*[{_COMMA}]?\s*{_MARK})*)(?P<after>\s*)", re.MULTILINE
+)
+# What may still become either, or get longer.
+_OPEN = re.compile(rf"(?:`+|\s+|\s*[\[\uff3b【][\d\s{_COMMA}{_DASH}^\[\]\uff3b\uff3d【】]*)\Z")
 _IN_CODE = re.compile(r"`+|\n")
 _FENCE = 3
 _PLAUSIBLE = 99
-_DIGITS = 6
 _CLOSING = frozenset(".,;:!?)]}'\"”’…%。、〉》」』】\uff0c\uff1b\uff1a\uff01\uff1f\uff09\uff3d")
 _WIDE = re.compile(f"[{WIDE}]")
-# "Dr. Who" and "J. K. Rowling" go on; a Chinese sentence needs no space after it.
-_END = re.compile(
-    r"(?:[!?;…]+|(?<!\bmr)(?<!\bms)(?<!\bmrs)(?<!\bdr)(?<!\bst)(?<!\bvs)(?<!\bjr)(?<!\bsr)(?<!\b[a-z])\.+)"
-    r"[\"'”’)\]]*(?=\s|\Z)|[。…\uff01\uff1f\uff1b]+[”’」』\uff09]*|\n+",
-    re.IGNORECASE,
-)
 _LETTER = re.compile(r"[^\W_]")
 
 
@@ -52,54 +50,52 @@ class MarkReader:
 
     Attributes:
         pieces: how many pieces of knowledge can be cited, numbered from 1.
+        text: the text given so far.
         marks: what was cited, in order.
         notes: citations to nothing, a sentence each.
-        length: characters given so far.
     """
 
     pieces: int
+    text: str = ""
     marks: list[Mark] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    length: int = 0
-    _held: str = ""
+    _came: str = ""
+    _place: int = 0
     _code: str = ""
-    _last: str = ""
 
     def feed(self, piece: str) -> str:
         """Take a further piece; gives the text that it settles."""
-        return self._take(piece, ended=False)
+        self._came += piece
+        held = _OPEN.search(self._came, self._place)
+        return self._settle(held.start() if held else len(self._came))
 
     def close(self) -> str:
         """The rest: nothing more comes."""
-        return self._take("", ended=True)
+        return self._settle(len(self._came))
 
-    def _take(self, piece: str, *, ended: bool) -> str:
-        text, place = self._held + piece, 0
-        given: list[str] = []
-        while place < len(text):
-            match = (_IN_CODE if self._code else _TOKEN).search(text, place)
-            start = match.start() if match else len(text)
-            self._give(text[place:start], given)
-            place = start
-            if match is None:
-                break
-            may_go_on = match.end() == len(text) and not (self._code and match[0] == "\n")
-            if may_go_on and not ended:
-                break
-            place = match.end()
-            if self._code or match[0].startswith("`"):
+    def _settle(self, end: int) -> str:
+        """Give what came up to there."""
+        before = len(self.text)
+        while self._place < end:
+            match = (_IN_CODE if self._code else _FOUND).search(self._came, self._place)
+            if match is None or match.start() >= end:
+                self._give(end)
+            elif self._code or match["marks"] is None:
+                self._give(match.end())
                 self._turn_code(match[0])
-                self._give(match[0], given)
+            elif (numbers := self._numbers(match["marks"])) is None:
+                self._give(match.start("marks") + 1)
             else:
-                self._read(match[0], text[place : place + 1], given)
-        self._held = text[place:]
-        return "".join(given)
+                self._give(match.start())
+                if numbers:
+                    self.marks.append(Mark(len(self.text), numbers))
+                self._place = match.end()
+                self.text += self._gap(match["before"], match["after"])
+        return self.text[before:]
 
-    def _give(self, text: str, given: list[str]) -> None:
-        if text:
-            given.append(text)
-            self.length += len(text)
-            self._last = text[-1]
+    def _give(self, end: int) -> None:
+        self.text += self._came[self._place : end]
+        self._place = end
 
     def _turn_code(self, sign: str) -> None:
         """Code begins or ends. A line break ends inline code, which models leave open."""
@@ -110,72 +106,29 @@ class MarkReader:
         elif len(sign) == len(self._code) or len(sign) >= len(self._code) >= _FENCE:
             self._code = ""
 
-    def _read(self, run: str, following: str, given: list[str]) -> None:
-        """Give a run of white space, brackets and numbers without its marks; `following` is the character after it."""
-        place = 0
-        for group in self._groups(run, following):
-            before, rest = run[place : group[0].start()], run[group[-1].end() :]
-            bare, after = before.rstrip(), rest[: len(rest) - len(rest.lstrip())]
-            self._give(bare, given)
-            self._cite([number for mark in group for number in self._numbers(mark)])
-            beyond = (rest[len(after) :] + following)[:1]
-            self._give(self._gap(before[len(bare) :], after, beyond), given)
-            place = group[-1].end() + len(after)
-        self._give(run[place:], given)
+    def _numbers(self, marks: str) -> tuple[int, ...] | None:
+        """The numbers that marks cite, each once, a note taken of those that nothing has; None where they are none."""
+        cited: dict[int, None] = {}
+        notes: list[str] = []
+        for mark in re.findall(_BRACKETS, marks):
+            for first, last in _PART.findall(mark):
+                numbers = range(int(first), int(last or first) + 1)
+                if not numbers or numbers[-1] > max(_PLAUSIBLE, self.pieces):
+                    return None
+                cited |= dict.fromkeys(numbers)
+                if numbers[0] < 1 or numbers[-1] > self.pieces:
+                    notes.append(f"{mark} cites nothing: {self.pieces} pieces of knowledge were given; it is removed")
+        self.notes += dict.fromkeys(notes)
+        return tuple(number for number in cited if 1 <= number <= self.pieces)
 
-    def _groups(self, run: str, following: str) -> list[list[re.Match[str]]]:
-        """The marks of a run; those that only a comma or white space parts stand together."""
-        groups: list[list[re.Match[str]]] = []
-        for mark in _MARK.finditer(run):
-            if not self._counts(mark, run, following):
-                continue
-            if groups and _BETWEEN.fullmatch(run, groups[-1][-1].end(), mark.start()):
-                groups[-1].append(mark)
-            else:
-                groups.append([mark])
-        return groups
-
-    def _counts(self, mark: re.Match[str], run: str, following: str) -> bool:
-        """Whether what looks like a mark is one."""
-        most = max(_PLAUSIBLE, self.pieces)
-        for first, last in _parts(mark):
-            if len(first) > _DIGITS or len(last) > _DIGITS or not int(first) <= int(last) <= most:
-                return False
-        ahead = following if mark.end() == len(run) else ""
-        if ahead == "(" or (mark.start() == 0 and self._last == "]"):
-            return False
-        line = run[: mark.start()]
-        begins_line = "\n" in line[-1:] if line else self._last in {"", "\n"}
-        return not (ahead == ":" and begins_line)
-
-    def _numbers(self, mark: re.Match[str]) -> list[int]:
-        """The numbers that a mark cites; of those that nothing has, a note is taken."""
-        found: list[int] = []
-        missing = False
-        for first, last in _parts(mark):
-            found += range(max(1, int(first)), min(self.pieces, int(last)) + 1)
-            missing = missing or int(first) < 1 or int(last) > self.pieces
-        if missing:
-            self.notes.append(f"{mark[0]} cites nothing: {self.pieces} pieces of knowledge were given; it is removed")
-        return found
-
-    def _cite(self, numbers: list[int]) -> None:
-        if numbers:
-            self.marks.append(Mark(self.length, tuple(dict.fromkeys(numbers))))
-
-    def _gap(self, before: str, after: str, beyond: str) -> str:
+    def _gap(self, before: str, after: str) -> str:
         """The white space that stays of that around marks."""
-        if not self.length or not beyond or (not after and beyond in _CLOSING):
+        beyond = self._came[self._place : self._place + 1]
+        if not self.text or not beyond or (not after and beyond in _CLOSING):
             return ""
         gap = after if after and "\n" not in before else before
-        between_wide = _WIDE.match(self._last) and _WIDE.match(beyond)
+        between_wide = _WIDE.match(self.text[-1]) and _WIDE.match(beyond)
         return "" if between_wide and "\n" not in gap else gap
-
-
-def _parts(mark: re.Match[str]) -> list[tuple[str, str]]:
-    """First and last number of each part of a mark; the same where a part is no range."""
-    numbers = next(group for group in mark.groups() if group is not None)
-    return [(part[1], part[2] or part[1]) for part in _PART.finditer(numbers)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +159,7 @@ def spans(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
     A mark that only punctuation parts from the one before it grounds the same span; one before the first word grounds
     the sentence that follows.
     """
-    ends = [match.end() for match in _END.finditer(text)]
+    ends = _sentence_ends(text)
     found: list[tuple[int, int]] = []
     for number, mark in enumerate(marks):
         stop = mark.place
@@ -221,6 +174,15 @@ def spans(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
             stop = next((end for end in ends if _LETTER.search(text, start, end)), len(text))
         found.append(_trimmed(text, start, stop))
     return found
+
+
+def _sentence_ends(text: str) -> list[int]:
+    ends, place = [], 0
+    for sentence in split_lines(text):
+        for word in sentence.split():
+            place = text.index(word, place) + len(word)
+        ends.append(place)
+    return ends
 
 
 def _trimmed(text: str, start: int, stop: int) -> tuple[int, int]:

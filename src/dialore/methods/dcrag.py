@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dialore.errors import InputError
-from dialore.methods.base import OURS, PAPER, GraphSource, check_least
+from dialore.methods.base import OURS, PAPER, check_least
 from dialore.methods.demands import (
     Revision,
     SelectedFacts,
@@ -25,6 +25,7 @@ from dialore.sources.graph.source import Retrieval
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
+    from dialore.methods.base import AnyGraph
     from dialore.methods.stages import Stages
 
 
@@ -72,7 +73,7 @@ class Dcrag:
         "dcrag/response-generation",
     )
 
-    graph: GraphSource
+    graph: AnyGraph
     top: int = 50
     limit: int = 20
     thoughts: bool = True
@@ -87,8 +88,7 @@ class Dcrag:
 
     def __post_init__(self) -> None:
         """Check that the switches go together; raises InputError where they do not."""
-        check_least("top", self.top, 1)
-        check_least("limit", self.limit, 1)
+        check_least(self, top=1, limit=1)
         if not (self.query_production or self.topic_planning):
             raise InputError("dcrag without queries and topics has no demands", mend="leave one of them on")
         if self.cross_revision and not (self.query_production and self.topic_planning):

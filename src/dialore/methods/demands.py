@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, create_model
 
-from dialore.methods.base import PAPER, GraphSource
+from dialore.methods.base import PAPER
 from dialore.response import Demands
 from dialore.text import is_mentioned, normalise
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
+    from dialore.methods.base import AnyGraph
     from dialore.methods.stages import Stages
     from dialore.sources.graph.linking import Link
 
@@ -119,7 +120,7 @@ def link(name: str, work: Callable[[], list[Link]], stage: Stages, *, summary: b
 
 
 async def retrieve_facts(
-    graph: GraphSource, links: Sequence[Link], dialogue: Dialogue, stage: Stages, top: int
+    graph: AnyGraph, links: Sequence[Link], dialogue: Dialogue, stage: Stages, top: int
 ) -> list[Knowledge]:
     """The best facts of the linked concepts, as a stage."""
     with stage.step("fact-retrieval") as step:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import BaseModel
 
 from dialore.errors import InputError, StageError, is_fatal
-from dialore.methods.base import GraphSource, check_least
+from dialore.methods.base import check_least
 from dialore.methods.cleaning import on_one_line
 from dialore.methods.dcrag import Dcrag, joined
 from dialore.methods.demands import SelectedFacts, pick
@@ -20,6 +20,7 @@ from dialore.text import normalise
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
+    from dialore.methods.base import AnyGraph
     from dialore.methods.stages import Stages
     from dialore.sources.base import KnowledgeSource
 
@@ -72,7 +73,7 @@ class DraftGround:
         "draft-ground/preference",
     )
 
-    graph: GraphSource
+    graph: AnyGraph
     documents: KnowledgeSource | None = None
     persona: KnowledgeSource | None = None
     web: KnowledgeSource | None = None
@@ -86,8 +87,7 @@ class DraftGround:
 
     def __post_init__(self) -> None:
         """Check that there is something to ground in; raises InputError."""
-        for option in ("top", "limit", "passages"):
-            check_least(option, getattr(self, option), 1)
+        check_least(self, top=1, limit=1, passages=1)
         if not (self.facts or self._further):
             raise InputError("draft-ground has no source", mend="leave facts on, or give documents, persona or web")
 

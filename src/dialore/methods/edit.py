@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator
 from dialore.errors import InputError
 from dialore.knowledge import Knowledge, PassageDetail, stable_id
 from dialore.llm.structured import candidates
-from dialore.methods.base import OURS, check_least
+from dialore.methods.base import OURS, Method, check_least
 from dialore.methods.cleaning import as_data
 from dialore.parallel import gather
 from dialore.response import Grounding, Response
@@ -94,8 +94,7 @@ class Edit:
 
     def __post_init__(self) -> None:
         """Check that the questions have a source of answers; raises InputError where they have none."""
-        check_least("questions", self.questions, 0)
-        check_least("top", self.top, 1)
+        check_least(self, questions=0, top=1)
         if not (self.model_answers or self.base_answers):
             raise InputError("edit without both kinds of answers has no knowledge", mend="leave one of them on")
         if not self.model_answers and self.documents is None:
@@ -181,7 +180,7 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True)
-class EditQuestions:
+class EditQuestions(Method):
     """EDIT's Question Generation alone: the response is the open questions, one a line (Section 4.4).
 
     Attributes:
@@ -203,11 +202,7 @@ class EditQuestions:
 
     def __post_init__(self) -> None:
         """Check the number; raises InputError."""
-        check_least("questions", self.questions, 0)
-
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
-        """Nothing is looked up."""
-        return Grounding()
+        check_least(self, questions=0)
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Ask; text that holds no question is the response as it is."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from pydantic import BaseModel
 
 from dialore.errors import InputError
-from dialore.methods.base import GraphSource, check_least
+from dialore.methods.base import check_least
 from dialore.methods.cleaning import on_one_line
 from dialore.methods.demands import link, retrieve_facts
 from dialore.parallel import gather
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
     from dialore.llm.model import OnText
+    from dialore.methods.base import AnyGraph
     from dialore.methods.stages import StageCall, Stages
     from dialore.sources.base import KnowledgeSource
     from dialore.sources.graph.linking import Link
@@ -57,7 +58,7 @@ class Lexical:
     calls: ClassVar[str] = "0"
     stages: ClassVar[tuple[str, ...]] = ()
 
-    graph: GraphSource | None = None
+    graph: AnyGraph | None = None
     documents: KnowledgeSource | None = None
     persona: KnowledgeSource | None = None
     web: KnowledgeSource | None = None
@@ -66,8 +67,7 @@ class Lexical:
 
     def __post_init__(self) -> None:
         """Check the numbers; raises InputError."""
-        check_least("top", self.top, 1)
-        check_least("turns", self.turns, 1)
+        check_least(self, top=1, turns=1)
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Look up what is mentioned, search every other source, rank all of it together."""
@@ -103,7 +103,7 @@ class Lexical:
     def _mentions(self, dialogue: Dialogue) -> list[Link]:
         """The concepts mentioned, without those that nearly every dialogue mentions."""
         light = light_words(dialogue.language)
-        found = self.graph.mentions(dialogue) if self.graph is not None else []
+        found = self.graph.mentions(dialogue.texts) if self.graph is not None else []
         return [each for each in found if not light.issuperset(content_words(each.name, dialogue.language))]
 
 

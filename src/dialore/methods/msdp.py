@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dialore.errors import InputError
-from dialore.knowledge import Fact, Knowledge, Passage, PassageDetail
-from dialore.methods.base import OURS, check_least, check_word
+from dialore.knowledge import Fact, Knowledge, Passage
+from dialore.methods.base import OURS, Method, check_least, check_word
 from dialore.response import Grounding, Response, StageTrace
 from dialore.sources.base import KnowledgeSource, ranked_by
 from dialore.sources.graph.relations import verbalise
@@ -82,7 +82,7 @@ class MsdpKg:
         """Check the options; raises InputError."""
         check_word("selection", self.selection, SELECTIONS)
         check_word("topic", self.topic, TOPICS)
-        check_least("shots", self.shots, 0)
+        check_least(self, shots=0)
         if self.retrieved and self.documents is None:
             raise InputError("knowledge that is retrieved needs documents", mend="give a base with --documents")
 
@@ -160,9 +160,8 @@ class DialogueGenerator:
         """Check the options; raises InputError."""
         check_word("format", str(self.format), [str(known) for known in FORMATS])
         check_word("topic", self.topic, TOPICS)
-        check_least("turns", self.turns, 0)
         check_word("response_selection", self.response_selection, RESPONSE_SELECTIONS)
-        check_least("response_shots", self.response_shots, 0)
+        check_least(self, response_shots=0, turns=0)
         if not 0 <= self.least <= self.most <= 1:
             raise InputError(f"an overlap from {self.least} to {self.most} is none", mend="0 <= least <= most <= 1")
 
@@ -210,7 +209,7 @@ class Msdp(DialogueGenerator, MsdpKg):
 
 
 @dataclass(frozen=True)
-class Ssdp(DialogueGenerator):
+class Ssdp(DialogueGenerator, Method):
     """Single-stage prompting (Section 4.3, Table 7): MSDP's dialogue generator and its samples, without knowledge."""
 
     name: ClassVar[str] = "ssdp"
@@ -219,10 +218,6 @@ class Ssdp(DialogueGenerator):
     needs: ClassVar[tuple[str, ...]] = ("samples",)
     calls: ClassVar[str] = "1"
     stages: ClassVar[tuple[str, ...]] = ("ssdp/response-generation",)
-
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
-        """Nothing is looked up."""
-        return Grounding()
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Write the response."""
@@ -259,8 +254,7 @@ class MsdpDcrag:
 
     def __post_init__(self) -> None:
         """Check the options; raises InputError."""
-        check_least("shots", self.shots, 0)
-        check_least("turns", self.turns, 0)
+        check_least(self, shots=0, turns=0)
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Sample selection and knowledge generation."""
@@ -322,8 +316,7 @@ def read_line(text: str) -> str | None:
 
 def generated(text: str, topic: str) -> Knowledge:
     """Knowledge that the model wrote."""
-    passage = Passage(text=text, title=topic, source="model")
-    return Knowledge(id=passage.id, kind="passage", text=text, source="model", detail=PassageDetail(title=topic))
+    return Knowledge.of_passage(Passage(text, topic), "model")
 
 
 def read_facts(line: str, language: Language) -> list[Knowledge]:

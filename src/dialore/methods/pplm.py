@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dialore.methods.base import GraphSource, check_least, check_word
+from dialore.methods.base import check_least, check_word
 from dialore.response import Grounding, Response
 from dialore.sources.samples import TOPICS, topic_of
 from dialore.text import Language, is_chinese, light_words, stop_words, words
@@ -14,6 +14,7 @@ from dialore.text import Language, is_chinese, light_words, stop_words, words
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
+    from dialore.methods.base import AnyGraph
     from dialore.methods.stages import Stages
 
 _LONGEST_CHINESE = 4
@@ -52,7 +53,7 @@ class Pplm:
     calls: ClassVar[str] = "1 (a local model)"
     stages: ClassVar[tuple[str, ...]] = ("pplm/response-generation",)
 
-    graph: GraphSource
+    graph: AnyGraph
     topic: str = "chosen"
     facts: int = 100
     words: int = 50
@@ -69,8 +70,7 @@ class Pplm:
     def __post_init__(self) -> None:
         """Check the numbers; raises InputError. Those of the steering are checked with it."""
         check_word("topic", self.topic, TOPICS)
-        for option in ("facts", "words", "turns"):
-            check_least(option, getattr(self, option), 0)
+        check_least(self, facts=0, words=0, turns=0)
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """The facts that the bag is taken from."""
@@ -91,8 +91,8 @@ class Pplm:
     def _bag(self, dialogue: Dialogue, stage: Stages) -> tuple[list[str], list[Knowledge]]:
         with stage.step("bag-of-words") as step:
             topic = topic_of(dialogue, self.topic)
-            links = self.graph.link([topic], dialogue) if topic else []
-            links = links or self.graph.mentions(dialogue)
+            links = self.graph.link([topic]) if topic else []
+            links = links or self.graph.mentions(dialogue.texts)
             facts, found = self.graph.retrieve_queries(links, dialogue, self.facts)
             ends = (end for given in facts for end in (given.fact.head, given.fact.tail))
             phrases = (*(link.name for link in links), *ends)

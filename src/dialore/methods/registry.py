@@ -7,19 +7,17 @@ import importlib
 import inspect
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.prompts.library import Prompt, PromptLibrary
 from dialore.sources.registry import option_of
 
 if TYPE_CHECKING:
     from dialore.methods.base import Method
-    from dialore.text import Language
+    from dialore.prompts.library import Prompt, PromptLibrary
 
 _OWN = {
     "cosmo": "dialore.methods.baselines:Cosmo",
@@ -118,68 +116,37 @@ def _read(method: str, field: dataclasses.Field[Any], value: object) -> object:
 # --- descriptions, for the command and the docs
 
 
-@dataclass(frozen=True, slots=True)
-class OptionDescription:
-    """A hyper-parameter or switch: its name, its default, and what it does."""
-
-    name: str
-    default: Any
-    help: str
-
-
-@dataclass(frozen=True, slots=True)
-class StageDescription:
-    """A stage that asks a language model: its name, its prompt's (`dcrag/query-production`), languages and version.
-
-    `output` is what is asked for: the name of a shape, or `text`.
-    """
-
-    name: str
-    prompt: str
-    languages: tuple[Language, ...]
-    version: int
-    output: str
-
-
-@dataclass(frozen=True, slots=True)
-class MethodDescription:
-    """A method in words; `about` says what it does and where it differs from its paper. See `Method` for the others."""
-
-    name: str
-    paper: str
-    summary: str
-    about: str
-    needs: tuple[str, ...]
-    takes: tuple[str, ...]
-    calls: str
-    options: tuple[OptionDescription, ...]
-    stages: tuple[StageDescription, ...]
-
-
-def describe_method(cls: type[Method], prompts: PromptLibrary | None = None) -> MethodDescription:
-    """A method in words, its prompts looked up in the package's own unless told otherwise.
+def describe_method(cls: type[Method], prompts: PromptLibrary) -> dict[str, Any]:
+    """A method in words, as `dialore methods --json` prints it; `about` says where it differs from its paper.
 
     Raises:
         UnknownNameError: it names a prompt that there is none of.
     """
     about = (inspect.getdoc(cls) or "").partition(_ATTRIBUTES)[0]
     bases = reversed(inspect.getmro(cls)[:-1])  # options may be inherited
-    helps = _helps("".join(inspect.cleandoc(base.__doc__ or "").partition(_ATTRIBUTES)[2] + "\n" for base in bases))
-    options = [
-        OptionDescription(field.name, _default(field), helps.get(field.name, ""))
-        for field in method_options(cls).values()
-    ]
-    return MethodDescription(
-        name=cls.name,
-        paper=cls.paper,
-        summary=cls.summary,
-        about="\n\n".join(" ".join(paragraph.split()) for paragraph in about.strip().split("\n\n")),
-        needs=tuple(cls.needs),
-        takes=tuple(getattr(cls, "takes", ())),
-        calls=cls.calls,
-        options=tuple(options),
-        stages=_stages(cls, prompts or PromptLibrary()),
-    )
+    told = "".join(inspect.cleandoc(base.__doc__ or "").partition(_ATTRIBUTES)[2] + "\n" for base in bases)
+    helps = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", told, re.MULTILINE))
+    return {
+        **{name: getattr(cls, name) for name in ("name", "paper", "summary")},
+        "about": "\n\n".join(" ".join(paragraph.split()) for paragraph in about.strip().split("\n\n")),
+        "needs": cls.needs,
+        "takes": getattr(cls, "takes", ()),
+        "calls": cls.calls,
+        "options": [
+            {"name": name, "default": option.default, "help": " ".join(helps.get(name, "").split())}
+            for name, option in method_options(cls).items()
+        ],
+        "stages": [
+            {
+                "name": name.rpartition("/")[2],
+                "prompt": name,
+                "languages": [prompt.language for prompt in found],
+                "version": found[0].front.version,
+                "output": found[0].front.output,
+            }
+            for name, found in method_prompts(cls, prompts).items()
+        ],
+    }
 
 
 def method_prompts(cls: type[Method], prompts: PromptLibrary, form: str = "") -> dict[str, list[Prompt]]:
@@ -191,33 +158,8 @@ def method_prompts(cls: type[Method], prompts: PromptLibrary, form: str = "") ->
     known: dict[str, list[Prompt]] = {}
     for prompt in prompts:
         known.setdefault(prompt.name, []).append(prompt)
-    named: tuple[str, ...] | None = getattr(cls, "stages", None)
-    if named is None:
-        named = tuple(name for name in known if name.startswith(f"{cls.name}/") and "." not in name)
+    own = (name for name in known if name.startswith(f"{cls.name}/") and "." not in name)
     return {
         name: [prompts.get(name, prompt.language, form) for prompt in known.get(name) or [prompts.get(name, "en")]]
-        for name in named
+        for name in getattr(cls, "stages", own)
     }
-
-
-def _stages(cls: type[Method], prompts: PromptLibrary) -> tuple[StageDescription, ...]:
-    return tuple(
-        StageDescription(
-            name.rpartition("/")[2],
-            name,
-            tuple(prompt.language for prompt in found),
-            found[0].front.version,
-            found[0].front.output,
-        )
-        for name, found in method_prompts(cls, prompts).items()
-    )
-
-
-def _default(field: dataclasses.Field[Any]) -> object:
-    return None if field.default is dataclasses.MISSING else field.default
-
-
-def _helps(attributes: str) -> dict[str, str]:
-    """The lines of a docstring's Attributes by name."""
-    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", attributes, re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in entries}

@@ -25,10 +25,9 @@ from dialore.sources.dialogue_ranking import joined
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
+    from dialore.methods.base import AnyGraph
     from dialore.methods.stages import Stages
     from dialore.sources.base import KnowledgeSource
-    from dialore.sources.graph.several import Graphs
-    from dialore.sources.graph.source import Graph
     from dialore.text import Language
 
 _CHOICES = {
@@ -95,7 +94,7 @@ class Safari:
     sources: DeclaredSources | None = None
     persona: KnowledgeSource | None = None
     documents: KnowledgeSource | None = None
-    graph: Graph | Graphs | None = None
+    graph: AnyGraph | None = None
     web: KnowledgeSource | None = None
     prompting: str = OURS
     planning: str = "model"

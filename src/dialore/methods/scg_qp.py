@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator
 
-from dialore.dialogue import Dialogue, Utterance
 from dialore.llm.structured import candidates
-from dialore.methods.base import OURS, PAPER, GraphSource, check_least
+from dialore.methods.base import OURS, PAPER, check_least
 from dialore.methods.cleaning import as_data
 from dialore.methods.demands import link, retrieve_facts
 from dialore.parallel import gather
@@ -26,7 +25,9 @@ from dialore.retrieval.reranking import load_reranker
 from dialore.text import content_words, is_chinese
 
 if TYPE_CHECKING:
+    from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
+    from dialore.methods.base import AnyGraph
     from dialore.methods.stages import Stages
     from dialore.sources.base import KnowledgeSource
 
@@ -299,8 +300,7 @@ class WebGrounded(ABC):
 
     def __post_init__(self) -> None:
         """Check the numbers; raises InputError."""
-        check_least("candidates", self.candidates, 1)
-        check_least("passages", self.passages, 1)
+        check_least(self, candidates=1, passages=1)
 
     @abstractmethod
     async def make_query(self, dialogue: Dialogue, stage: Stages) -> GuidedQuery:
@@ -430,7 +430,7 @@ class SearchQuery(WebGrounded):
     def __post_init__(self) -> None:
         """Check the numbers; raises InputError."""
         WebGrounded.__post_init__(self)
-        check_least("turns", self.turns, 0)
+        check_least(self, turns=0)
 
     async def make_query(self, dialogue: Dialogue, stage: Stages) -> GuidedQuery:
         """The generator's query. Where none can be read, the last turn's content words are it."""
@@ -465,23 +465,21 @@ class ScgQpGraph(QueryMaker):
         "t-rag/response-generation",
     )
 
-    graph: GraphSource
+    graph: AnyGraph
     top: int = 20
     decision: bool = field(default=False, kw_only=True)
     prompting: str = field(default=OURS, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the number; raises InputError."""
-        check_least("top", self.top, 1)
+        check_least(self, top=1)
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Make the query and look its concepts up."""
         wanted = await self.make_query(dialogue, stage)
         if not wanted.query:
             return Grounding(demands=wanted.demands)
-        query = Utterance(speaker=dialogue.responder, text=wanted.query)
-        asked = dialogue.model_copy(update={"turns": (query,)})
-        links = link("query-linking", lambda: self.graph.mentions(asked), stage)
+        links = link("query-linking", lambda: self.graph.mentions([wanted.query]), stage)
         facts = await retrieve_facts(self.graph, links, dialogue, stage, self.top)
         return Grounding(knowledge=facts, demands=wanted.demands)
 

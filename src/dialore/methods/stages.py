@@ -141,18 +141,12 @@ class ModelResponder:
         citing = self.prompts.get(CITING, dialogue.language).render({}) if known["cite"] else None
         if citing is not None:
             known["citing"] = Block(citing.messages[0].content)
-        prompt = self.prompts.get(call.prompt, dialogue.language, call.form).render(known)
-        step.prompt = prompt.reference if citing is None else f"{prompt.reference} + {citing.reference}"
-        step.messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
-        return Request(
-            messages=prompt.messages,
-            sampling=prompt.sampling,
-            continuation=prompt.continuation,
-            continuation_stop=prompt.stop,
-            steering=prompt.steering,
-            label=call.label,
-            prompt=step.prompt,
-        )
+        request = self.prompts.get(call.prompt, dialogue.language, call.form).render(known, call.label)
+        if citing is not None:
+            request = request.model_copy(update={"prompt": f"{request.prompt} + {citing.prompt}"})
+        step.prompt = request.prompt
+        step.messages = [{"role": message.role, "content": message.content} for message in request.messages]
+        return request
 
 
 def _record(step: StageTrace, completions: Sequence[Completion]) -> None:

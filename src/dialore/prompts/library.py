@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import jinja2
 import yaml
@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dialore.dialogue import read_text
 from dialore.errors import InputError, UnknownNameError, first_line
-from dialore.llm.model import Message, Role, Sampling, Steering
+from dialore.llm.model import Message, Request, Role, Sampling, Steering
 from dialore.prompts.history import Block, on_one_line
 from dialore.text import LANGUAGES, Language, check_language
 
@@ -100,27 +100,6 @@ class FrontMatter(BaseModel):
     stop: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedPrompt:
-    """A prompt with its variables filled in.
-
-    Attributes:
-        messages: the chat form.
-        sampling: how to sample.
-        reference: name, language, version and hash.
-        continuation: the same as plain text to be continued, where the file has a `<!-- continuation -->` section.
-        stop: where the continued text ends, beside the sampling's own stop strings.
-        steering: what decoding is steered towards: the `<!-- steering -->` section, whose rendered text is YAML.
-    """
-
-    messages: tuple[Message, ...]
-    sampling: Sampling
-    reference: str
-    continuation: str | None = None
-    stop: tuple[str, ...] = ()
-    steering: Steering | None = None
-
-
 @dataclass(frozen=True)
 class Prompt:
     """A prompt file: its name, `<method>/<stage>`, its language, its whole text, and where it lies."""
@@ -169,9 +148,12 @@ class Prompt:
         """Name, language, version and hash: `dcrag/query-production.en v1 1a2b3c4d5e6f`."""
         return f"{self.name}.{self.language} v{self.front.version} {self.hash}"
 
-    def render(self, variables: Mapping[str, object]) -> RenderedPrompt:
-        """Fill in the variables; raises InputError where one is missing, or the template fails."""
-        front, given = self.front, {name: _on_lines(value) for name, value in variables.items()}
+    def render(self, variables: Mapping[str, object], label: str = "") -> Request:
+        """The request with the variables filled in; raises InputError where one is missing, or the template fails.
+
+        What a section `<!-- steering -->` renders to is YAML.
+        """
+        given = {name: _on_lines(value) for name, value in variables.items()}
         try:
             filled = [(role, template.render(given)) for role, template in self._sections]
         except jinja2.UndefinedError as error:
@@ -183,10 +165,15 @@ class Prompt:
         # Text to be continued keeps its last space or line break: some formats end in one.
         continuation = next((text for role, text in filled if role == _CONTINUATION), None)
         steering = next((self._steering(text) for role, text in filled if role == _STEERING), None)
-        messages = tuple(
-            Message(role=cast("Role", role), content=text.strip()) for role, text in filled if role in _ROLES
+        return Request(
+            messages=tuple(Message(role=role, content=text.strip()) for role, text in filled if role in _ROLES),  # type: ignore[arg-type]
+            sampling=self.front.sampling,
+            continuation=continuation,
+            continuation_stop=self.front.stop,
+            steering=steering,
+            label=label,
+            prompt=self.reference,
         )
-        return RenderedPrompt(messages, front.sampling, self.reference, continuation, front.stop, steering)
 
     def _steering(self, text: str) -> Steering:
         try:

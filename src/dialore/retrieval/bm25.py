@@ -9,80 +9,43 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialore.errors import UnknownNameError
-from dialore.retrieval.ranking import DECIMALS, best
+from dialore.retrieval.ranking import DECIMALS
 from dialore.text import CHINESE_RUN, is_stop_word, normalise, segmenter, stem, stop_words, words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-ChineseTerms = Literal["search", "words", "characters", "bigrams"]
-_CHINESE_TERMS: tuple[ChineseTerms, ...] = get_args(ChineseTerms)
 _LONGEST = 64
 """Characters of a term; a longer run of letters is no word (a key, an encoded picture) and is left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tokeniser:
-    """Split texts and queries into terms; both must be split alike.
+def split_terms(text: str) -> list[str]:
+    """The terms of a text or a query, repeated as often as they stand there; function words are left out.
 
-    Attributes:
-        stems: English words give their Snowball stems.
-        stop_words: function words are kept; they are left out by default.
-        chinese: `words` as jieba splits them; `search` with the shorter words inside longer ones besides, so that 大学
-            finds 北京大学; `characters` one by one; `bigrams`, overlapping pairs.
-
-    Raises:
-        UnknownNameError: no such unit of Chinese.
+    English words give their Snowball stems; Chinese is split by jieba, with the shorter words inside longer ones
+    besides, so that 大学 finds 北京大学.
     """
-
-    stems: bool = True
-    stop_words: bool = False
-    chinese: ChineseTerms = "search"
-
-    def __post_init__(self) -> None:
-        if self.chinese not in _CHINESE_TERMS:
-            raise UnknownNameError("unit of Chinese", self.chinese, _CHINESE_TERMS)
-
-    def __call__(self, text: str) -> list[str]:
-        """The terms of a text, repeated as often as they stand there."""
-        folded = normalise(text)
-        if folded.isascii():
-            return list(self._english(folded))
-        terms = list(self._english(CHINESE_RUN.sub(" ", folded)))
-        for run in CHINESE_RUN.findall(folded):
-            terms.extend(self._chinese(run))
-        return terms
-
-    def _english(self, text: str) -> Iterator[str]:
-        return filter(None, (_term(word, self.stems, self.stop_words) for word in words(text, "en")))
-
-    def _chinese(self, run: str) -> list[str]:
-        if self.chinese == "characters":
-            split = list(run)
-        elif self.chinese == "bigrams":
-            split = [run[at : at + 2] for at in range(max(1, len(run) - 1))]
-        else:
-            jieba = segmenter()
-            split = jieba.lcut(run) if self.chinese == "words" else jieba.lcut_for_search(run)
-        if self.stop_words:
-            return split
+    folded = normalise(text)
+    runs = [] if folded.isascii() else CHINESE_RUN.findall(folded)
+    english = words(CHINESE_RUN.sub(" ", folded) if runs else folded, "en")
+    terms = list(filter(None, map(_term, english)))
+    for run in runs:
         stop = stop_words("zh")
-        return [word for word in split if word not in stop]
+        terms += [word for word in segmenter().lcut_for_search(run) if word not in stop]
+    return terms
 
 
 @functools.lru_cache(maxsize=1 << 18)
-def _term(word: str, stems: bool, keep: bool) -> str:
+def _term(word: str) -> str:
     """What a word is compared by; empty where it is left out."""
-    if len(word) > _LONGEST or (not keep and is_stop_word(word, "en") and not word.isdigit()):
+    if len(word) > _LONGEST or (is_stop_word(word, "en") and not word.isdigit()):
         return ""
-    return stem(word) if stems else word
+    return stem(word)
 
 
 K1, B = 1.2, 0.75
@@ -141,12 +104,12 @@ class Bm25:
         self,
         texts: Iterable[str],
         *,
-        tokeniser: Callable[[str], Iterable[str]] | None = None,
+        tokeniser: Callable[[str], Iterable[str]] = split_terms,
         rarity: Callable[[int, NDArray[Any]], NDArray[np.float64]] = rarity,
         k1: float = K1,
     ) -> None:
-        self.tokeniser = tokeniser or Tokeniser()
-        tallies = [Counter(self.tokeniser(text)) for text in texts]
+        self.tokeniser = tokeniser
+        tallies = [Counter(tokeniser(text)) for text in texts]
         self._size = len(tallies)
         number_of: dict[str, int] = {}
         kinds = np.array([number_of.setdefault(t, len(number_of)) for tally in tallies for t in tally], dtype=np.int64)
@@ -161,14 +124,6 @@ class Bm25:
         mean = float(lengths.mean()) if self._size else 0.0
         worth = saturation(counts[order], lengths[self._rows], mean, k1)
         self._weights = rarity(self._size, having)[kinds[order]] * worth
-
-    def __len__(self) -> int:
-        return self._size
-
-    def search(self, query: str, top: int = 10) -> list[tuple[int, float]]:
-        """The places and scores of the `top` texts that share a term with the query, the best first, then by place."""
-        rows, scores = best(self.scores(query), top)
-        return [pair for pair in zip(rows.tolist(), scores.tolist(), strict=True) if pair[1] > 0]
 
     def scores(self, query: str) -> NDArray[np.float64]:
         """(n,): each text's score, zero where it shares no term with the query; a term asked twice counts twice."""

@@ -75,7 +75,13 @@ def load_embedder(spec: str = "static") -> Embedder:
     return encoders.EndpointEmbedder(model, "http" + url) if at else encoders.EndpointEmbedder(argument)
 
 
-def recorded_embedder(spec: str, fingerprint: str, where: str, addresses: Iterable[str | None] = ()) -> Embedder:
+def recorded_embedder(
+    spec: str,
+    fingerprint: str,
+    where: str,
+    addresses: Iterable[str | None] = (),
+    given: Embedder | None = None,
+) -> Embedder:
     """The embedder that a file names, which may be anybody's: a file does not decide where text and keys go.
 
     Args:
@@ -83,17 +89,18 @@ def recorded_embedder(spec: str, fingerprint: str, where: str, addresses: Iterab
         fingerprint: of the embedder that made its vectors.
         where: the file, for errors.
         addresses: what the user's settings name: URLs, and specs of embedders. Those of the environment count too.
+        given: the embedder that the user says made them; None loads it.
 
     Raises:
         InputError: an endpoint at an address that the user's settings do not name, or another version of the embedder.
     """
-    url = _address(spec)
+    url = _address(spec) if given is None else ""
     if url and url not in map(_address, (*addresses, *map(os.environ.get, ("DIALORE_BASE_URL", "OPENAI_BASE_URL")))):
         raise InputError(
             f"{where} would send texts to {url}, which your settings do not name",
             mend=f"if you trust it, set DIALORE_BASE_URL={url}, or --embedder; else build it again",
         )
-    embedder = load_embedder(spec)
+    embedder = given or load_embedder(spec)
     if embedder.fingerprint != fingerprint:
         raise InputError(
             f"{where} has vectors of another version of the embedder {spec}",

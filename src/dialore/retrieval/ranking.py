@@ -44,35 +44,14 @@ def quantise(vectors: NDArray[np.float32]) -> Quantised:
     return Quantised(np.rint(vectors / scales[:, None]).astype(np.int8), scales)
 
 
-def rank(
-    query: NDArray[np.float32], vectors: NDArray[np.float32], top: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return the indices and scores of the `top` rows nearest to the query, best first.
-
-    Args:
-        query: (d,), L2-normalised.
-        vectors: (n, d), rows L2-normalised, so that a dot product is the cosine.
-        top: how many to return; fewer come back where there are fewer rows. Of equal ones the first come first.
-
-    Returns:
-        Indices (int64) and scores (float32, rounded to `DECIMALS` decimals), each (min(top, n),).
-
-    Raises:
-        InputError: shapes that do not fit, or a `top` below zero.
-    """
-    _check(query, vectors)
-    return best(vectors @ query, top)
-
-
 def rank_quantised(
     query: NDArray[np.float32], quantised: Quantised, top: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Rank int8 rows as `rank` does float rows: the query is float, the scores are within about 0.01 of it.
+    """The indices and scores of the `top` int8 rows nearest to a float query (d,) by dot product; see `best`.
 
     All rows are first compared with the query as int8, in whole numbers; those that its rounding may have kept from
     being among the best are then scored in full. So nothing is lost, at the speed of reading the memory.
     """
-    _check(query, quantised.vectors)
     top = min(top, len(quantised.scales))
     if top <= 0:
         return best(np.zeros(0, np.float32), top)
@@ -88,14 +67,6 @@ def rank_quantised(
     full = np.einsum("ij,j->i", quantised.vectors[places].astype(np.float32), query) * quantised.scales[places]
     order, scores = best(full, top)
     return places[order], scores
-
-
-def _check(query: NDArray[np.float32], vectors: NDArray[np.float32] | NDArray[np.int8]) -> None:
-    if vectors.ndim != 2 or query.shape != vectors.shape[1:]:
-        raise InputError(
-            f"a query of shape {query.shape} does not fit vectors of shape {vectors.shape}",
-            mend="encode both with the same embedder",
-        )
 
 
 def best(raw: NDArray[Any], top: int, *, decimals: int = DECIMALS) -> tuple[NDArray[np.int64], NDArray[Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -47,17 +48,32 @@ class Reranker(Protocol):
         ...
 
 
-class Bm25Reranker:
-    """BM25 over the candidates alone, so that a word is rare where few of them have it; see `Bm25`."""
+class _Scored(ABC):
+    """Texts in order of the score that each has for the query."""
+
+    @abstractmethod
+    def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
+        """(len(texts),): the score of each."""
+
+    def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
+        """See `Reranker`.
+
+        Raises:
+            ModelError: the embedder is an endpoint that failed.
+        """
+        return _best(self.scores(query, texts), top)
+
+
+class Bm25Reranker(_Scored):
+    """BM25 over the candidates alone, so that a word is rare where few of them have it; see `Bm25`.
+
+    A text without any word of the query scores 0.
+    """
 
     name = "bm25"
 
     def __init__(self) -> None:
         self._index = functools.lru_cache(_INDICES)(Bm25)
-
-    def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
-        """See `Reranker`; a text without any word of the query scores 0."""
-        return _best(self.scores(query, texts), top)
 
     def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
         """(len(texts),): the BM25 score of each."""
@@ -112,7 +128,7 @@ class Remembered:
         return np.stack([known[text] for text in texts])
 
 
-class DenseReranker:
+class DenseReranker(_Scored):
     """The cosine of sentence embeddings.
 
     Args:
@@ -123,14 +139,6 @@ class DenseReranker:
         self.name = "dense" if embedder is None else f"dense:{embedder.name}"
         self._vectors = Remembered(embedder)
 
-    def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
-        """See `Reranker`.
-
-        Raises:
-            ModelError: the embedder is an endpoint that failed.
-        """
-        return _best(self.scores(query, texts), top)
-
     def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
         """(len(texts),): the cosine of each with the query, rounded so that rankings are the same everywhere."""
         vectors = self._vectors.encode([query, *texts])
@@ -138,7 +146,7 @@ class DenseReranker:
         return scores
 
 
-class FusedReranker:
+class FusedReranker(_Scored):
     """BM25 and embeddings fused by reciprocal ranks; 1 is what is first in both.
 
     Args:
@@ -149,22 +157,18 @@ class FusedReranker:
         self._lexical, self._dense = Bm25Reranker(), DenseReranker(embedder)
         self.name = "fused" + self._dense.name.removeprefix("dense")
 
-    def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
-        """See `Reranker`.
-
-        Raises:
-            ModelError: the embedder is an endpoint that failed.
-        """
+    def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
+        """(len(texts),): the fused score of each."""
         lexical, dense = self._lexical.scores(query, texts), self._dense.scores(query, texts)
         orders = [np.argsort(-each, kind="stable").tolist() for each in (lexical, dense)]
         orders[0] = orders[0][: np.count_nonzero(lexical > 0)]  # what shares a word with the query
         scores = np.zeros(len(texts))
         for at, score in reciprocal_ranks(orders):
             scores[at] = score * (K + 1) / 2
-        return _best(scores, top)
+        return scores
 
 
-class CrossEncoderReranker:
+class CrossEncoderReranker(_Scored):
     """A cross-encoder that reads query and text together (Nogueira and Cho, 2019): slower, and the most exact.
 
     Args:
@@ -191,14 +195,14 @@ class CrossEncoderReranker:
         self.name = f"cross:{model}"
         self._lock = threading.Lock()
 
-    def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
-        """See `Reranker`."""
+    def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
+        """(len(texts),): what the model says of each."""
         if not texts:
-            return _best(np.zeros(0), top)
+            return np.zeros(0)
         # Fast tokenizers cannot be used by two threads at once.
         with self._lock:
             scores = self._model.predict([(query, text) for text in texts], show_progress_bar=False)
-        return _best(np.asarray(scores, dtype=np.float64), top)
+        return np.asarray(scores, dtype=np.float64)
 
 
 @functools.lru_cache(maxsize=8)

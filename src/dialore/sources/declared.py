@@ -262,7 +262,7 @@ class GraphKnowledge:
             raise SourceError(f"graph {self.name}: {error.message}", mend=error.mend) from error
 
     def _search(self, query: str, dialogue: Dialogue, top: int) -> list[Knowledge]:
-        links = self.graph.mentions_in([query], dialogue.language)
+        links = self.graph.mentions([query])
         return self.graph.retrieve_queries(links, dialogue, top)[0]
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from dialore.dialogue import read_text
 from dialore.errors import InputError, SourceError
-from dialore.knowledge import Knowledge, Passage, PassageDetail, PersonaDetail, stable_id
+from dialore.knowledge import Knowledge, Passage, PersonaDetail, stable_id
 from dialore.retrieval.ranking import DECIMALS
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import Findings
@@ -144,14 +144,7 @@ class PersonaDocuments:
             self.retriever, lambda ranker: ranker.documents(query, dialogue, texts), query, texts, top
         )
         return Findings(
-            Knowledge(
-                id=Passage(texts[at]).id,
-                kind="passage",
-                text=texts[at],
-                source="documents",
-                score=score,
-                detail=PassageDetail(persona=owner[texts[at]]),
-            )
+            Knowledge.of_passage(Passage(texts[at]), "documents", score, persona=owner[texts[at]])
             for at, score in found
         )
 

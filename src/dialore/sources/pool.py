@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dialore.knowledge import Knowledge, PassageDetail, Source, stable_id
+from dialore.knowledge import Knowledge, Passage, Source
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import Findings
 
@@ -33,17 +33,8 @@ class PoolSource:
         pieces = [piece if isinstance(piece, dict) else {"text": str(piece)} for piece in given]
         texts = ["\n".join(filter(None, (piece.get("title"), piece["text"]))) for piece in pieces]
         ranked = await asyncio.to_thread(self._reranker.rerank, query, texts, top)
-        return Findings(
-            Knowledge(
-                id=stable_id("passage", pieces[at].get("url", ""), pieces[at].get("title", ""), pieces[at]["text"]),
-                kind="passage",
-                text=pieces[at]["text"],
-                source="documents",
-                score=score,
-                detail=PassageDetail(title=pieces[at].get("title", ""), url=pieces[at].get("url", "")),
-            )
-            for at, score in ranked
-        )
+        passages = [Passage(piece["text"], piece.get("title", ""), piece.get("url", "")) for piece in pieces]
+        return Findings(Knowledge.of_passage(passages[at], "documents", score) for at, score in ranked)
 
     def close(self) -> None:
         """Nothing is held open."""

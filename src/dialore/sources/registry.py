@@ -108,7 +108,7 @@ KINDS: dict[str, SourceKind] = {
         ),
         SourceKind(
             "documents",
-            "dialore.sources.documents:open_documents",
+            "dialore.sources.documents.index:open_documents",
             "A document index of `dialore documents build`; several are asked as one.",
             key="documents",
             short="-d",
@@ -148,7 +148,7 @@ KINDS: dict[str, SourceKind] = {
         ),
         SourceKind(
             "samples",
-            "dialore.sources.samples:open_samples",
+            "dialore.sources.samples:SampleDatabase",
             "A sample database of `dialore samples build`, for msdp.",
             key="samples",
             metavar="PATH",

@@ -7,6 +7,7 @@ samples as JSON Lines, their encodings with topics and without, and the numbers 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -107,10 +108,7 @@ _SAMPLE = TypeAdapter(Sample)
 
 def samples_of(dialogues: Iterable[Dialogue]) -> Iterator[Sample]:
     """The samples in histories with gold knowledge; those without any are passed over."""
-    for dialogue in dialogues:
-        sample = Sample.of_dialogue(dialogue)
-        if sample is not None:
-            yield sample
+    yield from filter(None, map(Sample.of_dialogue, dialogues))
 
 
 def aligned_samples(
@@ -269,8 +267,9 @@ class SampleDatabase:
         InputError: there is no database, or it is no whole file.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.name = path, path.name
+    def __init__(self, path: Path | str) -> None:
+        self.path = path = Path(path)
+        self.name = path.name
         build = "build one with `dialore samples build`"
         if not path.exists():
             raise InputError(f"no such sample database: {path}", mend=build)
@@ -354,7 +353,9 @@ class SampleDatabase:
         rows = self._rows(dialogue)
         if overlap is not None:
             rows = rows[_within(self._columns["overlaps"][rows], overlap)]
-        return self._but_own(_shuffled(rows, count, seed), dialogue, count, answered=answered)
+        sampler = random.Random(seed)  # noqa: S311 - a sample, not a secret
+        places = sampler.sample(range(len(rows)), min(len(rows), count + _SPARE))
+        return self._but_own(rows[places], dialogue, count, answered=answered)
 
     def clearest(self, dialogue: Dialogue, top: int = 10) -> list[Sample]:
         """Perplexity-based selection (Appendix A): the samples whose prompts a model is least surprised by.
@@ -369,40 +370,25 @@ class SampleDatabase:
             )
         rows = self._rows(dialogue)
         order = np.argsort(self._columns["perplexities"][rows], kind="stable")[: top + _SPARE]
-        return self._but_own(rows[order].tolist(), dialogue, top)
+        return self._but_own(rows[order], dialogue, top)
 
     # --- helpers
 
     def _rows(self, dialogue: Dialogue) -> NDArray[np.int64]:
         return np.flatnonzero(self._columns["languages"] == LANGUAGES.index(dialogue.language))
 
-    def _but_own(self, rows: Sequence[int], dialogue: Dialogue, count: int, *, answered: bool = False) -> list[Sample]:
+    def _but_own(
+        self, rows: NDArray[np.int64], dialogue: Dialogue, count: int, *, answered: bool = False
+    ) -> list[Sample]:
         """The first samples of some rows, without the dialogue's own."""
-        own = whole_id(dialogue.id)
-        found: list[Sample] = []
-        for row in rows:
-            if len(found) >= count:
-                break
-            sample = self.sample(row)
-            if sample.dialogue != own and (sample.response or not answered):
-                found.append(sample)
-        return found
-
-
-def open_samples(path: Path | str) -> SampleDatabase:
-    """Open a database of `dialore samples build`; raises InputError as SampleDatabase does."""
-    return SampleDatabase(Path(path))
+        own, samples = whole_id(dialogue.id), map(self.sample, rows.tolist())
+        fitting = (sample for sample in samples if sample.dialogue != own and (sample.response or not answered))
+        return list(itertools.islice(fitting, count))
 
 
 def _within(shares: NDArray[np.float32], bounds: tuple[float, float]) -> NDArray[np.bool_]:
     low, high = map(np.float32, bounds)
     return (shares >= low) & (shares <= high)
-
-
-def _shuffled(rows: NDArray[np.int64], count: int, seed: int) -> list[int]:
-    """Some rows at random, more than wanted, so that a dialogue's own samples can be passed over."""
-    sampler = random.Random(seed)  # noqa: S311 - a sample, not a secret
-    return [int(rows[place]) for place in sampler.sample(range(len(rows)), min(len(rows), count + _SPARE))]
 
 
 def build_samples(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.knowledge import Knowledge, Passage, PassageDetail, Source
+from dialore.knowledge import Knowledge, Passage, Source
 from dialore.retrieval.reranking import Reranker, load_reranker
 from dialore.sources.base import Findings
 from dialore.text import detect_language
@@ -76,7 +76,7 @@ class Shelf:
         ranked = await asyncio.to_thread(self.retriever.rerank, query, [_searched(passage) for passage in held], top)
         if self.retriever.name == "bm25":
             ranked = [(at, score) for at, score in ranked if score > 0]
-        return Findings(self._knowledge(held[at], score) for at, score in ranked)
+        return Findings(Knowledge.of_passage(held[at], self.kind, round(score, 6)) for at, score in ranked)
 
     def by(self, retriever: str) -> Shelf:
         """The same passages, ranked in another way; raises UnknownNameError where no retriever is called that."""
@@ -87,12 +87,6 @@ class Shelf:
 
     def close(self) -> None:
         """Nothing is held open."""
-
-    def _knowledge(self, passage: Passage, score: float) -> Knowledge:
-        detail = PassageDetail(title=passage.title, url=passage.url, provenance=passage.source)
-        return Knowledge(
-            id=passage.id, kind="passage", text=passage.text, source=self.kind, score=round(score, 6), detail=detail
-        )
 
 
 def _searched(passage: Passage) -> str:

@@ -8,7 +8,9 @@ import sys
 import pytest
 
 from dialore.errors import InputError, MissingExtraError
-from dialore.sources.documents import Chunking, DocumentIndex, add_documents, build_documents
+from dialore.sources.documents.building import add_documents, build_documents
+from dialore.sources.documents.chunking import Chunking
+from dialore.sources.documents.index import DocumentIndex
 from tests.sources.documents.files import MARKDOWN, library, pdf, sheet, slides, word
 
 

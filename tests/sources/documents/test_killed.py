@@ -18,7 +18,8 @@ import pytest
 
 import dialore
 from dialore.errors import InputError
-from dialore.sources.documents import DocumentIndex, add_documents, build_documents
+from dialore.sources.documents.building import add_documents, build_documents
+from dialore.sources.documents.index import DocumentIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 CHANGES = """
     import sys
     from pathlib import Path
-    from dialore.sources.documents import add_documents, delete_documents, build_documents
-    from dialore.retrieval import load_embedder
+    from dialore.sources.documents.building import add_documents, delete_documents, build_documents
+    from dialore.retrieval.embedding import load_embedder
     path, first = Path(sys.argv[1]), int(sys.argv[2])
     load_embedder().encode(["warm"])
     print("ready", flush=True)

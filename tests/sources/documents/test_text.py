@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.sources.documents import Chunking
-from dialore.sources.documents.chunking import Paragraph, Section, count_words
+from dialore.sources.documents.chunking import Chunking, Paragraph, Section, count_words
 
 
 def section(*texts: str, title: str = "Guide") -> Section:

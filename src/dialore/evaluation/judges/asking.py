@@ -11,7 +11,6 @@ from pydantic import BaseModel, Field, create_model
 
 from dialore.errors import ModelError
 from dialore.evaluation.base import Measure
-from dialore.llm.model import LanguageModel, Request
 from dialore.llm.structured import Structured, complete_structured
 from dialore.prompts.history import render_history
 from dialore.prompts.library import PromptLibrary
@@ -20,6 +19,7 @@ from dialore.text import LANGUAGES
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.evaluation.registry import Context
+    from dialore.llm.model import LanguageModel
     from dialore.response import Response
 
 T = TypeVar("T", bound=BaseModel)
@@ -91,14 +91,8 @@ class Asker:
             InputError: the prompt is missing or names an unknown variable.
         """
         prompt = self.prompts.get(f"judge/{name}", dialogue.language)
-        rendered = prompt.render({"history": render_history(dialogue), "last_turn": dialogue.last.text, **variables})
-        request = Request(
-            messages=rendered.messages,
-            sampling=rendered.sampling,
-            continuation=rendered.continuation,
-            continuation_stop=rendered.stop,
-            label=f"{dialogue.id}/judge/{label or name}",
-        )
+        known = {"history": render_history(dialogue), "last_turn": dialogue.last.text, **variables}
+        request = prompt.render(known, f"{dialogue.id}/judge/{label or name}")
         try:
             answer = await complete_structured(self.model, request, shape)
         except ModelError as error:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field
 
 from dialore.errors import InputError
-from dialore.retrieval.bm25 import Tokeniser
+from dialore.retrieval.bm25 import split_terms
 from dialore.sources.documents.chunking import Chunking, Paragraph, Section, Unreadable
 from dialore.sources.documents.index import embedder_of, open_store, shown
 from dialore.sources.documents.reading import Rejects, find_files, read_sections
@@ -72,7 +72,6 @@ class _Change:
     ) -> None:
         self._transaction, self.report, self._embedder = transaction, report, embedder
         self._step: Step = on_step or (lambda _step, _done, _total: None)
-        self._tokeniser = Tokeniser(**transaction.settings().tokeniser)
         self._documents = transaction.documents()
         self._last = max(self._documents, default=0)
         self.number_of = {document.name: number for number, document in self._documents.items()}
@@ -159,7 +158,7 @@ class _Change:
             return
         searched = [piece.searched for piece in pending.values()]
         passages = [
-            NewPassage(piece, identifier, number, self._tokeniser(text))
+            NewPassage(piece, identifier, number, split_terms(text))
             for ((number, identifier), piece), text in zip(pending.items(), searched, strict=True)
         ]
         embedder = self._embedder()
@@ -239,7 +238,6 @@ def build_documents(
     texts_name: str = "texts",
     name: str | None = None,
     chunking: Chunking | None = None,
-    tokeniser: Tokeniser | None = None,
     embedder: Embedder | None = None,
     vectors: bool = True,
     file_format: FileFormat | None = None,
@@ -254,7 +252,6 @@ def build_documents(
         texts_name: the name that these have among the documents.
         name: the index's name; that of the file where None.
         chunking: how texts are split into passages.
-        tokeniser: how passages are split into terms.
         embedder: makes the vectors; None takes the shipped static one.
         vectors: without, the index is searched by BM25 alone.
         file_format: how all files are read, whatever their names.
@@ -276,7 +273,6 @@ def build_documents(
         embedder=made.name if made else "",
         embedder_fingerprint=made.fingerprint if made else "",
         dimension=made.dimension if made else 0,
-        tokeniser=asdict(tokeniser or Tokeniser()),
         chunking=asdict(chunking),
     )
     with _changing(path, settings, made, on_step) as change:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
 from dialore.knowledge import Knowledge, PassageDetail, Source
-from dialore.retrieval.bm25 import Tokeniser
+from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.ranking import K, reciprocal_ranks
 from dialore.sources.base import Findings, ranked_by
 from dialore.sources.documents.tables import Passage, id_number
@@ -95,7 +95,6 @@ class DocumentIndex:
     def _use(self, settings: Settings) -> None:
         self._settings = settings
         self._embedder = embedder_of(settings, self.path, self._given, self._addresses)
-        self._tokeniser = Tokeniser(**settings.tokeniser)
 
     def _opened(self) -> Store:
         if self._store is None:
@@ -158,10 +157,7 @@ class DocumentIndex:
             "passages": passages,
             "documents": len(documents),
             "bytes": self._opened().size(),
-            "embedder": settings.embedder,
-            "dimension": settings.dimension,
-            "tokeniser": settings.tokeniser,
-            "chunking": settings.chunking,
+            **settings.model_dump(exclude={"layout", "name", "embedder_fingerprint"}),
         }
 
     # --- questions
@@ -207,7 +203,7 @@ class DocumentIndex:
         """Numbers and scores of passages, the best first."""
         by_terms, near = [], []
         if self.retriever != "dense" or self._embedder is None:
-            by_terms = transaction.by_terms(Counter(self._tokeniser(query)), depth)
+            by_terms = transaction.by_terms(Counter(split_terms(query)), depth)
         if self.retriever == "bm25" or self._embedder is None:
             return by_terms
         try:
@@ -339,16 +335,9 @@ def embedder_of(
     """
     if not settings.embedder:
         return None
-    if embedder is not None and embedder.fingerprint == settings.embedder_fingerprint:
-        return embedder
-    if embedder is not None:
-        raise InputError(
-            f"{shown(path)} has vectors of another version of the embedder {settings.embedder}, not of {embedder.name}",
-            mend="build it again, or give the embedder that it was built with",
-        )
     from dialore.retrieval.embedding import recorded_embedder
 
-    return recorded_embedder(settings.embedder, settings.embedder_fingerprint, shown(path), addresses)
+    return recorded_embedder(settings.embedder, settings.embedder_fingerprint, shown(path), addresses, embedder)
 
 
 def shown(path: Path | str) -> str:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LAYOUT = 2
+TERMS = {"stems": True, "stop_words": False, "chinese": "search"}
+"""How texts become terms (see `split_terms`), as an index has it written."""
 BUILD = "build one with `dialore documents build`"
 AGAIN = "build it again with `dialore documents build`"
 MOST_MATCHES = 20_000
@@ -76,14 +78,14 @@ class Document(BaseModel):
 
 
 class Settings(BaseModel):
-    """What an index was built with: its embedder (none where empty), and how texts become terms and passages."""
+    """What an index was built with: its embedder (none where empty), and how texts become passages."""
 
     layout: int = LAYOUT
     name: str
     embedder: str = ""
     embedder_fingerprint: str = ""
     dimension: int = 0
-    tokeniser: dict[str, Any] = Field(default_factory=dict)
+    tokeniser: dict[str, Any] = TERMS
     chunking: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -181,9 +183,8 @@ class Transaction(ABC):
             settings = Settings.model_validate_json(self.state().settings)
         except ValidationError as error:
             raise InputError(f"{self._path} is damaged", mend=AGAIN) from error
-        if settings.layout != LAYOUT:
-            message = f"{self._path} has layout {settings.layout}; this version reads {LAYOUT}"
-            raise InputError(message, mend=AGAIN)
+        if (settings.layout, settings.tokeniser) != (LAYOUT, TERMS):
+            raise InputError(f"{self._path} was made by another version (layout {settings.layout})", mend=AGAIN)
         return settings
 
     def documents(self) -> dict[int, Document]:

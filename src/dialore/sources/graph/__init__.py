@@ -11,11 +11,10 @@ if TYPE_CHECKING:
     from dialore.sources.graph.facts import export_graph, read_facts
     from dialore.sources.graph.linking import Link, Linker
     from dialore.sources.graph.postgres import load_store
-    from dialore.sources.graph.protocol import FactStore
-    from dialore.sources.graph.several import open_graph, open_graphs
-    from dialore.sources.graph.source import Graph, Retrieval, open_store
+    from dialore.sources.graph.several import open_graph, open_graphs, open_store
+    from dialore.sources.graph.source import Graph, Retrieval
     from dialore.sources.graph.starter import starter_graph
-    from dialore.sources.graph.store import GraphStore
+    from dialore.sources.graph.store import FactStore, GraphStore
     from dialore.sources.graph.writing import BuildReport, build_graph
 
 __all__ = [
@@ -46,10 +45,9 @@ __getattr__ = lazy_names(
         "dialore.sources.graph.linking": ["Link", "Linker"],
         "dialore.sources.graph.facts": ["export_graph", "read_facts"],
         "dialore.sources.graph.postgres": ["load_store"],
-        "dialore.sources.graph.source": ["Graph", "Retrieval", "open_store"],
-        "dialore.sources.graph.several": ["open_graph", "open_graphs"],
+        "dialore.sources.graph.source": ["Graph", "Retrieval"],
+        "dialore.sources.graph.several": ["open_graph", "open_graphs", "open_store"],
         "dialore.sources.graph.starter": ["starter_graph"],
-        "dialore.sources.graph.protocol": ["FactStore"],
-        "dialore.sources.graph.store": ["GraphStore"],
+        "dialore.sources.graph.store": ["FactStore", "GraphStore"],
     },
 )

@@ -25,7 +25,7 @@ from dialore.sources.graph.store import (
     id_key,
     text_key,
 )
-from dialore.sources.graph.vectors import LinearEmbedder, PartNumbers, fact_norms, relation_sums
+from dialore.sources.graph.vectors import PartNumbers, fact_norms, relation_sums
 from dialore.sources.graph.writing import (
     MAX_PROVENANCES,
     MAX_RELATIONS,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.knowledge import Fact
+    from dialore.retrieval.static import StaticEmbedder
 
 _Key = tuple[int, int, int]
 _Value = tuple[float, int]
@@ -88,7 +89,7 @@ class GraphEditor:
         ...     editor.delete([Fact("sushi", "MadeOf", "snow")])
     """
 
-    def __init__(self, path: Path, embedder: LinearEmbedder | None = None) -> None:
+    def __init__(self, path: Path, embedder: StaticEmbedder | None = None) -> None:
         self.path = path
         self.report = ChangeReport()
         self._embedder = embedder
@@ -128,7 +129,7 @@ class GraphEditor:
         )
         return self.report
 
-    def _loaded(self, state: GraphState) -> LinearEmbedder:
+    def _loaded(self, state: GraphState) -> StaticEmbedder:
         """The embedder of the graph's vectors."""
         meta = state.meta
         if self._embedder is None:
@@ -136,7 +137,7 @@ class GraphEditor:
 
             # A graph may be anybody's: it does not decide where texts and keys go.
             made_by = recorded_embedder(meta.embedder, meta.embedder_fingerprint, str(self.path))
-            self._embedder = cast("LinearEmbedder", made_by)
+            self._embedder = cast("StaticEmbedder", made_by)
         elif self._embedder.fingerprint != meta.embedder_fingerprint:
             raise GraphError(
                 f"{self.path} has vectors of another version of the embedder {meta.embedder}",
@@ -257,7 +258,7 @@ class _Change:
 
     # --- what it comes to
 
-    def write(self, embedder: Callable[[], LinearEmbedder]) -> None:
+    def write(self, embedder: Callable[[], StaticEmbedder]) -> None:
         """Write what changed; the embedder of the graph's vectors is asked for only where a fact is there after it."""
         changed = self.changed
         if not changed:
@@ -281,7 +282,7 @@ class _Change:
         else:
             self._state.transaction.delete(table + key)
 
-    def _with_vectors(self, kept: list[_Key], embedder: LinearEmbedder) -> NDArray[np.float32]:
+    def _with_vectors(self, kept: list[_Key], embedder: StaticEmbedder) -> NDArray[np.float32]:
         """Write the new concepts, parts and relations; the lengths of the facts that are kept."""
         state, meta = self._state, self._state.meta
         numbers = PartNumbers(embedder, state.numbers.tolist())

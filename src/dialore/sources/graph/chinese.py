@@ -11,7 +11,7 @@ from dialore.sources.graph.english import How, Match, Reading
 from dialore.text import HAN, is_chinese, is_stop_word, light_words, measure_words, words
 
 if TYPE_CHECKING:
-    from dialore.sources.graph.protocol import FactStore
+    from dialore.sources.graph.store import FactStore
 
 # --- simplified and traditional characters
 
@@ -100,7 +100,7 @@ class ChineseReader:
 
     def __init__(self, store: FactStore) -> None:
         self._store = store
-        self._known: dict[str, int | None] = {}
+        self._find = functools.lru_cache(_REMEMBERED)(store.find)
 
     @functools.cached_property
     def _in_traditional(self) -> bool:
@@ -109,21 +109,14 @@ class ChineseReader:
         sample = (self._store.concept(number) for number in range(0, count, max(1, count // _SAMPLE)))
         return sum(simplified(name) != name for name in sample) * 20 > min(count, _SAMPLE)
 
-    def _scripts(self, form: str) -> Iterator[str]:
+    def _scripts(self, form: str) -> list[str]:
         """The phrase as it is, in simplified characters, and in traditional ones where the graph has them."""
-        seen = {form}
-        yield form
-        others = [simplified(form)]
-        if self._in_traditional:
-            others.append(traditional(form))
-        for other in others:
-            if other not in seen:
-                seen.add(other)
-                yield other
+        others = [traditional(form)] if self._in_traditional else []
+        return list(dict.fromkeys([form, simplified(form), *others]))
 
     def whole(self, form: str) -> tuple[int, How] | None:
         """The concept that a normalised phrase is: as it is, in the other script, cut elsewhere, or not counted."""
-        scripts = list(self._scripts(form))
+        scripts = self._scripts(form)
         for number, name in enumerate(scripts):
             concept = self._find(name)
             if concept is not None:
@@ -144,23 +137,11 @@ class ChineseReader:
             yield bare
         yield bare.replace("没有", "没")
 
-    def _find(self, name: str) -> int | None:
-        if name in self._known:
-            return self._known[name]
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        found = self._known[name] = self._store.find(name)
-        return found
-
     def read(self, form: str) -> Reading:
         """The longest concepts inside a normalised text, in the script that covers most of it."""
-        readings = [self._read(name) for name in self._scripts(form)]
-        return max(readings, key=lambda reading: reading.covered)
-
-    def _read(self, form: str) -> Reading:
-        bare = _counted().sub("", form)
-        readings = [self._inside(_cut(name)) for name in dict.fromkeys((bare, form)) if name]
         # Particles are dropped where that hides nothing: 吃了饭 is 吃饭, but 了解 stays.
+        names = (name for script in self._scripts(form) for name in (_counted().sub("", script), script) if name)
+        readings = [self._inside(_cut(name)) for name in dict.fromkeys(names)]
         return max(readings, key=lambda reading: reading.covered)
 
     def weighty(self, reading: Reading) -> Reading:

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from dialore.retrieval import load_embedder
+from dialore.retrieval.embedding import load_embedder
 from dialore.sources.graph.relations import gerund, is_doing
 from dialore.sources.graph.store import stem_key
 from dialore.text import is_known, lemma, light_words, normalise, stop_words, words
 
 if TYPE_CHECKING:
-    from dialore.retrieval.embedding import Embedder
-    from dialore.sources.graph.protocol import FactStore
+    from dialore.sources.graph.store import FactStore
 
 How = Literal["exact", "lemma", "variant", "contained", "nearest"]
 
@@ -92,9 +91,7 @@ def respelt(word: str) -> str | None:
 
 LIGHT = frozenset(("a", "an", "the", "to", "of", "my", "your", "his", "her", "our", "their", "its", "s"))
 """Words that make no difference wherever they stand."""
-PARTICLES = frozenset((
-    "up", "down", "off", "out", "over", "away", "back",
-))  # fmt: skip
+PARTICLES = frozenset(("up", "down", "off", "out", "over", "away", "back"))
 """Words that belong to the verb before them."""
 _FREE = frozenset((
     "be", "i", "me", "you", "he", "him", "she", "they", "them", "it", "we", "us", "one", "that", "this",
@@ -102,13 +99,9 @@ _FREE = frozenset((
     "might", "shall", "should", "so", "very", "just", "really", "also", "too", "there", "who", "which", "when",
 ))  # fmt: skip
 """Words that a concept may have and its phrase not: "lonely" is "be lonely"."""
-_PREPOSITIONS = frozenset((
-    "at", "in", "on", "for", "from", "with", "by", "into", "about", "during",
-))  # fmt: skip
+_PREPOSITIONS = frozenset(("at", "in", "on", "for", "from", "with", "by", "into", "about", "during"))
 """The same before the first content word: "the old days" are "in old day"."""
-_VERBS = frozenset((
-    "get", "have", "do", "go", "make", "take", "be",
-))  # fmt: skip
+_VERBS = frozenset(("get", "have", "do", "go", "make", "take", "be"))
 """The same before two content words or more: "job interview" is "have job interview"."""
 _WEIGHTY = frozenset((
     "get", "have", "do", "go", "make", "take", "put", "give", "keep", "let", "come", "say", "tell", "think",
@@ -145,20 +138,6 @@ class Shape(NamedTuple):
     segments: Segments
 
 
-class Fit(NamedTuple):
-    """How a concept's function words fit a phrase's.
-
-    Attributes:
-        matched: words that matter and are in both.
-        extra: what the concept's own words cost.
-        missing: the phrase's words that matter and are not the concept's.
-    """
-
-    matched: int
-    extra: int
-    missing: int
-
-
 @functools.lru_cache(maxsize=65536)
 def read(text: str) -> tuple[Word, ...]:
     """The words of an English text."""
@@ -188,8 +167,12 @@ def shape(text: str) -> Shape:
 
 
 @functools.lru_cache(maxsize=1 << 17)
-def fit(concept: Segments, phrase: Segments) -> Fit | None:
-    """How the function words of a concept fit those of a phrase with the same content words; None: another thing."""
+def fit(concept: Segments, phrase: Segments) -> tuple[int, int, int] | None:
+    """How the function words of a concept fit those of a phrase with the same content words; None: another thing.
+
+    Returns:
+        How many that matter are in both, what the concept's others cost, how many that matter are the phrase's alone.
+    """
     matched = extra = missing = 0
     last = len(phrase) - 1
     for place, (own, said) in enumerate(zip(concept, phrase, strict=True)):
@@ -202,7 +185,7 @@ def fit(concept: Segments, phrase: Segments) -> Fit | None:
         matched += sum(_weighty(word, place) for word in both)
         extra += sum(cost or 0 for cost in costs)
         missing += sum(_weighty(word, place) for word in left)
-    return Fit(matched, extra, missing)
+    return matched, extra, missing
 
 
 def _weighty(word: str, place: int) -> bool:
@@ -225,13 +208,9 @@ def _compare(own: Sequence[str], said: Sequence[str]) -> tuple[list[str], list[s
 
 def _cost(word: str, place: int, last: int) -> int | None:
     """What a function word of the concept costs that the phrase does not have; None: it makes another thing of it."""
-    if word in _FREE:
+    if word in _FREE or (place == 0 and word in _PREPOSITIONS):
         return 1
-    if place == 0 and word in _PREPOSITIONS:
-        return 1
-    if place == 0 and word in _VERBS and last > 1:
-        return 2
-    return None
+    return 2 if place == 0 and word in _VERBS and last > 1 else None
 
 
 # --- names
@@ -276,14 +255,6 @@ _SHORTEST = 3
 """Letters of the shortest part of a compound."""
 _Chosen = tuple[int, "How", bool]
 """A concept, how it was found, and whether no word that matters is left out."""
-
-
-class _Candidate(NamedTuple):
-    """A concept with its content lemmas and the function words around them."""
-
-    content: tuple[str, ...]
-    segments: Segments
-    concept: int
 
 
 class EnglishReader:
@@ -403,32 +374,33 @@ class EnglishReader:
         particle = len(content) == 1 and content[0] in PARTICLES and not noun
         said_words = [read(form)[0] for form in content]
         ranked: list[tuple[tuple[int, bool, int, int], bool]] = []
-        for own in self._candidates(content):
+        for own, concept in self._candidates(content):
             others = [
                 (word.form, name)
                 for word, name in zip(said_words, own.content, strict=True)
                 if name != word.lemma and (noun or not _is_gerund(word.form, name))
             ]
             fitting = fit(own.segments, said)
-            if fitting is None or (particle and not fitting.matched):
+            if fitting is None or (particle and not fitting[0]):
                 continue
-            loose = (alone or len(content) > 1) and not fitting.missing
+            matched, extra, missing = fitting
+            loose = (alone or len(content) > 1) and not missing
             if others and not (loose and all(_same_sense(*pair) for pair in others)):
                 continue
             # Between equals the one with most facts, then the one that came first.
-            rank = (fitting.extra - 4 * fitting.matched, bool(others), -self._store.degree(own.concept), own.concept)
-            ranked.append((rank, not fitting.missing))
+            rank = (extra - 4 * matched, bool(others), -self._store.degree(concept), concept)
+            ranked.append((rank, not missing))
         if not ranked:
             return None
         (_, other, _, concept), complete = min(ranked)
         return concept, "variant" if other else "lemma", complete
 
-    def _with_stems(self, content: tuple[str, ...]) -> tuple[_Candidate, ...]:
-        """The concepts with these content stems."""
+    def _with_stems(self, content: tuple[str, ...]) -> tuple[tuple[Shape, int], ...]:
+        """The concepts with these content stems, and their shapes."""
         longest = sum(map(len, content)) + _ROOM
         named = ((self._store.concept(number), number) for number in self._store.with_stems(stem_key(content, "en")))
         shapes = ((shape(name), number) for name, number in named if len(name) <= longest)
-        return tuple(_Candidate(*own, number) for own, number in shapes if len(own.content) == len(content))
+        return tuple((own, number) for own, number in shapes if len(own.content) == len(content))
 
 
 def _window(found: Sequence[Word], places: Sequence[int], start: int, end: int) -> Sequence[Word]:
@@ -445,9 +417,7 @@ def _is_gerund(form: str, verb: str) -> bool:
     return gerund(f"{verb} it") == f"{form} it"
 
 
-@functools.lru_cache(maxsize=1)
-def _embedder() -> Embedder:
-    return load_embedder()
+_embedder = functools.cache(load_embedder)
 
 
 @functools.lru_cache(maxsize=65536)
@@ -465,15 +435,10 @@ def _same_sense(one: str, other: str) -> bool:
 def _spellings(content: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """The words as they are, then with every word spelt the other way that can be, then one at a time."""
     yield content
-    others = [_respelt(word) for word in content]
+    others = [respelt(word) or respelt(read(word)[0].lemma) for word in content]
     changed = [place for place, other in enumerate(others) if other]
     if changed:
         yield tuple(other or word for word, other in zip(content, others, strict=True))
     if len(changed) > 1:
         for place in changed:
             yield (*content[:place], others[place] or "", *content[place + 1 :])
-
-
-@functools.lru_cache(maxsize=65536)
-def _respelt(word: str) -> str | None:
-    return respelt(word) or respelt(read(word)[0].lemma)

@@ -23,7 +23,7 @@ from dialore.sources.graph.relations import RELATIONS, canonical
 from dialore.sources.graph.writing import replacing, writing
 
 if TYPE_CHECKING:
-    from dialore.sources.graph.protocol import FactStore
+    from dialore.sources.graph.store import FactStore
     from dialore.text import Language
 
 # --- lines that do not parse

@@ -12,14 +12,14 @@ import numpy as np
 
 from dialore.sources.graph.english import EnglishReader, How, Match, Reading, names
 from dialore.sources.graph.store import GraphStore
-from dialore.text import Language, content_words, is_chinese, normalise, segments
+from dialore.text import content_words, is_chinese, normalise, segments
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph.chinese import ChineseReader
-    from dialore.sources.graph.protocol import FactStore
+    from dialore.sources.graph.store import FactStore
 
 # How often links of each kind are right on the development half of our labelled phrases, one of each added to the
 # right and to the wrong ones; an exact one is what the phrase says. Nearest: of all phrases with one so near.
@@ -75,7 +75,7 @@ class Linker:
         self._store = store
         self._english = EnglishReader(store)
         self._nearest = NearestConcepts.of(store, embedder, wanted=nearest)
-        self._remembered: dict[str, list[Link]] = {}
+        self._links = functools.lru_cache(_REMEMBERED)(self._link)
 
     @functools.cached_property
     def _chinese(self) -> ChineseReader:
@@ -83,24 +83,17 @@ class Linker:
 
         return ChineseReader(self._store)
 
-    def link(self, phrase: str, language: Language) -> list[Link]:
+    def link(self, phrase: str) -> list[Link]:
         """A phrase's links: one where the whole of it is a concept, else its longest concepts, else the nearest."""
-        del language  # a phrase's own characters tell
-        if len(self._remembered) >= _REMEMBERED:
-            self._remembered.clear()
-        found = self._remembered.get(phrase)
-        if found is None:
-            found = self._remembered[phrase] = self._link(phrase)
-        return list(found)
+        return list(self._links(phrase))
 
-    def mentions(self, texts: Iterable[str], language: Language) -> list[Link]:
+    def mentions(self, texts: Iterable[str]) -> list[Link]:
         """Every concept that the texts mention, longest first at each place, in order of mention, each once."""
-        del language
         found: dict[int, Link] = {}
         for sentence in (segment for text in texts for segment in segments(text)):
             for match in self._read(normalise(sentence), sentence).matches:
-                name = self._store.concept(match.concept)
-                found.setdefault(match.concept, Link(match.phrase, match.concept, name, match.how, _SCORE[match.how]))
+                link = self._made(match.phrase, match.concept, match.how, _SCORE[match.how])
+                found.setdefault(match.concept, link)
         return list(found.values())
 
     def _link(self, phrase: str) -> list[Link]:
@@ -122,11 +115,10 @@ class Linker:
         if nearest is None:
             return []
         concept, cosine = nearest
-        score = round(_SCORE["nearest"] * cosine, 4)
-        return [Link(phrase, concept, self._store.concept(concept), "nearest", score, cosine)]
+        return [self._made(phrase, concept, "nearest", round(_SCORE["nearest"] * cosine, 4), cosine)]
 
-    def _made(self, phrase: str, concept: int, how: How, score: float) -> Link:
-        return Link(phrase, concept, self._store.concept(concept), how, score)
+    def _made(self, phrase: str, concept: int, how: How, score: float, cosine: float | None = None) -> Link:
+        return Link(phrase, concept, self._store.concept(concept), how, score, cosine)
 
     def _read(self, form: str, text: str) -> Reading:
         if not is_chinese(form):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Fact
     from dialore.retrieval.embedding import Embedder
-    from dialore.sources.graph.protocol import FactStore
+    from dialore.sources.graph.store import FactStore
     from dialore.sources.graph.vectors import LinearCosines
     from dialore.text import Language
 
@@ -34,8 +34,6 @@ UNINFORMATIVE = frozenset(name for name, known in RELATIONS.items() if not known
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """What a fact's rank depends on. The defaults were chosen on real turns (`scripts/measure_retrieval.py`).
-
-    They are the best of what costs no more than milliseconds: a reranker ranks a little better, slower.
 
     A fact's score is its cosine with the question, plus `nearest` times the cosine of its other end with the demand
     that is nearest to it, less `specificity` times the logarithm of its concept's number of facts. Facts are taken
@@ -49,7 +47,6 @@ class Ranking:
         specificity: cost of a concept with many facts.
         decay: cost of a concept that has facts in the list already.
         pool: facts of a set that are looked at closely, by `nearest`.
-        rerank: facts of a set that a reranker looks at, where there is one.
         fold: whether of the facts between two concepts only the best is taken, whatever relation or direction.
         well_formed: whether self-loops, clauses and concepts that name nothing ("something", "it") are dropped.
         safe: whether facts that the lists of unsafe words find are dropped.
@@ -65,7 +62,6 @@ class Ranking:
     specificity: float = 0.03
     decay: float = 0.05
     pool: int = 60
-    rerank: int = 200
     fold: bool = True
     well_formed: bool = True
     safe: bool = True
@@ -78,9 +74,8 @@ class Ranking:
         for name in ("history", "demands", "nearest", "specificity", "decay", "hub"):
             if getattr(self, name) < 0:
                 raise InputError(f"ranking: {name} must not be negative, got {getattr(self, name)}")
-        for name in ("pool", "rerank"):
-            if getattr(self, name) < 1:
-                raise InputError(f"ranking: {name} must be at least 1, got {getattr(self, name)}")
+        if self.pool < 1:
+            raise InputError(f"ranking: pool must be at least 1, got {self.pool}")
 
     @classmethod
     def named(cls, spec: str) -> Self:
@@ -139,44 +134,30 @@ class Question:
     Attributes:
         history: the turns that it holds, one a line.
         phrases: the demands, each once.
+        language: of the dialogue.
     """
 
     history: str
     phrases: tuple[str, ...]
+    language: Language
 
     @classmethod
     def of(cls, dialogue: Dialogue, phrases: Iterable[str], ranking: Ranking) -> Question:
         """The question of a dialogue and its demands; with `ranking.history` 0 the whole history."""
         turns = dialogue.texts[-ranking.history :] if ranking.history else dialogue.texts
-        return cls("\n".join(turns), tuple(dict.fromkeys(phrases)))
+        return cls("\n".join(turns), tuple(dict.fromkeys(phrases)), dialogue.language)
 
-    def vectors(self, embedder: Embedder, ranking: Ranking) -> QuestionVectors:
-        """Its vectors by an embedder, encoded at once; phrases only where the ranking asks for them."""
+    def vectors(self, embedder: Embedder, ranking: Ranking) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Its unit vector, or zero, and those of its phrases, none where the ranking does not ask for them."""
         asked = self.phrases if ranking.demands else ()
         near = self.phrases if ranking.nearest else ()
         found = embedder.encode([self.history, *(["\n".join(asked)] if asked else []), *near])
         whole = found[0]
         if asked:
-            whole = _unit(found[0] + np.float32(ranking.demands) * found[1])
-        return QuestionVectors(whole, found[len(found) - len(near) :])
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionVectors:
-    """A question's vectors.
-
-    Attributes:
-        whole: float32 (dimension,), of unit length, or zero.
-        phrases: float32 (phrases, dimension), of unit length each; empty where no ranking asks for them.
-    """
-
-    whole: NDArray[np.float32]
-    phrases: NDArray[np.float32]
-
-
-def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
-    length = float(np.linalg.norm(vector))
-    return vector / np.float32(length) if length > 0 else vector
+            whole = found[0] + np.float32(ranking.demands) * found[1]
+            length = float(np.linalg.norm(whole))
+            whole = whole / np.float32(length) if length > 0 else whole
+        return whole, found[len(found) - len(near) :]
 
 
 # --- the ranker
@@ -191,14 +172,12 @@ _ENCODED = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """Facts with their rounded scores, each one's concept by its place among those asked for, and the question."""
+    """Facts with their rounded scores, each one's concept by its place among those asked for, the phrases' vectors."""
 
     edges: Edges
     scores: NDArray[np.float32]
     owner: NDArray[np.intp]
-    question: Question
-    vectors: QuestionVectors
-    language: Language
+    phrases: NDArray[np.float32]
 
 
 class Ranker:
@@ -206,86 +185,53 @@ class Ranker:
 
     Args:
         store: the facts.
-        embedder: scores all of them.
+        embedder: scores them.
         ranking: the settings.
-        reranker: scores the pool again; slower and better.
     """
 
-    def __init__(
-        self, store: FactStore, embedder: Embedder, ranking: Ranking, reranker: Embedder | None = None
-    ) -> None:
-        self._store = store
-        self._embedder, self._reranker = embedder, reranker
-        self.ranking = ranking
+    def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking) -> None:
+        self._store, self._embedder, self.ranking = store, embedder, ranking
         self._vectors = FactVectors(store, embedder, ranking)
-        self._closer = FactVectors(store, reranker, ranking) if reranker is not None else None
 
-    @property
-    def _looked_at(self) -> int:
-        return self.ranking.pool if self._closer is None else self.ranking.rerank
-
-    def ask(self, concepts: Sequence[int], question: Question, language: Language) -> Scored:
+    def ask(self, concepts: Sequence[int], question: Question) -> Scored:
         """The facts of the concepts, scored by the question."""
-        vectors = question.vectors(self._embedder, self.ranking)
-        edges, scores = self._vectors.edges(concepts, vectors.whole, language)
+        whole, phrases = question.vectors(self._embedder, self.ranking)
+        edges, scores = self._vectors.edges(concepts, whole, question.language)
         owner, counts = owners(edges)
         if self.ranking.specificity and len(edges):
             scores = scores - (self.ranking.specificity * np.log(np.maximum(counts, 1))).astype(np.float32)[owner]
         scores = np.round(scores, DIGITS) + np.float32(0)  # no negative zeros
-        return Scored(edges, scores, owner, question, vectors, language)
+        return Scored(edges, scores, owner, phrases)
 
     def best(self, scored: Scored, rows: NDArray[np.intp], top: int) -> list[tuple[Fact, float]]:
         """The best of some rows of the facts, with their scores, best first."""
         if top <= 0 or not len(rows):
             return []
         edges, decay = scored.edges, self.ranking.decay
-        size = max(self._looked_at, _LEAST_SPARE * top)
+        size = max(self.ranking.pool, _LEAST_SPARE * top)
         looked: NDArray[np.float32] | None = None
         while True:
             close = pool(edges, scored.scores, scored.owner, rows, decay, size)
             if looked is None:  # a larger pool begins with the same facts
-                looked = self._look_closely(scored, close[: self._looked_at])
-            scores = self._with_rest(scored, close, looked)
+                looked = self._nearest(scored, close[: self.ranking.pool])
+            # The rest come after those that were looked at closely.
+            rest = scored.scores[close[len(looked) :]] - np.float32(self.ranking.nearest if len(scored.phrases) else 0)
+            scores = np.round(np.concatenate([looked, rest]), DIGITS) + np.float32(0)
             taken = take(edges, scores, scored.owner, close, decay, top, self._acceptor(edges, close))
             if len(taken) == top or len(close) == len(rows):
                 return [(self._store.fact(edges, row), score) for row, score in taken]
             size *= _LEAST_SPARE
 
-    def _look_closely(self, scored: Scored, rows: NDArray[np.intp]) -> NDArray[np.float32]:
-        """The scores of the first facts of a pool, with what is too dear to be asked of every fact."""
-        scores = scored.scores[rows]
-        if self._closer is not None and self._reranker is not None:
-            scores = self._reranked(scored, rows, self._closer, self._reranker)
-        elif self.ranking.nearest and len(scored.vectors.phrases):
-            scores = scores + np.float32(self.ranking.nearest) * self._nearest(scored, rows)
-        return scores
-
-    def _with_rest(self, scored: Scored, rows: NDArray[np.intp], looked: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The scores of a pool whose first facts were looked at closely; the rest come after."""
-        behind = 0.0
-        if self._closer is not None:
-            behind = 2.0  # behind every one that was looked at
-        elif len(scored.vectors.phrases):
-            behind = self.ranking.nearest
-        rest = scored.scores[rows[len(looked) :]] - np.float32(behind)
-        return np.round(np.concatenate([looked, rest]), DIGITS) + np.float32(0)
-
     def _nearest(self, scored: Scored, rows: NDArray[np.intp]) -> NDArray[np.float32]:
-        """How near the end that is not the fact's own concept is to the demand nearest to it."""
-        edges = scored.edges
+        """Scores with how near the end that is not the fact's own concept is to the demand nearest to it."""
+        edges, scores = scored.edges, scored.scores[rows]
+        if not len(scored.phrases):
+            return scores
         own = edges.asked[scored.owner[rows]]
         other = np.where(edges.head[rows] == own, edges.tail[rows], edges.head[rows])
         concepts, places = np.unique(other, return_inverse=True)
-        near: NDArray[np.float32] = (self._vectors.of_concepts(concepts) @ scored.vectors.phrases.T).max(axis=1)
-        return near[places]
-
-    def _reranked(
-        self, scored: Scored, rows: NDArray[np.intp], closer: FactVectors, reranker: Embedder
-    ) -> NDArray[np.float32]:
-        whole = scored.question.vectors(reranker, self.ranking).whole
-        found = closer.encode(closer.wordings(scored.edges, rows.tolist(), scored.language)) @ whole
-        cost = self.ranking.specificity * np.log(np.maximum(scored.edges.degrees, 1))[scored.owner[rows]]
-        return (found - cost).astype(np.float32)
+        near: NDArray[np.float32] = (self._vectors.of_concepts(concepts) @ scored.phrases.T).max(axis=1)
+        return scores + np.float32(self.ranking.nearest) * near[places]
 
     # --- what may be taken
 
@@ -332,9 +278,10 @@ class FactVectors:
         self._own = store if own and isinstance(store, GraphStore) else None
         self._linear: LinearCosines | None = None
         if self._own is None:
-            from dialore.sources.graph.vectors import LinearCosines, LinearEmbedder
+            from dialore.retrieval.static import StaticEmbedder
+            from dialore.sources.graph.vectors import LinearCosines
 
-            if isinstance(embedder, LinearEmbedder):
+            if isinstance(embedder, StaticEmbedder):
                 self._linear = LinearCosines(store, embedder, triples=ranking.triples)
 
     def edges(

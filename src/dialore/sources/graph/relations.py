@@ -20,12 +20,6 @@ _VOWELS = "aeiou"
 _PARTICLE = re.compile(r"^(?:not |never |always |often |usually )+")
 _TITLE = re.compile(r"[A-Z]\w* [A-Z]")
 """What a name begins with: "Mount Everest", "Love Actually"."""
-_DOUBLED = re.compile(r"^[^aeiou]*[aeiou][bdgklmnprt]$")
-"""One syllable that ends in a short vowel and one consonant: its consonant is doubled ("stopped")."""
-_DOUBLED_TOO = frozenset(
-    {"admit", "begin", "commit", "forget", "prefer", "propel", "program", "quit", "transfer", "transmit"}
-)
-_NOT_DOUBLED = frozenset({"fix", "mix", "wax", "row", "sew", "show", "bow", "play"})
 _HOW = frozenset((
     "abroad", "again", "ahead", "alone", "aloud", "barefoot", "daily", "early", "fast", "hard", "harder", "high",
     "home", "late", "outdoors", "outside",
@@ -34,23 +28,23 @@ _HOW = frozenset((
 
 
 @functools.lru_cache(maxsize=1)
-def _verbs() -> tuple[dict[str, str], frozenset[str]]:
-    """Base forms with their irregular participles ("" for a regular one); how the nouns begin that look like them.
+def _verbs() -> tuple[dict[str, tuple[str, str]], frozenset[str]]:
+    """Base forms with stems before endings and irregular participles, if any; how nouns that look like them begin.
 
     Those are "exercise" for a word alone, "slow-" for one with any noun behind it and "board-game" for that noun.
     """
-    participles: dict[str, str] = {}
+    forms: dict[str, tuple[str, str]] = {}
     nouns = set()
     file = resources.files("dialore") / "data" / "verbs.en.txt"
     for line in file.read_text(encoding="utf-8").splitlines():
         for entry in () if line.startswith("#") else line.split():
             base, _, participle = entry.partition(":")
-            verb = base.removesuffix("*")
-            if "-" in base or verb != base:
+            verb = base.rstrip("*+")
+            if "-" in base or "*" in base:
                 nouns.add(verb)
             if "-" not in base:
-                participles[verb] = participle
-    return participles, frozenset(nouns)
+                forms[verb] = (verb + verb[-1] if "+" in base else verb), participle
+    return forms, frozenset(nouns)
 
 
 @functools.lru_cache(maxsize=65536)
@@ -82,7 +76,7 @@ def gerund(concept: str) -> str:
     elif verb.endswith("e") and not verb.endswith(("ee", "oe", "ye")) and verb != "be":
         made = verb[:-1] + "ing"
     else:
-        made = _doubled(verb) + "ing"
+        made = _verbs()[0][verb][0] + "ing"
     return lead + made + rest
 
 
@@ -90,17 +84,17 @@ def gerund(concept: str) -> str:
 def passive(concept: str) -> str:
     """A verb phrase as what is done to something: "play on ice" becomes "played on ice"; anything else stays."""
     lead, verb, rest = _parts(concept)
-    irregular = _verbs()[0].get(verb)
-    if irregular is None:
+    if verb not in _verbs()[0]:
         return concept
+    stem, irregular = _verbs()[0][verb]
     if irregular:
-        return lead + irregular + rest
-    if verb.endswith("e"):
+        made = irregular
+    elif verb.endswith("e"):
         made = verb + "d"
     elif verb.endswith("y") and verb[-2:-1] not in _VOWELS:
         made = verb[:-1] + "ied"
     else:
-        made = _doubled(verb) + "ed"
+        made = stem + "ed"
     return lead + made + rest
 
 
@@ -110,11 +104,6 @@ def _parts(concept: str) -> tuple[str, str, str]:
     start = match.end() if match else 0
     verb, space, rest = concept[start:].partition(" ")
     return concept[:start], verb.lower(), space + rest
-
-
-def _doubled(verb: str) -> str:
-    again = verb in _DOUBLED_TOO or (_DOUBLED.match(verb) is not None and verb not in _NOT_DOUBLED)
-    return verb + verb[-1] if again else verb
 
 
 # --- relations

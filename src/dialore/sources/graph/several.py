@@ -1,14 +1,17 @@
-"""Several graphs as one: ConceptNet and a company's own, say. Each fact keeps its graph's name."""
+"""Opening graphs, and several as one: ConceptNet and a company's own, say. Each fact keeps its graph's name."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialore.errors import InputError
+from dialore.errors import InputError, UnknownNameError
 from dialore.sources.graph.source import Graph, Retrieval
-from dialore.text import Language, normalise
+from dialore.sources.graph.store import GraphStore
+from dialore.text import normalise
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph.linking import Link
     from dialore.sources.graph.ranking import Ranking
+    from dialore.sources.graph.store import FactStore
 
 
 class Graphs:
@@ -89,23 +93,19 @@ class Graphs:
         """Facts of the linked concepts, found by name in every graph; as `Graph.retrieve_queries`."""
         lists, count = [], 0
         for graph in self.graphs:
-            own = [link for each in links for link in graph.link([each.name], dialogue) if link.how == "exact"]
+            own = [link for each in links for link in graph.link([each.name]) if link.how == "exact"]
             found, number = graph.retrieve_queries(own, dialogue, top)
             lists.append(found)
             count += number
         return self._merged(lists, top, frozenset()), count
 
-    def link(self, phrases: Sequence[str], dialogue: Dialogue) -> list[Link]:
+    def link(self, phrases: Sequence[str]) -> list[Link]:
         """The concepts that phrases name in any graph, each name once, by its best link."""
-        return _once(link for graph in self.graphs for link in graph.link(phrases, dialogue))
+        return _once(link for graph in self.graphs for link in graph.link(phrases))
 
-    def mentions(self, dialogue: Dialogue) -> list[Link]:
-        """Every concept of any graph that the history mentions, one graph's after the other's, each name once."""
-        return _once(link for graph in self.graphs for link in graph.mentions(dialogue))
-
-    def mentions_in(self, texts: Sequence[str], language: Language) -> list[Link]:
-        """Every concept of any graph that texts mention, each name once."""
-        return _once(link for graph in self.graphs for link in graph.mentions_in(texts, language))
+    def mentions(self, texts: Sequence[str]) -> list[Link]:
+        """Every concept of any graph that texts mention, one graph's after the other's, each name once."""
+        return _once(link for graph in self.graphs for link in graph.mentions(texts))
 
     @property
     def facts_count(self) -> int:
@@ -144,17 +144,45 @@ def _once(links: Iterable[Link]) -> list[Link]:
     return list(best.values())
 
 
-def open_graph(graph: Path | str | None, ranking: Ranking | str = "default", embedder: Embedder | None = None) -> Graph:
-    """A graph from its path or a server's URL; None or "starter" for the starter graph.
+# --- opening
+
+_URL = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
+
+
+def open_store(spec: str | Path) -> FactStore:
+    """Open a graph for reading.
+
+    Args:
+        spec: a graph file's path, or `postgresql://user:password@host:port/database#graph`.
 
     Raises:
-        GraphError: as `open_store`.
-        UnknownNameError: no ranking is called that.
+        GraphError: there is no such graph, or its server cannot be reached.
+        UnknownNameError: a URL of no known kind.
+        MissingExtraError: the server's driver is not installed.
     """
-    from dialore.sources.graph.source import Graph
+    # A Path would have lost one of a URL's slashes.
+    match = _URL.match(spec) if isinstance(spec, str) else None
+    if match is None:
+        return GraphStore(Path(spec))
+    if match[1].lower() not in ("postgresql", "postgres"):
+        raise UnknownNameError("kind of graph server", match[1], ("postgresql",))
+    from dialore.sources.graph.postgres import PostgresStore
+
+    return PostgresStore(str(spec))
+
+
+def open_graph(
+    graph: Path | str | None = None, ranking: Ranking | str = "default", embedder: Embedder | None = None
+) -> Graph:
+    """A graph from its path or a server's URL; None or "starter" for the starter graph.
+
+    Raises as `open_store` and Graph do.
+    """
+    from dialore.retrieval.embedding import load_embedder
     from dialore.sources.graph.starter import NAME, starter_graph
 
-    return Graph.open(starter_graph() if graph is None or str(graph) == NAME else graph, embedder, ranking)
+    store = open_store(starter_graph() if graph is None or str(graph) == NAME else graph)
+    return Graph(store, embedder or load_embedder(), ranking)
 
 
 def open_graphs(
@@ -167,11 +195,8 @@ def open_graphs(
     from dialore.retrieval.embedding import load_embedder
 
     made = load_embedder(embedder) if embedder else None
-    opened: list[Graph] = []
-    try:
-        opened.extend(open_graph(graph, ranking, made) for graph in graphs or ["starter"])
-        return opened[0] if len(opened) == 1 else Graphs(opened)
-    except BaseException:
-        for graph in opened:
-            graph.close()
-        raise
+    with ExitStack() as stack:
+        opened = [stack.enter_context(closing(open_graph(graph, ranking, made))) for graph in graphs or ["starter"]]
+        found = opened[0] if len(opened) == 1 else Graphs(opened)
+        stack.pop_all()
+        return found

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dialore.errors import UnknownNameError
 from dialore.knowledge import Fact, Knowledge
 from dialore.sources.graph.linking import Link, Linker, best_links
 from dialore.sources.graph.ranking import Question, Ranker, Ranking
@@ -23,34 +20,10 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.response import Demands
     from dialore.retrieval.embedding import Embedder
-    from dialore.sources.graph.protocol import FactStore
+    from dialore.sources.graph.store import FactStore
     from dialore.text import Language
 
     SetName = Literal["", "foreseen", "unforeseen"]
-
-_URL = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
-
-
-def open_store(spec: str | Path) -> FactStore:
-    """Open a graph for reading.
-
-    Args:
-        spec: a graph file's path, or `postgresql://user:password@host:port/database#graph`.
-
-    Raises:
-        GraphError: there is no such graph, or its server cannot be reached.
-        UnknownNameError: a URL of no known kind.
-        MissingExtraError: the server's driver is not installed.
-    """
-    # A Path would have lost one of a URL's slashes.
-    match = _URL.match(spec) if isinstance(spec, str) else None
-    if match is None:
-        return GraphStore(Path(spec))
-    if match[1].lower() not in ("postgresql", "postgres"):
-        raise UnknownNameError("kind of graph server", match[1], ("postgresql",))
-    from dialore.sources.graph.postgres import PostgresStore
-
-    return PostgresStore(str(spec))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,36 +74,15 @@ class Graph:
         store: the facts.
         embedder: ranks them. Where it made the graph's vectors they are used as they are.
         ranking: the settings, or the name of some: `default`, or `paper` for DCRAG's own.
-        reranker: an embedder that looks at the best `ranking.rerank` facts of a set again: slower and better.
 
     Raises:
         UnknownNameError: no ranking is called that.
     """
 
-    def __init__(
-        self,
-        store: FactStore,
-        embedder: Embedder,
-        ranking: Ranking | str = "default",
-        reranker: Embedder | None = None,
-    ) -> None:
+    def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking | str = "default") -> None:
         self.embedder = embedder
         self.ranking = Ranking.named(ranking) if isinstance(ranking, str) else ranking
-        self._reranker = reranker
         self._last = self._view(store)
-
-    @classmethod
-    def open(
-        cls,
-        path: Path | str,
-        embedder: Embedder | None = None,
-        ranking: Ranking | str = "default",
-        reranker: Embedder | None = None,
-    ) -> Self:
-        """Open a graph file or a server's graph (see `open_store`); raises as `open_store` and Graph do."""
-        from dialore.retrieval.embedding import load_embedder
-
-        return cls(open_store(path), embedder or load_embedder(), ranking, reranker)
 
     @property
     def store(self) -> FactStore:
@@ -152,7 +104,7 @@ class Graph:
         self.store.close()
 
     def _view(self, store: FactStore) -> _View:
-        return _View(store, Linker(store, self.embedder), Ranker(store, self.embedder, self.ranking, self._reranker))
+        return _View(store, Linker(store, self.embedder), Ranker(store, self.embedder, self.ranking))
 
     def _newest(self) -> _View:
         """The view of the graph's newest state: the last one where nothing has changed, which takes microseconds."""
@@ -176,13 +128,13 @@ class Graph:
         """
         view, language = self._newest(), dialogue.language
         phrases = tuple(dict.fromkeys((*demands.queries, *demands.topics)))
-        links = {phrase: view.linker.link(phrase, language) for phrase in phrases}
+        links = {phrase: view.linker.link(phrase) for phrase in phrases}
         query_links = best_links(links[phrase] for phrase in demands.queries)
         topic_links = best_links(links[phrase] for phrase in demands.topics)
         queries = [link.concept for link in query_links]
         topics = [link.concept for link in topic_links]
         question = Question.of(dialogue, phrases, self.ranking)
-        scored = view.ranker.ask([*queries, *topics], question, language)
+        scored = view.ranker.ask([*queries, *topics], question)
         foreseen = scored.edges.between(queries, topics)
         between = np.flatnonzero(foreseen)
         first = _known(view.ranker.best(scored, between, top), language, "foreseen")
@@ -204,22 +156,17 @@ class Graph:
         """
         view, language = self._newest(), dialogue.language
         question = Question.of(dialogue, (link.phrase for link in links), self.ranking)
-        scored = view.ranker.ask(view.concepts(links), question, language)
+        scored = view.ranker.ask(view.concepts(links), question)
         best = view.ranker.best(scored, np.arange(len(scored.edges)), top)
         return _known(best, language, ""), scored.edges.total
 
-    def link(self, phrases: Sequence[str], dialogue: Dialogue) -> list[Link]:
+    def link(self, phrases: Sequence[str]) -> list[Link]:
         """The concepts that phrases name, each once, by its best link."""
-        linker = self.linker
-        return best_links(linker.link(phrase, dialogue.language) for phrase in phrases)
+        return best_links(map(self.linker.link, phrases))
 
-    def mentions(self, dialogue: Dialogue) -> list[Link]:
-        """Every concept that the history mentions, in order of mention."""
-        return self.linker.mentions(dialogue.texts, dialogue.language)
-
-    def mentions_in(self, texts: Iterable[str], language: Language) -> list[Link]:
+    def mentions(self, texts: Sequence[str]) -> list[Link]:
         """Every concept that texts mention, in order of mention."""
-        return self.linker.mentions(texts, language)
+        return self.linker.mentions(texts)
 
     @property
     def facts_count(self) -> int:

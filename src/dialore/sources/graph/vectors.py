@@ -3,42 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialore.retrieval.embedding import Embedder
 from dialore.sources.graph.relations import connecting_words
 from dialore.text import is_chinese
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dialore.sources.graph.protocol import FactStore
-    from dialore.sources.graph.store import Edges
+    from dialore.retrieval.static import StaticEmbedder
+    from dialore.sources.graph.store import Edges, FactStore
 
 _CHUNK = 1024
 """Vectors that are added up at once: few enough to stay in a processor's cache."""
 _REMEMBERED = 500_000
 """Words whose parts are kept while a graph is built, some 100 MB."""
 _NO_PART = bytes(4)
-
-
-@runtime_checkable
-class LinearEmbedder(Embedder, Protocol):
-    """An embedder whose vector of a text is the normalised sum of its parts' sums."""
-
-    def sums(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Return (len(texts), dimension) unnormalised sums."""
-        ...
-
-    def parts(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
-        """Each text's parts by number; those of a text are those of its words, and their sums add up to its own."""
-        ...
-
-    def part_sums(self, parts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return (len(parts), dimension) unnormalised sums."""
-        ...
 
 
 class PartNumbers:
@@ -49,7 +31,7 @@ class PartNumbers:
         known: the embedder's numbers of the parts that the graph has already; the first, that of nothing, is no part.
     """
 
-    def __init__(self, embedder: LinearEmbedder, known: Sequence[int] = ()) -> None:
+    def __init__(self, embedder: StaticEmbedder, known: Sequence[int] = ()) -> None:
         self._embedder = embedder
         self._first = max(1, len(known))
         self._place = {number: place for place, number in enumerate(known) if place}
@@ -89,7 +71,7 @@ def quantised(sums: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.float32]
     return np.rint(values / scales[:, None]).astype(np.int8), scales
 
 
-def relation_sums(relations: Sequence[str], embedder: LinearEmbedder, *, triples: bool = False) -> NDArray[np.float32]:
+def relation_sums(relations: Sequence[str], embedder: StaticEmbedder, *, triples: bool = False) -> NDArray[np.float32]:
     """(n, dimension): the unnormalised sum of each relation's words, or of what a triple has beside its ends."""
     # Both languages share a space, so the English wording serves the facts of either.
     between = (f"( , {relation} , )" if triples else connecting_words(relation, "en") for relation in relations)
@@ -125,7 +107,7 @@ class LinearCosines:
         triples: whether facts are embedded as triples.
     """
 
-    def __init__(self, store: FactStore, embedder: LinearEmbedder, *, triples: bool = False) -> None:
+    def __init__(self, store: FactStore, embedder: StaticEmbedder, *, triples: bool = False) -> None:
         self._store, self._embedder = store, embedder
         self._relations = relation_sums(store.meta.relations, embedder, triples=triples)
 

@@ -45,7 +45,7 @@ from dialore.sources.graph.store import (
     summed_parts,
     text_key,
 )
-from dialore.sources.graph.vectors import LinearEmbedder, PartNumbers, fact_norms, relation_sums
+from dialore.sources.graph.vectors import PartNumbers, fact_norms, relation_sums
 from dialore.text import is_chinese, normalise
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.knowledge import Fact
+    from dialore.retrieval.static import StaticEmbedder
 
     Step = Callable[[str, int, int], None]
 
@@ -94,7 +95,7 @@ def build_graph(
     target: Path,
     *,
     name: str,
-    embedder: LinearEmbedder,
+    embedder: StaticEmbedder,
     on_step: Callable[[str, int, int], None] | None = None,
 ) -> BuildReport:
     """Build a graph file; the old one, if any, stays in place until the new one is whole.
@@ -264,7 +265,7 @@ def merged_rows(rows: NDArray[np.void]) -> NDArray[np.void]:
 class _Build:
     """Writes the tables of a graph to the file `graph` of a folder."""
 
-    def __init__(self, folder: Path, collector: Collector, name: str, embedder: LinearEmbedder, on_step: Step) -> None:
+    def __init__(self, folder: Path, collector: Collector, name: str, embedder: StaticEmbedder, on_step: Step) -> None:
         self._folder, self._collector, self._step = folder, collector, on_step
         relations = list(collector.relations)
         self.relation_counts = np.zeros(len(relations), np.intp)

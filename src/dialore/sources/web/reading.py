@@ -28,22 +28,16 @@ def read_page(fetched: Fetched) -> Passage:
     text = decode(fetched.data, fetched.charset)
     title = ""
     if fetched.kind != "text/plain":
-        title, text = _extract(text, fetched.url)
+        try:
+            import trafilatura
+        except ImportError as error:
+            raise MissingExtraError("reading web pages", "documents") from error
+        found: Any = trafilatura.bare_extraction(text, url=fetched.url, include_comments=False, with_metadata=True)
+        title, text = (str(found.title or ""), str(found.text or "")) if found is not None else ("", "")
     text = without_controls(text).strip()
     if not text:
         raise PageError("no readable text")
     return Passage(text, " ".join(without_controls(title).split()), fetched.url)
-
-
-def _extract(html: str, url: str) -> tuple[str, str]:
-    try:
-        import trafilatura
-    except ImportError as error:
-        raise MissingExtraError("reading web pages", "documents") from error
-    document: Any = trafilatura.bare_extraction(html, url=url, include_comments=False, with_metadata=True)
-    if document is None:
-        return "", ""
-    return str(document.title or ""), str(document.text or "")
 
 
 def without_controls(text: str) -> str:

@@ -8,12 +8,11 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dialore.errors import DialoreError, InputError, MissingExtraError, UnknownNameError
-from dialore.knowledge import Knowledge, Passage, PassageDetail, Source
+from dialore.knowledge import Knowledge, Passage, Source
 from dialore.retrieval.reranking import Reranker, load_reranker
 from dialore.sources.base import Findings
 from dialore.sources.documents.chunking import Chunking, Paragraph, Section
@@ -32,16 +31,8 @@ _CHUNKING = Chunking(words=110, overlap=0)
 _REMEMBERED = 256
 _READING_SECONDS = 10.0
 
-
-@dataclass(frozen=True)
-class _Piece:
-    """A passage of a page, or a snippet in its stead."""
-
-    text: str
-    title: str
-    url: str
-    instead: str = ""
-    """Why there is a snippet instead of the page; empty for a page's own passage."""
+_Piece = tuple[Passage, str]
+"""A passage of a page, or a snippet and why the page could not be had; that is empty for a page's own passage."""
 
 
 class WebSource:
@@ -98,7 +89,7 @@ class WebSource:
         except DialoreError as error:
             error.query = sent
             raise
-        failed = {piece.url: piece.instead for piece in pieces if piece.instead}
+        failed = {passage.url: instead for passage, instead in pieces if instead}
         notes += [f"{url}: {reason}; its snippet stands in for it" for url, reason in failed.items()]
         return Findings(knowledge, query=sent, notes=[*notes, *dropped])
 
@@ -120,7 +111,7 @@ class WebSource:
         first: dict[str, _Piece] = {}
         for read in await asyncio.gather(*map(self._read, distinct.values())):
             for piece in read:
-                first.setdefault(piece.text, piece)
+                first.setdefault(piece[0].text, piece)
         pieces = list(first.values())
         self._memory[key] = (time.monotonic(), pieces)
         if len(self._memory) > _REMEMBERED:
@@ -130,16 +121,16 @@ class WebSource:
     async def _read(self, result: SearchResult) -> list[_Piece]:
         """The passages of a result's page, or its snippet."""
         if result.text:
-            return [_Piece(without_controls(result.text), result.title, result.url)]
+            return [(Passage(without_controls(result.text), result.title, result.url), "")]
         try:
             page = await self._page(result.url)
         except PageError as error:
             log.info("no page from %s: %s", result.url, error.message)
             snippet = result.snippet.strip()
-            return [_Piece(snippet, result.title, result.url, error.message)] if snippet else []
+            return [(Passage(snippet, result.title, result.url), error.message)] if snippet else []
         title = result.title or page.title
         section = Section([Paragraph(line) for line in page.text.splitlines()])
-        return [_Piece(piece.text, title, page.url) for piece in _CHUNKING.split(section)]
+        return [(Passage(piece.text, title, page.url), "") for piece in _CHUNKING.split(section)]
 
     async def _page(self, url: str) -> Passage:
         fetched = await self._fetcher.fetch(url)
@@ -150,39 +141,24 @@ class WebSource:
             raise PageError(f"not read within {_READING_SECONDS:g} s") from error
 
     def _ranked(self, query: str, pieces: Sequence[_Piece], top: int) -> tuple[list[Knowledge], list[str]]:
-        kept: list[tuple[_Piece, bool]] = []
+        kept: list[tuple[Passage, dict[str, object]]] = []
         unsafe = commands = 0
-        for piece in pieces:
-            text, dropped = without_commands(piece.text)
-            title, in_title = without_commands(piece.title)
+        for passage, instead in pieces:
+            text, dropped = without_commands(passage.text)
+            title, in_title = without_commands(passage.title)
             dropped += in_title
             commands += dropped
             if text and not is_safe(f"{title}\n{text}"):
                 unsafe += 1
             elif text:
-                kept.append((replace(piece, text=text, title=title), dropped > 0))
+                detail = {"snippet": bool(instead), "suspicious": dropped > 0, "page_error": instead}
+                kept.append((Passage(text, title, passage.url), detail))
         notes = [f"unsafe passages left out: {unsafe}"] if unsafe else []
         notes += [f"sentences that command the model left out: {commands}"] if commands else []
-        ranked = self._reranker.rerank(query, [piece.text for piece, _ in kept], top)
-        return [self._knowledge(*kept[at], score) for at, score in ranked], notes
-
-    def _knowledge(self, piece: _Piece, suspicious: bool, score: float) -> Knowledge:
-        detail = PassageDetail(
-            title=piece.title,
-            url=piece.url,
-            engine=self.engine.name,
-            snippet=bool(piece.instead),
-            suspicious=suspicious,
-            page_error=piece.instead,
-        )
-        return Knowledge(
-            id=Passage(piece.text, piece.title, piece.url).id,
-            kind="passage",
-            text=piece.text,
-            source="web",
-            score=score,
-            detail=detail,
-        )
+        ranked = self._reranker.rerank(query, [passage.text for passage, _ in kept], top)
+        shared = {"engine": self.engine.name}
+        found = ((*kept[at], score) for at, score in ranked)
+        return [Knowledge.of_passage(each, "web", score, **detail | shared) for each, detail, score in found], notes
 
 
 _ENGINES = {
@@ -217,7 +193,7 @@ def _engine(spec: str) -> SearchEngine:
         takes, example = _ENGINES[kind]
         raise InputError(f"the search engine {kind!r} takes {takes}", mend=f"write {example}")
     if kind == "corpus":
-        from dialore.sources.documents import open_documents
+        from dialore.sources.documents.index import open_documents
 
         path = Path(argument)
         return CorpusEngine(open_documents([path]), name=f"corpus:{path.name}")

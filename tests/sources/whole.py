@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lmdb
 import numpy as np
-from pydantic import BaseModel
 
 from dialore.sources.graph.mapping import EDGE, open_file, unpacked_side
 from dialore.sources.graph.store import IDS, IN, KEYS, OUT, GraphState, concept_key, text_key
@@ -25,53 +24,29 @@ _OFF = 0.02
 _FACT = np.dtype([("head", "<u4"), ("tail", "<u4"), *((name, EDGE[name]) for name in (EDGE.names or ())[1:5])])
 
 
-class VerifyReport(BaseModel):
-    """What was found.
-
-    Attributes:
-        path: the file.
-        facts: facts that it holds.
-        concepts: its concepts, those that lost their facts included.
-        problems: what is wrong, one sentence each; empty where nothing is.
-    """
-
-    path: str
-    facts: int = 0
-    concepts: int = 0
-    problems: list[str] = []
-
-
-def verify(path: Path, on_step: Callable[[str, int, int], None] | None = None) -> VerifyReport:
-    """Check a graph file. A file that does not even open raises GraphError as GraphStore does.
-
-    Args:
-        path: the file.
-        on_step: called with a step's name, what is done of it and its total.
-    """
+def problems_of(path: Path) -> list[str]:
+    """What is wrong with a graph file, one sentence each; empty where nothing is."""
     file = open_file(path)
     try:
         with file.env.begin(buffers=True) as transaction:
             state = GraphState(file, transaction, str(path))
-            report = VerifyReport(path=str(path), concepts=state.meta.concepts)
-            step = on_step or (lambda _name, _done, _total: None)
+            problems: list[str] = []
             try:
-                for done, found in enumerate(_problems(state, report), start=1):
-                    step("checking", done, 4)
-                    report.problems.extend(found)
+                for found in _problems(state):
+                    problems.extend(found)
             except (lmdb.Error, UnicodeDecodeError, ValueError, IndexError) as error:
-                report.problems.append(f"{path} cannot be read to its end: {error}")
-            return report
+                problems.append(f"{path} cannot be read to its end: {error}")
+            return problems
     finally:
         file.close()
 
 
-def _problems(state: GraphState, report: VerifyReport) -> Iterator[list[str]]:
+def _problems(state: GraphState) -> Iterator[list[str]]:
     """The problems of each table and of what they have in common."""
     outgoing, problems = _facts(state, OUT, "out")
     yield problems
     incoming, problems = _facts(state, IN, "in")
     yield problems
-    report.facts = len(outgoing)
     yield list(_of_facts(state, outgoing, incoming))
     if len(outgoing) and max(outgoing["head"].max(), outgoing["tail"].max()) < state.meta.concepts:
         names = [found[0] if (found := state.concept(number)) else "" for number in range(state.meta.concepts)]
