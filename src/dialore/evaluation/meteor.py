@@ -82,14 +82,14 @@ def find_wordnet() -> Any:  # noqa: ANN401 - the library is untyped
     Raises:
         MissingExtraError: nltk is not installed.
     """
+    loaders = import_optional("nltk.corpus.util", "METEOR", "evaluation")
     readers = import_optional("nltk.corpus.reader.wordnet", "METEOR", "evaluation")
-    from nltk.corpus.util import LazyCorpusLoader
 
     class Reader(readers.WordNetCorpusReader):  # type: ignore[misc,name-defined]
         def map_wn(self, version: str = "wordnet") -> None:
             """No mapping to other versions: only other languages want it, and it takes seconds."""
 
-    reader: Any = LazyCorpusLoader("wordnet", Reader, None)
+    reader: Any = loaders.LazyCorpusLoader("wordnet", Reader, None)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of other languages, which METEOR does not ask for
