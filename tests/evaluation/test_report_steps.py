@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dialore.dialogue import Dialogue
-from dialore.evaluation.report.build import Browser, unpack
+from dialore.evaluation.report.build import Browser
 from dialore.evaluation.report.data import ScoredResponse
 from dialore.knowledge import Knowledge
 from dialore.response import Citation, Response, StageTrace

@@ -530,25 +530,19 @@ def how_to_read(table: MainTable) -> list[str]:
     if any(cell.place for group in table.groups for row in group.rows for cell in row.cells):
         where = "of its group" if table.has_groups else "of its column"
         said.append(f"The best figure {where} is bold, the second underlined.")
-    if table.comparisons:
-        said += _tests(table.comparisons)
+    if made := table.comparisons:
+        pairs = sorted({each.pairs for each in made})
+        counted = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
+        baselines = dict.fromkeys(each.baseline.name for each in made)
+        said.append(
+            f"* p < 0.05, ** p < 0.01: better or worse than {', '.join(baselines)}, on {counted} dialogues that both "
+            "systems answered: by the paired bootstrap (for Distinct and GeoMean, the jackknife), and for metrics of "
+            "single responses by Wilcoxon's signed-rank test as well (the larger p counts), Holm-corrected over the "
+            "systems compared on a metric."
+        )
+        if any(math.isnan(each.p) for each in made):
+            said.append("Where a test says nothing, there is no mark.")
     return [*table.remarks, *said]
-
-
-def _tests(made: Sequence[Comparison]) -> list[str]:
-    """How the comparisons were tested, and on how many pairs."""
-    pairs = sorted({each.pairs for each in made})
-    counted = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
-    baselines = dict.fromkeys(each.baseline.name for each in made)
-    said = [
-        f"* p < 0.05, ** p < 0.01: better or worse than {', '.join(baselines)}, on {counted} dialogues that both "
-        "systems answered: by the paired bootstrap (for Distinct and GeoMean, the jackknife), and for metrics of "
-        "single responses by Wilcoxon's signed-rank test as well (the larger p counts), Holm-corrected over the "
-        "systems compared on a metric."
-    ]
-    if any(math.isnan(each.p) for each in made):
-        said.append("Where a test says nothing, there is no mark.")
-    return said
 
 
 def significant(made: Sequence[Comparison]) -> list[str]:
