@@ -158,11 +158,6 @@ class Workbench:
             self._sources.callback(opened.close)  # type: ignore[attr-defined]
         return self._opened[name]
 
-    def open_named(self) -> None:
-        """Open every source that the settings name, so that what is wrong shows now; raises as `source` does."""
-        for name in KINDS:
-            self.source(name)
-
     def check(self, methods: Sequence[str], models: Models) -> None:
         """Raise InputError where something is named that none of these methods reads: a source, or citing."""
         methods = methods if models.main is not None else [LEXICAL]

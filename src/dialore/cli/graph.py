@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from dialore.knowledge import Fact
     from dialore.sources.graph.facts import Rejects
-    from dialore.sources.graph.source import Graph
     from dialore.sources.graph.store import FactStore
 
 _CHUNK = 20_000
@@ -140,11 +139,12 @@ def show(
         found = opened.facts_of(concept)
         if not found:
             linked = opened.linker.link(concept)
-            if linked and linked[0].how != "contained":
-                note(f"{concept!r} stands in the graph as {linked[0].name!r}")
-                found = opened.facts_of(linked[0].name)
-            else:
-                raise _unknown(concept, [link.name for link in linked], opened)
+            if not linked or linked[0].how == "contained":
+                near = [link.name for link in linked] or _alike(concept, opened.store)
+                mend = f"did you mean {' or '.join(near)}?" if near else "try another word for it"
+                raise InputError(f"no concept {concept!r} in the graph {opened.name}", mend=mend)
+            note(f"{concept!r} stands in the graph as {linked[0].name!r}")
+            found = opened.facts_of(linked[0].name)
     if json:
         fields = ("head", "relation", "tail", "weight", "provenance", "graph", "id")
         facts = [{name: getattr(fact, name) for name in fields} for fact in found[:limit]]
@@ -388,13 +388,11 @@ def _count(store: "FactStore") -> "tuple[dict[str, int], np.ndarray[Any, np.dtyp
     return {meta.relations[place]: int(relations[place]) for place in order if relations[place]}, degrees
 
 
-def _unknown(concept: str, linked: list[str], graph: "Graph") -> InputError:
+def _alike(concept: str, store: "FactStore") -> list[str]:
+    """Names that are nearly written so."""
     import difflib
 
-    near = linked
-    store = graph.store
-    if not near and store.meta.concepts <= _NAMES_COMPARED:
-        names = (store.concept(number) for number in range(store.meta.concepts))
-        near = difflib.get_close_matches(concept, [each for each in names if abs(len(each) - len(concept)) < 4], n=3)
-    mend = f"did you mean {' or '.join(near)}?" if near else "try another word for it"
-    return InputError(f"no concept {concept!r} in the graph {graph.name}", mend=mend)
+    if store.meta.concepts > _NAMES_COMPARED:
+        return []
+    names = map(store.concept, range(store.meta.concepts))
+    return difflib.get_close_matches(concept, [each for each in names if abs(len(each) - len(concept)) < 4], n=3)

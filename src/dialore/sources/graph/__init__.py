@@ -7,25 +7,19 @@ from typing import TYPE_CHECKING
 from dialore._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from dialore.sources.graph.changes import ChangeReport, GraphEditor
+    from dialore.sources.graph.changes import GraphEditor
     from dialore.sources.graph.facts import export_graph, read_facts
-    from dialore.sources.graph.linking import Link, Linker
     from dialore.sources.graph.postgres import load_store
     from dialore.sources.graph.several import open_graph, open_graphs, open_store
     from dialore.sources.graph.source import Graph, Retrieval
-    from dialore.sources.graph.starter import starter_graph
     from dialore.sources.graph.store import FactStore, GraphStore
-    from dialore.sources.graph.writing import BuildReport, build_graph
+    from dialore.sources.graph.writing import build_graph
 
 __all__ = [
-    "BuildReport",
-    "ChangeReport",
     "FactStore",
     "Graph",
     "GraphEditor",
     "GraphStore",
-    "Link",
-    "Linker",
     "Retrieval",
     "build_graph",
     "export_graph",
@@ -34,20 +28,17 @@ __all__ = [
     "open_graphs",
     "open_store",
     "read_facts",
-    "starter_graph",
 ]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "dialore.sources.graph.writing": ["BuildReport", "build_graph"],
-        "dialore.sources.graph.changes": ["ChangeReport", "GraphEditor"],
-        "dialore.sources.graph.linking": ["Link", "Linker"],
+        "dialore.sources.graph.writing": ["build_graph"],
+        "dialore.sources.graph.changes": ["GraphEditor"],
         "dialore.sources.graph.facts": ["export_graph", "read_facts"],
         "dialore.sources.graph.postgres": ["load_store"],
         "dialore.sources.graph.source": ["Graph", "Retrieval"],
         "dialore.sources.graph.several": ["open_graph", "open_graphs", "open_store"],
-        "dialore.sources.graph.starter": ["starter_graph"],
         "dialore.sources.graph.store": ["FactStore", "GraphStore"],
     },
 )

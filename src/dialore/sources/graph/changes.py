@@ -32,6 +32,7 @@ from dialore.sources.graph.writing import (
     Numbered,
     fact_hashes,
     fingerprint_of,
+    form_of,
     name_hashes,
     replacing,
     writing,
@@ -197,35 +198,36 @@ class _Change:
 
     def want(self, verb: str, fact: Fact) -> None:
         """Add a fact or keep the heavier; give one that is there its weight and provenance; or delete it."""
-        if verb == "add":
-            key = self._concept(fact.head), self._relations[fact.relation], self._concept(fact.tail)
-        elif (known := self._key(fact)) is not None:
-            key = known
-        else:
+        key = self._key(fact, new=verb == "add")
+        found = self._value(key) if key is not None else None
+        if key is None or (found is None and verb != "add"):
             self.counts["missing"] += 1
             return
-        found, wanted = self._value(key), None if verb == "delete" else self._wanted(fact)
-        if found is None and verb != "add":
-            done = "missing"
-        elif wanted is None:
+        wanted = None if verb == "delete" else self._wanted(fact)
+        if wanted is None:
             done = "deleted"
         elif found == wanted or (found is not None and verb == "add" and found[0] >= wanted[0]):
             done, wanted = "unchanged", found
         else:
             done = "updated" if found else "added"
         self.counts[done] += 1
-        if done != "missing":
-            self._now[key] = wanted
+        self._now[key] = wanted
 
     def _wanted(self, fact: Fact) -> _Value:
         if not np.isfinite(fact.weight):
             raise GraphError(f"the weight of {fact.triple} is not a number", mend="e.g. 1.0")
         return float(np.float32(fact.weight)), self._provenances[fact.provenance]
 
+    def _key(self, fact: Fact, *, new: bool) -> _Key | None:
+        """A fact's numbers, made where they may be new; None where one has no number."""
+        if new:
+            return self._concept(fact.head), self._relations[fact.relation], self._concept(fact.tail)
+        head, tail = self._number(normalise(fact.head)), self._number(normalise(fact.tail))
+        relation = self._relations.get(fact.relation)
+        return None if head is None or tail is None or relation is None else (head, relation, tail)
+
     def _concept(self, name: str) -> int:
-        form = normalise(name)
-        if not form:
-            raise GraphError(f"a fact's concept is blank: {name!r}", mend="name the head and tail of every fact")
+        form = form_of(name)
         found = self._number(form)
         if found is None:
             found = self._new[form] = self._state.meta.concepts + len(self._names)
@@ -235,11 +237,6 @@ class _Change:
     def _number(self, form: str) -> int | None:
         found = self._new.get(form)
         return found if found is not None else self._state.find(form)
-
-    def _key(self, fact: Fact) -> _Key | None:
-        head, tail = self._number(normalise(fact.head)), self._number(normalise(fact.tail))
-        relation = self._relations.get(fact.relation)
-        return None if head is None or tail is None or relation is None else (head, relation, tail)
 
     def _value(self, key: _Key) -> _Value | None:
         """A fact's weight and provenance as they are by now; None where it is not there."""

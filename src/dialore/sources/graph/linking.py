@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -68,13 +68,18 @@ class Linker:
     Args:
         store: the graph.
         embedder: the one that made the graph's vectors, for the nearest concept of a phrase that has no other link.
-        nearest: whether to look for it; None: where the graph is small enough for that to take about 2 ms.
+        nearest: whether to look for it in a graph with the embedder's vectors; None: where it is small enough for that
+            to take about 2 ms.
     """
 
     def __init__(self, store: FactStore, embedder: Embedder | None = None, *, nearest: bool | None = None) -> None:
         self._store = store
         self._english = EnglishReader(store)
-        self._nearest = NearestConcepts.of(store, embedder, wanted=nearest)
+        self._nearest: NearestConcepts | None = None
+        wanted = store.meta.concepts <= QUICK if nearest is None else nearest
+        if wanted and embedder is not None and isinstance(store, GraphStore):
+            same = store.meta.embedder_fingerprint == embedder.fingerprint
+            self._nearest = NearestConcepts(store, embedder) if same else None
         self._links = functools.lru_cache(_REMEMBERED)(self._link)
 
     @functools.cached_property
@@ -171,15 +176,6 @@ class NearestConcepts:
 
     def __init__(self, store: GraphStore, embedder: Embedder) -> None:
         self._store, self._embedder = store, embedder
-
-    @classmethod
-    def of(cls, store: FactStore, embedder: Embedder | None, *, wanted: bool | None) -> Self | None:
-        """The search, or None: not wanted, neither quick nor asked for, or the graph lacks the embedder's vectors."""
-        if wanted is False or embedder is None or not isinstance(store, GraphStore):
-            return None
-        if store.meta.embedder_fingerprint != embedder.fingerprint:
-            return None
-        return cls(store, embedder) if wanted or store.meta.concepts <= QUICK else None
 
     @functools.cached_property
     def _vectors(self) -> NDArray[np.float32]:

@@ -22,14 +22,14 @@ import tempfile
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urldefrag
 
 import numpy as np
 from pydantic import ValidationError
 
 from dialore.errors import GraphError, MissingExtraError
-from dialore.sources.graph.store import Edges, GraphMeta, concept_key, fact_of, places_among
+from dialore.sources.graph.store import Edges, FactStore, GraphMeta, concept_key, places_among
 from dialore.sources.graph.writing import Collector, fact_hashes, fingerprint_of, merged_rows, name_hashes
 from dialore.text import is_chinese, normalise
 
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from dialore.knowledge import Fact
+    from dialore.sources.graph.writing import Step
 
     _Connection = psycopg.Connection[TupleRow]
-    Step = Callable[[str, int, int], None]
 
 FORMAT = 2
 DEFAULT = "dialore"
@@ -100,7 +100,7 @@ _ROW = np.dtype([("head", ">i4"), ("relation", ">i2"), ("tail", ">i4"), ("weight
 Column = Literal["id", "form", "stems"]
 
 
-class PostgresStore:
+class PostgresStore(FactStore):
     """A graph in PostgreSQL, opened for reading, without vectors. Many threads may read at once.
 
     Args:
@@ -156,14 +156,6 @@ class PostgresStore:
     def _fetch(self, query: sql.Composed, params: Params) -> list[tuple[Any, ...]]:
         with self._pool.connection() as connection:
             return connection.execute(query, params, binary=True).fetchall()
-
-    def __enter__(self) -> Self:
-        """The store itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close it."""
-        self.close()
 
     # --- concepts
 
@@ -232,10 +224,6 @@ class PostgresStore:
             asked=asked,
             degrees=degrees,
         )
-
-    def fact(self, edges: Edges, row: int) -> Fact:
-        """One row as a fact."""
-        return fact_of(edges, row, self.meta, self.concept)
 
     def facts(self) -> Iterator[Fact]:
         """Every fact of the graph, by head, the heaviest of each first."""

@@ -262,15 +262,13 @@ def _holds(form: str, language: Language) -> bool:
     # Most names have no word that any entry begins with: to see that takes a tenth of a search for all entries.
     if language == "en" and rules.firsts.isdisjoint(_WORD.findall(form)):
         return False
-    if rules.allowed is not None:
-        form = rules.allowed.sub(" ", form)
-    return rules.unsafe.search(form) is not None
+    return rules.unsafe.search(rules.allowed.sub(" ", form)) is not None
 
 
 class _Rules(NamedTuple):
     """What is fine whatever it holds, what is unsafe, its first words as inflected, what is unsafe as a whole name."""
 
-    allowed: re.Pattern[str] | None
+    allowed: re.Pattern[str]
     unsafe: re.Pattern[str]
     firsts: frozenset[str]
     whole: frozenset[str]
@@ -285,7 +283,7 @@ def _rules(language: Language) -> _Rules:
     whole = frozenset(entry[1:] for entry in entries if entry.startswith("="))
     unsafe = [entry for entry in entries if entry[0] not in "!="]
     firsts = frozenset(_WORD.findall(form)[0] for entry in unsafe for form in _inflections(entry.partition(" ")[0]))
-    return _Rules(_any_of(allowed, language) if allowed else None, _any_of(unsafe, language), firsts, whole)
+    return _Rules(_any_of(allowed, language), _any_of(unsafe, language), firsts, whole)
 
 
 def _any_of(entries: list[str], language: Language) -> re.Pattern[str]:

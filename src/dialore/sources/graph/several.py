@@ -55,16 +55,6 @@ class Graphs:
         """The graphs' names, joined by "+"."""
         return "+".join(graph.name for graph in self.graphs)
 
-    @property
-    def embedder(self) -> Embedder:
-        """What all of them rank by."""
-        return self.graphs[0].embedder
-
-    @property
-    def ranking(self) -> Ranking:
-        """How all of them rank."""
-        return self.graphs[0].ranking
-
     def close(self) -> None:
         """Close all of them."""
         for graph in self.graphs:
@@ -123,7 +113,7 @@ class Graphs:
             for same in copies.values()
         ]
         best.sort(key=lambda item: -item.score)
-        return (_folded(best) if self.ranking.fold else best)[:top]
+        return (_folded(best) if self.graphs[0].ranking.fold else best)[:top]
 
 
 def _folded(items: Iterable[Knowledge]) -> list[Knowledge]:

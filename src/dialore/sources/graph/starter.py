@@ -6,6 +6,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,16 +37,13 @@ def cache_folder() -> Path:
     """Where derived files go: `DIALORE_CACHE`, else the user's cache folder, else a temporary one."""
     from platformdirs import user_cache_path
 
-    wanted = os.environ.get("DIALORE_CACHE")
-    folder = Path(wanted) if wanted else user_cache_path("dialore", appauthor=False)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        folder = Path(tempfile.gettempdir()) / "dialore"
-        folder.mkdir(parents=True, exist_ok=True)
-    if not os.access(folder, os.W_OK):
-        folder = Path(tempfile.mkdtemp(prefix="dialore-"))
-    return folder
+    wanted = os.environ.get("DIALORE_CACHE") or user_cache_path("dialore", appauthor=False)
+    for folder in (Path(wanted), Path(tempfile.gettempdir()) / "dialore"):
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                return folder
+    return Path(tempfile.mkdtemp(prefix="dialore-"))
 
 
 def starter_graph() -> Path:

@@ -23,10 +23,11 @@ import functools
 import hashlib
 import struct
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Self
 
 import lmdb
 import numpy as np
@@ -369,34 +370,34 @@ _NOTHING = np.zeros(1, np.uint32)
 # --- the store
 
 
-@runtime_checkable
-class FactStore(Protocol):
+class FactStore(ABC):
     """A graph open for reading: its concepts by number, its facts as columns. Several threads may read at once.
 
     Every method raises GraphError where the store is closed or cannot be reached.
+
+    Attributes:
+        meta: what the graph says of itself; `embedder_fingerprint` is empty where it has no vectors.
     """
 
-    @property
-    def meta(self) -> GraphMeta:
-        """What the graph says of itself; `embedder_fingerprint` is empty where it has no vectors."""
-        ...
+    meta: GraphMeta
 
+    @abstractmethod
     def find(self, name: str) -> int | None:
         """The id of the concept with that normal form, or None."""
-        ...
 
+    @abstractmethod
     def with_stems(self, key: str) -> list[int]:
         """Ids of the concepts whose content words have these stems (see `stem_key`), in ascending order."""
-        ...
 
+    @abstractmethod
     def concept(self, number: int) -> str:
         """A concept as it is written; raises GraphError for an id that the graph does not have."""
-        ...
 
+    @abstractmethod
     def degree(self, number: int) -> int:
         """How many facts a concept has, as head or tail; a fact about itself counts twice."""
-        ...
 
+    @abstractmethod
     def edges_of(
         self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, most: int | None = None
     ) -> Edges:
@@ -409,22 +410,42 @@ class FactStore(Protocol):
             most: facts of each side of a concept that are needed: the heaviest, and all that lead to another of the
                 concepts. A store may give more. None: all.
         """
-        ...
+
+    @abstractmethod
+    def facts(self) -> Iterator[Fact]:
+        """Every fact of the graph, by head, the heaviest of each first."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the file or the connections; a second time does nothing."""
 
     def fact(self, edges: Edges, row: int) -> Fact:
         """One row as a fact."""
-        ...
+        return Fact(
+            head=self.concept(edges.head.item(row)),
+            relation=self.meta.relations[edges.relation.item(row)],
+            tail=self.concept(edges.tail.item(row)),
+            weight=_shortest(edges.weight.item(row)),
+            provenance=self.meta.provenances[edges.provenance.item(row)],
+            graph=self.meta.name,
+        )
 
-    def facts(self) -> Iterator[Fact]:
-        """Every fact of the graph, by head, the heaviest of each first."""
-        ...
+    def __enter__(self) -> Self:
+        """The store itself."""
+        return self
 
-    def close(self) -> None:
-        """Let go of the file or the connections; a second time does nothing."""
-        ...
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
 
 
-class GraphStore:
+@functools.lru_cache(maxsize=4096)
+def _shortest(weight: float) -> float:
+    """The shortest decimal of a float32: 2.828, not 2.8280000686645508."""
+    return float(str(np.float32(weight)))
+
+
+class GraphStore(FactStore):
     """A graph file opened for reading: one state of the graph, whatever is changed meanwhile.
 
     Many threads and processes may read at once.
@@ -448,7 +469,7 @@ class GraphStore:
         # Whoever reads holds the state, so memory that is still read is never unmapped.
         weakref.finalize(state, _release, transaction, file)
         self._state: GraphState | None = state
-        self.meta: GraphMeta = state.meta
+        self.meta = state.meta
         self._names: dict[int, str] = {}
 
     def _live(self) -> GraphState:
@@ -476,14 +497,6 @@ class GraphStore:
     def close(self) -> None:
         """Let go of the file; a second time does nothing."""
         self._state = None
-
-    def __enter__(self) -> Self:
-        """The store itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close it."""
-        self.close()
 
     # --- concepts
 
@@ -554,10 +567,6 @@ class GraphStore:
             cosines=None if cosines is None else cosines[rows],
         )
 
-    def fact(self, edges: Edges, row: int) -> Fact:
-        """One row as a fact."""
-        return fact_of(edges, row, self.meta, self.concept)
-
     def facts(self) -> Iterator[Fact]:
         """Every fact of the graph, by head, the heaviest of each first."""
         for key, _ in self._live().items(OUT):
@@ -573,21 +582,3 @@ class GraphStore:
 def _release(transaction: lmdb.Transaction, file: MappedFile) -> None:
     transaction.abort()
     file.close()
-
-
-def fact_of(edges: Edges, row: int, meta: GraphMeta, concept: Callable[[int], str]) -> Fact:
-    """One row as a fact; `concept` gives a concept's name."""
-    return Fact(
-        head=concept(edges.head.item(row)),
-        relation=meta.relations[edges.relation.item(row)],
-        tail=concept(edges.tail.item(row)),
-        weight=_shortest(edges.weight.item(row)),
-        provenance=meta.provenances[edges.provenance.item(row)],
-        graph=meta.name,
-    )
-
-
-@functools.lru_cache(maxsize=4096)
-def _shortest(weight: float) -> float:
-    """The shortest decimal of a float32: 2.828, not 2.8280000686645508."""
-    return float(str(np.float32(weight)))

@@ -195,11 +195,7 @@ class Collector:
             self._facts.flush()
 
     def _concept(self, name: str, transaction: lmdb.Transaction) -> int:
-        """The number of a concept; raises GraphError for a blank one."""
-        form = normalise(name)
-        if not form:
-            raise GraphError(f"a fact's concept is blank: {name!r}", mend="name the head and tail of every fact")
-        key = text_key(form)
+        key = text_key(form_of(name))
         raw = transaction.get(key, db=self._ids)
         if raw is not None:
             return int.from_bytes(raw, "big")
@@ -224,6 +220,14 @@ class Collector:
         """Keys of all normal forms, in order, and the concepts' numbers."""
         with self.env.begin() as transaction, transaction.cursor(self._ids) as cursor:
             yield from cursor
+
+
+def form_of(name: str) -> str:
+    """The normal form of a concept; raises GraphError for a blank one."""
+    form = normalise(name)
+    if not form:
+        raise GraphError(f"a fact's concept is blank: {name!r}", mend="name the head and tail of every fact")
+    return form
 
 
 class Numbered(dict[str, int]):
