@@ -196,11 +196,9 @@ class Workbench:
             from dialore.methods.lexical import NoModel
 
             return NoModel()
-        from dialore.methods.stages import ModelResponder, RoutedResponder
+        from dialore.methods.stages import ModelResponder
 
-        main = ModelResponder(models.main, self.prompts)
-        others = {stage: ModelResponder(model, self.prompts) for stage, model in models.stages.items()}
-        return RoutedResponder(main, others) if others else main
+        return ModelResponder(models.main, self.prompts, models.stages)
 
     @cached_property
     def prompts(self) -> PromptLibrary:
