@@ -55,13 +55,13 @@ def _no_endpoint(monkeypatch, tmp_path_factory):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DIALORE_CACHE", str(tmp_path_factory.getbasetemp() / "example-cache"))
     monkeypatch.setattr("dialore.llm.connection.ollama_models", list)
-    monkeypatch.setattr("dialore.llm.perplexity.likelihood_model", Lengths)
+    monkeypatch.setattr("dialore.llm.perplexity.LocalLikelihood", Lengths)
 
 
 class Lengths:
     """In place of GPT-2: a text is as likely as it is short."""
 
-    def __init__(self, name, base_url):
+    def __init__(self, name):
         self.name = name
 
     async def score(self, pairs, on_step):

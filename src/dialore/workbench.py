@@ -158,11 +158,6 @@ class Workbench:
             self._sources.callback(opened.close)  # type: ignore[attr-defined]
         return self._opened[name]
 
-    def open_named(self) -> None:
-        """Open every source that the settings name, so that what is wrong shows now; raises as `source` does."""
-        for name in KINDS:
-            self.source(name)
-
     def check(self, methods: Sequence[str], models: Models) -> None:
         """Raise InputError where something is named that none of these methods reads: a source, or citing."""
         methods = methods if models.main is not None else [LEXICAL]
@@ -201,11 +196,9 @@ class Workbench:
             from dialore.methods.lexical import NoModel
 
             return NoModel()
-        from dialore.methods.stages import ModelResponder, RoutedResponder
+        from dialore.methods.stages import ModelResponder
 
-        main = ModelResponder(models.main, self.prompts)
-        others = {stage: ModelResponder(model, self.prompts) for stage, model in models.stages.items()}
-        return RoutedResponder(main, others) if others else main
+        return ModelResponder(models.main, self.prompts, models.stages)
 
     @cached_property
     def prompts(self) -> PromptLibrary:

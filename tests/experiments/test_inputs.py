@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from dialore.cli import main
-from dialore.experiments.config import read_config
-from dialore.experiments.inputs import missing_inputs
+from dialore.experiments.config import missing_inputs, read_config
 from tests.example_data import write_data
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -17,7 +16,7 @@ OURS = [*(EXAMPLES / "scg-qp").glob("*.yaml"), *(EXAMPLES / "edit").glob("*.yaml
 
 
 def said(path, monkeypatch, *, extras=True, **changes):
-    monkeypatch.setattr("dialore.experiments.inputs.find_spec", lambda name: object() if extras else None)
+    monkeypatch.setattr("dialore.experiments.config.find_spec", lambda name: object() if extras else None)
     return missing_inputs(read_config(path, changes), path)
 
 

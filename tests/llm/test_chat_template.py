@@ -6,8 +6,7 @@ import logging
 
 import pytest
 
-from dialore.llm.local import LocalModel
-from dialore.llm.local_text import ChatForm, ChatTemplates
+from dialore.llm.local import ChatForm, ChatTemplates, LocalModel
 from dialore.llm.model import Message, Request, Sampling
 from dialore.llm.structured import complete_structured
 from dialore.methods.stages import Text
@@ -85,7 +84,7 @@ def test_it_is_decided_once_for_each_template_and_roles(loaded, caplog, monkeypa
 
     monkeypatch.setattr(type(tokenizer), "apply_chat_template", counted)
     templates = ChatTemplates()
-    with caplog.at_level(logging.INFO, "dialore.llm.local_text"):
+    with caplog.at_level(logging.INFO, "dialore.llm.local"):
         for text in ("I like tea.", "I like coffee."):
             assert text in templates.render(tokenizer, messages(S, ("user", text)))
         assert len(rendered) == 3 + 2, "three forms were tried, then two prompts rendered"

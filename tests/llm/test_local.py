@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from dialore.errors import InputError, MissingExtraError, ModelError
-from dialore.llm.local import LocalModel
-from dialore.llm.local_text import TextStream, find_stop
+from dialore.llm.local import LocalModel, TextStream, find_stop
 from dialore.llm.model import Message, Request, Sampling
 from tests.llm.local_checks import check_batched, check_pieces_join_to_the_text, check_stopped
 from tests.llm.tiny_causal import make_tiny_causal, needs_torch

@@ -1,4 +1,4 @@
-"""Likelihoods of texts in their context: a local model against sums by hand, and an echoing endpoint."""
+"""Likelihoods of texts in their context: a local model against sums by hand."""
 
 from __future__ import annotations
 
@@ -10,14 +10,7 @@ import time
 import pytest
 
 from dialore.errors import InputError, MissingExtraError, ModelError
-from dialore.llm.perplexity import (
-    EndpointLikelihood,
-    Likelihood,
-    LocalLikelihood,
-    Scored,
-    likelihood_model,
-)
-from tests.llm.server import answer, say, status
+from dialore.llm.perplexity import Likelihood, LocalLikelihood, Scored
 from tests.llm.tiny_causal import make_tiny_causal, needs_torch
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -125,7 +118,7 @@ async def test_scoring_at_once_loads_one_model(folder, monkeypatch):
 @needs_torch
 async def test_a_model_that_is_not_there(tmp_path):
     with pytest.raises(InputError, match="cannot load the model"):
-        await likelihood_model(f"hf:{tmp_path}/none").score([Scored("", "x y")])
+        await LocalLikelihood(f"{tmp_path}/none").score([Scored("", "x y")])
 
 
 async def test_without_the_extra(monkeypatch):
@@ -134,80 +127,7 @@ async def test_without_the_extra(monkeypatch):
         await LocalLikelihood("some/model").score([Scored("", "x y")])
 
 
-def echo(tokens, numbers, offsets=None):
-    told = {"tokens": tokens, "token_logprobs": numbers} | ({"text_offset": offsets} if offsets is not None else {})
-    return answer({"model": "base", "choices": [{"text": "".join(tokens), "logprobs": told}]})
-
-
-TOKENS, NUMBERS = ["Tea", " is", " old", "."], [None, -1.0, -2.0, -0.5]
-ECHOES = {
-    "offsets": echo([*TOKENS, " And"], [*NUMBERS, -9.0], [0, 3, 6, 10, 11]),
-    "no offsets": echo([*TOKENS, " And"], [*NUMBERS, -9.0]),
-    "no further token": echo(TOKENS, NUMBERS, [0, 3, 6, 10]),
-    "a beginning of text": echo(["<s>", *TOKENS, "!"], [None, -0.1, *NUMBERS[1:], -9.0], [0, 3, 6, 9, 13, 14]),
-}
-
-
-@pytest.mark.parametrize("reply", ECHOES.values(), ids=ECHOES)
-async def test_an_echoing_endpoint_scores_the_text_alone(faulty_server, reply):
-    faulty_server.reply(status(503), reply)
-    model = EndpointLikelihood("base", faulty_server.url, retries=1)
-    (found,) = await model.score([Scored("Tea is", " old.")])
-    assert found == Likelihood(-2.5, 2)
-    sent = faulty_server.calls[-1]
-    assert sent.path == "/v1/completions"
-    assert sent.body["prompt"] == "Tea is old."
-    assert sent.body["echo"] is True
-    assert sent.body["logprobs"] == 1
-    await model.close()
-
-
-async def test_order_is_kept_over_many_calls(faulty_server):
-    def reply(asked):
-        text = asked.body["prompt"][1:]
-        return echo(["x", text], [None, -float(text)])
-
-    faulty_server.by_request = reply
-    model = EndpointLikelihood("base", faulty_server.url, concurrency=4)
-    found = await model.score([Scored("x", str(number)) for number in range(20)])
-    assert [likelihood.log_probability for likelihood in found] == [-float(number) for number in range(20)]
-    await model.close()
-
-
-@pytest.mark.parametrize(
-    ("reply", "wanted"),
-    [
-        (answer({"choices": [{"text": "Tea is old.", "logprobs": None}]}), "gives no log-probabilities"),
-        (echo(["!"], [-1.0]), "gives no log-probabilities"),
-        (answer({"error": {"message": "logprobs are off"}}), "logprobs are off"),
-        (say("hello"), "gives no log-probabilities"),
-    ],
-)
-async def test_an_endpoint_that_tells_nothing_is_a_clear_error(faulty_server, reply, wanted):
-    faulty_server.always = reply
-    model = EndpointLikelihood("base", faulty_server.url, retries=0)
-    with pytest.raises(ModelError, match=wanted):
-        await model.score([Scored("Tea is", " old.")])
-    await model.close()
-
-
-async def test_no_call_goes_on_behind_one_that_failed(faulty_server):
-    def reply(asked):
-        return status(401) if asked.body["prompt"] == "x0" else echo(["x", "1"], [None, -1.0])
-
-    faulty_server.by_request = reply
-    model = EndpointLikelihood("base", faulty_server.url, concurrency=1)
-    with pytest.raises(ModelError):
-        await model.score([Scored("x", str(number)) for number in range(50)])
-    asked = len(faulty_server.requests)
-    await asyncio.sleep(0.3)
-    assert len(faulty_server.requests) == asked < 10
-    await model.close()
-
-
 def test_perplexity():
     assert Likelihood(-2.0, 2).perplexity == pytest.approx(math.e)
     assert Likelihood(0.0, 0).perplexity == math.inf
     assert Likelihood(-1e6, 1).perplexity == math.inf
-    with pytest.raises(InputError, match="no endpoint is known"):
-        likelihood_model("base")

@@ -161,7 +161,7 @@ def test_streamed_in_any_pieces_it_comes_out_the_same(seed):
     text = "".join(chance.choices(PARTS, k=chance.randint(1, 40)))
     whole = read_citations(text, FIVE)
     for _ in range(4):
-        reader, out, left = MarkReader(len(FIVE)), "", text
+        reader, out, left = MarkReader(FIVE), "", text
         while left:
             size = chance.choice([1, 1, 2, 3, 7, 30])
             out += reader.feed(left[:size])

@@ -16,7 +16,7 @@ from dialore.llm.model import Completion, Usage
 from dialore.methods.base import form_of
 from dialore.methods.edit import Better, read_answer, read_questions
 from dialore.methods.registry import create_method
-from dialore.methods.stages import ModelResponder, RoutedResponder, Stages
+from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
 
 QUESTIONS = [
@@ -400,10 +400,7 @@ def test_a_choice_may_be_said_in_words(said):
 
 async def test_the_generator_may_be_another_model(dialogue):
     chat, generator = Asked(), Asked(question_generation="What calms a sore throat? Why do people lose their voice?")
-    library = PromptLibrary()
-    responder = RoutedResponder(
-        ModelResponder(chat, library), {"question-generation": ModelResponder(generator, library)}
-    )
+    responder = ModelResponder(chat, PromptLibrary(), {"question-generation": generator})
     stages = Stages(responder, "edit", dialogue)
     response = await create_method("edit", {}, {}).respond(dialogue, stages)
     assert generator.calls == ["question-generation"]

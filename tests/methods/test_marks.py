@@ -34,8 +34,8 @@ SHOWN = {
     "scg-qp": (lambda text: scg_qp.shown([passage(text)])[0].text, "passage"),
     "scg-qp page": (lambda text: scg_qp.shown([passage("x", text)])[0].detail.page, "passage"),
     "edit": (lambda text: edit._sentence(passage(text)), "sentences"),
-    "edit answer": (lambda text: edit._piece(edit.Answered("Why?", text)).text, "answers"),
-    "edit choice": (lambda text: edit._piece(edit.Answered("Why?", text)).text, "answer-a"),
+    "edit answer": (lambda text: edit._piece("Why?", text).text, "answers"),
+    "edit choice": (lambda text: edit._piece("Why?", text).text, "answer-a"),
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 from dialore.errors import InputError, ModelError, SourceError, StageError
 from dialore.knowledge import Passage
 from dialore.methods.registry import create_method
-from dialore.methods.stages import ModelResponder, RoutedResponder, Stages
+from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
 from dialore.workbench import create_agent
 from tests.methods.conftest import ScriptedModel
@@ -249,7 +249,7 @@ async def test_cosmo_does_one_stage_and_the_chat_model_the_others(model, web):
     """A routed model gets the stage it is named for, and its own form of the prompt."""
     cosmo = ScriptedModel({DIRECTIVE: "That film has great reviews."}, name="cosmo")
     prompts = PromptLibrary()
-    routed = RoutedResponder(ModelResponder(model, prompts), {DIRECTIVE: ModelResponder(cosmo, prompts)})
+    routed = ModelResponder(model, prompts, {DIRECTIVE: cosmo})
     stages = Stages(routed, "scg-qp", ENGLISH)
     await create_method("scg-qp", {"web": web}).respond(ENGLISH, stages)
     assert cosmo.stages == [DIRECTIVE]

@@ -19,19 +19,15 @@ from dialore.cli import (
     meta,
     methods,
     prompts,
+    report,
     respond,
     run,
     samples,
     score,
 )
 from dialore.cli.options import TYPER, SettingsGroup
-from dialore.cli.report import report
 
-app = typer.Typer(
-    cls=SettingsGroup,
-    no_args_is_help=True,
-    **TYPER,
-)
+app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, **TYPER)
 
 
 def _show_version(wanted: bool) -> None:
@@ -67,20 +63,18 @@ def root(
         logging.getLogger("dialore").setLevel(logging.INFO)
 
 
-app.command("respond")(respond.respond)
-app.command("ground")(respond.ground)
-app.command("chat")(chat.chat)
-app.command("run")(run.run)
-app.command("score")(score.score)
-app.command("report")(report)
-app.command("judge")(judge.judge)
-app.command("meta")(meta.meta)
-app.command("demo")(demo.demo)
-app.command("methods")(methods.methods)
-app.add_typer(graph.app, name="graph")
-app.add_typer(documents.app, name="documents")
-app.add_typer(prompts.app, name="prompts")
-app.add_typer(data.app, name="data")
-app.add_typer(samples.app, name="samples")
-app.add_typer(annotate.app, name="annotate")
-app.add_typer(bench.app, name="bench")
+for command in (
+    respond.respond,
+    respond.ground,
+    chat.chat,
+    run.run,
+    score.score,
+    report.report,
+    judge.judge,
+    meta.meta,
+    demo.demo,
+    methods.methods,
+):
+    app.command()(command)
+for group in (graph, documents, prompts, data, samples, annotate, bench):
+    app.add_typer(group.app, name=group.__name__.rpartition(".")[2])

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dialore.cli.options import AgentOptions, Json, SettingsFile, SettingsGroup, connecting, takes_settings
+from dialore.cli.options import AgentSettings, Json, SettingsGroup, takes_settings
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.llm.model import Completion, LanguageModel, OnText, Request
     from dialore.response import Response
-    from dialore.settings import Settings
+    from dialore.settings import ModelSettings, Settings
 
 app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help="Measure your own endpoint.")
 
@@ -21,8 +21,7 @@ app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help="Measure your ow
 @app.command("endpoint")
 @takes_settings
 def endpoint(
-    said: AgentOptions,
-    settings: SettingsFile = None,
+    settings: AgentSettings,
     file: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="Dialogues to answer. [default: the demo's]")
     ] = None,
@@ -44,35 +43,21 @@ def endpoint(
     import asyncio
 
     from dialore.cli.output import console, print_json, table
-    from dialore.settings import read_settings
 
-    chosen = read_settings(settings, said)
     given = _dialogues(file, dialogues)
-    figures = asyncio.run(_measure(chosen, given))
+    figures = asyncio.run(_measure(settings, given))
     if json:
         print_json(figures)
         return
     out = console()
     out.print(
-        f"[bold]{figures['model']}[/], {chosen.method[0]}, {len(given)} dialogues, "
-        f"at most {chosen.model.concurrency} calls at once"
+        f"[bold]{figures['model']}[/], {settings.method[0]}, {len(given)} dialogues, "
+        f"at most {settings.model.concurrency} calls at once"
     )
     rows = table("measured", ">value")
     for words, value in _words(figures):
         rows.add_row(words, value)
     out.print(rows)
-
-
-def _timed(model: "LanguageModel", completions: "list[Completion]") -> "LanguageModel":
-    """The model, which adds its completions to those."""
-    from dialore.llm.model import Wrapper
-
-    class Timed(Wrapper):
-        async def complete(self, request: "Request", on_text: "OnText | None" = None) -> "Completion":
-            completions.append(await model.complete(request, on_text))
-            return completions[-1]
-
-    return Timed(model)
 
 
 def _dialogues(file: Path | None, count: int) -> "list[Dialogue]":
@@ -100,18 +85,24 @@ async def _measure(settings: "Settings", dialogues: "Sequence[Dialogue]") -> dic
 
     from dialore.cli.output import progress
     from dialore.errors import InputError
-    from dialore.workbench import Models, Workbench, options_by_method
+    from dialore.llm.model import Wrapper
+    from dialore.workbench import connect_model, open_agents
 
-    method, concurrency = settings.method[0], settings.model.concurrency
-    connect = connecting("there is nothing to measure")
-    async with Workbench(settings.sources, cite=settings.cite, connect=connect) as bench:
-        models = bench.models(settings.model)
-        if models.main is None:
+    calls: list[Completion] = []
+
+    class Timed(Wrapper):
+        async def complete(self, request: "Request", on_text: "OnText | None" = None) -> "Completion":
+            calls.append(await self._model.complete(request, on_text))
+            return calls[-1]
+
+    def connect(chosen: "ModelSettings", name: str | None) -> "LanguageModel":
+        model = connect_model(chosen, name)
+        if model is None:
             raise InputError("an endpoint is needed", mend="set --base-url and --model")
-        bench.check([method], models)
-        calls: list[Completion] = []
-        options = options_by_method([method], settings.options)[method]
-        agent = bench.agent(method, Models(_timed(models.main, calls), models.stages), options)
+        return Timed(model) if name is None else model
+
+    concurrency = settings.model.concurrency
+    async with open_agents(settings.model_copy(update={"method": settings.method[:1]}), connect) as (agent,):
         responses: list[Response] = []
         begun, cpu = time.perf_counter(), time.process_time()
         with progress("answering") as step:
@@ -128,7 +119,7 @@ async def _measure(settings: "Settings", dialogues: "Sequence[Dialogue]") -> dic
     prompt = sum(call.usage.prompt_tokens for call in calls)
     written = sum(call.usage.completion_tokens for call in calls)
     return {
-        "model": models.main.name,
+        "model": agent.responder.name,
         "concurrency": concurrency,
         "responses": len(responses),
         "failed": sum(response.status == "failed" for response in responses),

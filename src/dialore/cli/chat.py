@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dialore.cli.options import WITHOUT_MODEL, AgentOptions, Json, SettingsFile, connecting, takes_settings
+from dialore.cli.options import WITHOUT_MODEL, AgentSettings, Json, connecting, takes_settings
 from dialore.cli.output import console, note, say_error, write_whole
 from dialore.errors import DialoreError, InputError, UnknownNameError
 
@@ -35,8 +35,7 @@ _HELP = """\
 
 @takes_settings
 def chat(
-    said: AgentOptions,
-    settings: SettingsFile = None,
+    settings: AgentSettings,
     language: Annotated[
         str | None, typer.Option("--language", "-l", metavar="en|zh", help="[default: found from the text]")
     ] = None,
@@ -57,19 +56,16 @@ def chat(
     """
     import asyncio
 
-    from dialore.settings import read_settings
     from dialore.text import check_language
     from dialore.workbench import Workbench
 
     spoken = check_language(language) if language else None
-    chosen = read_settings(settings, said)
     # One event loop for the whole chat: an endpoint keeps its connections in it.
     with asyncio.Runner() as runner:
-        bench = Workbench(chosen.sources, cite=chosen.cite, connect=connecting(WITHOUT_MODEL))
+        bench = Workbench(settings.sources, cite=settings.cite, connect=connecting(WITHOUT_MODEL))
         try:
-            session = Session(runner, bench, chosen, language=spoken, json=json)
-            bench.open_named()
-            session.use(chosen.method[0])
+            session = Session(runner, bench, settings, language=spoken, json=json)
+            session.use(settings.method[0])
             session.talk()
         finally:
             runner.run(bench.close())

@@ -1,7 +1,7 @@
 """`dialore demo`: bundled dialogues, answered by every method over small sources of our own."""
 
 # No deferred annotations here: typer reads them.
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -97,6 +97,7 @@ def _paced(replay: "Replay") -> "LanguageModel":
 async def _answer(model: "LanguageModel") -> "list[Conversation]":
     """One response at a time: what runs at once in a trace is then what the method itself asked at once."""
     from dialore.evaluation.report.display import Conversation, Heading
+    from dialore.parallel import gather
 
     conversations: list[Conversation] = []
     with progress("opening the starter graph") as step:
@@ -106,7 +107,10 @@ async def _answer(model: "LanguageModel") -> "list[Conversation]":
         for part, dialogues in work:
             heading: Heading | None = Heading(part.title, part.about)
             async with open_part(part, model) as agents:
-                await _warm_up(agents, dialogues)
+                for dialogue in {
+                    one.language: one for one in dialogues
+                }.values():  # what a language needs is loaded now
+                    await gather(*(agent.ground(dialogue) for agent in agents))
                 for dialogue in dialogues:
                     step("answering", len(conversations), whole)
                     responses = [await agent.respond(dialogue) for agent in agents]
@@ -115,34 +119,9 @@ async def _answer(model: "LanguageModel") -> "list[Conversation]":
     return conversations
 
 
-async def _warm_up(agents: "Sequence[Agent]", dialogues: "Sequence[Dialogue]") -> None:
-    """Load each language's words before a trace is timed: they are loaded once, whoever needs them first."""
-    from dialore.methods.registry import method_sources
-    from dialore.sources.base import KnowledgeSource
-
-    by_language = {dialogue.language: dialogue for dialogue in dialogues}
-    for agent in agents:
-        named = (getattr(agent.method, name, None) for name in method_sources(type(agent.method)))
-        sources = [source for source in named if isinstance(source, KnowledgeSource)]
-        for dialogue in by_language.values():
-            if agent.method.name == "t-rag":  # looks up every mention, and asks no model to
-                await agent.ground(dialogue)
-            for source in sources:
-                await source.search(dialogue.last.text, dialogue, 1)
-
-
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the demo.
-
-    Attributes:
-        name: what it is called.
-        title: its heading.
-        about: what stands below the heading.
-        methods: the methods that answer.
-        folder: where its dialogues and sources lie, below the demo's folder.
-        cite: whether responses cite.
-    """
+    """A part of the demo: its name, heading and methods, and the folder of its dialogues and sources in the demo's."""
 
     name: str
     title: str

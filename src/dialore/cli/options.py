@@ -2,12 +2,12 @@
 
 # No deferred annotations here: typer reads them.
 import functools
-import importlib
 import inspect
+import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 import typer
 import typer.main
@@ -18,7 +18,7 @@ from dialore.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from dialore.llm.model import LanguageModel
-    from dialore.settings import ModelSettings, Option, Strict
+    from dialore.settings import ModelSettings, Option, Settings, Strict
     from dialore.workbench import Connect
 
 TYPER: dict[str, Any] = {
@@ -36,14 +36,19 @@ Json = Annotated[
 JudgePrompts = Annotated[
     Path | None, typer.Option("--prompts", metavar="FOLDER", help="Judges' prompts that override ours.")
 ]
-SettingsFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--settings",
-        metavar="FILE",
-        help="Settings in TOML or YAML; options and DIALORE_... variables win. Else DIALORE_SETTINGS.",
-    ),
-]
+_FILE = inspect.Parameter(
+    "settings_file",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=None,
+    annotation=Annotated[
+        Path | None,
+        typer.Option(
+            "--settings",
+            metavar="FILE",
+            help="Settings in TOML or YAML; options and DIALORE_... variables win. Else DIALORE_SETTINGS.",
+        ),
+    ],
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,25 +76,18 @@ class MeasureSettings:
 class Spread:
     """Marks a parameter that stands for the options of settings; `takes_settings` makes these.
 
-    Attributes:
-        settings: the settings' class, as `module:name`: it is imported when the command is used, not for a list of
-            commands.
-        made: the parameter gets the settings; else a mapping of what the options say, by dotted name.
+    The class is named as `module:name`: it is imported when the command is used, not for a list of commands. The
+    parameter gets the settings; what the options say, by dotted name; or settings read of these, of a file and of the
+    environment.
     """
 
     settings: str
-    made: bool = False
-
-    def load(self) -> "type[Strict]":
-        """The settings' class."""
-        module, _, name = self.settings.partition(":")
-        found: type[Strict] = getattr(importlib.import_module(module), name)
-        return found
+    gets: Literal["settings", "said", "read"]
 
 
-AgentOptions = Annotated[Mapping[str, object], Spread("dialore.settings:Settings")]
-RunOptions = Annotated[Mapping[str, object], Spread("dialore.experiments.config:RunConfig")]
-JudgeModel = Annotated["ModelSettings", Spread("dialore.settings:ModelSettings", made=True)]
+AgentSettings = Annotated["Settings", Spread("dialore.settings:Settings", "read")]
+RunOptions = Annotated[Mapping[str, object], Spread("dialore.experiments.config:RunConfig", "said")]
+JudgeModel = Annotated["ModelSettings", Spread("dialore.settings:ModelSettings", "settings")]
 
 
 def one_of(kind: str, name: str, known: Sequence[_Name]) -> _Name:
@@ -138,13 +136,12 @@ def _spread_out(command: Callable[..., None]) -> Callable[..., None]:
     for parameter in inspect.signature(command).parameters.values():
         kind, spread = parameter.annotation, _spread_of(parameter)
         if spread is not None:
-            settings = spread.load()
-            new = [_parameter(option) for option in _offered(settings)]
-            added += new
-            groups[parameter.name] = (
-                [one.name for one in new],
-                functools.partial(_said, settings if spread.made else None),
-            )
+            settings = pkgutil.resolve_name(spread.settings)
+            added += (new := [_parameter(option) for option in _offered(settings)])
+            if spread.gets == "read":
+                own.append(_FILE)
+                new = [*new, _FILE]
+            groups[parameter.name] = [one.name for one in new], functools.partial(_made, settings, spread.gets)
         elif isinstance(kind, type) and is_dataclass(kind):
             hints, defaults = get_type_hints(kind, include_extras=True), inspect.signature(kind).parameters
             own += [one.replace(kind=one.KEYWORD_ONLY, annotation=hints[name]) for name, one in defaults.items()]
@@ -161,13 +158,15 @@ def _spread_out(command: Callable[..., None]) -> Callable[..., None]:
     return _with_parameters(grouped, own + added)
 
 
-def _said(settings: "type[Strict] | None", **given: object) -> object:
-    """What options say, by dotted name, those that say nothing left out; the settings where their class is given."""
-    from dialore.settings import changed, validated
+def _made(settings: "type[Strict]", gets: str, settings_file: Path | None = None, **given: object) -> object:
+    """What a parameter gets of what options say, those that say nothing left out."""
+    from dialore.settings import changed, read_settings, validated
 
     told = {name: value for name, value in given.items() if not (value is None or value is False or value == [])}
     said = {name.replace("__", "."): value for name, value in told.items()}
-    return said if settings is None else validated(settings, changed({}, said), where="options")
+    if gets == "settings":
+        return validated(settings, changed({}, said), where="options")
+    return read_settings(settings_file, said) if gets == "read" else said
 
 
 def _with_parameters(command: Callable[..., None], parameters: list[inspect.Parameter]) -> Callable[..., None]:

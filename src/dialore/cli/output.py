@@ -9,8 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import typer
 
@@ -158,48 +157,50 @@ def progress(what: str) -> Iterator[Callable[[str, int, int | None], None]]:
         yield lambda _step, _done, _total: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    words = TextColumn("{task.description}", markup=False)
+    times = (TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(
+        words, BarColumn(), MofNCompleteColumn(), *times, console=Console(stderr=True), transient=True
+    ) as bar:
         task = bar.add_task(what, total=None)
         yield lambda step, done, total: bar.update(task, description=step or what, completed=done, total=total)
 
 
-class Lines:
-    """A JSONL file of results, opened at the first line, so that a command that fails before it leaves no file.
+@contextmanager
+def lines_to(path: Path | None) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A JSONL file of results: the body calls it with each; None writes nothing.
 
-    Args:
-        path: the file; None writes nothing. Each line is written at once: what is finished survives an interruption.
+    It is opened at the first line, so that a command that fails before it leaves no file, and each line is written at
+    once: what is finished survives an interruption. Raises InputError where it cannot be written.
     """
+    file: TextIO | None = None
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._file: TextIO | None = None
-
-    def write(self, data: dict[str, Any]) -> None:
-        """Write one line; raises InputError where the file cannot be written."""
-        if self._path is None:
+    def write(data: dict[str, Any]) -> None:
+        nonlocal file
+        if path is None:
             return
         try:
-            if self._file is None:
-                self._file = self._path.open("w", encoding="utf-8")
-            self._file.write(json.dumps(data, ensure_ascii=False) + "\n")
-            self._file.flush()
+            file = file or path.open("w", encoding="utf-8")
+            file.write(json.dumps(data, ensure_ascii=False) + "\n")
+            file.flush()
         except OSError as error:
-            raise _unwritable(self._path, error) from error
+            raise _unwritable(path, error) from error
 
-    def __enter__(self) -> Self:
-        """The lines."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close the file."""
-        if self._file is not None:
+    try:
+        yield write
+    finally:
+        if file is not None:
             with suppress(OSError):  # what could not be written has been said
-                self._file.close()
+                file.close()
 
 
 def check_targets(*targets: Path | None, source: Path | None = None, begins: str = "") -> None:

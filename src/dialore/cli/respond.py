@@ -2,19 +2,18 @@
 
 # No deferred annotations here: typer reads them.
 import sys
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dialore.cli.options import WITHOUT_MODEL, AgentOptions, Json, SettingsFile, connecting, takes_settings
-from dialore.cli.output import Lines, check_targets, note, progress, say_error, write_whole
+from dialore.cli.options import WITHOUT_MODEL, AgentSettings, Json, connecting, takes_settings
+from dialore.cli.output import check_targets, lines_to, note, progress, say_error, write_whole
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dialore.agent import Agent
     from dialore.dialogue import Dialogue
@@ -44,8 +43,7 @@ class Files:
 @takes_settings
 def respond(
     files: Files,
-    said: AgentOptions,
-    settings: SettingsFile = None,
+    settings: AgentSettings,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write a page that shows responses and traces.")
     ] = None,
@@ -67,16 +65,13 @@ def respond(
 
     Exit code: 0 all answered, 1 some failed, 2 nothing could be done.
     """
-    from dialore.settings import read_settings
-
-    _answer(files, read_settings(settings, said), ground=False, html=html, json=json)
+    _answer(files, settings, ground=False, html=html, json=json)
 
 
 @takes_settings
 def ground(
     files: Files,
-    said: AgentOptions,
-    settings: SettingsFile = None,
+    settings: AgentSettings,
     json: Json = False,
 ) -> None:
     """Find what a response needs to know, and stop there.
@@ -88,50 +83,7 @@ def ground(
     dialore ground talks.jsonl --json | jq '.knowledge[].text'
     dialore ground talk.json --method t-rag --graph conceptnet.graph
     """
-    from dialore.settings import read_settings
-
-    _answer(files, read_settings(settings, said), ground=True, json=json)
-
-
-class Sink:
-    """Takes results as they come, and writes them in the order of the dialogues.
-
-    Args:
-        out: gets every result as a line.
-        trace: gets every result with its trace as a line.
-        show: words for people, lines for programs, or nothing on standard output.
-    """
-
-    def __init__(self, out: Lines, trace: Lines, show: str) -> None:
-        self._out, self._trace, self._show = out, trace, show
-        self._waiting: dict[int, tuple[Result, Entry]] = {}
-        self.results: list[Result] = []
-
-    def take(self, place: int, result: "Result", entry: "Entry") -> None:
-        """Write a result, and those that waited for it, as soon as all before it are there."""
-        self._waiting[place] = (result, entry)
-        while (after := len(self.results)) in self._waiting:
-            self._write(*self._waiting.pop(after))
-
-    def flush(self) -> None:
-        """Write what is still waiting for others."""
-        for place in sorted(self._waiting):
-            self._write(*self._waiting.pop(place))
-
-    def _write(self, result: "Result", entry: "Entry") -> None:
-        from dialore.cli import shown
-
-        dialogue = None if isinstance(entry[1], InputError) else entry[1]
-        self.results.append(result)
-        line = shown.as_line(result)
-        self._out.write(line)
-        self._trace.write(shown.as_line(result, trace=True))
-        if self._show == "json":
-            typer.echo(shown.dumps(line))
-        elif self._show == "words":
-            shown.show(result, dialogue)
-        if result.status == "failed" and dialogue is not None:
-            note(f"{result.id}, {result.method}: failed: {result.error}")
+    _answer(files, settings, ground=True, json=json)
 
 
 def _answer(files: Files, settings: "Settings", *, ground: bool, html: Path | None = None, json: bool) -> None:
@@ -143,43 +95,63 @@ def _answer(files: Files, settings: "Settings", *, ground: bool, html: Path | No
     source = None if files.file == "-" else Path(files.file)
     check_targets(files.out, files.trace, html, settings.model.record, source=source, begins="{<")
     entries = read_entries(files.file)
-    with ExitStack() as stack:
-        lines = stack.enter_context(Lines(files.out))
-        traces = stack.enter_context(Lines(files.trace))
-        sink = Sink(lines, traces, "json" if json else "words" if files.out is None else "nothing")
-        asyncio.run(_answer_all(settings, entries, sink, ground=ground))
+    with lines_to(files.out) as to_out, lines_to(files.trace) as to_trace:
+
+        def write(result: "Result", entry: "Entry") -> None:
+            dialogue = None if isinstance(entry[1], InputError) else entry[1]
+            line = shown.as_line(result)
+            to_out(line)
+            to_trace(shown.as_line(result, trace=True))
+            if json:
+                typer.echo(shown.dumps(line))
+            elif files.out is None:
+                shown.show(result, dialogue)
+            if result.status == "failed" and dialogue is not None:
+                note(f"{result.id}, {result.method}: failed: {result.error}")
+
+        results = asyncio.run(_answer_all(settings, entries, write, ground=ground))
     if html is not None:
-        _write_page(html, entries, [result for result in sink.results if isinstance(result, Response)])
-    if len(sink.results) > 1 and not json:
-        shown.totals(sink.results, to_stderr=files.out is not None)
-    failed = sum(result.status == "failed" for result in sink.results)
+        _write_page(html, entries, [result for result in results if isinstance(result, Response)])
+    if len(results) > 1 and not json:
+        shown.totals(results, to_stderr=files.out is not None)
+    failed = sum(result.status == "failed" for result in results)
     if not failed:
         return
-    if failed < len(sink.results):
+    if failed < len(results):
         raise typer.Exit(1)
     if failed > 1:
         say_error(f"all {failed} failed")
     raise typer.Exit(2)
 
 
-async def _answer_all(settings: "Settings", entries: "Sequence[Entry]", sink: Sink, *, ground: bool) -> None:
+async def _answer_all(
+    settings: "Settings", entries: "Sequence[Entry]", write: "Callable[[Result, Entry], None]", *, ground: bool
+) -> "list[Result]":
+    """Answer the entries by every agent; each result is written as soon as all before it are, those left at the end."""
     from dialore.parallel import bounded_map
     from dialore.workbench import open_agents
 
     settings = settings.model_copy(update={"model": settings.model.cached()})
+    finished: dict[int, Result] = {}
+    written = 0
     async with open_agents(settings, connecting(WITHOUT_MODEL)) as agents:
         jobs = [(entry, agent) for entry in entries for agent in agents]
         with progress("answering") as step:
 
             async def do(place: int) -> None:
-                entry, agent = jobs[place]
-                sink.take(place, await _result(entry, agent, ground=ground), entry)
-                step("", len(sink.results), len(jobs))
+                nonlocal written
+                finished[place] = await _result(*jobs[place], ground=ground)
+                while written in finished:
+                    written += 1
+                    write(finished[written - 1], jobs[written - 1][0])
+                step("", len(finished), len(jobs))
 
             try:
                 await bounded_map(range(len(jobs)), do, limit=min(settings.model.concurrency, len(jobs)))
             finally:
-                sink.flush()
+                for place in sorted(finished.keys() - set(range(written))):
+                    write(finished[place], jobs[place][0])
+    return [finished[place] for place in range(len(jobs))]
 
 
 async def _result(entry: "Entry", agent: "Agent", *, ground: bool) -> "Result":

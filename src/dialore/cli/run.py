@@ -100,8 +100,7 @@ def _configured(file: Path | None, said: Mapping[str, object], methods: list[str
     Raises:
         InputError: as `read_config` and `make_config`, no file and too few options, or inputs that are missing.
     """
-    from dialore.experiments.config import make_config, read_config
-    from dialore.experiments.inputs import missing_inputs
+    from dialore.experiments.config import make_config, missing_inputs, read_config
     from dialore.settings import pairs
     from dialore.workbench import options_by_method
 
@@ -169,13 +168,11 @@ def _is_wanted(estimate: "Estimate") -> bool:
 
 @contextmanager
 def _bar() -> "Iterator[Callable[[Progress], None]]":
-    """A progress bar with rate, failures, tokens and time left, where standard error is a terminal."""
+    """A progress bar with rate, failures and tokens, where standard error is a terminal."""
     with progress("answering") as step:
 
         def show(now: "Progress") -> None:
-            left = now.seconds_left
-            ends = f", {int(left // 60)}:{int(left % 60):02d} left" if left is not None else ""
-            words = f"answering: {now.rate:.1f}/s, {now.failed} failed, {now.tokens:,} tokens{ends}"
+            words = f"answering: {now.rate:.1f}/s, {now.failed} failed, {now.tokens:,} tokens"
             step(words, now.before + now.done, now.total)
 
         yield show

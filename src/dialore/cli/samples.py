@@ -45,11 +45,8 @@ def build(
         typer.Option(
             "--perplexity",
             metavar="NAME",
-            help="Tell each sample's perplexity as a prompt by this model: hf:gpt2, or one behind --base-url.",
+            help="Tell each sample's perplexity as a prompt by this model, run here: hf:gpt2.",
         ),
-    ] = None,
-    base_url: Annotated[
-        str | None, typer.Option("--base-url", "-u", metavar="URL", help="The completions endpoint of --perplexity.")
     ] = None,
     embedder: Annotated[
         str,
@@ -94,7 +91,7 @@ def build(
                 "has a fact of the graph between it and its history" if align_graph else "comes with its knowledge"
             )
             raise InputError(f"no reply {lacking}", mend="see `dialore samples build --help`")
-        perplexities = _perplexities(samples, perplexity, base_url, step) if perplexity else None
+        perplexities = _perplexities(samples, perplexity, step) if perplexity else None
         meta = build_samples(
             samples,
             out,
@@ -141,11 +138,11 @@ def _whole(files: Sequence[Path], dataset: str | None, step: "Step") -> "Iterato
         yield dialogue
 
 
-def _perplexities(samples: "Sequence[Sample]", name: str, base_url: str | None, step: "Step") -> dict[str, float]:
+def _perplexities(samples: "Sequence[Sample]", name: str, step: "Step") -> dict[str, float]:
     """Each sample's perplexity as a prompt of the knowledge generator (MSDP, Appendix A)."""
     import asyncio
 
-    from dialore.llm.perplexity import Scored, likelihood_model
+    from dialore.llm.perplexity import LocalLikelihood, Scored
     from dialore.prompts.library import PromptLibrary
 
     # Each sample is the one line of a prompt that ends in its own knowledge.
@@ -153,7 +150,7 @@ def _perplexities(samples: "Sequence[Sample]", name: str, base_url: str | None, 
     for sample in samples:
         prompt = library.get("msdp/knowledge-generation", sample.language).render({"samples": [], "current": sample})
         pairs.append(Scored("", f"{prompt.continuation} {sample.knowledge}"))
-    model = likelihood_model(name, base_url)
+    model = LocalLikelihood(name.removeprefix("hf:"))
 
     async def score() -> dict[str, float]:
         try:

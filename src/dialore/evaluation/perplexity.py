@@ -10,7 +10,7 @@ import numpy as np
 
 from dialore.errors import ModelError
 from dialore.evaluation.base import About, Measure, Sample, unavailable
-from dialore.llm.perplexity import Likelihood, LikelihoodModel, Scored
+from dialore.llm.perplexity import Likelihood, LocalLikelihood, Scored
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,15 +19,13 @@ if TYPE_CHECKING:
     from dialore.evaluation.registry import Context
 
 _LOCAL = "hf:"
-_models: dict[str, LikelihoodModel] = {}
+_models: dict[str, LocalLikelihood] = {}
 
 
 def make(name: str, context: Context) -> Perplexity:
     """The metric of this file; one model of a name is shared by all."""
     chosen = (context.language_model or "").removeprefix(_LOCAL)
     if chosen and chosen not in _models:
-        from dialore.llm.perplexity import LocalLikelihood
-
         _models[chosen] = LocalLikelihood(chosen)
     return Perplexity(_models.get(chosen), chosen)
 
@@ -39,7 +37,7 @@ class Perplexity:
     tokens do not compare.
     """
 
-    def __init__(self, model: LikelihoodModel | None, name: str = "") -> None:
+    def __init__(self, model: LocalLikelihood | None, name: str = "") -> None:
         self._batches = _MicroBatches(model) if model is not None else None
         self._name = name
         self.about = About(
@@ -92,7 +90,7 @@ def context_of(dialogue: Dialogue) -> str:
 class _MicroBatches:
     """Scores in batches what many ask for one by one: while a batch is scored, the next gathers."""
 
-    def __init__(self, model: LikelihoodModel) -> None:
+    def __init__(self, model: LocalLikelihood) -> None:
         self._model = model
         self._waiting: list[tuple[Scored, asyncio.Future[Likelihood]]] = []
         self._worker: asyncio.Task[None] | None = None

@@ -10,7 +10,7 @@ import platform
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
@@ -210,8 +210,7 @@ def facts_of(config: RunConfig, opened: Opened) -> dict[str, Any]:
         "name": config.name,
         "about": config.about,
         "config": config.model_dump(mode="json"),
-        "versions": {part: found for part in _PARTS if (found := _version(part))}
-        | {"python": platform.python_version()},
+        "versions": _versions(),
         PROMPTS: _prompts(agents, opened.prompts, cite=config.cite),
         "fingerprints": _fingerprints(agents),
     }
@@ -235,26 +234,24 @@ def _fingerprints(agents: Sequence[Agent]) -> dict[str, str]:
     found: dict[str, str] = {}
     for agent in agents:
         for name in method_sources(type(agent.method)):
-            if mark := _fingerprint(getattr(agent.method, name, None)):
-                found[name] = mark
+            source = getattr(agent.method, name, None)
+            marks = [_fingerprint(part) for part in getattr(source, "graphs", [source])]
+            if any(marks):
+                found[name] = "+".join(marks)
     return found
 
 
 def _fingerprint(source: Any) -> str:  # noqa: ANN401 - any source
-    if source is None:
-        return ""
-    parts = getattr(source, "graphs", None)
-    if parts is not None:
-        return "+".join(_fingerprint(part) for part in parts)
     meta = getattr(getattr(source, "store", None), "meta", None)
     return str(getattr(meta, "fingerprint", "") or getattr(source, "fingerprint", ""))
 
 
-def _version(part: str) -> str:
-    try:
-        return metadata.version(part)
-    except metadata.PackageNotFoundError:
-        return ""
+def _versions() -> dict[str, str]:
+    found = {}
+    for part in _PARTS:
+        with suppress(metadata.PackageNotFoundError):
+            found[part] = metadata.version(part)
+    return found | {"python": platform.python_version()}
 
 
 # --- answering
@@ -293,12 +290,6 @@ class Progress:
     def rate(self) -> float:
         """Responses a second since the run began."""
         return self.done / max(1e-9, time.perf_counter() - self.began)
-
-    @property
-    def seconds_left(self) -> float | None:
-        """About how long the rest takes, or None while nobody can tell."""
-        left = self.total - self.before - self.done
-        return left / self.rate if self.done else None
 
     def count(self, job: Job, response: Response) -> None:
         """Count a response."""

@@ -193,19 +193,15 @@ class RunStore:
                         f"the run in {self.folder} has other options for {system.title!r}",
                         mend="give the system another name, or the run another folder",
                     )
-            languages = self._set_dialogues(database, dialogues)
-            row = database.execute("select 1 from responses where status = 'ok' limit 1").fetchone()
-            held, answered = self.facts(), row is not None
-            kept = _with_sources(held, facts, self.folder, answered=answered)
-            accept = accept_changed_prompts
-            kept = _with_prompts(held, kept, self.folder, languages, answered=answered, accept=accept)
-            for name, value in kept.items():
+            languages = self._set_dialogues(dialogues)
+            for name, value in self._checked(facts, languages, accept_changed_prompts).items():
                 row = (name, json.dumps(value, ensure_ascii=False, default=str))
                 database.execute("insert or replace into facts values (?, ?)", row)
         return numbers
 
-    def _set_dialogues(self, database: sqlite3.Connection, dialogues: Iterable[Dialogue]) -> set[str]:
+    def _set_dialogues(self, dialogues: Iterable[Dialogue]) -> set[str]:
         """Write the dialogues, or check them; gives their languages."""
+        database = self._database
         has_any = bool(self.size)
         count = 0
         languages: set[str] = set()
@@ -227,6 +223,40 @@ class RunStore:
         if has_any and count != self.size:
             raise InputError(f"the run in {self.folder} has {self.size} dialogues, not {count}", mend=_SAME_DIALOGUES)
         return languages
+
+    def _checked(self, facts: Mapping[str, Any], languages: Container[str], accept: bool) -> dict[str, Any]:
+        """The facts, with those of sources and prompts not asked for now; refuse what changed under responses."""
+        before, kept = self.facts(), dict(facts)
+        answered = self._database.execute("select 1 from responses where status = 'ok' limit 1").fetchone() is not None
+        known, marks = before.get("fingerprints", {}), facts.get("fingerprints", {})
+        others = [name for name, mark in marks.items() if known.get(name, mark) != mark]
+        if others and answered:
+            raise InputError(
+                f"the run in {self.folder} was made with another {others[0]}",
+                mend="use the one that it was made with, or name another folder",
+            )
+        if known:
+            kept["fingerprints"] = {**known, **marks}
+        prompts: dict[str, str] = facts.get(PROMPTS, {})
+        if not answered or PROMPTS not in facts:
+            return kept
+        were: dict[str, str] = before.get(PROMPTS, {})
+        changed = [
+            name
+            for name, reference in prompts.items()
+            if were.get(name, reference) != reference and name.rpartition(".")[2] in languages
+        ]
+        if changed and not accept:
+            said = "; ".join(f"{were[name]}, now {prompts[name].removeprefix(f'{name} ')}" for name in changed)
+            raise InputError(
+                f"the run in {self.folder} was made with other prompts: {said}",
+                mend="use those that it was made with, name another folder, or go on with --accept-changed-prompts",
+            )
+        versions: dict[str, list[str]] = dict(before.get(CHANGED_PROMPTS, {}))
+        for name in changed:
+            versions[name] = list(dict.fromkeys([*versions.get(name, [were[name]]), prompts[name]]))
+        kept[PROMPTS] = {**were, **prompts}
+        return {**kept, CHANGED_PROMPTS: versions} if versions else kept
 
     def done(self) -> set[Job]:
         """The jobs whose responses are there and did not fail."""
@@ -417,54 +447,3 @@ def _version(database: sqlite3.Connection) -> int:
 def _make_tables(database: sqlite3.Connection) -> None:
     for statement in _SCHEMA.split(";"):
         database.execute(statement)
-
-
-# --- what may not change under a run's responses
-
-
-def _with_sources(
-    before: Mapping[str, Any], now: Mapping[str, object], folder: Path, *, answered: bool
-) -> dict[str, object]:
-    """The facts, with the fingerprints of sources that are not asked for now."""
-    known, fingerprints = before.get("fingerprints", {}), now.get("fingerprints", {})
-    if not isinstance(fingerprints, dict) or not known:
-        return dict(now)
-    changed = [name for name, mark in fingerprints.items() if known.get(name, mark) != mark]
-    if changed and answered:
-        raise InputError(
-            f"the run in {folder} was made with another {changed[0]}",
-            mend="use the one that it was made with, or name another folder",
-        )
-    return {**now, "fingerprints": {**known, **fingerprints}}
-
-
-def _with_prompts(
-    before: Mapping[str, Any],
-    now: Mapping[str, object],
-    folder: Path,
-    languages: Container[str],
-    *,
-    answered: bool,
-    accept: bool,
-) -> dict[str, object]:
-    """The facts, with the prompts of systems that are not asked for now, and what is known of changed ones."""
-    prompts = now.get(PROMPTS, {})
-    if not answered or not isinstance(prompts, dict):
-        return dict(now)
-    known: dict[str, str] = before.get(PROMPTS, {})
-    changed = [
-        name
-        for name, reference in prompts.items()
-        if known.get(name, reference) != reference and name.rpartition(".")[2] in languages
-    ]
-    if changed and not accept:
-        said = "; ".join(f"{known[name]}, now {prompts[name].removeprefix(f'{name} ')}" for name in changed)
-        raise InputError(
-            f"the run in {folder} was made with other prompts: {said}",
-            mend="use those that it was made with, name another folder, or go on with --accept-changed-prompts",
-        )
-    versions: dict[str, list[str]] = dict(before.get(CHANGED_PROMPTS, {}))
-    for name in changed:
-        versions[name] = list(dict.fromkeys([*versions.get(name, [known[name]]), prompts[name]]))
-    kept: dict[str, object] = {**now, PROMPTS: {**known, **prompts}}
-    return {**kept, CHANGED_PROMPTS: versions} if versions else kept

@@ -133,13 +133,7 @@ class Usage(BaseModel):
 
     def __add__(self, other: Usage) -> Usage:
         """The sum, field by field."""
-        return Usage(
-            calls=self.calls + other.calls,
-            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
-            completion_tokens=self.completion_tokens + other.completion_tokens,
-            cached=self.cached + other.cached,
-            retries=self.retries + other.retries,
-        )
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
 
 
 class Completion(BaseModel):

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from dialore.errors import InputError, ModelError
-from dialore.llm.connection import LOCAL, find
-from dialore.llm.http import AdaptiveLimiter, HttpClient, Retry, error_detail, one_line
 from dialore.llm.local import load
-from dialore.parallel import bounded_map
 
-_MEND = "take a server whose /completions knows echo and logprobs, such as vLLM, or a local model: hf:NAME"
 _AHEAD = 16
 """Batches whose texts are sorted by length together, so that little is padded."""
 
@@ -50,85 +45,6 @@ class Likelihood:
         return math.exp(mean) if mean < 700 else math.inf
 
 
-def _check(pairs: Sequence[Scored]) -> None:
-    for number, pair in enumerate(pairs, start=1):
-        if not pair.text:
-            raise InputError(f"text {number} to be scored is empty", mend="leave it out")
-
-
-class EndpointLikelihood:
-    """Log-likelihoods by the completions API, as vLLM and OpenAI's base models have it; a call a text.
-
-    The text's tokens are those that end after its beginning, by the server's own `text_offset`.
-
-    The arguments are those of `Endpoint`.
-    """
-
-    def __init__(
-        self, model: str, base_url: str, api_key: str | None = None, *, retries: int = 4, concurrency: int = 16
-    ) -> None:
-        self.name = model
-        self._http = HttpClient(base_url, api_key)
-        self._retry, self._limiter = Retry(retries), AdaptiveLimiter(concurrency)
-
-    async def score(
-        self, pairs: Sequence[Scored], on_step: Callable[[int, int], None] | None = None
-    ) -> list[Likelihood]:
-        """The likelihood of each text given its context, in order; `on_step` is told how many are done, of how many.
-
-        Raises:
-            InputError: a text is empty.
-            ModelError: the endpoint failed, or gives no log-probabilities.
-        """
-        _check(pairs)
-        found: dict[int, Likelihood] = {}
-
-        async def one(place: int) -> None:
-            found[place] = await self._retry.run(lambda _: self._score(pairs[place]))
-            if on_step is not None:
-                on_step(len(found), len(pairs))
-
-        # The limiter lets fewer through where the server is slow; more than it ever does need not wait at it.
-        await bounded_map(range(len(pairs)), one, limit=self._limiter.maximum)
-        return [found[place] for place in range(len(pairs))]
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._http.close()
-
-    async def _score(self, pair: Scored) -> Likelihood:
-        # One token is asked for: some servers take no zero. Its place tells it from the echo.
-        prompt = f"{pair.context}{pair.text}"
-        body = {"model": self.name, "prompt": prompt, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1}
-        async with self._limiter.slot():
-            answer = await self._http.json("/completions", body)
-        choices = answer.get("choices") if isinstance(answer, dict) else None
-        choice = choices[0] if isinstance(choices, list) and choices else None
-        logs = choice.get("logprobs") if isinstance(choice, dict) else None
-        echoed = _echoed(logs, prompt) if isinstance(logs, dict) else None
-        if echoed is None:
-            why = one_line(error_detail(answer)[0], self._http.key)
-            lacking = f"{self._http.where} gives no log-probabilities of a prompt" + (f": {why}" if why else "")
-            raise ModelError(lacking, mend=_MEND, configuration=True)
-        numbers = [number for end, number in echoed if end > len(pair.context) and number is not None]
-        return Likelihood(float(sum(numbers)), len(numbers))
-
-
-def _echoed(logs: dict[str, Any], prompt: str) -> list[tuple[int, float | None]] | None:
-    """The end and the log-probability of each token of a prompt; None where the server does not say."""
-    tokens, numbers, begins = logs.get("tokens"), logs.get("token_logprobs"), logs.get("text_offset")
-    # A server without echo tells of the one token of its answer alone.
-    if not isinstance(tokens, list) or not isinstance(numbers, list) or not 2 <= len(tokens) == len(numbers):
-        return None
-    if not isinstance(begins, list) or len(begins) != len(tokens):
-        begins = [0, *itertools.accumulate(len(str(token)) for token in tokens[:-1])]
-    # A token for the beginning of the text stands in the offsets though not in the prompt.
-    first = begins[0] if prompt.startswith(str(tokens[0])) else begins[1]
-    ends = [*begins[1:], len(prompt) + first]
-    spans = zip(begins, ends, numbers, strict=True)
-    return [(min(end - first, len(prompt)), number) for begin, end, number in spans if begin - first < len(prompt)]
-
-
 class LocalLikelihood:
     """Exact log-likelihoods of a causal model of transformers, loaded when first asked, in batches, in a thread.
 
@@ -147,13 +63,15 @@ class LocalLikelihood:
     async def score(
         self, pairs: Sequence[Scored], on_step: Callable[[int, int], None] | None = None
     ) -> list[Likelihood]:
-        """The likelihood of each text given its context; see `EndpointLikelihood.score`.
+        """The likelihood of each text given its context, in order; `on_step` is told how many are done, of how many.
 
         Raises:
             InputError: a text is empty, or the model cannot be loaded.
             ModelError: a text is longer than the model takes.
         """
-        _check(pairs)
+        for number, pair in enumerate(pairs, start=1):
+            if not pair.text:
+                raise InputError(f"text {number} to be scored is empty", mend="leave it out")
         found: list[Likelihood] = []
         size = self._batch * _AHEAD
         for start in range(0, len(pairs), size):
@@ -219,23 +137,3 @@ class LocalLikelihood:
             Likelihood(float(rows[row, first - 1 : len(tokens) - 1].sum()), max(0, len(tokens) - first))
             for row, (tokens, first) in enumerate(texts)
         ]
-
-
-LikelihoodModel: TypeAlias = EndpointLikelihood | LocalLikelihood
-"""Says how likely texts are."""
-
-
-def likelihood_model(model: str, base_url: str | None = None, api_key: str | None = None) -> LikelihoodModel:
-    """The model of that name: `hf:NAME_OR_PATH` run here, else one of a completions endpoint, as `connect` finds it.
-
-    Raises:
-        InputError: no endpoint is known, or its address is wrong.
-    """
-    if model.startswith(LOCAL):
-        return LocalLikelihood(model.removeprefix(LOCAL))
-    found = find(model, base_url, api_key)
-    if found.base_url is None:
-        raise InputError(
-            f"no endpoint is known for the model {model!r}", mend="set --base-url, or name hf:NAME to run it here"
-        )
-    return EndpointLikelihood(model, found.base_url, found.api_key)

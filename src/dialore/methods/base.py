@@ -37,7 +37,7 @@ class Method(Protocol):
     name: ClassVar[str]
     paper: ClassVar[str]
     summary: ClassVar[str]
-    needs: ClassVar[tuple[str, ...]]
+    needs: ClassVar[tuple[str, ...]] = ()
     calls: ClassVar[str]
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:

@@ -27,9 +27,7 @@ class Vanilla(Method):
     name: ClassVar[str] = "vanilla"
     paper: ClassVar[str] = "DCRAG (EMNLP 2024), Table 12"
     summary: ClassVar[str] = "the model answers from the dialogue history alone"
-    needs: ClassVar[tuple[str, ...]] = ()
     calls: ClassVar[str] = "1"
-    stages: ClassVar[tuple[str, ...]] = ("vanilla/response-generation",)
 
     prompting: str = OURS
 
@@ -53,7 +51,6 @@ class TRag:
     summary: ClassVar[str] = "facts of every concept that the history mentions"
     needs: ClassVar[tuple[str, ...]] = ("graph",)
     calls: ClassVar[str] = "1"
-    stages: ClassVar[tuple[str, ...]] = ("t-rag/response-generation",)
 
     graph: AnyGraph
     top: int = 20
@@ -109,9 +106,7 @@ class Cosmo(Method):
     name: ClassVar[str] = "cosmo"
     paper: ClassVar[str] = "SODA (EMNLP 2023), as used in DCRAG (EMNLP 2024), Appendix A.1.1"
     summary: ClassVar[str] = "a dialogue model with social commonsense answers from situation, role and history"
-    needs: ClassVar[tuple[str, ...]] = ()
     calls: ClassVar[str] = "1"
-    stages: ClassVar[tuple[str, ...]] = ("cosmo/response-generation",)
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Write the response."""

@@ -49,13 +49,13 @@ class MarkReader:
     definitions of links (`[1]: ...`).
 
     Attributes:
-        pieces: how many pieces of knowledge can be cited, numbered from 1.
+        knowledge: what can be cited, numbered from 1.
         text: the text given so far.
         marks: what was cited, in order.
         notes: citations to nothing, a sentence each.
     """
 
-    pieces: int
+    knowledge: Sequence[Knowledge]
     text: str = ""
     marks: list[Mark] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -72,6 +72,17 @@ class MarkReader:
     def close(self) -> str:
         """The rest: nothing more comes."""
         return self._settle(len(self._came))
+
+    @property
+    def citations(self) -> list[Citation]:
+        """What the marks cite, each span and piece once."""
+        grounds = {
+            (*span, self.knowledge[number - 1].id): None
+            for span, mark in zip(spans(self.text, self.marks), self.marks, strict=True)
+            for number in mark.numbers
+            if span[0] < span[1]
+        }
+        return [Citation(start=start, end=end, knowledge=piece) for start, end, piece in grounds]
 
     def _settle(self, end: int) -> str:
         """Give what came up to there."""
@@ -108,18 +119,19 @@ class MarkReader:
 
     def _numbers(self, marks: str) -> tuple[int, ...] | None:
         """The numbers that marks cite, each once, a note taken of those that nothing has; None where they are none."""
+        count = len(self.knowledge)
         cited: dict[int, None] = {}
         notes: list[str] = []
         for mark in re.findall(_BRACKETS, marks):
             for first, last in _PART.findall(mark):
                 numbers = range(int(first), int(last or first) + 1)
-                if not numbers or numbers[-1] > max(_PLAUSIBLE, self.pieces):
+                if not numbers or numbers[-1] > max(_PLAUSIBLE, count):
                     return None
                 cited |= dict.fromkeys(numbers)
-                if numbers[0] < 1 or numbers[-1] > self.pieces:
-                    notes.append(f"{mark} cites nothing: {self.pieces} pieces of knowledge were given; it is removed")
+                if numbers[0] < 1 or numbers[-1] > count:
+                    notes.append(f"{mark} cites nothing: {count} pieces of knowledge were given; it is removed")
         self.notes += dict.fromkeys(notes)
-        return tuple(number for number in cited if 1 <= number <= self.pieces)
+        return tuple(number for number in cited if 1 <= number <= count)
 
     def _gap(self, before: str, after: str) -> str:
         """The white space that stays of that around marks."""
@@ -131,26 +143,12 @@ class MarkReader:
         return "" if between_wide and "\n" not in gap else gap
 
 
-@dataclass(frozen=True, slots=True)
-class Cited:
-    """A text without its marks, the citations that they were, and what was wrong with them."""
-
-    text: str
-    citations: list[Citation]
-    notes: list[str]
-
-
-def read_citations(text: str, knowledge: Sequence[Knowledge]) -> Cited:
+def read_citations(text: str, knowledge: Sequence[Knowledge]) -> MarkReader:
     """Take the marks out of a whole text; they number the knowledge from 1."""
-    reader = MarkReader(len(knowledge))
-    bare = reader.feed(text) + reader.close()
-    citations = [
-        Citation(start=start, end=end, knowledge=knowledge[number - 1].id)
-        for (start, end), mark in zip(spans(bare, reader.marks), reader.marks, strict=True)
-        for number in mark.numbers
-        if start < end
-    ]
-    return Cited(bare, list({tuple(each.model_dump().values()): each for each in citations}.values()), reader.notes)
+    reader = MarkReader(knowledge)
+    reader.feed(text)
+    reader.close()
+    return reader
 
 
 def spans(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:

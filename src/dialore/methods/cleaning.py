@@ -5,23 +5,15 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dialore.knowledge import Knowledge
     from dialore.llm.model import OnText
 
 _QUOTES = {'"': '"', "“": "”", "「": "」"}
 _FENCE = "```"
 _FENCE_OPENS = re.compile(r"```\w*\n")
 _FENCE_MAY_OPEN = re.compile(r"`{1,3}|```\w*")
-
-
-class _Opening(NamedTuple):
-    """Words before a response: what they look like whole, and what may still become them."""
-
-    whole: re.Pattern[str]
-    begun: re.Pattern[str]
 
 
 def clean_response(text: str, labels: tuple[str, ...], leads: tuple[str, ...] = ()) -> str:
@@ -34,8 +26,8 @@ def clean_response(text: str, labels: tuple[str, ...], leads: tuple[str, ...] = 
     fence = _FENCE_OPENS.match(cleaned)
     if fence and cleaned.find(_FENCE, fence.end()) == len(cleaned) - len(_FENCE):
         cleaned = cleaned[fence.end() : -len(_FENCE)].strip()
-    for opening in _openings(labels, leads):
-        cleaned = opening.whole.sub("", cleaned, count=1)
+    for whole, _ in _openings(labels, leads):
+        cleaned = whole.sub("", cleaned, count=1)
     closing = _QUOTES.get(cleaned[:1])
     if closing and len(cleaned) > 2 and cleaned.find(closing, 1) == len(cleaned) - 1:
         cleaned = cleaned[1:-1]
@@ -84,12 +76,11 @@ class CleanStream:
             return None
         if fence := _FENCE_OPENS.match(rest):
             return rest if _goes_on_behind(rest, _FENCE, fence.end()) else None
-        for opening in _openings(self._labels, self._leads):
+        for whole, begun in _openings(self._labels, self._leads):
             # First what may still come: one lead may be the beginning of another.
-            if opening.begun.fullmatch(rest):
+            if begun.fullmatch(rest):
                 return None
-            if found := opening.whole.match(rest):
-                rest = rest[found.end() :]
+            rest = whole.sub("", rest, count=1)
         if not rest:
             return None
         closing = _QUOTES.get(rest[0])
@@ -103,18 +94,18 @@ def _goes_on_behind(text: str, closing: str, start: int) -> bool:
 
 
 @functools.lru_cache(maxsize=64)
-def _openings(labels: tuple[str, ...], leads: tuple[str, ...]) -> list[_Opening]:
-    """A label, then a lead; each may be missing."""
+def _openings(labels: tuple[str, ...], leads: tuple[str, ...]) -> list[tuple[re.Pattern[str], re.Pattern[str]]]:
+    """What a label, then a lead look like whole, and what may still become them; each may be missing."""
     one, mark = _any(labels), r"(?P<mark>\*{1,3}|_{1,3})"
     name = rf"{one}(?:-\d+)?"
     emphasised = rf"{mark}{name}(?:(?P=mark)\s*[:：]|\s*[:：]\s*(?P=mark))"
-    label = _Opening(
+    label = (
         re.compile(rf"\A(?:{emphasised}|{name}\s*[:：])\s*", re.IGNORECASE),
         # A little more than what may become one: marks in any order.
         re.compile(rf"[*_]{{0,3}}(?:{_any(_beginnings(labels))}|{one}(?:-\d*)?[\s*_]*[:：]?[\s*_]*)", re.IGNORECASE),
     )
     longest_first = sorted(leads, key=len, reverse=True)
-    lead = _Opening(re.compile(rf"\A{_any(longest_first)}\s*"), re.compile(_any(_beginnings(leads))))
+    lead = (re.compile(rf"\A{_any(longest_first)}\s*"), re.compile(_any(_beginnings(leads))))
     return [label, *([lead] if leads else [])]
 
 
@@ -137,9 +128,3 @@ def as_data(text: str, *marks: str) -> str:
 @functools.lru_cache(maxsize=32)
 def _tags(marks: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"<\s*/?\s*(?:{'|'.join(map(re.escape, marks))})\b[^>]*>", re.IGNORECASE)
-
-
-def on_one_line(piece: Knowledge) -> Knowledge:
-    """A piece whose text can be no further line of a prompt."""
-    text = as_data(piece.text)
-    return piece if text == piece.text else piece.model_copy(update={"text": text})

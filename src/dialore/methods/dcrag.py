@@ -185,10 +185,5 @@ class Dcrag:
 
 def joined(queries: Demands, topics: Demands) -> Demands:
     """Queries and topics as one set of demands."""
-    return Demands(
-        explicit=queries.explicit,
-        implicit=queries.implicit,
-        maintained=topics.maintained,
-        extended=topics.extended,
-        thoughts={**queries.thoughts, **topics.thoughts},
-    )
+    of_topics = {"maintained": topics.maintained, "extended": topics.extended}
+    return queries.model_copy(update={**of_topics, "thoughts": queries.thoughts | topics.thoughts})

@@ -10,7 +10,6 @@ from pydantic import BaseModel
 
 from dialore.errors import InputError, StageError, is_fatal
 from dialore.methods.base import check_least
-from dialore.methods.cleaning import on_one_line
 from dialore.methods.dcrag import Dcrag, joined
 from dialore.methods.demands import SelectedFacts, pick
 from dialore.parallel import gather
@@ -117,15 +116,16 @@ class DraftGround:
         try:
             draft = await drafting
             patience = self.patience if stage.is_streaming and self.patience > 0 else None
-            done, _ = await asyncio.wait({grounding}, timeout=patience)
-            if done:
-                result = self._grounded(grounding, draft, stage)
-            else:
-                result = Grounding().response(draft)
-                with stage.step("patience") as step:
-                    waited = stage.seconds - started
-                    step.output = {"kept": "draft"}
-                    step.notes = [f"the edit was not there {waited:.1f} s after the start: the draft is sent"]
+            try:
+                result = await asyncio.wait_for(asyncio.shield(grounding), patience)
+            except TimeoutError:
+                waited = stage.seconds - started
+                why = f"the edit was not there {waited:.1f} s after the start: the draft is sent"
+                result = self._keep(draft, "patience", why, stage)
+            except StageError as error:
+                if is_fatal(error.cause):
+                    raise
+                result = self._keep(draft, "choice", f"grounding failed, the draft is sent: {error}", stage)
         finally:
             drafting.cancel()
             grounding.cancel()
@@ -134,19 +134,11 @@ class DraftGround:
         return result
 
     @staticmethod
-    def _grounded(grounding: asyncio.Task[Response], draft: str, stage: Stages) -> Response:
-        """The edit, or the draft where the grounding failed after it was written: a response all the same.
-
-        But not where it would fail so for every dialogue (see `is_fatal`).
-        """
-        try:
-            return grounding.result()
-        except StageError as error:
-            if is_fatal(error.cause):
-                raise
-            with stage.step("choice") as step:
-                step.output, step.notes = {"kept": "draft"}, [f"grounding failed, the draft is sent: {error}"]
-            return Grounding().response(draft)
+    def _keep(draft: str, name: str, why: str, stage: Stages) -> Response:
+        """The draft as the response, and why, as a stage of that name."""
+        with stage.step(name) as step:
+            step.output, step.notes = {"kept": "draft"}, [why]
+        return Grounding().response(draft)
 
     async def _ground_and_edit(self, dialogue: Dialogue, drafting: asyncio.Task[str], stage: Stages) -> Response:
         grounds, draft = await gather(self.ground(dialogue, stage), asyncio.shield(drafting))
@@ -156,7 +148,7 @@ class DraftGround:
             "draft-ground/grounding-edit",
             cites=grounds.knowledge,
             draft=draft,
-            knowledge=[on_one_line(piece) for piece in grounds.knowledge],
+            knowledge=grounds.knowledge,
             extended=(grounds.demands or Demands()).extended,
         )
         return grounds.response(await self._choose(draft, edited, stage))
@@ -207,8 +199,7 @@ class DraftGround:
         if not pieces:
             return []
         ranked = SelectedFacts(selected=list(range(1, min(len(pieces), self.limit) + 1)))
-        shown = [on_one_line(piece) for piece in pieces]
         chosen = await stage.ask(
-            "draft-ground/passage-selection", SelectedFacts, ranked, pieces=shown, limit=self.limit
+            "draft-ground/passage-selection", SelectedFacts, ranked, pieces=pieces, limit=self.limit
         )
         return pick("passage-mending", pieces, chosen.selected, stage)[: self.limit]

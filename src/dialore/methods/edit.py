@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator
@@ -40,7 +40,7 @@ _NOTHING = frozenset(("", "none", "n/a", "unknown", "null", "无", "没有", "�
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Method):
     """Open questions ask for the user's implicit intentions; their answers are the knowledge of the response.
 
     Each question is answered by the model and from the knowledge base at once, and the better answer is chosen as
@@ -71,7 +71,6 @@ class Edit:
     name: ClassVar[str] = "edit"
     paper: ClassVar[str] = "EDIT (2024), Section 3"
     summary: ClassVar[str] = "open questions as implicit intentions, answered by the model and from a base of sentences"
-    needs: ClassVar[tuple[str, ...]] = ()
     takes: ClassVar[tuple[str, ...]] = ("documents",)
     calls: ClassVar[str] = "17 (4 in a row); 7 (3 in a row) without a base"
     stages: ClassVar[tuple[str, ...]] = (
@@ -106,7 +105,7 @@ class Edit:
             return Grounding()
         questions = await self.ask_questions(stage)
         answered = await gather(*(self.answer(number, each, stage) for number, each in enumerate(questions, 1)))
-        return Grounding(knowledge=self._knowledge(answered, stage))
+        return Grounding(knowledge=self._knowledge(questions, answered, stage))
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Ground, then Response Generation from history and answers (Section 3.4)."""
@@ -123,60 +122,63 @@ class Edit:
                 step.notes = [f"{len(asked)} questions were asked: the first {self.questions} are taken"]
         return asked[: self.questions]
 
-    async def answer(self, number: int, question: str, stage: Stages) -> Answered:
-        """Both answers of one question at once, then Answer Integration (Section 3.3)."""
+    async def answer(self, number: int, question: str, stage: Stages) -> list[Knowledge]:
+        """Both answers of one question at once, the better one first: Answer Integration (Section 3.3)."""
         both = await gather(
             self._answer_by_model(number, question, stage), self._answer_from_base(number, question, stage)
         )
-        offered = [answered for answered in both if answered.text]
-        taken = await self._choose(number, *both, stage) if len(offered) == 2 else (offered or both)[0]
-        return replace(taken, offered={answered.source: answered.text for answered in offered})
+        offered = [answer for answer in both if answer is not None]
+        return await self._choose(number, question, offered, stage) if len(offered) > 1 else offered
 
-    async def _answer_by_model(self, number: int, question: str, stage: Stages) -> Answered:
+    async def _answer_by_model(self, number: int, question: str, stage: Stages) -> Knowledge | None:
         """Answer Generation by LLMs (Section 3.3.1): from the question alone, briefly."""
         if not self.model_answers:
-            return Answered(question)
-        return Answered(
-            question, read_answer(await stage.text("edit/model-answer", suffix=str(number), question=question))
-        )
+            return None
+        return _piece(question, await stage.text("edit/model-answer", suffix=str(number), question=question))
 
-    async def _answer_from_base(self, number: int, question: str, stage: Stages) -> Answered:
+    async def _answer_from_base(self, number: int, question: str, stage: Stages) -> Knowledge | None:
         """Retrieving Answer in Knowledge Base (Section 3.3.2): the nearest sentences, organised by the model."""
         found: list[Knowledge] = []
         if self.base_answers and self.documents is not None:
             base = ranked_by(self.documents, self.retriever)
             found = await stage.search(f"base-retrieval-{number}", base, question, self.top)
         if not found:
-            return Answered(question)
+            return None
         sentences = [_sentence(piece) for piece in found]
         text = await stage.text("edit/base-answer", suffix=str(number), question=question, sentences=sentences)
-        return Answered(question, read_answer(text), "documents", [piece.id for piece in found], found[0].score)
+        return _piece(question, text, found)
 
-    async def _choose(self, number: int, of_model: Answered, of_base: Answered, stage: Stages) -> Answered:
+    async def _choose(self, number: int, question: str, offered: list[Knowledge], stage: Stages) -> list[Knowledge]:
         """Answer Integration (Section 3.3.3). Where nothing parses, the model's: Table 3 loses more without it."""
-        shown = [of_model, of_base]
-        if self.drawn and _is_odd(of_model.question):
-            shown.reverse()
+        shown = offered[::-1] if self.drawn and _is_odd(question) else offered
         chosen = await stage.ask(
             "edit/answer-choice",
             Better,
-            Better(better="A" if shown[0] is of_model else "B"),
+            Better(better="A" if shown[0] is offered[0] else "B"),
             suffix=str(number),
-            question=of_model.question,
-            answers=[_as_data(answer.text) for answer in shown],
+            question=question,
+            answers=[answer.text for answer in shown],
         )
-        return shown[0] if chosen.better == "A" else shown[1]
+        return shown if chosen.better == "A" else shown[::-1]
 
-    def _knowledge(self, answered: Sequence[Answered], stage: Stages) -> list[Knowledge]:
+    def _knowledge(
+        self, questions: Sequence[str], answered: Sequence[list[Knowledge]], stage: Stages
+    ) -> list[Knowledge]:
         """The chosen answers, in the questions' order, as knowledge; an answer that was given before counts once."""
         with stage.step("answer-integration") as step:
-            pieces = {piece.id: piece for piece in (_piece(each) for each in answered if each.text)}
-            step.notes = [f"question {n} has no answer" for n, each in enumerate(answered, 1) if not each.text]
+            step.notes = [f"question {number} has no answer" for number, each in enumerate(answered, 1) if not each]
             if self.base_answers and self.documents is None:
                 step.notes.append(_NO_BASE)
-            taken = [{"question": each.question, "by": each.source, "from": each.offered} for each in answered]
+            taken = [
+                {
+                    "question": question,
+                    "by": each[0].source if each else "model",
+                    "from": {answer.source: answer.text for answer in each},
+                }
+                for question, each in zip(questions, answered, strict=True)
+            ]
             step.output = {"answers": taken}
-        return list(pieces.values())
+        return list({each[0].id: each[0] for each in answered if each}.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,6 @@ class EditQuestions(Method):
     name: ClassVar[str] = "edit-questions"
     paper: ClassVar[str] = "EDIT (2024), Section 3.2 and Tables 4 and 5"
     summary: ClassVar[str] = "open questions about a context are the response"
-    needs: ClassVar[tuple[str, ...]] = ()
     calls: ClassVar[str] = "1"
     stages: ClassVar[tuple[str, ...]] = (_QUESTIONS,)
 
@@ -218,14 +219,21 @@ def _is_odd(question: str) -> bool:
     return hashlib.blake2b(question.encode(), digest_size=1).digest()[0] % 2 == 1
 
 
-def _piece(answered: Answered) -> Knowledge:
+def _piece(question: str, text: str, found: Sequence[Knowledge] = ()) -> Knowledge | None:
+    """An answer as knowledge, the model's own or from sentences of the base; None where it is none.
+
+    Its score is the cosine of the nearest sentence with the question; 0 for an answer of the model's own.
+    """
+    answer, source = read_answer(text), "documents" if found else "model"
+    if not answer:
+        return None
     return Knowledge(
-        id=stable_id("passage", answered.source, answered.text),
+        id=stable_id("passage", source, answer),
         kind="passage",
-        text=_as_data(answered.text),
-        source=answered.source,
-        score=answered.score,
-        detail=PassageDetail(question=answered.question, sentences=answered.found or None),
+        text=_as_data(answer),
+        source=source,
+        score=found[0].score if found else 0.0,
+        detail=PassageDetail(question=question, sentences=[piece.id for piece in found] or None),
     )
 
 
@@ -239,27 +247,6 @@ def _as_data(text: str) -> str:
 
 
 # --- outputs
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """A question and the answer to it that was chosen.
-
-    Attributes:
-        question: the open question.
-        text: the answer; empty where there is none.
-        source: who gave it.
-        found: ids of the base's sentences that it was organised from, the nearest first.
-        score: the cosine of the nearest of them with the question; 0 for an answer of the model's own.
-        offered: the answers that there were to choose from, by their source.
-    """
-
-    question: str
-    text: str = ""
-    source: Literal["model", "documents"] = "model"
-    found: list[str] = field(default_factory=list)
-    score: float = 0.0
-    offered: dict[str, str] = field(default_factory=dict)
 
 
 def read_questions(text: str) -> list[str] | None:

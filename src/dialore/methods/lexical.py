@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from pydantic import BaseModel
 
 from dialore.errors import InputError
-from dialore.methods.base import check_least
-from dialore.methods.cleaning import on_one_line
+from dialore.methods.base import Method, check_least
 from dialore.methods.demands import link, retrieve_facts
 from dialore.parallel import gather
+from dialore.prompts.history import on_one_line
 from dialore.response import Citation, Demands, Grounding, Response, StageTrace
 from dialore.retrieval.reranking import load_reranker
 from dialore.text import content_words, is_mentioned, light_words, split_sentences
@@ -33,7 +33,7 @@ _NOTHING = {"en": "Nothing was found for this dialogue.", "zh": "没有找到与
 
 
 @dataclass(frozen=True, slots=True)
-class Lexical:
+class Lexical(Method):
     """The response quotes the best-fitting piece of knowledge, and says so: a fact as a sentence, or one of a passage.
 
     It shows what other methods would have to go by, and stands in for them where no language model is set. Its demands
@@ -53,7 +53,6 @@ class Lexical:
     name: ClassVar[str] = "lexical"
     paper: ClassVar[str] = "our own, an extractive baseline"
     summary: ClassVar[str] = "no model: knowledge of the concepts mentioned, its best piece quoted as the response"
-    needs: ClassVar[tuple[str, ...]] = ()
     takes: ClassVar[tuple[str, ...]] = ("graph", "documents", "persona", "web")
     calls: ClassVar[str] = "0"
     stages: ClassVar[tuple[str, ...]] = ()
@@ -126,7 +125,7 @@ def _quoted(piece: Knowledge, dialogue: Dialogue) -> str:
     """The piece, of a passage the sentence that is nearest to the last turn."""
     sentences = split_sentences(piece.text) if piece.kind == "passage" else []
     if len(sentences) < 2:
-        return on_one_line(piece).text
+        return on_one_line(piece.text)
     return " ".join(sentences[load_reranker().rerank(dialogue.last.text, sentences, 1)[0][0]].split())
 
 

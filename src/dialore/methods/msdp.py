@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from dialore.methods.stages import Stages
     from dialore.text import Language
 
-SELECTIONS = ("query", "perplexity", "random")
-RESPONSE_SELECTIONS = ("overlap", "random")
-FORMATS = (1, 2, 3)
 LEADS = ("System replies:", "系统回复：", "System:", "系统：", "=>", "⇒")
 """Words that stand before a response in the prompts, and that chat models repeat."""
 _TRIPLE = re.compile(r"[(（]\s*([^,，()（）]+?)\s*[,，]\s*([^,，()（）]+?)\s*[,，]\s*([^()（）]+?)\s*[)）]")
@@ -80,7 +77,7 @@ class MsdpKg:
 
     def __post_init__(self) -> None:
         """Check the options; raises InputError."""
-        check_word("selection", self.selection, SELECTIONS)
+        check_word("selection", self.selection, ("query", "perplexity", "random"))
         check_word("topic", self.topic, TOPICS)
         check_least(self, shots=0)
         if self.retrieved and self.documents is None:
@@ -88,17 +85,16 @@ class MsdpKg:
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Sample selection and knowledge generation (Section 2.1): one sentence, none where it cannot be read."""
-        now = current(dialogue, self.topic)
+        topic = topic_of(dialogue, self.topic)
         if self.retrieved and self.documents is not None:
-            query = context_text(now.topic, dialogue.texts, self.samples.meta.turns)
+            query = context_text(topic, dialogue.texts, self.samples.meta.turns)
             base = ranked_by(self.documents, "dense")
             return Grounding(knowledge=await stage.search("knowledge-retrieval", base, query, 1))
         # Off the loop: other dialogues' calls go on while a large base is searched.
         samples = await asyncio.to_thread(self.select, dialogue, stage)
-        text = await stage.read(
-            "msdp/knowledge-generation", read_line, "", summary="Knowledge written: {}", **prompted(samples, now)
-        )
-        return Grounding(knowledge=[generated(text, now.topic)] if text else [])
+        shown = prompted(samples, dialogue, topic)
+        text = await stage.read("msdp/knowledge-generation", read_line, "", summary="Knowledge written: {}", **shown)
+        return Grounding(knowledge=[generated(text, topic)] if text else [])
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Generate knowledge, which is the answer too."""
@@ -158,9 +154,9 @@ class DialogueGenerator:
 
     def __post_init__(self) -> None:
         """Check the options; raises InputError."""
-        check_word("format", str(self.format), [str(known) for known in FORMATS])
+        check_word("format", str(self.format), ("1", "2", "3"))
         check_word("topic", self.topic, TOPICS)
-        check_word("response_selection", self.response_selection, RESPONSE_SELECTIONS)
+        check_word("response_selection", self.response_selection, ("overlap", "random"))
         check_least(self, response_shots=0, turns=0)
         if not 0 <= self.least <= self.most <= 1:
             raise InputError(f"an overlap from {self.least} to {self.most} is none", mend="0 <= least <= most <= 1")
@@ -177,8 +173,8 @@ class DialogueGenerator:
         self, prompt: str, samples: Sequence[Sample], dialogue: Dialogue, stage: Stages, knowledge: str = ""
     ) -> str:
         """Response generation, from history and knowledge after the samples."""
-        now = current(dialogue, self.topic, knowledge)
-        return await stage.write(prompt, leads=LEADS, format=self.format, **prompted(samples, now, self.turns))
+        shown = prompted(samples, dialogue, topic_of(dialogue, self.topic), knowledge, self.turns)
+        return await stage.write(prompt, leads=LEADS, format=self.format, **shown)
 
 
 @dataclass(frozen=True)
@@ -217,7 +213,6 @@ class Ssdp(DialogueGenerator, Method):
     summary: ClassVar[str] = "the model answers after samples, without any knowledge"
     needs: ClassVar[tuple[str, ...]] = ("samples",)
     calls: ClassVar[str] = "1"
-    stages: ClassVar[tuple[str, ...]] = ("ssdp/response-generation",)
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Write the response."""
@@ -246,7 +241,6 @@ class MsdpDcrag:
     summary: ClassVar[str] = "the model writes commonsense facts, then the response, each after similar samples"
     needs: ClassVar[tuple[str, ...]] = ("samples",)
     calls: ClassVar[str] = "2 (2 in a row)"
-    stages: ClassVar[tuple[str, ...]] = ("msdp-dcrag/knowledge-generation", "msdp-dcrag/response-generation")
 
     samples: SampleDatabase
     shots: int = 10
@@ -264,38 +258,34 @@ class MsdpDcrag:
         """Ground, then response generation after the same samples."""
         grounding, samples = await self._ground(dialogue, stage)
         known = "; ".join(piece.triple for piece in grounding.knowledge)
-        now = current(dialogue, "none", known)
-        text = await stage.write("msdp-dcrag/response-generation", leads=LEADS, **prompted(samples, now, self.turns))
-        return grounding.response(text)
+        shown = prompted(samples, dialogue, "", known, self.turns)
+        return grounding.response(await stage.write("msdp-dcrag/response-generation", leads=LEADS, **shown))
 
     async def _ground(self, dialogue: Dialogue, stage: Stages) -> tuple[Grounding, list[Sample]]:
         generator = MsdpKg(self.samples, shots=self.shots, topic="none", fit=False)
         samples = await asyncio.to_thread(generator.select, dialogue, stage)
-        now = current(dialogue, "none")
+        shown = prompted(samples, dialogue, "")
         line = await stage.read(
-            "msdp-dcrag/knowledge-generation", read_line, "", summary="Knowledge written: {}", **prompted(samples, now)
+            "msdp-dcrag/knowledge-generation", read_line, "", summary="Knowledge written: {}", **shown
         )
         return Grounding(knowledge=read_facts(line, dialogue.language)), samples
 
 
-def current(dialogue: Dialogue, topic: str, knowledge: str = "") -> Sample:
-    """The dialogue in the form of a sample, its response still to be written; `topic` as in `topic_of`."""
-    turns = sided(dialogue.turns, dialogue.responder)
-    return Sample(dialogue.id, dialogue.language, topic_of(dialogue, topic), turns, knowledge, "")
-
-
-def prompted(samples: Sequence[Sample], now: Sample, turns: int = 0) -> dict[str, Any]:
-    """Samples and dialogue as prompts are given them.
+def prompted(
+    samples: Sequence[Sample], dialogue: Dialogue, topic: str, knowledge: str = "", turns: int = 0
+) -> dict[str, Any]:
+    """Samples, and the dialogue in the form of one, as prompts are given them.
 
     Args:
         samples: the samples; where the dialogue has no topic they lose theirs, so that all follow one pattern.
-        now: the dialogue (see `current`).
+        dialogue: the dialogue, whose response is still to be written.
+        topic: its topic; empty for none.
+        knowledge: its knowledge.
         turns: how many last turns of each history are kept; 0 for all.
     """
-    shown = [
-        replace(sample, topic=sample.topic if now.topic else "", turns=sample.turns[-turns:]) for sample in samples
-    ]
-    return {"samples": shown, "current": replace(now, turns=now.turns[-turns:])}
+    history = sided(dialogue.turns, dialogue.responder)[-turns:]
+    shown = [replace(sample, topic=sample.topic if topic else "", turns=sample.turns[-turns:]) for sample in samples]
+    return {"samples": shown, "current": Sample(dialogue.id, dialogue.language, topic, history, knowledge, "")}
 
 
 def _record(

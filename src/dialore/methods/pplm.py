@@ -51,7 +51,6 @@ class Pplm:
     summary: ClassVar[str] = "a local model, steered towards words of the graph while it writes"
     needs: ClassVar[tuple[str, ...]] = ("graph",)
     calls: ClassVar[str] = "1 (a local model)"
-    stages: ClassVar[tuple[str, ...]] = ("pplm/response-generation",)
 
     graph: AnyGraph
     topic: str = "chosen"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
 import re
 from collections.abc import Mapping
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -55,14 +54,11 @@ def method_class(name: str) -> type[Method]:
     Raises:
         UnknownNameError: no method is called that.
     """
-    if name in _OWN:
-        module, _, attribute = _OWN[name].partition(":")
-        loaded: type[Method] = getattr(importlib.import_module(module), attribute)
-        return loaded
-    for point in entry_points(group=GROUP):
+    own = [EntryPoint(name, _OWN[name], GROUP)] if name in _OWN else []
+    for point in own or entry_points(group=GROUP):
         if point.name == name:
-            added: type[Method] = point.load()
-            return added
+            loaded: type[Method] = point.load()
+            return loaded
     raise UnknownNameError("method", name, method_names())
 
 

@@ -15,7 +15,7 @@ from dialore.datasets import gold_text
 from dialore.errors import DialoreError, InputError, UnknownNameError
 from dialore.knowledge import Knowledge, Passage, PassageDetail, stable_id
 from dialore.llm.structured import UnparsedError, parse
-from dialore.methods.base import OURS, PAPER
+from dialore.methods.base import OURS, PAPER, Method, check_least
 from dialore.methods.cleaning import as_data
 from dialore.parallel import gather
 from dialore.prompts.history import on_one_line, render_history
@@ -47,7 +47,7 @@ class Plan(BaseModel):
 
 # Without slots: what is declared by default is worked out once, when it is first asked for.
 @dataclass(frozen=True)
-class Safari:
+class Safari(Method):
     """The model plans which sources the response needs and in which order, and answers from what they give.
 
     This is the unsupervised setting (Section 4.3); a model that was trained to plan (Section 4.2) is used by naming it
@@ -86,7 +86,6 @@ class Safari:
     name: ClassVar[str] = "safari"
     paper: ClassVar[str] = "SAFARI (Findings of EMNLP 2023), Sections 4.1 to 4.3"
     summary: ClassVar[str] = "the model plans which sources to ask in which order, and answers from what they give"
-    needs: ClassVar[tuple[str, ...]] = ()
     takes: ClassVar[tuple[str, ...]] = ("sources", "persona", "documents", "graph", "web")
     calls: ClassVar[str] = "2 (1 more for a source of the kind model)"
     stages: ClassVar[tuple[str, ...]] = ("safari/planning", "safari/model-knowledge", "safari/response-generation")
@@ -114,8 +113,7 @@ class Safari:
         for option, known in _CHOICES.items():
             if getattr(self, option) not in known:
                 raise UnknownNameError(f"{option} of safari", getattr(self, option), known)
-        if self.top < 1 or min(self.turns, self.demonstrations, self.longest) < 0:
-            raise InputError("safari takes top from 1, turns, demonstrations and longest from 0", mend="top=1, turns=1")
+        check_least(self, top=1, turns=0, demonstrations=0, longest=0)
         if not self._always("persona") and self.planning == "persona":
             raise InputError("planning=persona needs a source of the kind persona", mend="declare one")
         if self.demonstrations and not self._shown("en") and not self._shown("zh"):
@@ -328,17 +326,10 @@ def _names_in(text: str, declared: DeclaredSources) -> list[str] | None:
     names = "|".join(
         r"\s+".join(map(re.escape, name.split())) for name in sorted(declared.names, key=len, reverse=True)
     )
-    found: list[str] = []
-    place, is_plan = 0, False
-    word = re.compile(rf"({names})(?![a-z0-9])|({_NULL})|{_BETWEEN}", re.IGNORECASE)
-    while place < len(text):
-        match = word.match(text, place)
-        if match is None:
-            return None
-        found += [match[1]] if match[1] else []
-        is_plan = is_plan or bool(match[1] or match[2])
-        place = match.end()
-    return found if is_plan else None
+    words = list(re.finditer(rf"({names})(?![a-z0-9])|({_NULL})|{_BETWEEN}", text, re.IGNORECASE))
+    has_more = "".join(word[0] for word in words) != text
+    is_plan = not has_more and any(word[1] or word[2] for word in words)
+    return [word[1] for word in words if word[1]] if is_plan else None
 
 
 def mend_plan(names: Sequence[str], declared: DeclaredSources, *, drop: bool = False) -> tuple[list[str], list[str]]:

@@ -106,17 +106,14 @@ def read_topic(text: str) -> Topic | None:
     line = _first_line(text)
     if _NO_TOPIC.fullmatch(line):
         return Topic(absent=True)
-    too_long = len(line) > _TOPIC_CHARACTERS if is_chinese(line) else len(line.split()) > _TOPIC_WORDS
-    return None if too_long or not any(letter.isalnum() for letter in line) else Topic(line)
+    return Topic(line) if _says_something(line, _TOPIC_WORDS, _TOPIC_CHARACTERS) else None
 
 
 def read_query(text: str) -> str | None:
     """The search query that a generator wrote; None where it is none: empty, or a passage."""
     line = _from_json(text) or _first_line(text)
-    too_long = len(line) > _QUERY_CHARACTERS if is_chinese(line) else len(line.split()) > _QUERY_WORDS
-    if too_long or not any(letter.isalnum() for letter in line):
-        return None
-    return None if _NO_SEARCH.fullmatch(line) else line
+    is_query = _says_something(line, _QUERY_WORDS, _QUERY_CHARACTERS) and not _NO_SEARCH.fullmatch(line)
+    return line if is_query else None
 
 
 def read_search(text: str) -> str | None:
@@ -138,6 +135,12 @@ def plain_query(text: str) -> str:
     """A query made of a text's content words, where the model made none; empty where the text has none."""
     language: Literal["en", "zh"] = "zh" if is_chinese(text) else "en"
     return " ".join(list(dict.fromkeys(content_words(text, language)))[:10])
+
+
+def _says_something(line: str, most_words: int, most_characters: int) -> bool:
+    """Whether a line holds a word, and no more than that of English or of Chinese."""
+    is_short = len(line) <= most_characters if is_chinese(line) else len(line.split()) <= most_words
+    return is_short and any(letter.isalnum() for letter in line)
 
 
 def _from_json(text: str) -> str:
@@ -468,7 +471,6 @@ class ScgQpGraph(QueryMaker):
     graph: AnyGraph
     top: int = 20
     decision: bool = field(default=False, kw_only=True)
-    prompting: str = field(default=OURS, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the number; raises InputError."""

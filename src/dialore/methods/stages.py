@@ -6,8 +6,8 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -88,12 +88,20 @@ class Responder(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class ModelResponder:
-    """Does a method's stages by a language model: renders a prompt file, parses the completion."""
+    """Does a method's stages by a language model: renders a prompt file, parses the completion.
 
-    def __init__(self, model: LanguageModel, prompts: PromptLibrary) -> None:
-        self.model = model
-        self.prompts = prompts
+    Attributes:
+        model: does every stage that no other is named for; it writes the response, and has its name.
+        prompts: the prompt files.
+        stages: other models by the stage's name without a suffix, e.g. `commonsense-directive`, or by
+            `<method>/<stage>`, which wins.
+    """
+
+    model: LanguageModel
+    prompts: PromptLibrary
+    stages: Mapping[str, LanguageModel] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -106,10 +114,12 @@ class ModelResponder:
         What does not fit the model's window is tried with the later half of the turns, and so on.
         """
         turns = call.dialogue.turns
+        model = self.stages.get(call.prompt) or self.stages.get(call.prompt.rpartition("/")[2]) or self.model
+        step.by = model.name
         while True:
             shown = call.dialogue.model_copy(update={"turns": turns})
             try:
-                answered = await self._ask(call, self._request(call, shown, step), step, on_text)
+                answered = await _complete(model, call, self._request(call, shown, step), step, on_text)
             except WindowError:
                 if len(turns) == 1:
                     raise
@@ -118,22 +128,6 @@ class ModelResponder:
             if left := len(call.dialogue.turns) - len(turns):
                 step.notes.append(f"the {left} oldest turns are left out: they do not fit the model's window")
             return answered
-
-    async def _ask(self, call: StageCall[T], request: Request, step: StageTrace, on_text: OnText | None) -> T | None:
-        if issubclass(call.output, Text):
-            labels = friend_labels(call.dialogue.language)
-            stream = CleanStream(on_text, labels, call.leads) if on_text is not None else None
-            completion = await self.model.complete(request, None if stream is None else stream.feed)
-            if stream is not None:
-                stream.close()
-            _record(step, [completion])
-            return call.output(text=clean_response(completion.text, labels, call.leads))
-        structured = await complete_structured(self.model, request, call.output, reader=call.reader)
-        step.outcome, step.error = _OUTCOMES[structured.outcome], structured.error
-        if structured.outcome == "repaired_locally":
-            step.notes.append("the answer's JSON was repaired")
-        _record(step, structured.completions)
-        return structured.value
 
     def _request(self, call: StageCall[T], dialogue: Dialogue, step: StageTrace) -> Request:
         known: dict[str, object] = {"history": render_history(dialogue)}
@@ -149,6 +143,25 @@ class ModelResponder:
         return request
 
 
+async def _complete(
+    model: LanguageModel, call: StageCall[T], request: Request, step: StageTrace, on_text: OnText | None
+) -> T | None:
+    if issubclass(call.output, Text):
+        labels = friend_labels(call.dialogue.language)
+        stream = CleanStream(on_text, labels, call.leads) if on_text is not None else None
+        completion = await model.complete(request, None if stream is None else stream.feed)
+        if stream is not None:
+            stream.close()
+        _record(step, [completion])
+        return call.output(text=clean_response(completion.text, labels, call.leads))
+    structured = await complete_structured(model, request, call.output, reader=call.reader)
+    step.outcome, step.error = _OUTCOMES[structured.outcome], structured.error
+    if structured.outcome == "repaired_locally":
+        step.notes.append("the answer's JSON was repaired")
+    _record(step, structured.completions)
+    return structured.value
+
+
 def _record(step: StageTrace, completions: Sequence[Completion]) -> None:
     last = completions[-1]
     step.completion = last.text
@@ -161,31 +174,7 @@ def _record(step: StageTrace, completions: Sequence[Completion]) -> None:
         step.notes.append("the answer was cut off at the token limit")
 
 
-class RoutedResponder:
-    """Sends each stage to the responder that is named for it, every other stage to the main one.
-
-    Args:
-        main: does every stage that no other is named for; it writes the response, and has its name.
-        stages: responders by the stage's name without a suffix, e.g. `commonsense-directive`, or by
-            `<method>/<stage>`, which wins.
-    """
-
-    def __init__(self, main: Responder, stages: Mapping[str, Responder]) -> None:
-        self.main = main
-        self.stages = dict(stages)
-
-    @property
-    def name(self) -> str:
-        """The name of the main responder."""
-        return self.main.name
-
-    async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:
-        """Have the stage done by the responder named for it; raises as that one does."""
-        responder = self.stages.get(call.prompt) or self.stages.get(call.prompt.rpartition("/")[2]) or self.main
-        step.by = responder.name
-        return await responder.answer(call, step, on_text)
-
-
+@dataclass(slots=True)
 class Stages:
     """One response in the making: its stages and their trace. Made anew for each dialogue.
 
@@ -194,34 +183,25 @@ class Stages:
     `summary` is the stage's line for readers, in which `{}` stands for its value. They raise StageError where the
     responder failed.
 
-    Args:
+    Attributes:
         responder: does the stages.
         method: the method's name, for labels.
         dialogue: the dialogue being answered.
         on_text: gets the response's text as it comes.
         cite: have the response cite its knowledge by number (see `citations`).
         form: the form of the prompts (see `Method`).
+        trace: what was done.
     """
 
-    def __init__(
-        self,
-        responder: Responder,
-        method: str,
-        dialogue: Dialogue,
-        on_text: OnText | None = None,
-        *,
-        cite: bool = False,
-        form: str = "",
-    ) -> None:
-        self.responder = responder
-        self.method = method
-        self.dialogue = dialogue
-        self.trace: list[StageTrace] = []
-        self.cite = cite
-        self.form = form
-        self._on_text = on_text
-        self._citations: dict[str, list[Citation]] = {}
-        self._begun = time.perf_counter()
+    responder: Responder
+    method: str
+    dialogue: Dialogue
+    on_text: OnText | None = None
+    cite: bool = field(default=False, kw_only=True)
+    form: str = field(default="", kw_only=True)
+    trace: list[StageTrace] = field(default_factory=list, init=False)
+    _citations: dict[str, list[Citation]] = field(default_factory=dict, init=False)
+    _begun: float = field(default_factory=time.perf_counter, init=False)
 
     @property
     def seconds(self) -> float:
@@ -307,52 +287,38 @@ class Stages:
         suffix: str = "",
         summary: str = "",
         cites: Sequence[Knowledge] | None = None,
+        leads: tuple[str, ...] = (),
+        on_text: OnText | None = None,
         **variables: object,
     ) -> str:
-        """Have a stage done whose output is plain text but not the response: a draft, a passage of knowledge.
+        """Have a stage done whose output is plain text: a draft, a passage of knowledge, the response (see `write`).
 
-        `cites` is, for a text that may become the response, what its prompt numbers where responses cite.
+        `cites` is, for a text that may become the response, what its prompt numbers where responses cite. The marks are
+        read, and taken out before anybody sees them, as are `leads`, words that a model may repeat of its prompt.
         """
-        if cites is not None:
-            return await self._write(prompt, suffix, cites, variables, None)
-        return (await self._text(prompt, suffix, variables, summary=summary))[0]
-
-    async def write(
-        self, prompt: str, *, cites: Sequence[Knowledge] | None = None, leads: tuple[str, ...] = (), **variables: object
-    ) -> str:
-        """Have the response written, streamed to `on_text` if there is one.
-
-        Where responses cite, the prompt numbers `cites`, else the knowledge among the variables; the marks are read,
-        and taken out before anybody sees them, as are `leads`, words that a model may repeat of its prompt.
-        """
-        given = knowledge_in(variables) if cites is None else cites
-        return await self._write(prompt, "", given, variables, self._on_text, leads)
-
-    async def _write(
-        self,
-        prompt: str,
-        suffix: str,
-        knowledge: Sequence[Knowledge],
-        variables: dict[str, object],
-        on_text: OnText | None,
-        leads: tuple[str, ...] = (),
-    ) -> str:
-        if not self.cite:
-            return (await self._text(prompt, suffix, variables, on_text, leads))[0]
-        reader = MarkReader(len(knowledge))
+        if cites is None or not self.cite:
+            return (await self._text(prompt, suffix, variables, on_text, leads, summary))[0]
+        reader = MarkReader(cites)
 
         def pass_on(piece: str) -> None:
             if on_text is not None and piece:
                 on_text(piece)
 
         streamed = None if on_text is None else lambda piece: pass_on(reader.feed(piece))
-        text, step = await self._text(prompt, suffix, {**variables, "cite": bool(knowledge)}, streamed, leads)
+        text, step = await self._text(prompt, suffix, {**variables, "cite": bool(cites)}, streamed, leads, summary)
         pass_on(reader.close())
-        cited = read_citations(text, knowledge)
+        cited = read_citations(text, cites)
         step.output = {"text": cited.text, "citations": [each.model_dump() for each in cited.citations]}
         step.notes += cited.notes
         self._citations[cited.text] = cited.citations
         return cited.text
+
+    async def write(self, prompt: str, *, leads: tuple[str, ...] = (), **variables: Any) -> str:  # noqa: ANN401
+        """Have the response written, streamed to `on_text` if there is one; it cites the knowledge among the variables.
+
+        `leads` as in `text`.
+        """
+        return await self.text(prompt, cites=knowledge_in(variables), leads=leads, on_text=self.on_text, **variables)
 
     def citations(self, text: str) -> list[Citation]:
         """The citations of a text that was written here; none for one that has been changed since."""
@@ -361,12 +327,12 @@ class Stages:
     @property
     def is_streaming(self) -> bool:
         """Whether the response is streamed to a reader."""
-        return self._on_text is not None
+        return self.on_text is not None
 
     def send(self, text: str) -> None:
         """Give the reader a response that was not written by `write` and is now settled."""
-        if self._on_text is not None:
-            self._on_text(text)
+        if self.on_text is not None:
+            self.on_text(text)
 
     async def search(
         self,

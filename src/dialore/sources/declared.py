@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -203,12 +204,12 @@ class DeclaredSource:
 class DeclaredSources:
     """Declared sources as a directed acyclic graph, each after those that it depends on, and examples by language.
 
-    `close` closes `opened`: what was opened for this declaration and nothing else.
+    `opened` closes what was opened for this declaration, and nothing else.
     """
 
     entries: Sequence[DeclaredSource]
     demonstrations: Mapping[Language, Sequence[Demonstration]] = field(default_factory=dict)
-    opened: Sequence[KnowledgeSource] = ()
+    opened: ExitStack = field(default_factory=ExitStack)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -236,8 +237,7 @@ class DeclaredSources:
 
     def close(self) -> None:
         """Close what was opened for this declaration."""
-        for source in self.opened:
-            source.close()
+        self.opened.close()
 
 
 class GraphKnowledge:
@@ -326,22 +326,17 @@ def _open_entries(
 ) -> DeclaredSources:
     """Open what is declared, paths relative to the folder; where one cannot be opened, close those before it."""
     done: dict[str, DeclaredSource] = {}
-    own: list[KnowledgeSource] = []
-    try:
+    with ExitStack() as own:
         for entry in in_order(file.sources):
             done[entry.name] = _open(entry, done, opened, own, folder, place)
-    except BaseException:
-        for source in own:
-            source.close()
-        raise
-    return DeclaredSources(list(done.values()), file.demonstrations, own)
+        return DeclaredSources(list(done.values()), file.demonstrations, own.pop_all())
 
 
 def _open(
     entry: Declaration,
     before: Mapping[str, DeclaredSource],
     opened: Mapping[str, object],
-    own: list[KnowledgeSource],
+    own: ExitStack,
     folder: Path | None,
     place: str,
 ) -> DeclaredSource:
@@ -380,7 +375,7 @@ def _persona(entry: Declaration, opened: Mapping[str, object], folder: Path | No
 
 
 def _other(
-    entry: Declaration, opened: Mapping[str, object], own: list[KnowledgeSource], folder: Path | None, place: str
+    entry: Declaration, opened: Mapping[str, object], own: ExitStack, folder: Path | None, place: str
 ) -> KnowledgeSource:
     if entry.retriever == "dialogue":
         message = f"{place}: source {entry.name!r}: the retriever `dialogue` ranks a persona and its documents"
@@ -391,7 +386,7 @@ def _other(
         raise InputError(message, mend=f"add from: ..., or give one with {KINDS[entry.kind].flag}")
     if given is None:
         found = _open_kind(entry, folder)
-        own.append(found)
+        own.callback(found.close)
         return found
     if entry.kind == "graph":
         return GraphKnowledge(given, name=entry.name)

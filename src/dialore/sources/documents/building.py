@@ -16,7 +16,7 @@ from dialore.errors import InputError
 from dialore.retrieval.bm25 import split_terms
 from dialore.sources.documents.chunking import Chunking, Paragraph, Section, Unreadable
 from dialore.sources.documents.index import embedder_of, open_store, shown
-from dialore.sources.documents.reading import Rejects, find_files, read_sections
+from dialore.sources.documents.reading import find_files, read_sections
 from dialore.sources.documents.tables import Document, NewPassage, Piece, Settings, id_number
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _BATCH = 2048
 """Passages that are embedded and written at once."""
+_SHOWN = 10
 _EVERY = 500
 """Texts between two reports of progress."""
 
@@ -59,6 +60,12 @@ class DocumentReport(BaseModel):
     passages: int = 0
     seconds: float = 0.0
 
+    def reject(self, where: object, why: object) -> None:
+        """Count a file or a line that was left out."""
+        self.rejected += 1
+        if len(self.rejects) < _SHOWN:
+            self.rejects.append(f"{where}: {why}")
+
 
 class _Change:
     """A change of an index that is being made; `on_step` is told what is done, how much of it and of how much."""
@@ -76,7 +83,6 @@ class _Change:
         self._last = max(self._documents, default=0)
         self.number_of = {document.name: number for number, document in self._documents.items()}
         self._pending: dict[tuple[int, int], Piece] = {}
-        self.rejects = Rejects()
         self.chunking = Chunking(**transaction.settings().chunking)
 
     def files(self, found: Mapping[Path, FileFormat], chunking: Chunking) -> None:
@@ -86,9 +92,9 @@ class _Change:
             try:
                 self._file(path, file_format, chunking)
             except Unreadable as error:
-                self.rejects.add(path, error)
+                self.report.reject(path, error)
             except OSError as error:
-                self.rejects.add(path, error.strerror or error)
+                self.report.reject(path, error.strerror or error)
         self._step("reading", len(found), len(found))
 
     def _file(self, path: Path, file_format: FileFormat, chunking: Chunking) -> None:
@@ -103,7 +109,7 @@ class _Change:
         if known is not None and self._documents[known].hash == document.hash:
             self.report.unchanged += 1
             return
-        sections = read_sections(path, file_format, self.rejects)
+        sections = read_sections(path, file_format, self.report.reject)
         number = self._add(document)
         before = self.report.added
         try:
@@ -189,7 +195,7 @@ class _Change:
 
     def nothing(self) -> InputError:
         """The error that nothing could be taken in."""
-        said = f": {self.rejects.first[0]}" if self.rejects.first else ""
+        said = f": {self.report.rejects[0]}" if self.report.rejects else ""
         return InputError(f"nothing to make passages of{said}", mend="name files with text, or --format")
 
 
@@ -219,7 +225,6 @@ def _changing(
                 raise change.nothing()
         with store.read() as transaction:
             report.documents, report.passages = len(transaction.documents()), transaction.state().passages
-    report.rejected, report.rejects = change.rejects.count, change.rejects.first
     report.seconds = round(time.monotonic() - started, 3)
 
 
@@ -324,7 +329,7 @@ def add_documents(
         change.flush()
         report = change.report
         taken = report.added or report.duplicates or report.unchanged or report.deleted
-        if change.rejects.count and not taken:
+        if report.rejected and not taken:
             raise change.nothing()
     return report
 

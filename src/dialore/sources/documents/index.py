@@ -15,7 +15,6 @@ from dialore.knowledge import Knowledge, PassageDetail, Source
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.ranking import K, reciprocal_ranks
 from dialore.sources.base import Findings, ranked_by
-from dialore.sources.documents.tables import Passage, id_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from dialore.sources.base import KnowledgeSource
     from dialore.sources.documents.postgres import PostgresStore
     from dialore.sources.documents.sqlite import SqliteStore
-    from dialore.sources.documents.tables import Document, Settings, Transaction
+    from dialore.sources.documents.tables import Document, Passage, Settings, Transaction
 
     Store = SqliteStore | PostgresStore
 
@@ -132,12 +131,6 @@ class DocumentIndex:
             for passage in transaction.passages():
                 yield self._knowledge(passage, 0.0)
 
-    def passage(self, identifier: str) -> Knowledge | None:
-        """The passage of that id."""
-        with self._opened().read() as transaction:
-            found = transaction.passages("id", [id_number(identifier)])
-            return next((self._knowledge(passage, 0.0) for passage in found), None)
-
     @property
     def fingerprint(self) -> str:
         """A stable hash of what is in it and of how it is searched, for a run that rests on it."""
@@ -220,7 +213,7 @@ class DocumentIndex:
         found: dict[str, Knowledge] = {}
         for start in range(0, len(ranked), 2 * top):
             part = ranked[start : start + 2 * top]
-            passages = {each.number: each for each in transaction.passages("number", [number for number, _ in part])}
+            passages = {each.number: each for each in transaction.passages([number for number, _ in part])}
             for number, score in part:
                 knowledge = self._knowledge(passages[number], round(score, 6))
                 found.setdefault(knowledge.text, knowledge)

@@ -13,9 +13,8 @@ import logging
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -44,7 +43,8 @@ _ENDINGS: dict[str, FileFormat] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
-_SHOWN = 10
+Reject = Callable[[object, object], None]
+"""Told what is left out, a file or a line of it, and why."""
 _BLANK_LINES = re.compile(r"\n\s*\n")
 _TEXT_KEYS = ("text", "passage", "contents", "content", "sentence", "body")
 _URL_KEYS = ("url", "link", "source_url")
@@ -60,20 +60,6 @@ _FINISHED = re.compile(rf"[{re.escape(SENTENCE_ENDS)}:：][\"'”’」』)\]）
 def format_of(path: Path) -> FileFormat | None:
     """A file's format by the end of its name, `.gz` aside; None where that says nothing."""
     return _ENDINGS.get(path.with_suffix("").suffix.lower() if path.suffix == ".gz" else path.suffix.lower())
-
-
-@dataclass
-class Rejects:
-    """Files and lines that were left out: how many, and the first of them, a sentence each."""
-
-    count: int = 0
-    first: list[str] = field(default_factory=list)
-
-    def add(self, where: object, why: object) -> None:
-        """Count one that was left out."""
-        self.count += 1
-        if len(self.first) < _SHOWN:
-            self.first.append(f"{where}: {why}")
 
 
 def find_files(
@@ -109,8 +95,8 @@ def _below(folder: Path) -> Iterator[Path]:
         yield from (Path(where) / name for name in sorted(names) if not name.startswith("."))
 
 
-def read_sections(path: Path, file_format: FileFormat, rejects: Rejects) -> Iterator[Section]:
-    """The sections of a file, unpacked where its name ends in `.gz`; `rejects` takes lines that are left out.
+def read_sections(path: Path, file_format: FileFormat, reject: Reject) -> Iterator[Section]:
+    """The sections of a file, unpacked where its name ends in `.gz`; `reject` is told of lines that are left out.
 
     Raises:
         Unreadable: it cannot be read that way.
@@ -119,7 +105,7 @@ def read_sections(path: Path, file_format: FileFormat, rejects: Rejects) -> Iter
     """
     try:
         if file_format in {"lines", "jsonl"}:
-            yield from _read_lines(path, file_format, rejects)
+            yield from _read_lines(path, file_format, reject)
         else:
             data = path.read_bytes()
             yield from _read_whole(gzip.decompress(data) if path.suffix == ".gz" else data, file_format)
@@ -131,14 +117,14 @@ def read_sections(path: Path, file_format: FileFormat, rejects: Rejects) -> Iter
         raise Unreadable("it is larger than the memory") from error
 
 
-def _read_lines(path: Path, file_format: FileFormat, rejects: Rejects) -> Iterator[Section]:
+def _read_lines(path: Path, file_format: FileFormat, reject: Reject) -> Iterator[Section]:
     with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as raw:
         encoding = _encoding(raw.read(65536))
         raw.seek(0)
         # Only "\n" ends lines: JSON may hold other line ends in its strings.
         lines = io.TextIOWrapper(raw, encoding, newline="\n")
         if file_format == "jsonl":
-            yield from _read_jsonl(path, lines, rejects)
+            yield from _read_jsonl(path, lines, reject)
         else:
             yield from (Section([Paragraph(part)]) for line in lines for part in line.splitlines() if part.strip())
 
@@ -169,7 +155,7 @@ def _encoding(head: bytes) -> str:
     return "utf-8-sig"
 
 
-def _read_jsonl(path: Path, lines: Iterable[str], rejects: Rejects) -> Iterator[Section]:
+def _read_jsonl(path: Path, lines: Iterable[str], reject: Reject) -> Iterator[Section]:
     taken = number = 0
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -180,9 +166,9 @@ def _read_jsonl(path: Path, lines: Iterable[str], rejects: Rejects) -> Iterator[
                 data = json.loads(mend_surrogates(json.dumps(data, ensure_ascii=False)))
             section = _section(data)
         except (ValueError, RecursionError) as error:
-            rejects.add(f"{path}, line {number}", f"not JSON: {error}")
+            reject(f"{path}, line {number}", f"not JSON: {error}")
         except Unreadable as error:
-            rejects.add(f"{path}, line {number}", error)
+            reject(f"{path}, line {number}", error)
         else:
             taken += 1
             yield section

@@ -198,9 +198,9 @@ class Transaction(ABC):
             for number, name, digest, size, modified, count in rows
         }
 
-    def passages(self, column: str = "", values: Collection[int] = ()) -> Iterator[Passage]:
-        """The passages whose `number` or `id` is among the values; all of them, in order, where none is named."""
-        condition, value = self.among(column, values) if column else ("number > ?", 0)
+    def passages(self, numbers: Collection[int] | None = None) -> Iterator[Passage]:
+        """The passages whose `number` is among the values; all of them, in order, where none is named."""
+        condition, value = ("number > ?", 0) if numbers is None else self.among("number", numbers)
         for number, identifier, text, title, url, file, page, extra in self.ask(
             f"SELECT {_COLUMNS} FROM passages WHERE {condition} ORDER BY number",
             value,

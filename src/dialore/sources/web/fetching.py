@@ -15,20 +15,21 @@ import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
-from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
 
 from dialore import __version__
 from dialore.errors import DialoreError
 from dialore.llm.http import AdaptiveLimiter
 
-if TYPE_CHECKING:
-    from aiohttp import ClientResponse, ClientSession
-    from aiohttp.abc import AbstractResolver
-
 USER_AGENT = f"dialore/{__version__} (knowledge-grounded dialogue; fetches pages that a search has found)"
 _KINDS = frozenset({"text/html", "application/xhtml+xml", "text/plain"})
 _MOST_REDIRECTS = 5
+_MAX_BYTES = 2_000_000
+"""The most bytes of a page, on the wire and decompressed."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """From host and port to the addresses of the host."""
@@ -61,7 +62,6 @@ class PageFetcher:
 
     Args:
         rules: what may be fetched; by default what is at public addresses, ports 80 and 443.
-        max_bytes: the most bytes of a page, on the wire and decompressed.
         timeout: seconds for a whole page, redirects included.
         read_timeout: seconds without a byte after which a page is given up, and for making the connection.
         concurrency: how many pages are fetched at once, over all searches.
@@ -71,13 +71,11 @@ class PageFetcher:
         self,
         *,
         rules: AddressRules | None = None,
-        max_bytes: int = 2_000_000,
         timeout: float = 10.0,
         read_timeout: float = 5.0,
         concurrency: int = 8,
     ) -> None:
         self._rules = rules or AddressRules()
-        self._max_bytes = max_bytes
         self._timeout, self._read_timeout = timeout, read_timeout
         self._limiter = AdaptiveLimiter(concurrency)
 
@@ -87,8 +85,6 @@ class PageFetcher:
         Raises:
             PageError: it cannot be had, with the reason.
         """
-        import aiohttp
-
         async with self._limiter.slot():
             try:
                 async with asyncio.timeout(self._timeout), self._session() as session:
@@ -102,9 +98,7 @@ class PageFetcher:
                 reason = f"refused: {refused}" if refused else f"cannot be reached ({type(error).__name__})"
                 raise PageError(reason) from error
 
-    async def _follow(self, session: ClientSession, url: str) -> Fetched:
-        from yarl import URL
-
+    async def _follow(self, session: aiohttp.ClientSession, url: str) -> Fetched:
         for _ in range(_MOST_REDIRECTS + 1):
             self._rules.check(url)
             # What is connected to is the URL as the client folds it, and an address in it asks no resolver.
@@ -117,33 +111,29 @@ class PageFetcher:
                 url = urljoin(url, target)
         raise PageError(f"more than {_MOST_REDIRECTS} redirects")
 
-    async def _read(self, response: ClientResponse) -> Fetched:
+    async def _read(self, response: aiohttp.ClientResponse) -> Fetched:
         if response.status != 200:
             raise PageError(f"answered {response.status}")
         kind = response.headers.get("Content-Type", "text/html").partition(";")[0].strip().lower()
         if kind not in _KINDS:
             raise PageError(f"not a page of text but {kind[:80]}")
-        if response.content_length is not None and response.content_length > self._max_bytes:
-            raise self._too_big()
+        too_big = PageError(f"more than {_MAX_BYTES:,} bytes")
+        if (response.content_length or 0) > _MAX_BYTES:
+            raise too_big
         encoding = response.headers.get("Content-Encoding", "").strip().lower()
         if encoding not in {"", "identity", "gzip", "x-gzip"}:
             raise PageError(f"compressed as {encoding[:40]}, which was not asked for")
         data = bytearray()
         async for chunk in response.content.iter_any():
             data += chunk
-            if len(data) > self._max_bytes:
-                raise self._too_big()
-        page = _unpacked(bytes(data), self._max_bytes) if "gzip" in encoding else bytes(data)
+            if len(data) > _MAX_BYTES:
+                raise too_big
+        page = _unpacked(bytes(data)) if "gzip" in encoding else bytes(data)
         return Fetched(str(response.url), page, kind, response.charset or "")
 
-    def _too_big(self) -> PageError:
-        return PageError(f"more than {self._max_bytes:,} bytes")
-
-    def _session(self) -> ClientSession:
+    def _session(self) -> aiohttp.ClientSession:
         """A session without cookies, credentials, proxy or memory: nothing of one page reaches another."""
-        import aiohttp
-
-        connector = aiohttp.TCPConnector(resolver=_resolver(self._rules), use_dns_cache=False, force_close=True)
+        connector = aiohttp.TCPConnector(resolver=_Checked(self._rules), use_dns_cache=False, force_close=True)
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -158,15 +148,15 @@ class PageFetcher:
         )
 
 
-def _unpacked(data: bytes, limit: int) -> bytes:
-    """Gzip undone; raises PageError where it is damaged, or more than `limit` bytes come out."""
+def _unpacked(data: bytes) -> bytes:
+    """Gzip undone; raises PageError where it is damaged, or more than `_MAX_BYTES` come out."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            page = file.read(limit + 1)
+            page = file.read(_MAX_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise PageError("its compressed data is damaged") from error
-    if len(page) > limit:
-        raise PageError(f"more than {limit:,} bytes once decompressed")
+    if len(page) > _MAX_BYTES:
+        raise PageError(f"more than {_MAX_BYTES:,} bytes once decompressed")
     return page
 
 
@@ -177,32 +167,28 @@ def _refusal(error: BaseException | None) -> RefusedAddressError | None:
     return error
 
 
-def _resolver(rules: AddressRules) -> AbstractResolver:
-    from aiohttp.abc import AbstractResolver, ResolveResult
+class _Checked(AbstractResolver):
+    """Gives the connector addresses that were checked; it connects to nothing else."""
 
-    class Checked(AbstractResolver):
-        """Gives the connector addresses that were checked; it connects to nothing else."""
+    def __init__(self, rules: AddressRules) -> None:
+        self._rules = rules
 
-        async def resolve(
-            self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-        ) -> list[ResolveResult]:
-            return [
-                ResolveResult(
-                    hostname=host,
-                    host=address,
-                    port=port,
-                    family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                    proto=0,
-                    flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-                )
-                for address in await rules.addresses(host, port)
-                if family in {socket.AF_UNSPEC, socket.AF_INET6 if ":" in address else socket.AF_INET}
-            ]
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+        found = [
+            (address, socket.AF_INET6 if ":" in address else socket.AF_INET)
+            for address in await self._rules.addresses(host, port)
+        ]
+        return [
+            ResolveResult(hostname=host, host=address, port=port, family=own, proto=0, flags=flags)
+            for address, own in found
+            if family in {socket.AF_UNSPEC, own}
+        ]
 
-        async def close(self) -> None:
-            pass
-
-    return Checked()
+    async def close(self) -> None:
+        """Nothing is held open."""
 
 
 # --- which addresses

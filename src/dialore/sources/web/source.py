@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CHUNKING = Chunking(words=110, overlap=0)
-_REMEMBERED = 256
+_PAGES = 3
+"""Results that are read, as in SCG-QP."""
+_REMEMBERED, _REMEMBERED_SECONDS = 256, 900.0
+"""Queries whose passages are kept in memory, and for how long."""
 _READING_SECONDS = 10.0
 
 _Piece = tuple[Passage, str]
@@ -46,9 +49,7 @@ class WebSource:
     Args:
         engine: what searches.
         fetcher: what fetches pages; None: a `PageFetcher` with its defaults.
-        pages: how many of the results are read; SCG-QP's is 3.
         reranker: what ranks passages, a `Reranker` or its spec.
-        remember: seconds that a query's passages are kept in memory; 0 for not at all.
 
     Raises:
         UnknownNameError: no reranker is called that.
@@ -62,15 +63,11 @@ class WebSource:
         engine: SearchEngine,
         *,
         fetcher: PageFetcher | None = None,
-        pages: int = 3,
         reranker: str | Reranker = "fused",
-        remember: float = 900.0,
     ) -> None:
         self.engine = engine
         self._fetcher = fetcher or PageFetcher()
-        self._pages = pages
         self._reranker = load_reranker(reranker) if isinstance(reranker, str) else reranker
-        self._remember = remember
         self._memory: dict[tuple[str, str], tuple[float, list[_Piece]]] = {}
 
     async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
@@ -101,12 +98,12 @@ class WebSource:
     async def _pieces(self, query: str, dialogue: Dialogue) -> list[_Piece]:
         key = (query, dialogue.language)
         then, known = self._memory.pop(key, (-math.inf, []))
-        if time.monotonic() - then < self._remember:
+        if time.monotonic() - then < _REMEMBERED_SECONDS:
             self._memory[key] = then, known
             return known
-        results = await self.engine.search(query, dialogue, self._pages)
+        results = await self.engine.search(query, dialogue, _PAGES)
         distinct: dict[tuple[str, str], SearchResult] = {}
-        for result in results[: self._pages]:
+        for result in results[:_PAGES]:
             distinct.setdefault((result.url, result.text), result)
         first: dict[str, _Piece] = {}
         for read in await asyncio.gather(*map(self._read, distinct.values())):
