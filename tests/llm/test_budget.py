@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from dialore.errors import BudgetError, InputError, ModelError
-from dialore.llm.budget import Budget, Budgeted
 from dialore.llm.cache import Cached
+from dialore.llm.model import Budget, Budgeted
 from tests.llm.models import Scripted, ask
 
 

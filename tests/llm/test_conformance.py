@@ -8,8 +8,7 @@ import json
 import pytest
 
 from dialore.llm import Cached, Endpoint, LanguageModel, Recorder, Replay
-from dialore.llm.budget import Budget, Budgeted
-from dialore.llm.model import Sampled
+from dialore.llm.model import Budget, Budgeted, Sampled
 from tests.llm.models import Scripted, ask
 from tests.llm.server import say
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dialore.errors import DialoreError, MissingExtraError
 from dialore.experiments.config import BudgetConfig, RunConfig
 from dialore.experiments.run import Opened, open_systems
-from dialore.llm.budget import Budget
+from dialore.llm.model import Budget
 from dialore.settings import SourceSettings, located
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from dialore.evaluation.registry import metric_names
 from dialore.experiments.config import BudgetConfig, DatasetConfig, RunConfig
 from dialore.experiments.store import PROMPTS, Job, RunStore, System
 from dialore.knowledge import Knowledge, Source
-from dialore.llm.budget import Budget, Budgeted
-from dialore.llm.model import Sampled
+from dialore.llm.model import Budget, Budgeted, Sampled
 from dialore.llm.rehearsal import Rehearsal
 from dialore.methods.base import form_of
 from dialore.methods.registry import method_prompts, method_sources

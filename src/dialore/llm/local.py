@@ -337,10 +337,9 @@ class ChatTemplates:
     def render(self, tokenizer: Any, messages: Sequence[Message]) -> str:
         """The prompt as text, ending where the answer begins; raises what the template raises where no form fits."""
         key = str(tokenizer.chat_template), tuple(message.role for message in messages)
-        form = self._forms.get(key)
-        if form is None:
-            form = self._forms[key] = _form_for(tokenizer, key[1])
-        return _apply(tokenizer, form.arrange(messages))
+        if key not in self._forms:
+            self._forms[key] = _form_for(tokenizer, key[1])
+        return _apply(tokenizer, self._forms[key].arrange(messages))
 
 
 def _form_for(tokenizer: Any, roles: Sequence[Role]) -> ChatForm:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 from dialore.llm.model import Completion, OnText, Request, Usage, estimate_tokens
@@ -61,16 +60,10 @@ def plausible_answer(asked: str, schema: dict[str, Any] | None, before: str = ""
             return ", ".join(dict.fromkeys(listed))
         said = " and ".join(_words(asked)[:2]) or "that"
         return f"That makes me think of {said}. What would you like to do about it?"
-    return json.dumps(_value("", schema, _Prompt(asked, before), schema.get("$defs", {})), ensure_ascii=False)
+    return json.dumps(_value("", schema, (asked, before), schema.get("$defs", {})), ensure_ascii=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Prompt:
-    asked: str
-    before: str
-
-
-def _value(name: str, kind: dict[str, Any], prompt: _Prompt, shared: dict[str, Any]) -> object:
+def _value(name: str, kind: dict[str, Any], prompt: tuple[str, str], shared: dict[str, Any]) -> object:
     kind = _resolved(kind, shared)
     if "enum" in kind or "const" in kind:
         return kind["enum"][0] if "enum" in kind else kind["const"]
@@ -83,7 +76,7 @@ def _value(name: str, kind: dict[str, Any], prompt: _Prompt, shared: dict[str, A
         return max(1, int(kind.get("minimum", 1)))
     if wanted == "boolean":
         return True
-    return f"The history leads to {', '.join(_words(prompt.asked)[:3])}, and from there further."
+    return f"The history leads to {', '.join(_words(prompt[0])[:3])}, and from there further."
 
 
 def _resolved(kind: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
@@ -97,17 +90,18 @@ def _resolved(kind: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
     return kind
 
 
-def _list(name: str, kind: dict[str, Any], prompt: _Prompt, shared: dict[str, Any]) -> object:
+def _list(name: str, kind: dict[str, Any], prompt: tuple[str, str], shared: dict[str, Any]) -> object:
+    asked, before = prompt
     inner = _resolved(kind.get("items", {}), shared)
     if inner.get("type") == "integer":
-        return [int(number) for number in _NUMBERED.findall(prompt.asked)[:_MOST]]
+        return [int(number) for number in _NUMBERED.findall(asked)[:_MOST]]
     if inner.get("type") in {"object", "boolean", "number"} or "enum" in inner:
         return [_value(name, inner, prompt, shared)] * max(1, kind.get("minItems", 1))
     if name in _CHOSEN:
-        return list(dict.fromkeys(_LISTED.findall(prompt.before)))
+        return list(dict.fromkeys(_LISTED.findall(before)))
     if name in _INFERRED:
-        return _ASIDE["zh" if _CHINESE.search(prompt.asked) else "en"]
-    return _words(prompt.asked)[: max(6, kind.get("minItems", 0))]
+        return _ASIDE["zh" if _CHINESE.search(asked) else "en"]
+    return _words(asked)[: max(6, kind.get("minItems", 0))]
 
 
 def _words(asked: str) -> list[str]:
