@@ -92,7 +92,7 @@ def _paced(replay: "Replay") -> "LanguageModel":
 
 async def _answer(model: "LanguageModel") -> "list[Conversation]":
     """One response at a time: what runs at once in a trace is then what the method itself asked at once."""
-    from dialore.evaluation.report.display import Conversation, Heading
+    from dialore.evaluation.report.display import Conversation
     from dialore.parallel import gather
 
     conversations: list[Conversation] = []
@@ -101,7 +101,7 @@ async def _answer(model: "LanguageModel") -> "list[Conversation]":
         work = [(part, part.dialogues()) for part in PARTS]
         whole = sum(len(dialogues) for _, dialogues in work)
         for part, dialogues in work:
-            heading: Heading | None = Heading(part.title, part.about)
+            heading: tuple[str, str] | None = (part.title, part.about)
             async with open_part(part, model) as agents:
                 for dialogue in {
                     one.language: one for one in dialogues

@@ -203,8 +203,8 @@ def show_demo(conversations: Sequence[Conversation], made: str, page: Path) -> N
     for conversation in conversations:
         dialogue = conversation.dialogue
         if conversation.heading is not None:
-            out.print(Rule(f"[bold]{escape(conversation.heading.title)}[/]", characters="═"))
-            out.print(f"[dim]{escape(conversation.heading.text)}[/]\n")
+            out.print(Rule(f"[bold]{escape(conversation.heading[0])}[/]", characters="═"))
+            out.print(f"[dim]{escape(conversation.heading[1])}[/]\n")
         out.print(Rule(f"[bold]{escape(dialogue.topic or dialogue.id)}[/]", align="left"))
         out.print(_turns(dialogue))
         wide = out.width >= _COLUMN * len(conversation.responses)
