@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copyreg
 import difflib
+import importlib
 from collections.abc import Iterable
+from typing import Any
 
 
 class DialoreError(Exception):
@@ -61,6 +63,14 @@ class MissingExtraError(InputError):
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs an optional dependency", mend=f"pip install 'dialore[{extra}]'")
+
+
+def import_optional(module: str, feature: str, extra: str) -> Any:  # noqa: ANN401 - a library may be untyped
+    """Import a module of an optional dependency; raises MissingExtraError where it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise MissingExtraError(feature, extra) from None
 
 
 class ModelError(DialoreError):

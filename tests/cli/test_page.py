@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from dialore.dialogue import Dialogue
-from dialore.evaluation.report.display import Conversation, Heading, longest_chain, render_page
+from dialore.evaluation.report.display import Conversation, longest_chain, render_page
 from dialore.knowledge import Fact, Knowledge
 from dialore.llm.model import Usage
 from dialore.response import Demands, Response, StageTrace
@@ -206,7 +206,7 @@ def test_chinese_changes_are_marked_by_character():
 
 def test_a_part_of_the_page_begins_with_its_heading():
     dialogue = Dialogue(id="1", turns=["Hi"], persona=["I keep bees.", EVIL], documents={"I keep bees.": ["a", "b"]})
-    parts = [Conversation(dialogue, []), Conversation(dialogue, [], Heading("Further <systems>", EVIL))]
+    parts = [Conversation(dialogue, []), Conversation(dialogue, [], ("Further <systems>", EVIL))]
     text = render_page(parts, title="x")
     assert text.count('<header class="part"') == 1
     assert text.index('id="d1"') < text.index('id="d2-part"') < text.index('id="d2"')

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 import math
 import random
 
@@ -124,3 +127,8 @@ def _score(metric, answers):
         return Score(metric, None, problems=problems, reason=reason)
     mean = math.fsum(values) / len(values)
     return Score(metric, mean, mean - 0.02, mean + 0.02, len(values), problems, reason)
+
+
+def unpack(text):
+    """What `dialore.evaluation.report.build.pack` was given."""
+    return json.loads(gzip.decompress(base64.b64decode(text)))

@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 import pytest
 
 from dialore.evaluation.report import plots
-from dialore.evaluation.report.build import make_report, unpack
+from dialore.evaluation.report.build import make_report
 from dialore.evaluation.report.forms import render_html
-from tests.evaluation.made_up import COUNT, EVIL, made_up
+from tests.evaluation.made_up import COUNT, EVIL, made_up, unpack
 
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")
 VOID = {"meta", "br", "link", "input", "img", "wbr"}

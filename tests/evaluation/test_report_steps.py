@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dialore.dialogue import Dialogue
-from dialore.evaluation.report.build import Browser, unpack
+from dialore.evaluation.report.build import Browser
 from dialore.evaluation.report.data import ScoredResponse
 from dialore.knowledge import Knowledge
 from dialore.response import Citation, Response, StageTrace
+from tests.evaluation.made_up import unpack
 
 
 def did(stage, *, notes=(), summary="", **output):

@@ -147,7 +147,7 @@ GOOD_JSON = '{"head": "a", "relation": "IsA", "tail": "b"}'
         ("bad.jsonl", '{"head": "a", "relation": "IsA", "tail": "b", "weight": null}\n', "line 1: weight None"),
         ("bad.jsonl", '{"head": "a", "relation": "IsA", "tail": "b", "weight": Infinity}\n', "line 1: weight inf"),
         ("dump.csv", DUMP + "/a/x\t/r/IsA\t/c/en/tea\n", "line 8: 3 columns"),
-        ("dump.csv", DUMP + "/a/x\t/r/IsA\t/c/en/tea\t/c/en/drink\t{\n", "line 8: metadata is not JSON"),
+        ("dump.csv", DUMP + "/a/x\t/r/IsA\t/c/en/tea\t/c/en/drink\t{\n", "line 8: metadata is not valid JSON"),
         ("dump.csv", DUMP + "/a/x\t/r/IsA\t/c/en/tea\t/c/en/drink\t[]\n", "line 8: metadata is not a JSON object"),
         ("dump.csv", DUMP + assertion("IsA", "/c/en/tea", "/c/en/drink", weight="much"), "line 8: weight 'much'"),
         ("prose.txt", "Once upon a time\n", "cannot tell the format"),
@@ -206,7 +206,7 @@ def test_wording() -> None:
     assert verbalise(Fact("寿司", "MadeOf", "米"), "zh") == "寿司由米制成"
     assert verbalise(Fact("Ann", "LivesIn", "{head}"), "en") == "Ann lives in {head}"
     assert verbalise(Fact("{tail}", "IsA", "braces"), "en") == "{tail} is a kind of braces"
-    assert connecting_words("UsedFor", "en") == "is used for"
+    assert connecting_words("UsedFor") == "is used for"
 
 
 def test_conceptnet_100k() -> None:

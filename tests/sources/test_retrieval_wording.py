@@ -68,7 +68,7 @@ def test_every_wording_names_both_ends(name: str, language: str) -> None:
     assert "Xanadu" in worded
     assert "Yokohama" in worded
     assert "{" not in worded
-    assert "{" not in connecting_words(name, language)  # type: ignore[arg-type]
+    assert "{" not in connecting_words(name)
 
 
 def test_names_with_braces_stay(tmp_path: object) -> None:

@@ -67,7 +67,7 @@ def test_cosines_are_those_of_the_summed_vectors(store: GraphStore) -> None:
     assert cosines is not None
     for row in range(0, len(edges), 7):
         fact = store.fact(edges, row)
-        parts = embedder().sums([fact.head, connecting_words(fact.relation, "en"), fact.tail])
+        parts = embedder().sums([fact.head, connecting_words(fact.relation), fact.tail])
         whole = parts.sum(axis=0).astype(np.float64)
         assert cosines[row] == pytest.approx(whole @ history / max(np.linalg.norm(whole), 1e-6), abs=5e-3)
 

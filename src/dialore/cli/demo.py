@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 METHODS: tuple[str, ...] = ("vanilla", "t-rag", "qp-rag", "dcrag")
 FURTHER: tuple[str, ...] = ("safari", "scg-qp", "edit", "msdp", "draft-ground")
-_OPTIONS: Mapping[str, Mapping[str, object]] = {"msdp": {"response_shots": 10}}
-"""The demo's sample base has fifteen samples a language, fewer than the paper draws."""
 _INSTEAD = "a shelf of our own passages, in the place of the web"
-
-
 _TOKENS_A_SECOND = 6000
 _MADE = "Completions recorded from a capable instruction-tuned model; retrieval is live."
 _PACE = f"model calls are replayed at {_TOKENS_A_SECOND:,} tokens a second; open a stage for its prompt and answer"
@@ -96,7 +92,7 @@ def _paced(replay: "Replay") -> "LanguageModel":
 
 async def _answer(model: "LanguageModel") -> "list[Conversation]":
     """One response at a time: what runs at once in a trace is then what the method itself asked at once."""
-    from dialore.evaluation.report.display import Conversation, Heading
+    from dialore.evaluation.report.display import Conversation
     from dialore.parallel import gather
 
     conversations: list[Conversation] = []
@@ -105,7 +101,7 @@ async def _answer(model: "LanguageModel") -> "list[Conversation]":
         work = [(part, part.dialogues()) for part in PARTS]
         whole = sum(len(dialogues) for _, dialogues in work)
         for part, dialogues in work:
-            heading: Heading | None = Heading(part.title, part.about)
+            heading: tuple[str, str] | None = (part.title, part.about)
             async with open_part(part, model) as agents:
                 for dialogue in {
                     one.language: one for one in dialogues
@@ -155,7 +151,7 @@ FURTHER_SYSTEMS = Part(
     FURTHER,
     "further",
     cite=True,
-    options=_OPTIONS,
+    options={"msdp": {"response_shots": 10}},  # of fifteen samples a language, fewer than the paper draws
 )
 PARTS: tuple[Part, ...] = (COMMONSENSE, FURTHER_SYSTEMS)
 

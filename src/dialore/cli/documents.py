@@ -14,7 +14,6 @@ from dialore.errors import InputError
 if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
     from dialore.sources.documents.building import DocumentReport
-    from dialore.sources.documents.chunking import Chunking
 
 app = typer.Typer(no_args_is_help=True, help="Build an index of documents, change it, look into it, ask it.")
 
@@ -33,20 +32,6 @@ _Format = Annotated[
         "--format", metavar="text|lines|markdown|html|pdf|docx|pptx|xlsx|jsonl", help="Read all files like this."
     ),
 ]
-_Chunk = Annotated[
-    str | None,
-    typer.Option(
-        "--chunk",
-        metavar="words|sentence|whole",
-        help="So many words a passage, one sentence, or a whole section. [default: words; for a data set whole]",
-    ),
-]
-_Words = Annotated[
-    int | None, typer.Option("--chunk-words", min=1, help="Words of a passage; sentences stay whole. [default: 120]")
-]
-_Overlap = Annotated[
-    int | None, typer.Option("--overlap", min=0, help="Sentences that a passage repeats. [default: 1]")
-]
 
 
 @app.command("build")
@@ -54,9 +39,19 @@ def build(
     index: _Index,
     files: _Files,
     dataset: _Dataset = None,
-    chunk: _Chunk = None,
-    chunk_words: _Words = None,
-    overlap: _Overlap = None,
+    chunk: Annotated[
+        str | None,
+        typer.Option(
+            "--chunk",
+            metavar="words|sentence|whole",
+            help="So many words a passage, one sentence, or a whole section. [default: words; for a data set whole]",
+        ),
+    ] = None,
+    chunk_words: Annotated[
+        int | None,
+        typer.Option("--chunk-words", min=1, help="Words of a passage; sentences stay whole. [default: 120]"),
+    ] = None,
+    overlap: Annotated[int, typer.Option("--overlap", min=0, help="Sentences that a passage repeats.")] = 1,
     file_format: _Format = None,
     name: Annotated[str | None, typer.Option("--name", help="The index's name. [default: the file's]")] = None,
     embedder: Annotated[
@@ -78,9 +73,11 @@ def build(
     """
     from dialore.retrieval.embedding import load_embedder
     from dialore.sources.documents.building import build_documents
+    from dialore.sources.documents.chunking import Chunking
 
     given = _given(dataset, files, file_format)
-    chunking = _chunking(chunk, chunk_words, overlap, dataset)
+    unit: Any = chunk or ("whole" if dataset and chunk_words is None else "words")
+    chunking = Chunking(unit, chunk_words or 120, overlap)
     made = None if embedder == "none" else load_embedder(embedder)
     with progress("reading") as step:
         report = build_documents(
@@ -103,17 +100,14 @@ def add(
     prune: Annotated[
         bool, typer.Option("--prune", help="Drop documents whose files have vanished from the folders.")
     ] = False,
-    chunk: _Chunk = None,
-    chunk_words: _Words = None,
-    overlap: _Overlap = None,
     file_format: _Format = None,
     json: Json = False,
 ) -> None:
     """Add files to an index; those it has are read again only if they changed.
 
     All of it is there afterwards, or nothing. Who asks the index goes on
-    meanwhile, and sees the change at the next question. Without --chunk and
-    its like, files are split as the index was built.
+    meanwhile, and sees the change at the next question. Files are split as
+    the index was built.
 
     [bold]Examples[/bold]
     dialore documents add handbook docs/ --prune
@@ -121,11 +115,9 @@ def add(
     """
     from dialore.sources.documents.building import add_documents
 
-    asked = chunk is not None or chunk_words is not None or overlap is not None
-    chunking = _chunking(chunk, chunk_words, overlap, dataset) if asked else None
     given = _given(dataset, files, file_format)
     with progress("reading") as step:
-        report = add_documents(index, **given, prune=prune, chunking=chunking, on_step=step)
+        report = add_documents(index, **given, prune=prune, on_step=step)
     _show_report(report, json=json)
 
 
@@ -251,18 +243,6 @@ def stats(index: _Index, json: Json = False) -> None:
     vectors = f"{data['embedder']}, {data['dimension']} components" if data["embedder"] else "none"
     out.print(f"[dim]{escape(data['path'])} · {data['bytes'] / 2**20:.1f} MB · vectors: {escape(vectors)}[/]")
     out.print(f"[dim]split into passages: {', '.join(f'{key} {value}' for key, value in data['chunking'].items())}[/]")
-
-
-def _chunking(unit: str | None, words: int | None, overlap: int | None, dataset: str | None) -> "Chunking":
-    """How texts are split; raises UnknownNameError for a unit that is none."""
-    from dialore.sources.documents.chunking import Chunking
-
-    chosen = unit or ("whole" if dataset and words is None else "words")
-    return Chunking(
-        chosen,  # type: ignore[arg-type]  # checked there
-        120 if words is None else words,
-        1 if overlap is None else overlap,
-    )
 
 
 def _given(dataset: str | None, files: Sequence[Path], file_format: str | None) -> dict[str, Any]:

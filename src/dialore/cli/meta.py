@@ -156,7 +156,7 @@ async def _measure(
     """Measure a set's responses by a metric, and add how far it agrees with people."""
     from collections import Counter
 
-    from dialore.evaluation.base import JointMetric
+    from dialore.evaluation.judges.comparing import Together
     from dialore.evaluation.meta import agreements
     from dialore.experiments.scoring import measure
     from dialore.parallel import bounded_map
@@ -164,7 +164,7 @@ async def _measure(
     found: dict[str, Measure] = {}
 
     async def work(some: "list[Judgement]") -> None:
-        if isinstance(metric, JointMetric):
+        if isinstance(metric, Together):
             found.update(await metric.measure_together(some[0].dialogue, {each.id: each.response for each in some}))
         else:
             found[some[0].id] = await measure(metric, some[0].dialogue, some[0].response)
@@ -172,7 +172,7 @@ async def _measure(
 
     groups: dict[str, list[Judgement]] = {}
     for each in judgements:
-        groups.setdefault(each.dialogue.history if isinstance(metric, JointMetric) else each.id, []).append(each)
+        groups.setdefault(each.dialogue.history if isinstance(metric, Together) else each.id, []).append(each)
     await bounded_map(list(groups.values()), work, limit=limit)
     problems = [each for each in found.values() if each.problem is not None]
     reasons = (each.reason if each.problem == "unavailable" else f"{each.problem}: {each.reason}" for each in problems)

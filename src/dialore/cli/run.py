@@ -2,10 +2,9 @@
 
 # No deferred annotations here: typer reads them.
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -82,8 +81,7 @@ def run(
             raise _EnoughError
 
     try:
-        with _bar() as show:
-            ended = _run(chosen, folder, engine, accept_changed_prompts, on_estimate, show)
+        ended = _run(chosen, folder, engine, accept_changed_prompts, on_estimate)
     except KeyboardInterrupt:
         note(f"interrupted: what is finished is kept in {folder}; the same command again does the rest")
         raise
@@ -133,23 +131,32 @@ def _run(
     engine: str,
     accept_changed_prompts: bool,
     on_estimate: "Callable[[Estimate], None]",
-    on_progress: "Callable[[Progress], None]",
 ) -> "Progress":
     import asyncio
 
     from dialore.experiments.run import run_experiment
 
-    given: dict[str, Any] = {
-        "connect": connecting(WITHOUT_MODEL),
-        "accept_changed_prompts": accept_changed_prompts,
-        "on_estimate": on_estimate,
-        "on_progress": on_progress,
-    }
+    elsewhere = None
     if one_of("engine", engine, ("local", "ray")) == "ray":
         from dialore.experiments.ray import RayEngine
 
-        given["engine"] = RayEngine()
-    return asyncio.run(run_experiment(config, folder, **given))
+        elsewhere = RayEngine()
+    with progress("answering") as step:
+
+        def on_progress(now: "Progress") -> None:
+            words = f"answering: {now.rate:.1f}/s, {now.failed} failed, {now.tokens:,} tokens"
+            step(words, now.before + now.done, now.total)
+
+        running = run_experiment(
+            config,
+            folder,
+            connecting(WITHOUT_MODEL),
+            engine=elsewhere,
+            accept_changed_prompts=accept_changed_prompts,
+            on_estimate=on_estimate,
+            on_progress=on_progress,
+        )
+        return asyncio.run(running)
 
 
 def _say_estimate(estimate: "Estimate") -> None:
@@ -164,18 +171,6 @@ def _say_estimate(estimate: "Estimate") -> None:
 
 def _is_wanted(estimate: "Estimate") -> bool:
     return estimate.calls <= _MANY_CALLS or not sys.stdin.isatty() or typer.confirm("Go on?", err=True)
-
-
-@contextmanager
-def _bar() -> "Iterator[Callable[[Progress], None]]":
-    """A progress bar with rate, failures and tokens, where standard error is a terminal."""
-    with progress("answering") as step:
-
-        def show(now: "Progress") -> None:
-            words = f"answering: {now.rate:.1f}/s, {now.failed} failed, {now.tokens:,} tokens"
-            step(words, now.before + now.done, now.total)
-
-        yield show
 
 
 def _say_end(ended: "Progress", folder: Path, expected: dict[str, object] | None, *, json: bool) -> None:

@@ -81,7 +81,7 @@ def show(result: Result, dialogue: Dialogue | None) -> None:
         out.print(f"[bold red]failed[/] {escape(result.error or '')}\n")
         return
     if isinstance(result, Response):
-        out.print(f"[bold green]{escape(dialogue.responder if dialogue else 'response')}:[/] {_numbered(result)}")
+        out.print(f"[bold green]{escape(dialogue.responder if dialogue else 'response')}:[/] {_text(result)}")
     if isinstance(result, Response) and not is_without_model(result):
         show_used(out, result)
     else:
@@ -136,7 +136,10 @@ def show_cited(out: Console, response: Response) -> None:
         out.print(f"[dim]{raised([number])} {escape(' … '.join(dict.fromkeys(said)))}: {escape(texts[name])}[/]")
 
 
-def _numbered(response: Response) -> str:
+def _text(response: Response) -> str:
+    """What was answered, with the numbers of what it cites; of one that failed, why."""
+    if response.status == "failed":
+        return f"[red]{escape(response.error or 'failed')}[/]"
     return "".join(f"{escape(text)}[cyan]{raised(numbers)}[/]" for text, numbers in cited_parts(response))
 
 
@@ -200,8 +203,8 @@ def show_demo(conversations: Sequence[Conversation], made: str, page: Path) -> N
     for conversation in conversations:
         dialogue = conversation.dialogue
         if conversation.heading is not None:
-            out.print(Rule(f"[bold]{escape(conversation.heading.title)}[/]", characters="═"))
-            out.print(f"[dim]{escape(conversation.heading.text)}[/]\n")
+            out.print(Rule(f"[bold]{escape(conversation.heading[0])}[/]", characters="═"))
+            out.print(f"[dim]{escape(conversation.heading[1])}[/]\n")
         out.print(Rule(f"[bold]{escape(dialogue.topic or dialogue.id)}[/]", align="left"))
         out.print(_turns(dialogue))
         wide = out.width >= _COLUMN * len(conversation.responses)
@@ -234,12 +237,6 @@ def _name(response: Response) -> str:
     return response.method + (" [yellow]≈[/]" if differs else "")
 
 
-def _text(response: Response) -> str:
-    if response.status == "failed":
-        return f"[red]{escape(response.error or 'failed')}[/]"
-    return "".join(escape(text) + raised(numbers) for text, numbers in cited_parts(response))
-
-
 def _drew(response: Response) -> str:
     used = used_knowledge(response)
     if not response.knowledge:
@@ -247,12 +244,8 @@ def _drew(response: Response) -> str:
     if not used:
         facts = "facts" if all(item.kind == "fact" for item in response.knowledge) else "pieces"
         return f"[dim]none of {len(response.knowledge)} {facts}[/]"
-    numbers = cited_numbers(response)
-    return "\n".join(f"{_mark(item, numbers)} {escape(item.text)}{_origin(item)}" for item in used)
-
-
-def _mark(item: Knowledge, numbers: dict[str, int]) -> str:
-    return raised([numbers[item.id]]) if item.id in numbers else "•"
+    marks = {name: raised([number]) for name, number in cited_numbers(response).items()}
+    return "\n".join(f"{marks.get(item.id, '•')} {escape(item.text)}{_origin(item)}" for item in used)
 
 
 def _origin(item: Knowledge) -> str:

@@ -6,9 +6,12 @@ for a mean), so that measures of parts can be merged, resampled and stored, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
 from dataclasses import dataclass, field
+from importlib import resources
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+
+import yaml
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,44 +73,35 @@ class About:
     level: Literal["response", "corpus"] = "response"
 
 
-class Combining(Protocol):
-    """What makes one figure of measures."""
+@functools.cache
+def own_metrics() -> dict[str, tuple[str, About]]:
+    """Our own metrics by name, in the order of tables: the module that makes each, and what it is."""
+    text = (resources.files("dialore") / "data" / "metrics.yaml").read_text(encoding="utf-8")
+    said = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe one, seven times as fast
+    return {
+        name: (each.pop("module"), About(name, needs=tuple(each.pop("needs", ())), **each))
+        for name, each in said.items()
+    }
 
-    def combine(self, values: NDArray[np.float64]) -> float:
-        """One figure from the measures' values.
 
-        Args:
-            values: a row a response, as wide as the metric's measures are (short rows are filled with NaN).
-        """
-        ...
+def about_of(name: str) -> About:
+    """What one of our own metrics is."""
+    return own_metrics()[name][1]
 
 
 @runtime_checkable
-class Metric(Combining, Protocol):
+class Metric(Protocol):
     """One metric. `measure` is asked a response at a time, many at once; `combine` is asked of any set of measures."""
 
     @property
     def about(self) -> About:
         """What it is."""
-        ...
 
     async def measure(self, sample: Sample) -> Measure:
         """Measure one response; never raises for what a response or dialogue lacks: that is a Measure's `problem`."""
-        ...
 
-
-@runtime_checkable
-class JointMetric(Metric, Protocol):
-    """A metric that measures several systems' responses to a dialogue together, so that their scores compare."""
-
-    @property
-    def identity(self) -> str:
-        """What its measures depend on: judge, prompts, seed."""
-        ...
-
-    async def measure_together(self, dialogue: Dialogue, responses: Mapping[str, Response]) -> dict[str, Measure]:
-        """Measure responses, by system; raises ModelError where a call failed."""
-        ...
+    def combine(self, values: NDArray[np.float64]) -> float:
+        """One figure from the measures' values: a row a response, short ones filled with NaN."""
 
 
 @runtime_checkable
@@ -118,15 +112,7 @@ class Additive(Protocol):
     """
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Figures from sums.
-
-        Args:
-            sums: of each column, shape (..., columns).
-
-        Returns:
-            Figures, shape (...).
-        """
-        ...
+        """Figures, shape (...), from the sums of each column, shape (..., columns)."""
 
 
 @runtime_checkable
@@ -141,14 +127,8 @@ class Jackknifed(Protocol):
     ) -> NDArray[np.float64]:
         """The figures without the responses to the first dialogue, without those to the second, and so on.
 
-        Args:
-            values: as for `combine`, shape (responses, columns).
-            dialogues: the number of the dialogue that each response answers, from 0; each another where None.
-
-        Returns:
-            Figures, shape (dialogues,).
+        `dialogues` are the numbers, from 0, of those that the rows of values answer; each another where None.
         """
-        ...
 
 
 class Mean:

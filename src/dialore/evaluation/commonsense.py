@@ -8,34 +8,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from dialore.evaluation.base import About, Mean, Measure, Sample, unavailable
+from dialore.evaluation.base import Mean, Measure, Sample, about_of, unavailable
 from dialore.sources.graph.matching import HardMatcher, stores_of
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.evaluation.registry import Context
 
-# The last graph and its matcher. The graph is held, as another may be given its id once it is gone.
-_latest: list[tuple[Any, str, HardMatcher]] = []
-
 
 def make(name: str, context: Context) -> Cdp | Cdf:
     """A metric of this file by name; both use one matcher for a graph."""
-    matcher, graph = None, ""
-    if context.graph is not None:
-        graph = _mark(context.graph)
-        if not (_latest and _latest[0][0] is context.graph and _latest[0][1] == graph):
-            _latest[:] = [(context.graph, graph, HardMatcher(stores_of(context.graph)))]
-        matcher = _latest[0][2]
+    graph = "" if context.graph is None else _mark(context.graph)
+    matcher = None if context.graph is None else _matcher(context.graph, graph)
     if name == "cdp":
         return Cdp(matcher, graph)
     table = None
     if matcher is not None and context.idf_corpus is not None:
         table = IdfTable(matcher, context.idf_corpus(), context.idf_corpus_name)
     return Cdf(matcher, table, graph)
+
+
+@lru_cache(maxsize=1)
+def _matcher(graph: Any, _mark: str) -> HardMatcher:  # noqa: ANN401 - a graph or several
+    return HardMatcher(stores_of(graph))
 
 
 def _mark(graph: Any) -> str:  # noqa: ANN401 - a graph or several
@@ -47,12 +46,7 @@ def _mark(graph: Any) -> str:  # noqa: ANN401 - a graph or several
 class Cdp(Mean):
     """Commonsense Dialogue Proportion: the share of responses that at least one fact ties to their history."""
 
-    about = About(
-        "cdp",
-        "DCRAG (EMNLP 2024), Section 4.1.3",
-        "Share of responses with at least one fact of the graph between history and response, by hard matching.",
-        needs=("graph",),
-    )
+    about = about_of("cdp")
 
     def __init__(self, matcher: HardMatcher | None, graph: str = "") -> None:
         self._matcher = matcher
@@ -73,14 +67,10 @@ class Cdf(Mean):
     def __init__(self, matcher: HardMatcher | None, table: IdfTable | None, graph: str = "") -> None:
         self._matcher, self._table = matcher, table
         self.identity = f"{graph} / {table.corpus if table is not None else ''}"
-        corpus = f"; IDF of {table.corpus} ({table.size:,} dialogues)" if table is not None else ""
-        self.about = About(
-            "cdf",
-            "DCRAG (EMNLP 2024), Section 4.1.3",
-            f"Mean over responses of the summed IDF (in nats) of the facts between history and response{corpus}.",
-            needs=("graph",),
-            scale=0.0,
-        )
+        self.about = about_of("cdf")
+        if table is not None:
+            said = f"{self.about.definition[:-1]}; IDF of {table.corpus} ({table.size:,} dialogues)."
+            self.about = replace(self.about, definition=said)
 
     async def measure(self, sample: Sample) -> Measure:
         """The summed IDF."""

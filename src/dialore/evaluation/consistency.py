@@ -9,8 +9,8 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from dialore.errors import InputError, MissingExtraError
-from dialore.evaluation.base import About, Mean, Measure, Metric, Sample, unavailable
+from dialore.errors import InputError, import_optional
+from dialore.evaluation.base import Mean, Measure, Metric, Sample, about_of, unavailable
 from dialore.evaluation.decisions import gold_texts, no_plan, plan_of
 from dialore.evaluation.judges.asking import is_refusal
 
@@ -36,17 +36,8 @@ class Consistency(Mean):
     def __init__(
         self, source: Literal["persona", "documents"], model: TransformerEntailment | None, name: str = ""
     ) -> None:
-        self._source, self._model = source, model
-        self.identity = name
-        short = "P.C" if source == "persona" else "K.C"
-        self.about = About(
-            "persona-consistency" if source == "persona" else "knowledge-consistency",
-            f"SAFARI (EMNLP Findings 2023), Appendix C, Equations 4 to 7 ({short})",
-            f"Share of responses that an NLI model finds to agree with the gold {source}, calibrated by whether the "
-            f"plan asked for it; the model is given gold {source} first and response second, as the paper encodes them "
-            "(its Equation 5 words it the other way: the response entails the gold piece).",
-            needs=("plan", "knowledge", "nli"),
-        )
+        self._source, self._model, self.identity = source, model, name
+        self.about = about_of("persona-consistency" if source == "persona" else "knowledge-consistency")
 
     async def measure(self, sample: Sample) -> Measure:
         """1 or 0."""
@@ -80,13 +71,7 @@ _MACHINE = re.compile(
 class RejectionRate(Mean):
     """How often a response steps out of its part: it declines to answer, or says that it is a machine."""
 
-    about = About(
-        "rejection-rate",
-        "SAFARI (EMNLP Findings 2023), Section 6.3",
-        "Share of responses that decline to answer or say that they come from a machine, told by their words in "
-        "English and Chinese. The paper does not say how it counted.",
-        higher_is_better=False,
-    )
+    about = about_of("rejection-rate")
 
     async def measure(self, sample: Sample) -> Measure:
         """1 or 0."""
@@ -103,7 +88,6 @@ class TransformerEntailment:
 
     def __init__(self, name_or_path: str, *, batch: int = 32) -> None:
         self._name, self._batch = name_or_path, batch
-        self._classify: Any = None
         # Many ask at once, each from a thread: one loads the model, and one uses it at a time.
         self._turn = threading.Lock()
 
@@ -111,24 +95,20 @@ class TransformerEntailment:
         """Whether each second text follows from its first; raises InputError where there is no such model."""
         given = [{"text": first, "text_pair": second} for first, second in pairs]
         with self._turn:
-            self._classify = self._classify or _classifier(self._name)
             labels = list(self._classify.model.config.id2label.values())
             wanted = next((label for label in labels if label.lower().startswith("entail")), labels[-1])
             found = self._classify(given, batch_size=self._batch, padding=True, truncation=True, max_length=512)
         return [each["label"] == wanted for each in found]
 
+    @functools.cached_property
+    def _classify(self) -> Any:  # noqa: ANN401 - the library is untyped
+        torch, transformers = (import_optional(name, "an NLI model", "local") for name in ("torch", "transformers"))
+        device = 0 if torch.cuda.is_available() else -1
+        try:
+            return transformers.pipeline("text-classification", model=self._name, device=device)
+        except (OSError, ValueError) as error:
+            raise InputError(f"no NLI model {self._name!r}: {str(error).splitlines()[0]}") from error
+
 
 _loaded = functools.cache(TransformerEntailment)
 """One model serves both metrics."""
-
-
-def _classifier(name: str) -> Any:  # noqa: ANN401 - the library is untyped
-    try:
-        import torch
-        from transformers import pipeline
-    except ImportError:
-        raise MissingExtraError("an NLI model", "local") from None
-    try:
-        return pipeline("text-classification", model=name, device=0 if torch.cuda.is_available() else -1)
-    except (OSError, ValueError) as error:
-        raise InputError(f"no NLI model {name!r}: {str(error).splitlines()[0]}") from error

@@ -8,20 +8,18 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.datasets import gold_text
-from dialore.evaluation.base import About, Mean, Measure, Metric, Sample, unavailable
+from dialore.evaluation.base import Mean, Measure, Metric, Sample, about_of, unavailable
 from dialore.text import normalise
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dialore.datasets.base import Gold
     from dialore.evaluation.registry import Context
 
 _DECISIONS = {"null": frozenset[str](), "persona": frozenset({"persona"}), "both": frozenset({"persona", "documents"})}
 _ORPHANS = frozenset({"documents"})
-_SAFARI = "SAFARI (EMNLP Findings 2023)"
 
 
 def make(name: str, context: Context) -> Metric:
@@ -32,10 +30,10 @@ def make(name: str, context: Context) -> Metric:
     if kind == "planning":
         return PlanningF1(rest[1]) if rest[0] == "f1" else PlanningAccuracy()
     if kind in {"mrr", "ndcg"}:
-        return Ranking(_MRR, _reciprocal_rank) if kind == "mrr" else Ranking(_NDCG, _ndcg)
+        return Ranking(name, _reciprocal_rank if kind == "mrr" else _ndcg)
     top, source, case = [*rest, "", ""][:3]
     plan = {"alone": "persona", "both": "both"}.get(case)
-    return Ranking(_recall_about(name, int(top), source, case), functools.partial(_recall, int(top)), source, plan)
+    return Ranking(name, functools.partial(_recall, int(top)), source, plan)
 
 
 def kinds_of(names: Iterable[str], sample: Sample) -> frozenset[str]:
@@ -73,15 +71,10 @@ def gold_texts(sample: Sample, kind: str = "") -> list[str]:
 class PlanningF1:
     """F1 of one decision: to use no source, the persona alone, or persona and documents (SAFARI, Table 4)."""
 
-    def __init__(self, decision: str) -> None:
-        self._wanted = _DECISIONS[decision]
-        what = (
-            f"the decision to use {_in_words(self._wanted)}, over all dialogues with a gold plan, by kinds of sources."
-        )
-        self.about = self._about(decision, what)
+    _kind = "planning-f1"
 
-    def _about(self, decision: str, what: str) -> About:
-        return About(f"planning-f1-{decision}", f"{_SAFARI}, Table 4", f"F1 of {what}", ("plan",), level="corpus")
+    def __init__(self, decision: str) -> None:
+        self._wanted, self.about = _DECISIONS[decision], about_of(f"{self._kind}-{decision}")
 
     async def measure(self, sample: Sample) -> Measure:
         """Whether it was decided and right, decided, and right."""
@@ -105,9 +98,7 @@ class PlanningF1:
 class Decisions(PlanningF1):
     """How often the same decision was made: the numbers in brackets there."""
 
-    def _about(self, decision: str, what: str) -> About:
-        what = f"Number of times of {what} Neither more nor fewer is better."
-        return About(f"decisions-{decision}", f"{_SAFARI}, Table 4", what, ("plan",), scale=0.0, level="corpus")
+    _kind = "decisions"
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """How many."""
@@ -121,12 +112,7 @@ def _in_words(decision: frozenset[str]) -> str:
 class PlanningAccuracy(Mean):
     """How often the plan is the gold plan, whatever its order."""
 
-    about = About(
-        "planning-accuracy",
-        f"{_SAFARI}, Section 5.2",
-        "Share of plans that use the kinds of sources of the gold plan.",
-        needs=("plan",),
-    )
+    about = about_of("planning-accuracy")
 
     async def measure(self, sample: Sample) -> Measure:
         """1 or 0."""
@@ -143,9 +129,9 @@ class Ranking(Mean):
     """
 
     def __init__(
-        self, about: About, figure: Callable[[list[bool], int], float], source: str = "", plan: str | None = None
+        self, name: str, figure: Callable[[list[bool], int], float], source: str = "", plan: str | None = None
     ) -> None:
-        self.about, self._figure, self._source, self._plan = about, figure, source, plan
+        self.about, self._figure, self._source, self._plan = about_of(name), figure, source, plan
 
     async def measure(self, sample: Sample) -> Measure:
         """0 to 1."""
@@ -167,32 +153,8 @@ def _key(text: str) -> str:
     return normalise(text).replace(" ", "")
 
 
-def _recall_about(name: str, top: int, source: str, case: str) -> About:
-    of = f" of the source {source}" if source else ""
-    where = {
-        "alone": " Over dialogues whose gold plan is the persona alone: the column Persona.",
-        "both": " Over dialogues whose gold plan is persona and documents: the column Both, PERSONA.",
-    }.get(case, "")
-    what = f"Share of the gold knowledge{of}, of {top} pieces at most, among the best {top}{of} that were found.{where}"
-    return About(name, f"{_SAFARI}, Table 5", what, needs=("knowledge",))
-
-
 def _recall(top: int, hits: list[bool], gold: int) -> float:
     return sum(hits[:top]) / min(gold, top)
-
-
-_MRR = About(
-    "mrr",
-    "Voorhees (1999)",
-    "Mean over responses of one over the rank of the first gold piece of knowledge; 0 where there is none.",
-    needs=("knowledge",),
-)
-_NDCG = About(
-    "ndcg-10",
-    "Järvelin and Kekäläinen (2002)",
-    "Discounted gain of gold knowledge among the best 10 pieces, over the best that is possible.",
-    needs=("knowledge",),
-)
 
 
 def _reciprocal_rank(hits: list[bool], _gold: int) -> float:

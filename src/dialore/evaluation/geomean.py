@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.evaluation.base import About, Jackknifed, Measure, Sample, Score, unavailable
 from dialore.evaluation.registry import Context, load_metric
 from dialore.evaluation.statistics import as_table, bootstrap
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 K = TypeVar("K")
-Number = TypeVar("Number", float, "NDArray[np.float64]")
+Number = TypeVar("Number", float, NDArray[np.float64])
 
 DCRAG_COMPONENTS = ("distinct-2", "cdp", "cdf", "meep", "informativeness", "overall")
 RAGAS_COMPONENTS = ("ragas-context-relevance", "ragas-faithfulness", "ragas-answer-relevance")

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dialore.datasets.base import gold_text
 from dialore.dialogue import Dialogue, describe, read_dialogues
-from dialore.errors import InputError, MissingExtraError
+from dialore.errors import InputError
 from dialore.evaluation.statistics import (
     RESAMPLES,
     Interval,
+    Kind,
     as_table,
     correlation,
+    library,
     resample_weights,
     resampled_figures,
 )
@@ -30,14 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from dialore.evaluation.base import Measure, Metric
 
     Floats = NDArray[np.float64]
 
-Kind = Literal["spearman", "kendall", "pearson"]
-KINDS: tuple[Kind, ...] = ("spearman", "kendall", "pearson")
+KINDS: tuple[Kind, ...] = get_args(Kind)
 _FEWEST = 3
 _FOLDS = 5
 
@@ -187,8 +187,8 @@ def _over_responses(
         return Agreement(metric, criterion, "response", n, {"auc": area}, {"auc": p}, accuracy, majority)
     resampled = resampled_correlations(values, people, weights)
     tests = {kind: correlation(values, people, kind) for kind in KINDS}
-    figures = {str(kind): _interval(test.statistic, resampled[kind]) for kind, test in tests.items()}
-    return Agreement(metric, criterion, "response", n, figures, {kind: test.p for kind, test in tests.items()})
+    figures = {str(kind): _interval(figure, resampled[kind]) for kind, (figure, _) in tests.items()}
+    return Agreement(metric, criterion, "response", n, figures, {kind: p for kind, (_, p) in tests.items()})
 
 
 def _over_systems(
@@ -211,9 +211,8 @@ def _over_systems(
             for kind, values in resampled_correlations(a, b, each).items():
                 resampled[kind].append(float(values[0]))
     tests = {kind: correlation(ours, theirs, kind) for kind in KINDS}
-    figures = {str(kind): _interval(test.statistic, np.array(resampled[kind])) for kind, test in tests.items()}
-    p = {str(kind): test.p for kind, test in tests.items()}
-    return Agreement(metric.about.name, criterion, "system", len(names), figures, p)
+    figures = {str(kind): _interval(figure, np.array(resampled[kind])) for kind, (figure, _) in tests.items()}
+    return Agreement(metric.about.name, criterion, "system", len(names), figures, {k: p for k, (_, p) in tests.items()})
 
 
 def _interval(value: float, resampled: Floats) -> Interval:
@@ -270,12 +269,8 @@ def _weighted_pearson(first: Floats, second: Floats, weights: NDArray[Any]) -> F
 
 def area_under_curve(values: Floats, truth: NDArray[np.bool_], weights: NDArray[Any]) -> tuple[Interval, float]:
     """The area under the ROC curve with its interval, and the p-value of Mann and Whitney's test."""
-    try:
-        from scipy.stats import mannwhitneyu
-    except ImportError:
-        raise MissingExtraError("statistics", "evaluation") from None
     yes, no = values[truth], values[~truth]
-    test = mannwhitneyu(yes, no)
+    test = library("scipy.stats").mannwhitneyu(yes, no)
     better = 0.5 * (1 + np.sign(yes[:, None] - no[None, :]))
     of_yes, of_no = weights[:, truth], weights[:, ~truth]
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -13,19 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dialore.errors import MissingExtraError
-from dialore.evaluation.base import About, Measure, Metric, Sample, unavailable
+from dialore.errors import import_optional
+from dialore.evaluation.base import Measure, Metric, Sample, about_of, unavailable
 from dialore.evaluation.overlap import NO_REFERENCE, Compared, check_chinese_tokens, on_one_line
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dialore.dialogue import Dialogue
     from dialore.evaluation.registry import Context
 
 
-_NLTK = "Banerjee and Lavie (2005), as nltk computes it"
 # Of Meteor 1.5's English setting (Denkowski and Lavie, 2014, Table 1): alpha, beta, gamma, delta, and the weights of
 # exact, stem, synonym and paraphrase matches.
 _ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
@@ -43,13 +41,7 @@ def make(name: str, context: Context) -> Metric:
 class MeteorExactStem(Compared):
     """nltk's METEOR with exact and stem matches; without WordNet's synonyms, so that it can be had everywhere."""
 
-    about = About(
-        "meteor-exact-stem",
-        _NLTK,
-        "The METEOR of 2005 of the tokens that f1 counts, with exact and Porter-stem matches alone: lower than with "
-        "synonyms. Alpha 0.9, beta 3, gamma 0.5, all matches of one weight, greedy alignment.",
-        needs=("reference",),
-    )
+    about = about_of("meteor-exact-stem")
 
     def figure(self, response: tuple[str, ...], other: tuple[str, ...]) -> float:
         """METEOR."""
@@ -59,15 +51,7 @@ class MeteorExactStem(Compared):
 class Meteor(MeteorExactStem):
     """nltk's METEOR with WordNet's synonyms too, where nltk's data hold WordNet."""
 
-    about = About(
-        "meteor",
-        _NLTK,
-        "The METEOR of 2005 of the tokens that f1 counts: exact, Porter-stem and WordNet-synonym matches (English, and "
-        "of stems: nltk looks up what it has stemmed). Alpha 0.9, beta 3, gamma 0.5, all matches of one weight, greedy "
-        "alignment; Meteor 1.5 (meteor-nlgeval) has paraphrases, function words and weights besides. WordNet is "
-        "nltk's: `python -m nltk.downloader wordnet`.",
-        needs=("reference",),
-    )
+    about = about_of("meteor")
 
     @property
     def identity(self) -> str:
@@ -98,17 +82,14 @@ def find_wordnet() -> Any:  # noqa: ANN401 - the library is untyped
     Raises:
         MissingExtraError: nltk is not installed.
     """
-    try:
-        from nltk.corpus.reader.wordnet import WordNetCorpusReader
-        from nltk.corpus.util import LazyCorpusLoader
-    except ImportError:
-        raise MissingExtraError("METEOR", "evaluation") from None
+    loaders = import_optional("nltk.corpus.util", "METEOR", "evaluation")
+    readers = import_optional("nltk.corpus.reader.wordnet", "METEOR", "evaluation")
 
-    class Reader(WordNetCorpusReader):  # type: ignore[misc]
+    class Reader(readers.WordNetCorpusReader):  # type: ignore[misc,name-defined]
         def map_wn(self, version: str = "wordnet") -> None:
             """No mapping to other versions: only other languages want it, and it takes seconds."""
 
-    reader: Any = LazyCorpusLoader("wordnet", Reader, None)
+    reader: Any = loaders.LazyCorpusLoader("wordnet", Reader, None)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of other languages, which METEOR does not ask for
@@ -122,13 +103,10 @@ def find_wordnet() -> Any:  # noqa: ANN401 - the library is untyped
 
 
 def _meteor(reference: tuple[str, ...], response: tuple[str, ...], wordnet: Any) -> float:  # noqa: ANN401
-    try:
-        from nltk.translate.meteor_score import single_meteor_score
-    except ImportError:
-        raise MissingExtraError("METEOR", "evaluation") from None
+    library = import_optional("nltk.translate.meteor_score", "METEOR", "evaluation")
     if not reference or not response:
         return 0.0
-    return float(single_meteor_score(list(reference), list(response), stemmer=_stemmer(), wordnet=wordnet))
+    return float(library.single_meteor_score(list(reference), list(response), stemmer=_stemmer(), wordnet=wordnet))
 
 
 @functools.lru_cache(maxsize=1)
@@ -147,15 +125,7 @@ class Meteor15:
     The measure of a response is the 23 statistics of its alignment, which add up; the figure is made of them here.
     """
 
-    about = About(
-        "meteor-nlgeval",
-        "Denkowski and Lavie (2014); nlg-eval (Sharma et al., 2017); MSDP (ACL Findings 2022), Section 3.4",
-        "Meteor 1.5 of all responses together, by the authors' program with -l en -norm: exact, stem, synonym and "
-        "paraphrase matches of weights 1, 0.6, 0.8 and 0.6, alpha 0.85, beta 0.2, gamma 0.6, delta 0.75; English. It "
-        "wants Java and the package pycocoevalcap (`pip install 'dialore[meteor]'`), which carries program and tables.",
-        needs=("reference",),
-        level="corpus",
-    )
+    about = about_of("meteor-nlgeval")
 
     async def measure(self, sample: Sample) -> Measure:
         """The statistics of the alignment."""

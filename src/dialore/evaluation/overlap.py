@@ -12,19 +12,18 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.datasets import gold_text
-from dialore.errors import InputError, MissingExtraError
-from dialore.evaluation.base import About, Mean, Measure, Metric, Sample, unavailable
+from dialore.errors import InputError, import_optional
+from dialore.evaluation.base import Mean, Measure, Metric, Sample, about_of, unavailable
 from dialore.text import Language, words
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dialore.dialogue import Dialogue
     from dialore.evaluation.registry import Context
 
@@ -40,30 +39,26 @@ NO_REFERENCE = "the dialogue has no reference"
 def make(name: str, context: Context) -> Metric:
     """A metric of this file by name."""
     chinese = check_chinese_tokens(context.tokens)
-    if name.endswith("-nlgeval"):
-        return BleuNlgEval(chinese) if name == "bleu-nlgeval" else RougeLNlgEval(chinese)
-    if name.startswith("bleu-"):
-        return Bleu(int(name.removeprefix("bleu-")), chinese)
-    if name.startswith("distinct-"):
-        order = name.removeprefix("distinct-").removesuffix("-words")
-        return Distinct(int(order), chinese, words_alone=name.endswith("-words"))
     kinds: dict[str, Callable[[ChineseTokens], Metric]] = {
         "bleu": MeanBleu,
+        "bleu-nlgeval": BleuNlgEval,
         "rouge-l": RougeL,
+        "rouge-l-nlgeval": RougeLNlgEval,
         "f1": F1,
         "kf1": KnowledgeF1,
         "knowledge-copy": KnowledgeCopy,
     }
-    return kinds[name](chinese)
+    if name in kinds:
+        return kinds[name](chinese)
+    kind, order, *form = name.split("-")
+    return Bleu(int(order), chinese) if kind == "bleu" else Distinct(int(order), chinese, words_alone=bool(form))
 
 
 def check_chinese_tokens(name: str) -> ChineseTokens:
     """The way of counting Chinese of that name; raises InputError where there is none."""
-    if name == "character":
-        return "character"
-    if name == "word":
-        return "word"
-    raise InputError(f"Chinese cannot be counted by {name!r}", mend="by character or by word")
+    if name not in get_args(ChineseTokens):
+        raise InputError(f"Chinese cannot be counted by {name!r}", mend="by character or by word")
+    return cast("ChineseTokens", name)
 
 
 @functools.lru_cache(maxsize=65536)
@@ -127,15 +122,7 @@ class Bleu(Worded):
 
     def __init__(self, order: int = 4, chinese: ChineseTokens = "character") -> None:
         super().__init__(chinese)
-        self.order = order
-        self.about = About(
-            f"bleu-{order}",
-            "Papineni et al. (2002); SAFARI (EMNLP Findings 2023), Table 6; EDIT, Table 4",
-            f"Corpus BLEU of n-grams up to {order} against one reference, as sacrebleu computes it, in per cent.",
-            needs=("reference",),
-            scale=100.0,
-            level="corpus",
-        )
+        self.order, self.about = order, about_of(f"bleu-{order}")
 
     async def measure(self, sample: Sample) -> Measure:
         """Matches and totals of each order, and the two lengths."""
@@ -143,12 +130,9 @@ class Bleu(Worded):
         if not reference:
             return unavailable(NO_REFERENCE)
         tokens, response = "zh" if sample.dialogue.language == "zh" else "13a", sample.response.text
-        if sample.dialogue.language == "zh" and self._chinese == "word":
+        if tokens == "zh" and self._chinese == "word":
             tokens = "none"
-            response, reference = (
-                " ".join(self._split(response, sample.dialogue)),
-                " ".join(self._split(reference, sample.dialogue)),
-            )
+            response, reference = (" ".join(self._split(text, sample.dialogue)) for text in (response, reference))
         return Measure(_bleu_sums(response, reference, tokens))
 
     def combine(self, values: NDArray[np.float64]) -> float:
@@ -186,14 +170,7 @@ class MeanBleu(Bleu):
 
     def __init__(self, chinese: ChineseTokens = "character") -> None:
         super().__init__(_ORDERS, chinese)
-        self.about = About(
-            "bleu",
-            "MSDP (ACL Findings 2022), Section 3.4: averaged BLEU",
-            "Mean of corpus BLEU-1, 2, 3 and 4 against one reference, as sacrebleu computes each, in per cent.",
-            needs=("reference",),
-            scale=100.0,
-            level="corpus",
-        )
+        self.about = about_of("bleu")
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """The mean over the orders, from summed matches, totals and lengths."""
@@ -211,15 +188,7 @@ class BleuNlgEval(Bleu):
 
     def __init__(self, chinese: ChineseTokens = "character") -> None:
         super().__init__(_ORDERS, chinese)
-        self.about = About(
-            "bleu-nlgeval",
-            "nlg-eval (Sharma et al., 2017); MSDP (ACL Findings 2022), Section 3.4: averaged BLEU",
-            "Mean of corpus BLEU-1, 2, 3 and 4 as nlg-eval computes each: tokens at white space (Chinese: as f1 counts)"
-            ", case kept, no smoothing, in per cent.",
-            needs=("reference",),
-            scale=100.0,
-            level="corpus",
-        )
+        self.about = about_of("bleu-nlgeval")
 
     async def measure(self, sample: Sample) -> Measure:
         """Matches and totals of each order, and the two lengths."""
@@ -256,14 +225,7 @@ class Distinct(Worded):
     def __init__(self, order: int, chinese: ChineseTokens = "character", *, words_alone: bool = False) -> None:
         super().__init__(chinese)
         self.order, self._words_alone = order, words_alone
-        of = "tokens that f1 counts, without articles and punctuation," if words_alone else "tokens, punctuation too,"
-        self.about = About(
-            f"distinct-{order}" + ("-words" if words_alone else ""),
-            "Li et al. (2016)" + ("" if words_alone else "; DCRAG (EMNLP 2024), Section 4.1.3"),
-            f"Distinct {order}-grams over all {order}-grams of the responses, of all {of} in lower case, in per cent.",
-            scale=100.0,
-            level="corpus",
-        )
+        self.about = about_of(f"distinct-{order}-words" if words_alone else f"distinct-{order}")
 
     async def measure(self, sample: Sample) -> Measure:
         """The response's n-grams, as numbers that are the same in every run."""
@@ -315,19 +277,18 @@ class Compared(Mean, Worded):
         return Measure((self.figure(self._split(response, dialogue), self._split(other, dialogue)),))
 
     def figure(self, response: tuple[str, ...], other: tuple[str, ...]) -> float:
-        """Unigram F1 of two texts' tokens, where nothing else is said."""
-        return unigram_f1(response, other)
+        """Unigram F1, where nothing else is said, of tokens counted with repeats; 0 where nothing is shared."""
+        common = (Counter(response) & Counter(other)).total()
+        if not common:
+            return 0.0
+        precision, recall = common / len(response), common / len(other)
+        return 2 * precision * recall / (precision + recall)
 
 
 class RougeL(Compared):
     """ROUGE-L F-measure of single responses, by rouge-score without stemming; Chinese by our own tokens."""
 
-    about = About(
-        "rouge-l",
-        "Lin (2004); SAFARI (EMNLP Findings 2023), Table 6; MSDP (ACL Findings 2022), Section 3.4",
-        "F-measure of the longest common subsequence of response and reference, as rouge-score computes it.",
-        needs=("reference",),
-    )
+    about = about_of("rouge-l")
 
     def compare(self, response: str, other: str, dialogue: Dialogue) -> Measure:
         """The F-measure; rouge-score splits English itself."""
@@ -343,13 +304,7 @@ class RougeL(Compared):
 class RougeLNlgEval(Compared):
     """ROUGE-L as nlg-eval and coco-caption compute it: tokens at each space, case kept, recall weighed by beta 1.2."""
 
-    about = About(
-        "rouge-l-nlgeval",
-        "nlg-eval (Sharma et al., 2017); MSDP (ACL Findings 2022), Section 3.4",
-        "F-measure of beta 1.2 of the longest common subsequence of response and reference, as nlg-eval computes it: "
-        "tokens at white space (Chinese: as f1 counts), case kept.",
-        needs=("reference",),
-    )
+    about = about_of("rouge-l-nlgeval")
     _BETA = 1.2
 
     def compare(self, response: str, other: str, dialogue: Dialogue) -> Measure:
@@ -363,23 +318,13 @@ class RougeLNlgEval(Compared):
 class F1(Compared):
     """Unigram F1 with the reference."""
 
-    about = About(
-        "f1",
-        "ParlAI; MSDP (ACL Findings 2022), Section 3.4",
-        "Unigram F1 of response and reference: lower case, no punctuation, no articles.",
-        needs=("reference",),
-    )
+    about = about_of("f1")
 
 
 class KnowledgeF1(Compared):
     """Unigram F1 with the gold knowledge."""
 
-    about = About(
-        "kf1",
-        "Shuster et al. (2021); MSDP (ACL Findings 2022), Section 3.4",
-        "Unigram F1 of the response and its gold knowledge, all pieces together, normalised as for f1.",
-        needs=("knowledge",),
-    )
+    about = about_of("kf1")
     lacking = "the dialogue has no gold knowledge"
 
     def other_text(self, sample: Sample) -> str:
@@ -390,12 +335,7 @@ class KnowledgeF1(Compared):
 class KnowledgeCopy(Compared):
     """How much of the response is in the knowledge that it was given."""
 
-    about = About(
-        "knowledge-copy",
-        "MSDP (ACL Findings 2022), Section 4.2, ratio of knowledge",
-        "Share of the response's tokens that the knowledge it was given holds too, each token as often as there.",
-        needs=("retrieved",),
-    )
+    about = about_of("knowledge-copy")
     lacking = "the response was given no knowledge"
 
     def other_text(self, sample: Sample) -> str:
@@ -407,15 +347,6 @@ class KnowledgeCopy(Compared):
         return (Counter(response) & Counter(other)).total() / len(response) if response else 0.0
 
 
-def unigram_f1(first: Sequence[str], second: Sequence[str]) -> float:
-    """The harmonic mean of precision and recall of tokens counted with repeats; 0 where nothing is shared."""
-    common = sum((Counter(first) & Counter(second)).values())
-    if not common:
-        return 0.0
-    precision, recall = common / len(first), common / len(second)
-    return 2 * precision * recall / (precision + recall)
-
-
 @functools.lru_cache(maxsize=262144)
 def _number(gram: str) -> int:
     """A number below 2**52 that stands for an n-gram: exact in a float, and all but sure to differ from any other's."""
@@ -424,11 +355,7 @@ def _number(gram: str) -> int:
 
 @functools.lru_cache(maxsize=4)
 def _sacrebleu(tokens: str) -> Any:  # noqa: ANN401 - the library is untyped
-    try:
-        from sacrebleu.metrics.bleu import BLEU
-    except ImportError:
-        raise MissingExtraError("BLEU", "evaluation") from None
-    return BLEU(tokenize=tokens, force=True)
+    return import_optional("sacrebleu.metrics.bleu", "BLEU", "evaluation").BLEU(tokenize=tokens, force=True)
 
 
 class _Spaces:
@@ -440,8 +367,5 @@ class _Spaces:
 
 @functools.lru_cache(maxsize=2)
 def _rouge(tokenizer: type[_Spaces] | None = _Spaces) -> Any:  # noqa: ANN401 - the library is untyped
-    try:
-        from rouge_score.rouge_scorer import RougeScorer
-    except ImportError:
-        raise MissingExtraError("ROUGE", "evaluation") from None
-    return RougeScorer(["rougeL"], use_stemmer=False, tokenizer=tokenizer() if tokenizer else None)
+    library = import_optional("rouge_score.rouge_scorer", "ROUGE", "evaluation")
+    return library.RougeScorer(["rougeL"], use_stemmer=False, tokenizer=tokenizer() if tokenizer else None)

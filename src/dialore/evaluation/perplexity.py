@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.errors import ModelError
-from dialore.evaluation.base import About, Measure, Sample, unavailable
+from dialore.evaluation.base import Measure, Sample, about_of, unavailable
 from dialore.llm.perplexity import Likelihood, LocalLikelihood, Scored
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dialore.dialogue import Dialogue
     from dialore.evaluation.registry import Context
 
@@ -40,16 +40,10 @@ class Perplexity:
     def __init__(self, model: LocalLikelihood | None, name: str = "") -> None:
         self._batches = _MicroBatches(model) if model is not None else None
         self._name = name
-        self.about = About(
-            "perplexity",
-            "Jelinek et al. (1977)",
-            "Base e to the mean negative log-likelihood a token of the responses, given their histories, by "
-            f"{name or 'a causal language model'}.",
-            needs=("language-model",),
-            higher_is_better=False,
-            scale=0.0,
-            level="corpus",
-        )
+        self.about = about_of("perplexity")
+        if name:
+            said = self.about.definition.replace("a causal language model", name)
+            self.about = replace(self.about, definition=said)
 
     @property
     def identity(self) -> str:

@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from dialore.errors import UnknownNameError
+from dialore.evaluation.base import own_metrics
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -16,25 +17,6 @@ if TYPE_CHECKING:
     from dialore.llm.model import LanguageModel
 
 GROUP = "dialore.metrics"
-# Our own metrics in the order of tables, by the module whose `make(name, context) -> Metric` makes them.
-_MODULES = (
-    ("overlap", "bleu bleu-1 bleu-2 bleu-3 bleu-4 bleu-nlgeval"),
-    ("meteor", "meteor meteor-exact-stem meteor-nlgeval"),
-    ("overlap", "rouge-l rouge-l-nlgeval f1 kf1 knowledge-copy"),
-    ("decisions", "planning-f1-null planning-f1-persona planning-f1-both planning-accuracy"),
-    ("decisions", "decisions-null decisions-persona decisions-both"),
-    ("decisions", "recall-1 recall-5 recall-1-persona recall-1-persona-alone recall-1-persona-both recall-1-documents"),
-    ("decisions", "mrr ndcg-10"),
-    ("consistency", "persona-consistency knowledge-consistency rejection-rate"),
-    ("commonsense", "cdp cdf"),
-    ("overlap", "distinct-1 distinct-2 distinct-1-words distinct-2-words"),
-    ("perplexity", "perplexity"),
-    ("judges.scoring", "meep informativeness overall useful-knowledge useful-pieces"),
-    ("judges.scoring", "relevance specificity usefulness interestingness query-score"),
-    ("judges.comparing", "together-responses-overall together-responses-useful-knowledge together-queries-overall"),
-    ("judges.scoring", "ragas-context-relevance ragas-faithfulness ragas-answer-relevance"),
-)
-_OWN = {name: f"dialore.evaluation.{module}" for module, names in _MODULES for name in names.split()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +48,7 @@ class Context:
 
 def metric_names() -> list[str]:
     """The names of all metrics, in the order of tables."""
-    return [*_OWN, *sorted(point.name for point in entry_points(group=GROUP))]
+    return [*own_metrics(), *sorted(point.name for point in entry_points(group=GROUP))]
 
 
 def load_metric(name: str, context: Context) -> Metric:
@@ -76,8 +58,9 @@ def load_metric(name: str, context: Context) -> Metric:
         UnknownNameError: no metric is called that.
         MissingExtraError: it needs the `evaluation` or the `local` extra.
     """
-    if name in _OWN:
-        made: Metric = importlib.import_module(_OWN[name]).make(name, context)
+    if name in own_metrics():
+        module, _ = own_metrics()[name]
+        made: Metric = importlib.import_module(f"dialore.evaluation.{module}").make(name, context)
         return made
     for point in entry_points(group=GROUP):
         if point.name == name:

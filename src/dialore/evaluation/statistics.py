@@ -6,21 +6,18 @@ scipy, statsmodels and krippendorff (the `evaluation` extra) do the arithmetic; 
 from __future__ import annotations
 
 import functools
-import importlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from dialore.errors import InputError, MissingExtraError
-from dialore.evaluation.base import Additive, Combining, Jackknifed
+from dialore.errors import InputError, import_optional
+from dialore.evaluation.base import Additive, Jackknifed, Mean, Metric
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
+Kind = Literal["spearman", "kendall", "pearson"]
 RESAMPLES = 1000
 _Z = 1.959964
 """Standard errors on each side of a figure that hold 95%."""
@@ -34,13 +31,6 @@ class Interval:
     value: float
     low: float
     high: float
-
-
-class Result(NamedTuple):
-    """A statistic, or a coefficient, with its two-sided p-value; NaN where the sample does not allow one."""
-
-    statistic: float
-    p: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +61,7 @@ class Rate:
 
 
 def bootstrap(
-    metric: Combining,
+    metric: Metric | Mean,
     values: NDArray[np.float64],
     *,
     dialogues: Sequence[int] | None = None,
@@ -101,7 +91,7 @@ def bootstrap(
 
 
 def paired_bootstrap(
-    metric: Combining,
+    metric: Metric | Mean,
     first: NDArray[np.float64],
     second: NDArray[np.float64],
     *,
@@ -120,7 +110,7 @@ def paired_bootstrap(
         if len(first) < 2:
             return Interval(difference, math.nan, math.nan), math.nan
         error = _jackknife_error(metric.without_each(first) - metric.without_each(second))
-        p = float(2 * _library("scipy.stats").norm.sf(abs(difference) / error)) if error else float(difference == 0)
+        p = float(2 * library("scipy.stats").norm.sf(abs(difference) / error)) if error else float(difference == 0)
         return Interval(difference, difference - _Z * error, difference + _Z * error), p
     weights = resample_weights(len(first), resamples, seed)
     sampled = resampled_figures(metric, first, weights) - resampled_figures(metric, second, weights)
@@ -152,7 +142,7 @@ def resample_weights(rows: int, resamples: int, seed: int) -> NDArray[np.uint16]
     return weights
 
 
-def resampled_figures(metric: Combining, values: NDArray[np.float64], weights: NDArray[Any]) -> NDArray[np.float64]:
+def resampled_figures(metric: Metric | Mean, values: NDArray[np.float64], weights: NDArray[Any]) -> NDArray[np.float64]:
     """A metric's figure in each resample; NaN where it has no response."""
     if isinstance(metric, Additive):
         summed = np.hstack([values, np.ones((len(values), 1))]) if values.shape[1] == 1 else values
@@ -175,24 +165,24 @@ def as_table(rows: Sequence[Sequence[float]]) -> NDArray[np.float64]:
 def wilcoxon(first: ArrayLike, second: ArrayLike) -> float:
     """The p-value of Wilcoxon's signed-rank test of paired values, two-sided; two equal samples have 1."""
     a, b = _pair(first, second)
-    return 1.0 if np.array_equal(a, b) else float(_library("scipy.stats").wilcoxon(a, b).pvalue)
+    return 1.0 if np.array_equal(a, b) else float(library("scipy.stats").wilcoxon(a, b).pvalue)
 
 
 def paired_t(differences: Sequence[float]) -> float:
     """The p-value of the paired t-test of differences, two-sided; NaN where they do not vary."""
     if len(differences) < 2 or np.ptp(differences) == 0:
         return math.nan
-    return float(_library("scipy.stats").ttest_1samp(differences, 0.0).pvalue)
+    return float(library("scipy.stats").ttest_1samp(differences, 0.0).pvalue)
 
 
-def correlation(first: ArrayLike, second: ArrayLike, kind: Literal["spearman", "kendall", "pearson"]) -> Result:
-    """Spearman's rho, Kendall's tau-b or Pearson's r of two series; NaN where one of them does not vary."""
+def correlation(first: ArrayLike, second: ArrayLike, kind: Kind) -> tuple[float, float]:
+    """Spearman's rho, Kendall's tau-b or Pearson's r with its two-sided p-value; NaN where a series does not vary."""
     a, b = _pair(first, second)
     if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
-        return Result(math.nan, math.nan)
+        return math.nan, math.nan
     function = {"spearman": "spearmanr", "kendall": "kendalltau", "pearson": "pearsonr"}[kind]
-    found = getattr(_library("scipy.stats"), function)(a, b)
-    return Result(float(found.statistic), float(found.pvalue))
+    found = getattr(library("scipy.stats"), function)(a, b)
+    return float(found.statistic), float(found.pvalue)
 
 
 def win_rate(outcomes: Sequence[Literal["win", "loss", "tie"]]) -> Rate:
@@ -201,8 +191,8 @@ def win_rate(outcomes: Sequence[Literal["win", "loss", "tie"]]) -> Rate:
     n = wins + losses + ties
     if not n:
         return Rate(0, 0, 0, 1.0, math.nan, math.nan)
-    p = float(_library("scipy.stats").binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
-    low, high = _library("statsmodels.stats.proportion").proportion_confint(wins, n, method="wilson")
+    p = float(library("scipy.stats").binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
+    low, high = library("statsmodels.stats.proportion").proportion_confint(wins, n, method="wilson")
     return Rate(wins, losses, ties, p, float(low), float(high))
 
 
@@ -214,12 +204,12 @@ def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> float:
     table = np.zeros((len(labels), len(labels)))
     np.add.at(table, tuple(numbers.reshape(2, -1)), 1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return float(_library("statsmodels.stats.inter_rater").cohens_kappa(table).kappa)
+        return float(library("statsmodels.stats.inter_rater").cohens_kappa(table).kappa)
 
 
 def fleiss_kappa(ratings: Sequence[Sequence[str]]) -> float:
     """Fleiss' kappa: a row an item, as many labels in each; NaN where only one label was ever given."""
-    inter_rater = _library("statsmodels.stats.inter_rater")
+    inter_rater = library("statsmodels.stats.inter_rater")
     table, labels = inter_rater.aggregate_raters(np.asarray(ratings))
     with np.errstate(invalid="ignore", divide="ignore"):
         return float(inter_rater.fleiss_kappa(table)) if len(labels) > 1 else math.nan
@@ -232,7 +222,7 @@ def krippendorff_alpha(
     table = np.array([[math.nan if value is None else float(value) for value in row] for row in ratings])
     if len(np.unique(table[~np.isnan(table)])) < 2:
         return math.nan
-    return float(_library("krippendorff").alpha(reliability_data=table, level_of_measurement=level))
+    return float(library("krippendorff").alpha(reliability_data=table, level_of_measurement=level))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -259,9 +249,6 @@ def _check_pairs(first: Any, second: Any) -> None:  # noqa: ANN401 - anything th
         )
 
 
-def _library(name: str) -> ModuleType:
+def library(name: str) -> Any:  # noqa: ANN401 - the libraries are untyped
     """A module of the `evaluation` extra."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise MissingExtraError("statistics", "evaluation") from None
+    return import_optional(name, "statistics", "evaluation")

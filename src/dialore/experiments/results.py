@@ -35,21 +35,13 @@ class RunResults:
         for store in self._stores:
             said |= store.metrics()
         self._abouts = {name: _about(said[name]) for name in metrics or said if name in said}
+        self.facts = {store.folder.name: store.facts() for store in self._stores}
+        self.title = ", ".join(dict.fromkeys(_name(store, store.facts()) for store in self._stores))
         self._systems: list[tuple[SystemScores, RunStore, System]] = []
         for store in self._stores:
             facts = store.facts()
             for system in store.systems():
                 self._systems.append((self._scores(store, system, facts), store, system))
-
-    @property
-    def title(self) -> str:
-        """The runs' names."""
-        return ", ".join(dict.fromkeys(_name(store, store.facts()) for store in self._stores))
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What each run keeps of itself, by its folder's name."""
-        return {store.folder.name: store.facts() for store in self._stores}
 
     def systems(self) -> Sequence[SystemScores]:
         """Every system, in the order in which the runs name them."""
@@ -108,7 +100,7 @@ class RunResults:
             dataset=_dataset(facts),
             run=_name(store, facts),
             scores=scores,
-            counts=dict(counts),  # asdict makes no Counter anew
+            counts=counts,
             totals=totals,
         )
 

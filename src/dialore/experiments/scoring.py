@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 import numpy as np
 
 from dialore.errors import ModelError, is_fatal
-from dialore.evaluation.base import JointMetric, Measure, Metric, Sample, Score
-from dialore.evaluation.judges.comparing import Judged, Preference, compare, shown
+from dialore.evaluation.base import Measure, Metric, Sample, Score
+from dialore.evaluation.judges.comparing import Judged, Preference, Together, compare, shown
 from dialore.evaluation.report.data import Judged as Comparisons
 from dialore.evaluation.statistics import as_table, bootstrap
 from dialore.experiments.store import Job, RunStore
@@ -59,8 +59,8 @@ async def measure_run(
         ModelError: a judge's endpoint refuses for every response.
         BudgetError: the budget is spent; what is measured is kept.
     """
-    joint = [metric for metric in metrics if isinstance(metric, JointMetric)]
-    single = [metric for metric in metrics if not isinstance(metric, JointMetric)]
+    joint = [metric for metric in metrics if isinstance(metric, Together)]
+    single = [metric for metric in metrics if not isinstance(metric, Together)]
     for metric in single:
         # What else its measures depend on, e.g. judge and prompts: where that changes, they no longer hold.
         identity = getattr(metric, "identity", None)
@@ -128,7 +128,7 @@ async def _each(
 
 async def measure_jointly(
     store: RunStore,
-    metric: JointMetric,
+    metric: Together,
     systems: Sequence[int],
     *,
     at_once: int = 64,

@@ -80,7 +80,7 @@ class DialogueRanker:
         """(len(queries), len(texts)): how much alike they are."""
         if not texts:
             return np.zeros((len(queries), 0))
-        scores = _bm25([frozenset(grams(query)) for query in queries], [_counted(text) for text in texts])
+        scores = _bm25([frozenset(grams(query)) for query in queries], [Counter(grams(text)) for text in texts])
         if self.cosine:
             vectors = self._vectors.encode([joined(text) for text in (*queries, *texts)])
             cosines = vectors[: len(queries)] @ vectors[len(queries) :].T
@@ -99,11 +99,6 @@ def grams(text: str) -> tuple[str, ...]:
         found += [character for character in run if character not in stop]
         found += [run[at : at + 2] for at in range(len(run) - 1)]
     return tuple(found)
-
-
-@functools.lru_cache(maxsize=8192)
-def _counted(text: str) -> Counter[str]:
-    return Counter(grams(text))
 
 
 @functools.lru_cache(maxsize=8192)

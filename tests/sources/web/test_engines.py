@@ -36,11 +36,12 @@ def brave_reply(results):
 def engine(request, site, monkeypatch):
     """An engine at the site, with the path that it asks and the words of a good answer."""
     monkeypatch.setattr("dialore.sources.web.engines._LONGEST_WAIT", 1.0)
+    monkeypatch.setattr("dialore.sources.web.engines._SECONDS", 2.0)
     if request.param == "searxng":
-        made = SearxngEngine(site.url(""), timeout=2.0)
+        made = SearxngEngine(site.url(""))
         made.path, made.reply = "/search", lambda results: found(*results)
     else:
-        made = BraveEngine(KEY, url=site.url("/v1"), timeout=2.0)
+        made = BraveEngine(KEY, url=site.url("/v1"))
         made.path, made.reply = "/v1/web/search", brave_reply
     return made
 

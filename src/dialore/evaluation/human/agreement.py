@@ -10,7 +10,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -58,7 +58,7 @@ class Agreement:
     alpha: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Contest:
     """Two systems on one question.
 
@@ -117,10 +117,9 @@ def analyse(annotations: Sequence[Annotation]) -> Findings:
             found.standings += _standings(criterion, some)
         found.contests += _contests(criterion, some)
     for test in ("p", "sign", "mcnemar", "t"):
-        given = [getattr(each, test) for each in found.contests]
-        corrected = holm([math.nan if p is None else p for p in given])
-        changes: list[dict[str, Any]] = [{} if p is None else {test: c} for p, c in zip(given, corrected, strict=True)]
-        found.contests = [replace(each, **change) for each, change in zip(found.contests, changes, strict=True)]
+        made = [each for each in found.contests if getattr(each, test) is not None]
+        for each, corrected in zip(made, holm([getattr(each, test) for each in made]), strict=True):
+            setattr(each, test, corrected)
     return found
 
 
@@ -128,47 +127,33 @@ def _agreement(criterion: str, some: Sequence[Annotation], form: str) -> Agreeme
     """Every judgement is a unit: an item, or of rankings a system of an item."""
     units: dict[tuple[str, str], dict[str, str]] = {}
     for each in some:
-        for unit, label in _labels(each):
-            units.setdefault(unit, {})[each.annotator] = label
+        said = {system: f"{value:g}" for system, value in each.values.items()}
+        for system, label in said.items() if form != "pairwise" else [("", each.winner or "tie")]:
+            units.setdefault((each.item, system), {})[each.annotator] = label
     annotators = list(dict.fromkeys(each.annotator for each in some))
     shared = {unit: labels for unit, labels in units.items() if len(labels) > 1}
     judged = list(shared.values())
     pairs = [pair for labels in judged for pair in itertools.combinations(labels.values(), 2)]
     complete = [[labels[who] for who in annotators] for labels in judged if len(labels) == len(annotators)]
+    by_pair = (
+        [(labels[a], labels[b]) for labels in judged if a in labels and b in labels]
+        for a, b in itertools.combinations(annotators, 2)
+    )
+    kappas = [cohen_kappa(*zip(*both, strict=True)) for both in by_pair if both]
+    kappas = [kappa for kappa in kappas if not math.isnan(kappa)]
+    # Nominal: any numbering of the labels gives the same.
+    known = sorted({label for labels in judged for label in labels.values()})
+    numbers = {label: float(n if form == "pairwise" else label) for n, label in enumerate(known)}
+    table = [[numbers[labels[who]] if who in labels else None for labels in judged] for who in annotators]
     return Agreement(
         criterion,
         annotators=len(annotators),
         items=len({item for item, _ in shared}),
         same=sum(a == b for a, b in pairs) / len(pairs) if pairs else math.nan,
-        cohen=_cohen(judged, annotators),
+        cohen=sum(kappas) / len(kappas) if kappas else math.nan,
         fleiss=fleiss_kappa(complete) if complete else math.nan,
-        alpha=_alpha(judged, annotators, form),
+        alpha=krippendorff_alpha(table, "nominal" if form == "pairwise" else "ordinal") if judged else math.nan,
     )
-
-
-def _labels(each: Annotation) -> list[tuple[tuple[str, str], str]]:
-    if each.form == "pairwise":
-        return [((each.item, ""), each.winner or "tie")]
-    return [((each.item, system), f"{value:g}") for system, value in each.values.items()]
-
-
-def _cohen(units: Sequence[dict[str, str]], annotators: Sequence[str]) -> float:
-    kappas = []
-    for a, b in itertools.combinations(annotators, 2):
-        both = [(labels[a], labels[b]) for labels in units if a in labels and b in labels]
-        kappas += [cohen_kappa(*zip(*both, strict=True))] if both else []
-    kappas = [kappa for kappa in kappas if not math.isnan(kappa)]
-    return sum(kappas) / len(kappas) if kappas else math.nan
-
-
-def _alpha(units: Sequence[dict[str, str]], annotators: Sequence[str], form: str) -> float:
-    if not units:
-        return math.nan
-    labels = sorted({label for unit in units for label in unit.values()})
-    # Nominal: any numbering of the labels gives the same.
-    numbers = {label: float(n if form == "pairwise" else label) for n, label in enumerate(labels)}
-    table = [[numbers[unit[who]] if who in unit else None for unit in units] for who in annotators]
-    return krippendorff_alpha(table, "nominal" if form == "pairwise" else "ordinal")
 
 
 def _contests(criterion: str, some: Sequence[Annotation]) -> list[Contest]:
@@ -177,34 +162,35 @@ def _contests(criterion: str, some: Sequence[Annotation]) -> list[Contest]:
     for each in some:
         unit = each.item if each.form == "pairwise" else each.dialogue
         scores.setdefault((unit, each.annotator), {}).update(_higher_is_better(each))
-    is_binary = all(each.form == "likert" and set(each.values.values()) <= {0.0, 1.0} for each in some)
+    is_likert = some[0].form == "likert"
+    is_binary = is_likert and all(set(each.values.values()) <= {0.0, 1.0} for each in some)
     found = []
     for first, second in itertools.combinations(sorted({system for values in scores.values() for system in values}), 2):
         by_item: dict[str, list[tuple[float, float]]] = {}
         for (unit, _), values in scores.items():
             if first in values and second in values:
                 by_item.setdefault(unit, []).append((values[first], values[second]))
-        if by_item:
-            made = _contest(criterion, first, second, list(by_item.values()), is_binary=is_binary)
-            if some[0].form == "likert" and not is_binary:
-                means = [float(np.mean([a - b for a, b in pairs])) for pairs in by_item.values()]
-                made = replace(made, t=paired_t(means))
-            found.append(made)
+        if not by_item:
+            continue
+        differences = [[a - b for a, b in pairs] for pairs in by_item.values()]
+        means = [float(np.mean(some)) for some in differences]
+        made = Contest(
+            criterion,
+            first,
+            second,
+            rate=win_rate([_outcome(value) for some in differences for value in some]),
+            items=len(means),
+            p=wilcoxon(means, [0.0] * len(means)) if len(means) > 1 else math.nan,
+            sign=win_rate([_majority(list(map(_outcome, some))) for some in differences]).p,
+        )
+        if is_binary:
+            # Each system's majority, half where annotators are divided: the exact test goes by items that differ.
+            votes = [np.sign(np.mean(pairs, axis=0) - 0.5) for pairs in by_item.values()]
+            made.mcnemar = win_rate([_outcome(a - b) for a, b in votes]).p
+        elif is_likert:
+            made.t = paired_t(means)
+        found.append(made)
     return found
-
-
-def _contest(
-    criterion: str, first: str, second: str, items: Sequence[list[tuple[float, float]]], *, is_binary: bool
-) -> Contest:
-    differences = [[a - b for a, b in pairs] for pairs in items]
-    rate = win_rate([_outcome(value) for values in differences for value in values])
-    means = [float(np.mean(values)) for values in differences]
-    p = wilcoxon(means, [0.0] * len(means)) if len(means) > 1 else math.nan
-    majority = win_rate([_majority(list(map(_outcome, values))) for values in differences])
-    # Each system's majority, half where annotators are divided: the exact test goes by items that differ.
-    votes = [np.sign(np.mean(pairs, axis=0) - 0.5) for pairs in items] if is_binary else []
-    mcnemar = win_rate([_outcome(a - b) for a, b in votes]).p if is_binary else None
-    return Contest(criterion, first, second, rate, len(items), p, majority.p, mcnemar)
 
 
 def _outcome(value: float) -> Outcome:

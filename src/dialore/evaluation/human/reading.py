@@ -6,23 +6,23 @@ import csv
 import io
 import unicodedata
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dialore.errors import InputError
+from dialore.dialogue import read_text
+from dialore.errors import InputError, import_optional
 from dialore.evaluation.human.sheets import (
     CONTROL,
-    LETTERS,
     SIDES,
+    Criterion,
     Form,
     Key,
     Keyed,
     answer_columns,
     criteria_set,
-    openpyxl_for,
 )
 
 _SHOWN = 5
@@ -82,10 +82,8 @@ class Sheet(NamedTuple):
 def read_key(path: Path) -> Key:
     """The key of an export; raises InputError where the file is missing or is no key."""
     try:
-        return Key.model_validate_json(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}", mend="name the key that the export wrote") from error
-    except (ValidationError, UnicodeDecodeError) as error:
+        return Key.model_validate_json(read_text(path))
+    except ValidationError as error:
         raise InputError(f"{path} is no key of an export", mend="name the key that `annotate export` wrote") from error
 
 
@@ -97,37 +95,94 @@ def read_sheet(path: Path, key: Key, annotator: str) -> Sheet:
             that the question allows; row and column are named, several at once.
         MissingExtraError: it is XLSX, and openpyxl is not installed.
     """
-    rows = read_xlsx(path) if path.suffix.lower() == ".xlsx" else _csv(path)
     chosen = criteria_set(key.criteria)
     letters = max((len(each.systems) for each in key.items.values()), default=2)
-    wanted = answer_columns(chosen, key.form, letters)
-    # Somebody may have put a line of their own above.
-    top = next((number for number, row in enumerate(rows) if "item" in map(str.strip, row)), 0)
-    head = [name.strip() for name in rows[top]] if rows else []
-    missing = [name for name in ["item", *wanted] if name not in head]
-    if missing:
-        raise InputError(
-            f"{path.name}: no column {', '.join(missing)}", mend="keep the names of the sheet's columns as they were"
-        )
-    reader = _Reader(path.name, key, annotator)
-    for number, row in enumerate(rows[top + 1 :], start=top + 2):
-        fields = dict(zip(head, [field.strip() for field in row], strict=False))
-        if any(fields.values()):
-            reader.read(number, fields)
-    if reader.wrong:
-        more = f"; and {len(reader.wrong) - _SHOWN} more" if len(reader.wrong) > _SHOWN else ""
-        raise InputError("; ".join(reader.wrong[:_SHOWN]) + more, mend="mend these fields and import again")
-    failed = {key.items[each.item].batch for each in reader.found if each.is_wrong}
-    kept = [each for each in reader.found if key.items[each.item].batch not in failed and CONTROL not in each.systems]
+
+    def said(item: str, keyed: Keyed, criterion: str, **answer: Any) -> Annotation:  # noqa: ANN401 - its own fields
+        answer |= {"annotator": annotator, "criteria": key.criteria, "form": key.form, "systems": keyed.systems}
+        return Annotation(item=item, dialogue=keyed.dialogue, criterion=criterion, **answer)
+
+    found: list[Annotation] = []
+    seen: set[str] = set()
+    wrong: list[str] = []
+    empty = 0
+    for number, fields in _rows(path, ["item", *answer_columns(chosen.criteria, key.form, letters)]):
+        item, problems = fields.get("item", ""), {}
+        if item not in key.items:
+            problems = {"item": f"{item!r} is no item of this export"}
+        elif item in seen:
+            problems = {"item": f"{item} stands twice"}
+        else:
+            seen.add(item)
+            keyed = key.items[item]
+            for criterion in (name for name in chosen.criteria if name not in keyed.skips):
+                columns = answer_columns([criterion], key.form, len(keyed.systems))
+                # Chinese keyboards write letters and digits of full width.
+                given = {column: unicodedata.normalize("NFKC", fields.get(column, "")) for column in columns}
+                empty += list(given.values()).count("")
+                amiss = _problems(given, key.form, chosen.criteria[criterion])
+                problems |= amiss
+                if not amiss and all(given.values()):
+                    found.append(said(item, keyed, criterion, **_answer(list(given.values()), key.form, keyed.systems)))
+        wrong += [f"{path.name}, row {number}, column {column}: {what}" for column, what in problems.items()]
+    if wrong:
+        more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+        raise InputError("; ".join(wrong[:_SHOWN]) + more, mend="mend these fields and import again")
+    failed = {key.items[each.item].batch for each in found if each.is_wrong}
+    kept = [each for each in found if key.items[each.item].batch not in failed and CONTROL not in each.systems]
     if chosen.minimum:
         kept += _least(kept, chosen.minimum)
     if kept or not key.items:
         kept += [
-            Annotation(**reader.known(f"same {number}", criterion, keyed), asked=False)
+            said(f"same {number}", keyed, criterion, asked=False)
             for number, keyed in enumerate(key.same)
             for criterion in chosen.criteria
         ]
-    return Sheet(kept, reader.empty, len(failed))
+    return Sheet(kept, empty, len(failed))
+
+
+def _rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """The rows of a sheet that are not empty, by column, each with its number."""
+    rows = read_xlsx(path) if path.suffix.lower() == ".xlsx" else _csv(path)
+    # Somebody may have put a line of their own above.
+    top = next((number for number, row in enumerate(rows) if "item" in map(str.strip, row)), 0)
+    head = [name.strip() for name in rows[top]] if rows else []
+    if missing := [name for name in wanted if name not in head]:
+        raise InputError(
+            f"{path.name}: no column {', '.join(missing)}", mend="keep the names of the sheet's columns as they were"
+        )
+    for number, row in enumerate(rows[top + 1 :], start=top + 2):
+        fields = dict(zip(head, [field.strip() for field in row], strict=False))
+        if any(fields.values()):
+            yield number, fields
+
+
+def _problems(given: Mapping[str, str], form: Form, criterion: Criterion) -> dict[str, str]:
+    """What is wrong with the fields of one answer, by column; nothing where all are empty."""
+    if not any(given.values()):
+        return {}
+    if not all(given.values()):
+        return {next(column for column, text in given.items() if not text): "is empty, where other ranks are given"}
+    if form == "pairwise":
+        return {c: f"{text!r} is none of {', '.join(SIDES)}" for c, text in given.items() if text.lower() not in _SIDES}
+    low, high = (1, len(given)) if form == "ranking" else criterion.scale
+    wrong = f"is no whole number from {low} to {high}"
+    return {column: f"{text!r} {wrong}" for column, text in given.items() if not _is_whole(text, low, high)}
+
+
+def _is_whole(text: str, low: int, high: int) -> bool:
+    try:
+        return float(text) in range(low, high + 1)
+    except ValueError:
+        return False
+
+
+def _answer(given: Sequence[str], form: Form, systems: Sequence[str]) -> dict[str, Any]:
+    """What an annotation says of the systems."""
+    if form != "pairwise":
+        return {"values": {system: float(text) for system, text in zip(systems, given, strict=True)}}
+    side = _SIDES[given[0].lower()]
+    return {"winner": None if side == "tie" else systems[SIDES.index(side)]}
 
 
 def _least(annotations: Sequence[Annotation], name: str) -> list[Annotation]:
@@ -143,84 +198,14 @@ def _least(annotations: Sequence[Annotation], name: str) -> list[Annotation]:
     ]
 
 
-class _Reader:
-    """Reads rows, and goes on after what is wrong, so that all of it is reported at once."""
-
-    def __init__(self, name: str, key: Key, annotator: str) -> None:
-        self._name, self._key, self._annotator = name, key, annotator
-        self._chosen = criteria_set(key.criteria)
-        self._seen: set[str] = set()
-        self.found: list[Annotation] = []
-        self.wrong: list[str] = []
-        self.empty = 0
-
-    def read(self, number: int, fields: dict[str, str]) -> None:
-        item = fields.get("item", "")
-        if item not in self._key.items:
-            self._complain(number, "item", f"{item!r} is no item of this export")
-        elif item in self._seen:
-            self._complain(number, "item", f"{item} stands twice")
-        else:
-            self._seen.add(item)
-            skips = self._key.items[item].skips
-            for criterion in (name for name in self._chosen.criteria if name not in skips):
-                made = self._answer(number, item, criterion, fields)
-                self.found += [made] if made is not None else []
-
-    def _answer(self, number: int, item: str, criterion: str, fields: dict[str, str]) -> Annotation | None:
-        systems = self._key.items[item].systems
-        ranks = self._key.form == "ranking"
-        columns = [f"{criterion} {letter}" for letter in LETTERS[: len(systems)]] if ranks else [criterion]
-        # Chinese keyboards write letters and digits of full width.
-        given = [unicodedata.normalize("NFKC", fields.get(column, "")) for column in columns]
-        if not all(given):
-            self.empty += given.count("")
-            if any(given):
-                self._complain(number, columns[given.index("")], "is empty, where other ranks are given")
-            return None
-        known = self.known(item, criterion, self._key.items[item])
-        if self._key.form == "pairwise":
-            side = _SIDES.get(given[0].lower())
-            if side is None:
-                self._complain(number, criterion, f"{given[0]!r} is none of {', '.join(SIDES)}")
-                return None
-            return Annotation(**known, winner=None if side == "tie" else systems[SIDES.index(side)])
-        low, high = (1, len(systems)) if ranks else self._chosen.criteria[criterion].scale
-        values = [self._number(number, column, text, low, high) for column, text in zip(columns, given, strict=True)]
-        if any(value is None for value in values):
-            return None
-        return Annotation(**known, values={s: float(v) for s, v in zip(systems, values, strict=True) if v is not None})
-
-    def known(self, item: str, criterion: str, keyed: Keyed) -> dict[str, Any]:
-        """What an annotation says besides its answer."""
-        known = {"annotator": self._annotator, "item": item, "criterion": criterion, "systems": keyed.systems}
-        return known | {"criteria": self._key.criteria, "form": self._key.form, "dialogue": keyed.dialogue}
-
-    def _number(self, number: int, column: str, text: str, low: int, high: int) -> int | None:
-        try:
-            value = float(text)
-        except ValueError:
-            value = float("nan")
-        if not (low <= value <= high and value == int(value)):
-            self._complain(number, column, f"{text!r} is no whole number from {low} to {high}")
-            return None
-        return int(value)
-
-    def _complain(self, number: int, column: str, what: str) -> None:
-        self.wrong.append(f"{self._name}, row {number}, column {column}: {what}")
-
-
 def _csv(path: Path) -> list[list[str]]:
+    text = read_text(path)
+    # Spreadsheets of some countries write semicolons or tabs.
+    delimiter = max(",;\t", key=text.split("\n", 1)[0].count)
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        head = text.split("\n", 1)[0]
-        # Spreadsheets of some countries write semicolons or tabs.
-        delimiter = max(",;\t", key=head.count)
         return list(csv.reader(io.StringIO(text), delimiter=delimiter))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path.name} is no CSV in UTF-8", mend="save it as CSV UTF-8") from error
+    except csv.Error as error:
+        raise InputError(f"{path.name} is no CSV", mend="save it as CSV UTF-8") from error
 
 
 def read_xlsx(path: Path) -> list[list[str]]:
@@ -230,7 +215,7 @@ def read_xlsx(path: Path) -> list[list[str]]:
         MissingExtraError: openpyxl is not installed.
         InputError: the file cannot be read, is no XLSX, or several of its sheets have such a column.
     """
-    openpyxl = openpyxl_for(f"reading {path.name}")
+    openpyxl = import_optional("openpyxl", f"reading {path.name}", "evaluation")
     try:
         with path.open("rb") as file, warnings.catch_warnings():
             # It warns of what spreadsheets add and it does not know.

@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 from dialore.datasets import gold_text
-from dialore.errors import InputError, MissingExtraError, UnknownNameError
+from dialore.errors import InputError, UnknownNameError
 from dialore.evaluation.judges.comparing import shown
 from dialore.pages import asset, environment
 from dialore.text import Language
@@ -155,21 +155,15 @@ class Item(BaseModel):
     Attributes:
         id: says nothing about the systems.
         turns: speaker and text.
-        topic: the dialogue's, where the criteria want it.
-        persona: the responder's, where the criteria want it: the gold sentences, where there is gold knowledge.
-        knowledge: the rest of the gold knowledge; without any, what the response itself drew on. Only where a response
-            stands alone may it be the response's own.
-        stages: what each stage gave, where the criteria want it and a response stands alone.
+        shown: lines of what else the criteria show, by name. The persona is the gold sentences, where there is gold
+            knowledge; knowledge the rest of it, or without any what a response that stands alone itself drew on.
         texts: what is judged, in the order of the letters.
         skips: criteria that are not asked, as what they are about is not there.
     """
 
     id: str
     turns: list[tuple[str, str]]
-    topic: str = ""
-    persona: list[str] = []
-    knowledge: list[str] = []
-    stages: list[str] = []
+    shown: dict[str, list[str]]
     texts: list[str]
     skips: tuple[str, ...] = ()
     batch: int = 0
@@ -308,7 +302,7 @@ def _item(
     if not gold and len(answers) == 1:
         knowledge = [item.text for item in answers[0].knowledge if item.used]
     there = {
-        "topic": dialogue.topic or "",
+        "topic": [dialogue.topic] if dialogue.topic else [],
         "persona": [text for source, text in gold if source == "persona"] if gold else list(dialogue.persona),
         "knowledge": knowledge,
         "stages": _stages(answers[0]) if "stages" in chosen.shows and len(answers) == 1 else [],
@@ -318,7 +312,7 @@ def _item(
         turns=_turns(dialogue, language),
         texts=texts,
         skips=tuple(name for name, each in chosen.criteria.items() if each.of and not there[each.of]),
-        **{name: value for name, value in there.items() if name in chosen.shows},  # type: ignore[arg-type]
+        shown={name: lines for name, lines in there.items() if name in chosen.shows},
     )
 
 
@@ -358,18 +352,18 @@ def for_annotator(items: Sequence[Item], annotator: int, seed: int) -> list[Item
     return [item for some in batches for item in some]
 
 
-def answer_columns(chosen: CriteriaSet, form: Form, letters: int) -> list[str]:
+def answer_columns(criteria: Iterable[str], form: Form, letters: int) -> list[str]:
     """The columns that annotators fill in: a criterion each; for rankings a criterion and letter each."""
     if form == "ranking":
-        return [f"{name} {letter}" for name in chosen.criteria for letter in LETTERS[:letters]]
-    return list(chosen.criteria)
+        return [f"{name} {letter}" for name in criteria for letter in LETTERS[:letters]]
+    return list(criteria)
 
 
 def columns_of(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> list[str]:
     """All columns of a sheet: the item, what is read, what is filled in."""
     letters = max((len(item.texts) for item in items), default=2)
     texts = [chosen.judges] if form == "likert" else [f"{chosen.judges} {letter}" for letter in LETTERS[:letters]]
-    return ["item", *chosen.shows, "dialogue", *texts, *answer_columns(chosen, form, letters), "comment"]
+    return ["item", *chosen.shows, "dialogue", *texts, *answer_columns(chosen.criteria, form, letters), "comment"]
 
 
 def rows_of(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> list[list[str]]:
@@ -377,14 +371,8 @@ def rows_of(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> list[list
     columns = columns_of(items, chosen, form)
     rows = []
     for item in items:
-        known = {
-            "item": item.id,
-            "topic": item.topic,
-            "persona": "\n".join(item.persona),
-            "knowledge": "\n".join(item.knowledge),
-            "stages": "\n".join(item.stages),
-            "dialogue": "\n".join(f"{speaker}: {text}" for speaker, text in item.turns),
-        }
+        known = {name: "\n".join(lines) for name, lines in item.shown.items()}
+        known |= {"item": item.id, "dialogue": "\n".join(f"{speaker}: {text}" for speaker, text in item.turns)}
         names = [chosen.judges] if form == "likert" else [f"{chosen.judges} {letter}" for letter in LETTERS]
         known |= dict(zip(names, item.texts, strict=False)) | dict.fromkeys(item.skips, NOT_ASKED)
         rows.append([known.get(column, "") for column in columns])
@@ -422,12 +410,3 @@ def render_page(items: Sequence[Item], chosen: CriteriaSet, form: Form, language
 def _inert(text: str) -> str:
     """Text that no spreadsheet takes for a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text
-
-
-def openpyxl_for(what: str) -> Any:  # noqa: ANN401 - the library is untyped
-    """The library that reads and writes XLSX; raises MissingExtraError without it."""
-    try:
-        import openpyxl
-    except ImportError:
-        raise MissingExtraError(what, "evaluation") from None
-    return openpyxl

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import east_asian_width
 
-from dialore.errors import InputError
+from dialore.errors import InputError, import_optional
 from dialore.evaluation.human.sheets import (
     CriteriaSet,
     Criterion,
     Form,
     Item,
     columns_of,
-    openpyxl_for,
     rows_of,
     sheet_words,
 )
@@ -40,7 +39,7 @@ def write_xlsx(path: Path, items: Sequence[Item], chosen: CriteriaSet, form: For
         MissingExtraError: openpyxl is not installed.
         InputError: the file cannot be written.
     """
-    book = openpyxl_for(f"writing {path.name}").Workbook()
+    book = import_optional("openpyxl", f"writing {path.name}", "evaluation").Workbook()
     book.properties.creator = "dialore"
     _fill_sheet(book.active, items, chosen, form, language)
     _fill_guide(book.create_sheet("guide"), chosen, form, language)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, create_model
 
@@ -152,36 +152,11 @@ def queries_of(response: Response) -> list[str]:
     return [query for query in dict.fromkeys(found) if query.strip()]
 
 
-class Scores(BaseModel):
-    """One whole number for each of what was judged, in its order."""
-
-    scores: list[int]
-
-
-class Verdicts(BaseModel):
-    """Whether each statement follows."""
-
-    verdicts: list[bool]
-
-
-@lru_cache(maxsize=64)
-def scores_shape(name: str, count: int, top: int) -> type[Scores]:
-    """So many scores from 1 to `top`."""
-    scores = Annotated[list[Annotated[int, Field(ge=1, le=top)]], Field(min_length=count, max_length=count)]
-    return create_model(name, __base__=Scores, scores=(scores, ...))
-
-
 @lru_cache(maxsize=256)
-def verdicts_shape(count: int) -> type[Verdicts]:
-    """So many verdicts."""
-    verdicts = Annotated[list[bool], Field(min_length=count, max_length=count)]
-    return create_model("Verdicts", __base__=Verdicts, verdicts=(verdicts, ...))
-
-
-@lru_cache(maxsize=256)
-def picks_shape(name: str, key: str, count: int) -> type[BaseModel]:
-    """Numbers from 1 to `count`, under the key that the prompt names."""
-    return create_model(name, **{key: (list[Annotated[int, Field(ge=1, le=count)]], ...)})  # type: ignore[call-overload,no-any-return]
+def list_shape(name: str, key: str, top: int | None = None, count: int | None = None) -> type[BaseModel]:
+    """A list under the key that the prompt names: numbers from 1 to `top`, or each true or false; `count` of them."""
+    item: Any = bool if top is None else Annotated[int, Field(ge=1, le=top)]
+    return create_model(name, **{key: (Annotated[list[item], Field(min_length=count, max_length=count)], ...)})  # type: ignore[call-overload,no-any-return]
 
 
 @lru_cache(maxsize=64)

@@ -13,14 +13,14 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Literal, cast
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.evaluation.base import About, Mean, Measure, Problem, Sample, unavailable
+from dialore.evaluation.base import About, Mean, Measure, Problem, Sample, about_of, unavailable
 from dialore.evaluation.judges.asking import (
     Asker,
     UnjudgedError,
     asker_of,
+    list_shape,
     preferences_shape,
     queries_of,
-    scores_shape,
     spoken,
 )
 from dialore.parallel import gather
@@ -38,15 +38,7 @@ CRITERIA: dict[Judged, tuple[str, ...]] = {
 """What can be compared: responses by DCRAG's Appendix A.3, queries by SCG-QP's guidelines."""
 TOP = 10
 """The best score."""
-_SCG_QP = "SCG-QP (EMNLP Findings 2023), Section 3.2 and Appendix, GPT-4 evaluation"
-_TOGETHER: dict[tuple[Judged, str], tuple[str, str]] = {
-    ("responses", "overall"): (_SCG_QP, "the response on the whole"),
-    ("responses", "useful-knowledge"): ("EDIT, Section 4.1.3 (GPT4 evaluation)", "the useful knowledge it gives"),
-    ("queries", "overall"): (_SCG_QP, "the system's queries on the whole"),
-}
-JOINT_CRITERIA: dict[Judged, tuple[str, ...]] = {
-    judged: tuple(criterion for of, criterion in _TOGETHER if of == judged) for judged in CRITERIA
-}
+JOINT_CRITERIA: dict[Judged, tuple[str, ...]] = {"responses": ("overall", "useful-knowledge"), "queries": ("overall",)}
 """What systems can be scored by together."""
 
 
@@ -174,15 +166,7 @@ class Together(Mean):
     @property
     def about(self) -> About:
         """What it is."""
-        paper, what = _TOGETHER[self.judged, self.criterion]
-        return About(
-            f"together-{self.judged}-{self.criterion}",
-            paper,
-            f"A judge's score, 1 to 10, of {what}, given to all systems of the run in one prompt, where all of them "
-            "answered; the papers' tables show it times 10.",
-            needs=("judge", *(["queries"] if self.judged == "queries" else [])),
-            scale=10.0,
-        )
+        return about_of(f"together-{self.judged}-{self.criterion}")
 
     @property
     def identity(self) -> str:
@@ -197,15 +181,14 @@ class Together(Mean):
         """Scores by system; those without an answer are left out of the prompt, and not available."""
         texts = {system: text for system, response in responses.items() if (text := shown(response, self.judged))}
         lacking = "the system has no response" if self.judged == "responses" else "the system asked no query"
-        measures = {system: unavailable(lacking) for system in responses}
-        if self.asker is None or len(texts) < 2:
-            reason = (
-                "no judge was given" if self.asker is None else "fewer than two systems have something to be scored"
-            )
-            return measures | dict.fromkeys(texts, unavailable(reason))
+        measures = dict.fromkeys(responses, unavailable(lacking))
+        if self.asker is None:
+            return measures | dict.fromkeys(texts, unavailable("no judge was given"))
+        if len(texts) < 2:
+            return measures | dict.fromkeys(texts, unavailable("fewer than two systems have something to be scored"))
         order = sorted(texts)  # so that it depends on neither the systems' order nor other dialogues
         random.Random(f"{self.seed}/{dialogue.id}").shuffle(order)  # noqa: S311 - no secret
-        shape, name = scores_shape("JointScores", len(order), TOP), f"together-{self.judged}"
+        shape, name = list_shape("JointScores", "scores", TOP, len(order)), f"together-{self.judged}"
         candidates = [texts[system] for system in order]
         try:
             said = await self.asker.ask(name, shape, dialogue, candidates=candidates, criterion=self.criterion)
@@ -213,7 +196,7 @@ class Together(Mean):
             return measures | dict.fromkeys(texts, error.measure)
         return measures | {
             system: Measure((float(score),), detail=f"{place} of {len(order)} shown")
-            for place, (system, score) in enumerate(zip(order, said.scores, strict=True), start=1)
+            for place, (system, score) in enumerate(zip(order, said.model_dump()["scores"], strict=True), start=1)
         }
 
 

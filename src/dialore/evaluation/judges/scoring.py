@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, Field
 
-from dialore.evaluation.base import About, Mean, Measure, Sample, unavailable
+from dialore.evaluation.base import About, Mean, Measure, Sample, about_of, unavailable
 from dialore.evaluation.judges.asking import (
     Asker,
     UnjudgedError,
     asker_of,
-    picks_shape,
+    list_shape,
     queries_of,
-    scores_shape,
     spoken,
-    verdicts_shape,
 )
 from dialore.retrieval.embedding import Embedder, load_embedder
 from dialore.text import SENTENCE_RULES, split_lines
@@ -30,118 +28,28 @@ if TYPE_CHECKING:
 
 QUESTIONS = 3
 """How many questions are generated from a response, RAGAs' own setting."""
-_QUALITY = "DCRAG (EMNLP 2024), Section 4.1.3 and Table 20"
-_GUIDELINES = "SCG-QP (EMNLP Findings 2023), Appendix, guidelines for search queries; Tables 1 and 2"
-_RAGAS = "Es et al. (EACL 2024), Section 3; DCRAG (EMNLP 2024), Figure 3 and Appendix A.4"
-_ABOUTS = {
-    "meep": About(
-        "meep",
-        "Ferron et al. (EMNLP Findings 2023); DCRAG (EMNLP 2024), Table 19",
-        "A judge's score of engagingness, 0 to 100: variety in context, encouraging a reply and one of quality, "
-        "interestingness, specificity, a sense of belonging.",
-        needs=("judge",),
-        scale=100.0,
-    ),
-    "informativeness": About(
-        "informativeness",
-        _QUALITY,
-        "A judge's score, 1 to 5, of how knowledgeable the response is and how sufficient and sensible its "
-        "information; the paper's tables show it times 20.",
-        needs=("judge",),
-        scale=5.0,
-    ),
-    "overall": About(
-        "overall",
-        _QUALITY,
-        "A judge's score, 1 to 5, of the response on the whole: whether it makes for a satisfying interaction; the "
-        "paper's tables show it times 20.",
-        needs=("judge",),
-        scale=5.0,
-    ),
-    "query-score": About(
-        "query-score",
-        "SCG-QP (EMNLP Findings 2023), Section 3.2 and Appendix, query scoring",
-        "A judge's overall score, 1 to 10, of the queries that the method asked, on average over them; the paper's "
-        "tables show it times 10.",
-        needs=("judge", "queries"),
-        scale=10.0,
-    ),
-    **{
-        name: About(
-            name,
-            _GUIDELINES,
-            f"A judge's score, 1 to 5, of how {what} the queries that the method asked are.",
-            needs=("judge", "queries"),
-            scale=5.0,
-        )
-        for name, what in (
-            ("relevance", "relevant to the dialogue"),
-            ("specificity", "specific"),
-            ("usefulness", "useful for going on with the dialogue"),
-            ("interestingness", "interesting in what they may find"),
-        )
-    },
-    "useful-knowledge": About(
-        "useful-knowledge",
-        "EDIT (2024), Section 4.1.3 (GPT4 evaluation), of one response alone",
-        "A judge's score, 1 to 10, of the useful knowledge that the response gives; the paper's form, all systems at "
-        "once, is `together-responses-useful-knowledge`.",
-        needs=("judge",),
-        scale=10.0,
-    ),
-    "useful-pieces": About(
-        "useful-pieces",
-        "DCRAG (EMNLP 2024), Section 3.3 (relevance and usefulness)",
-        "How many of the pieces of knowledge that the response was given a judge finds useful for it.",
-        needs=("judge", "retrieved"),
-        scale=0.0,
-    ),
-    "ragas-context-relevance": About(
-        "ragas-context-relevance",
-        _RAGAS,
-        "Share of the given knowledge's sentences (a fact is one) that a judge finds of use for an answer.",
-        needs=("judge", "retrieved"),
-    ),
-    "ragas-faithfulness": About(
-        "ragas-faithfulness",
-        _RAGAS,
-        "Share of the response's statements that follow from the knowledge it was given, by a judge.",
-        needs=("judge", "retrieved"),
-    ),
-    "ragas-answer-relevance": About(
-        "ragas-answer-relevance",
-        _RAGAS,
-        f"Mean cosine of the history with {QUESTIONS} turns that a judge makes up from the response alone; 0 for a "
-        "noncommittal response. (RAGAs compares with the question, which in a dialogue is its history.)",
-        needs=("judge",),
-    ),
-}
+Score = Callable[[Asker, Sample], Awaitable[Measure]]
 
 
 def make(name: str, context: Context) -> Judge:
     """A judge by name."""
-    asker = asker_of(context)
-    about, also = _ABOUTS[name], ""
-    prompts: tuple[str, ...] = (name,)
-    score: Callable[[Asker, Sample], Awaitable[Measure]]
-    if name == "meep":
-        score = _meep
-    elif name in {"informativeness", "overall"}:
-        score, prompts = functools.partial(_quality, name), ("quality",)
-    elif "queries" in about.needs:
-        score = functools.partial(_queries, name, int(about.scale))
-    elif name == "useful-knowledge":
-        score = _useful_knowledge
-    elif name == "useful-pieces":
-        score = _useful_pieces
-    elif name == "ragas-context-relevance":
-        score, also = _context_relevance, f"sentences {SENTENCE_RULES}"
-    elif name == "ragas-faithfulness":
-        score, prompts = _faithfulness, ("ragas-faithfulness-statements", "ragas-faithfulness-verdicts")
-    else:
-        embedder = context.embedder or "static"
-        score, also = functools.partial(_answer_relevance, embedder), f"with the history, {embedder}"
-    return Judge(about, asker, score, prompts, also)
+    about, embedder = about_of(name), context.embedder or "static"
+    scores: dict[str, Score] = {
+        "meep": _meep,
+        "informativeness": functools.partial(_quality, name),
+        "overall": functools.partial(_quality, name),
+        "useful-knowledge": _useful_knowledge,
+        "useful-pieces": _useful_pieces,
+        "ragas-context-relevance": _context_relevance,
+        "ragas-faithfulness": _faithfulness,
+        "ragas-answer-relevance": functools.partial(_answer_relevance, embedder),
+    }
+    prompts: dict[str, tuple[str, ...]] = dict.fromkeys(("informativeness", "overall"), ("quality",))
+    prompts["ragas-faithfulness"] = ("ragas-faithfulness-statements", "ragas-faithfulness-verdicts")
+    also = {"ragas-context-relevance": f"sentences {SENTENCE_RULES}"}
+    also["ragas-answer-relevance"] = f"with the history, {embedder}"
+    score = scores.get(name, functools.partial(_queries, name, int(about.scale)))
+    return Judge(about, asker_of(context), score, prompts.get(name, (name,)), also.get(name, ""))
 
 
 @dataclass(frozen=True)
@@ -155,7 +63,7 @@ class Judge(Mean):
 
     about: About
     asker: Asker | None
-    score: Callable[[Asker, Sample], Awaitable[Measure]]
+    score: Score
     prompts: tuple[str, ...]
     also: str = ""
 
@@ -224,9 +132,10 @@ async def _queries(name: str, top: int, judge: Asker, sample: Sample) -> Measure
     queries = queries_of(sample.response)
     if not queries:
         return unavailable("the method asked no query")
-    said = await judge.ask(name, scores_shape("QueryScores", len(queries), top), sample.dialogue, queries=queries)
-    each = "; ".join(f"{query}: {score}" for query, score in zip(queries, said.scores, strict=True))
-    return Measure((sum(said.scores) / len(said.scores),), detail=each)
+    shape = list_shape("QueryScores", "scores", top, len(queries))
+    scores = (await judge.ask(name, shape, sample.dialogue, queries=queries)).model_dump()["scores"]
+    each = "; ".join(f"{query}: {score}" for query, score in zip(queries, scores, strict=True))
+    return Measure((sum(scores) / len(scores),), detail=each)
 
 
 async def _useful_knowledge(judge: Asker, sample: Sample) -> Measure:
@@ -236,7 +145,7 @@ async def _useful_knowledge(judge: Asker, sample: Sample) -> Measure:
 
 async def _useful_pieces(judge: Asker, sample: Sample) -> Measure:
     pieces = _pieces(sample)
-    shape = picks_shape("UsefulPieces", "useful", len(pieces))
+    shape = list_shape("UsefulPieces", "useful", len(pieces))
     said = await judge.ask("useful-pieces", shape, sample.dialogue, knowledge=pieces)
     useful = sorted(set(said.model_dump()["useful"]))
     numbers = f": {', '.join(map(str, useful))}" if useful else ""
@@ -246,7 +155,7 @@ async def _useful_pieces(judge: Asker, sample: Sample) -> Measure:
 async def _context_relevance(judge: Asker, sample: Sample) -> Measure:
     _pieces(sample)
     sentences = [sentence for piece in sample.response.knowledge for sentence in sentences_of(piece)]
-    shape = picks_shape("NeededSentences", "needed", len(sentences))
+    shape = list_shape("NeededSentences", "needed", len(sentences))
     said = await judge.ask("ragas-context-relevance", shape, sample.dialogue, knowledge=sentences)
     needed = set(said.model_dump()["needed"])
     return Measure((len(needed) / len(sentences),), detail=f"{len(needed)} of {len(sentences)} sentences")
@@ -261,11 +170,12 @@ async def _faithfulness(judge: Asker, sample: Sample) -> Measure:
     statements = [" ".join(statement.split()) for statement in claimed.statements if statement.strip()]
     if not statements:
         return unavailable("the response states nothing that could be verified")
-    shape = verdicts_shape(len(statements))
+    shape = list_shape("Verdicts", "verdicts", count=len(statements))
     said = await judge.ask(
         "ragas-faithfulness-verdicts", shape, sample.dialogue, knowledge=pieces, statements=statements
     )
-    missing = [text for text, follows in zip(statements, said.verdicts, strict=True) if not follows]
+    verdicts = said.model_dump()["verdicts"]
+    missing = [text for text, follows in zip(statements, verdicts, strict=True) if not follows]
     detail = f"{len(statements) - len(missing)} of {len(statements)} statements"
     return Measure(
         (1 - len(missing) / len(statements),), detail=detail + (f"; not: {' | '.join(missing)}" if missing else "")

@@ -262,11 +262,6 @@ def pack(data: object) -> str:
     return base64.b64encode(gzip.compress(to_json(data, inf_nan_mode="null", fallback=str), 9, mtime=0)).decode()
 
 
-def unpack(text: str) -> Any:  # noqa: ANN401 - plain data
-    """What `pack` was given."""
-    return json.loads(gzip.decompress(base64.b64decode(text)))
-
-
 def _detail(scored: ScoredResponse) -> dict[str, Any]:
     response = scored.response
     numbers = cited_numbers(response)

@@ -157,35 +157,24 @@ class Judged:
 class Results(Protocol):
     """Scored runs, as a report reads them; nothing is held in memory that grows with the number of dialogues."""
 
-    @property
-    def title(self) -> str:
-        """The report's title."""
-        ...
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What the runs keep of themselves: configuration, versions, prompt hashes, seeds, fingerprints."""
-        ...
+    title: str
+    facts: dict[str, Any]
+    """What the runs keep of themselves: configuration, versions, prompt hashes, seeds, fingerprints."""
 
     def systems(self) -> Sequence[SystemScores]:
         """Every system, in the order in which the runs name them."""
-        ...
 
     def metrics(self) -> Sequence[About]:
         """Every metric that was scored, in the order of the tables."""
-        ...
 
     def measures(self, system: SystemScores, metric: str) -> dict[tuple[str, int], tuple[float, ...]]:
         """A system's measures of a metric by dialogue id and repetition: for significance, paired by key, and plots."""
-        ...
 
     def judged(self) -> Sequence[Judged]:
         """What judges prefer of two systems; nothing where none was asked."""
-        ...
 
     def responses(self, system: SystemScores) -> Iterator[ScoredResponse]:
         """A system's responses with their measures, in the data set's order."""
-        ...
 
 
 @dataclass(slots=True)

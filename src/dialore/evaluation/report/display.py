@@ -220,20 +220,12 @@ _DEMANDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Heading:
-    """What stands above the first conversation of a part."""
-
-    title: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Conversation:
-    """A dialogue and what the methods answered; with a heading, a part of the page begins with it."""
+    """A dialogue and what the methods answered; with a heading, title and text, a part of the page begins with it."""
 
     dialogue: Dialogue
     responses: Sequence[Response]
-    heading: Heading | None = None
+    heading: tuple[str, str] | None = None
 
 
 def render_page(conversations: Sequence[Conversation], *, title: str, made: str = "", pace: str = "") -> str:

@@ -19,6 +19,8 @@ from dialore.evaluation.report.data import MINUS, arrow, p_value, signed, three,
 from dialore.evaluation.report.tables import READING, Cell, MainTable, Part, how_to_read, significant
 
 if TYPE_CHECKING:
+    import jinja2
+
     from dialore.evaluation.base import About
     from dialore.evaluation.report.build import Report
 
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
 def render_html(report: Report) -> str:
     """The report as one page."""
     browser = report.browser if report.browser is not None and report.browser.size else None
-    environment = pages.environment()
-    environment.filters["breakable"] = breakable
     return pages.render(
         "report/page.html.j2",
         title=report.title,
@@ -35,22 +35,24 @@ def render_html(report: Report) -> str:
         scripts=("report/page.js", "report/browser.js") if browser else ("report/page.js",),
         data={"settings": {"tints": len(plots.COLOURS)}} if browser else None,
         packed=browser.packed() if browser else None,
-        templates=environment,
+        templates=_templates(),
         report=report,
         table=report.table,
         slots=_slots(report.table),
         browser=browser,
         reading=how_to_read(report.table),
         can_draw=plots.can_draw(),
-        significant=significant,
-        arrow=arrow,
-        unit=unit,
-        three=three,
-        signed=signed,
-        p_value=p_value,
         reading_judged=READING,
         ran=[_ran(name, facts) for name, facts in report.facts.items()],
     )
+
+
+def _templates() -> jinja2.Environment:
+    """The package's templates with what those of reports call."""
+    made = pages.environment()
+    made.filters["breakable"] = breakable
+    made.globals |= {each.__name__: each for each in (arrow, how_to_read, p_value, signed, significant, three, unit)}
+    return made
 
 
 def breakable(name: str) -> Markup:
@@ -223,7 +225,7 @@ def render_markdown(report: Report) -> str:
         (f"Ablation of {each.full.name}", "Differences from the full method.", each.comparisons)
         for each in report.ablations
     ]
-    templates = pages.environment().overlay(autoescape=False, finalize=lambda value: escape_markdown(str(value)))
+    templates = _templates().overlay(autoescape=False, finalize=lambda value: escape_markdown(str(value)))
     text = templates.get_template("report/report.md.j2").render(
         report=report,
         table=report.table,
@@ -234,11 +236,6 @@ def render_markdown(report: Report) -> str:
             ("Failures and parsing", [survey.outcomes for survey in report.surveys]),
         ],
         reading=READING,
-        how_to_read=how_to_read,
-        arrow=arrow,
-        unit=unit,
-        signed=signed,
-        p_value=p_value,
     )
     return re.sub(r"\n{3,}", "\n\n", text) + "\n"
 

@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.errors import MissingExtraError
 from dialore.evaluation.report.data import size_of, three
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from numpy.typing import NDArray
 
     from dialore.evaluation.base import About
     from dialore.evaluation.report.tables import Row

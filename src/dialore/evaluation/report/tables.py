@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.errors import UnknownNameError
 from dialore.evaluation.base import About, Additive, Metric, Score
@@ -20,13 +21,10 @@ from dialore.evaluation.registry import Context, load_metric
 from dialore.evaluation.report.data import MINUS, Judged, Results, SystemScores, decimals, p_value, share, spread, three
 from dialore.evaluation.statistics import RESAMPLES, Rate, as_table, holm, paired_bootstrap, wilcoxon, win_rate
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 Measures = dict[tuple[str, int], tuple[float, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Comparison:
     """One system against the baseline on one metric, on the dialogues that both have measures of.
 
@@ -99,10 +97,15 @@ def compare(
             continue
         metric = combiner(about.name)
         made = [
-            _compare(metric, system, baseline, results.measures(system, about.name), base, len(others))
+            each
             for system in others
+            if (each := _compare(metric, system, baseline, results.measures(system, about.name), base, len(others)))
         ]
-        found += _corrected([each for each in made if each is not None])
+        for test in ("bootstrap", "wilcoxon"):
+            tested = [each for each in made if getattr(each, test) is not None]
+            for each, p in zip(tested, holm([getattr(each, test) for each in tested]), strict=True):
+                setattr(each, test, p)
+        found += made
     return found
 
 
@@ -170,15 +173,6 @@ def _compare(
     return Comparison(system, baseline, about.name, len(common), *difference, bootstrapped, p, about.higher_is_better)
 
 
-def _corrected(made: Sequence[Comparison]) -> list[Comparison]:
-    bootstraps = holm([each.bootstrap for each in made])
-    tests = holm([math.nan if each.wilcoxon is None else each.wilcoxon for each in made])
-    return [
-        replace(each, bootstrap=p, wilcoxon=None if each.wilcoxon is None else q)
-        for each, p, q in zip(made, bootstraps, tests, strict=True)
-    ]
-
-
 def by_dialogue(metric: Metric, measures: Measures) -> dict[str, tuple[float, ...]]:
     """One row a dialogue: repetitions of one are no independent observations.
 
@@ -223,7 +217,6 @@ class Verdict:
     """One criterion's outcome for the first system.
 
     Attributes:
-        rate: wins, losses and ties with the sign test and the interval of the share of wins.
         p: the sign test's p, Holm-corrected over the criteria of the contest.
         lean: preferences that went by the first place less those that went by the second, as a share of all.
         unjudged: why there are fewer preferences than dialogues; empty where there are not.
@@ -266,12 +259,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """Two systems before one judge.
-
-    Attributes:
-        first: the system that wins are of.
-        prompts: its prompts, with their hashes.
-    """
+    """Two systems before one judge, asked by these prompts; wins are the first one's."""
 
     first: str
     second: str
@@ -290,39 +278,36 @@ class Contest:
 
 def contests(found: Sequence[Judged]) -> list[Contest]:
     """Contests of what was judged, criteria in the order in which they come."""
-    groups: dict[tuple[str, str, str, str, str, str], list[Judged]] = {}
+    groups: dict[tuple[str, ...], list[Judged]] = {}
     for one in found:
         key = (one.run, one.dataset, one.judge, one.judged, one.first, one.second)
         groups.setdefault(key, []).append(one)
-    return [_contest(some) for some in groups.values()]
-
-
-def _contest(some: Sequence[Judged]) -> Contest:
-    rates = [win_rate([each.outcome for each in one.preferences if each.problem is None]) for one in some]
-    corrected = holm([rate.p if rate.n else math.nan for rate in rates])
-    verdicts = [_verdict(*each) for each in zip(some, rates, corrected, strict=True)]
-    one = some[0]
-    judge, _, prompts = one.judge.partition(", ")
-    return Contest(one.first, one.second, judge, prompts, one.judged, one.dataset, verdicts)
-
-
-def _verdict(one: Judged, rate: Rate, p: float) -> Verdict:
-    problems = Counter(each.problem for each in one.preferences if each.problem is not None)
-    lacking = ", ".join(f"{count} {problem}" for problem, count in problems.items())
-    return Verdict(one.criterion, rate, p, position_bias(one.preferences), lacking)
+    made = []
+    for (_, dataset, judge, judged, first, second), some in groups.items():
+        rates = [win_rate([each.outcome for each in one.preferences if each.problem is None]) for one in some]
+        corrected = holm([rate.p if rate.n else math.nan for rate in rates])
+        verdicts = []
+        for one, rate, p in zip(some, rates, corrected, strict=True):
+            problems = Counter(each.problem for each in one.preferences if each.problem is not None)
+            lacking = ", ".join(f"{count} {problem}" for problem, count in problems.items())
+            verdicts.append(Verdict(one.criterion, rate, p, position_bias(one.preferences), lacking))
+        model, _, prompts = judge.partition(", ")
+        made.append(Contest(first, second, model, prompts, judged, dataset, verdicts))
+    return made
 
 
 WIDEST = 9
 """The most columns that stand beside each other where a page has to hold them."""
 _DEFAULT_BASELINE = "vanilla"
-_FAMILIES = (
-    ("Judged", {"judge"}),
-    ("Knowledge and planning", {"knowledge", "plan", "nli"}),
-    ("Reference-based", {"reference"}),
-)
+# In the order of tables, each with the needs that tell it, those of later ones first.
+_FAMILIES = {
+    "Reference-based": {"reference"},
+    "Reference-free": set[str](),
+    "Knowledge and planning": {"knowledge", "plan", "nli"},
+    "Judged": {"judge"},
+}
 Part = list[tuple[str, list[int]]]
 """Columns beside each other: families, each with its metrics' places."""
-_ORDER = ("Reference-based", "Reference-free", "Knowledge and planning", "Judged")
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,7 +404,7 @@ class MainTable:
 def family(about: About) -> str:
     """What kind of metric it is, by what it needs: the heading over its column."""
     needs = set(about.needs)
-    return next((title for title, any_of in _FAMILIES if needs & any_of), "Reference-free")
+    return next((title for title, any_of in reversed(_FAMILIES.items()) if needs & any_of), "Reference-free")
 
 
 def main_table(results: Results, *, baseline: str | None = None, keep_absent: bool = False) -> MainTable:
@@ -432,7 +417,7 @@ def main_table(results: Results, *, baseline: str | None = None, keep_absent: bo
     known = {name for system in systems for name in (system.name, system.method)}
     if baseline is not None and baseline not in known:
         raise UnknownNameError("system", baseline, known)
-    abouts = sorted(results.metrics(), key=lambda about: _ORDER.index(family(about)))
+    abouts = sorted(results.metrics(), key=lambda about: list(_FAMILIES).index(family(about)))
     empty = [about for about in abouts if all(_score(system, about).value is None for system in systems)]
     shown = [about for about in abouts if keep_absent or about not in empty]
     made = MainTable(shown, [(title, len(list(some))) for title, some in groupby(shown, family)], [])
@@ -457,17 +442,16 @@ def _remarks(facts: Mapping[str, Any]) -> list[str]:
 
 def grouped(systems: Sequence[SystemScores]) -> list[tuple[str, list[SystemScores]]]:
     """Systems by data set, and by model where every model has several; the title says what tells groups apart."""
-    datasets = list(dict.fromkeys(system.dataset for system in systems))
+    by_dataset: dict[str, dict[str, list[SystemScores]]] = {}
+    for system in systems:
+        by_dataset.setdefault(system.dataset, {}).setdefault(system.model, []).append(system)
     found: list[tuple[str, list[SystemScores]]] = []
-    for dataset in datasets:
-        some = [system for system in systems if system.dataset == dataset]
-        models = list(dict.fromkeys(system.model for system in some))
-        by_model = [[system for system in some if system.model == model] for model in models]
-        if len(models) > 1 and all(len(each) > 1 for each in by_model):
-            title = f"{dataset} · " if len(datasets) > 1 else ""
-            found += [(title + model, each) for model, each in zip(models, by_model, strict=True)]
+    for dataset, by_model in by_dataset.items():
+        if len(by_model) > 1 and all(len(some) > 1 for some in by_model.values()):
+            title = f"{dataset} · " if len(by_dataset) > 1 else ""
+            found += [(title + model, some) for model, some in by_model.items()]
         else:
-            found.append((dataset, some))
+            found.append((dataset, [system for system in systems if system.dataset == dataset]))
     return found
 
 
@@ -489,7 +473,10 @@ def _group(
     wanted: str | None,
     notes: list[str],
 ) -> Group:
-    baseline = _baseline(systems, wanted)
+    name = wanted or _DEFAULT_BASELINE
+    called = [system for system in systems if system.name == name] or [each for each in systems if each.method == name]
+    called = called or ([] if wanted else list(systems))
+    baseline = called[0] if called and len(systems) > 1 else None
     made = compare(results, systems, baseline, abouts) if baseline is not None else []
     by_place = {(id(each.system), each.metric): each for each in made}
     places = {about.name: _places(systems, about) for about in abouts}
@@ -501,15 +488,6 @@ def _group(
         ]
         rows.append(Row(system, label, cells, system is baseline))
     return Group(title, rows, baseline, made)
-
-
-def _baseline(systems: Sequence[SystemScores], wanted: str | None) -> SystemScores | None:
-    if len(systems) < 2:
-        return None
-    name = wanted or _DEFAULT_BASELINE
-    called = [system for system in systems if system.name == name]
-    called += [system for system in systems if system.method == name]
-    return next(iter(called), systems[0] if wanted is None else None)
 
 
 def _cell(score: Score, place: int, comparison: Comparison | None, notes: list[str]) -> Cell:
@@ -552,25 +530,19 @@ def how_to_read(table: MainTable) -> list[str]:
     if any(cell.place for group in table.groups for row in group.rows for cell in row.cells):
         where = "of its group" if table.has_groups else "of its column"
         said.append(f"The best figure {where} is bold, the second underlined.")
-    if table.comparisons:
-        said += _tests(table.comparisons)
+    if made := table.comparisons:
+        pairs = sorted({each.pairs for each in made})
+        counted = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
+        baselines = dict.fromkeys(each.baseline.name for each in made)
+        said.append(
+            f"* p < 0.05, ** p < 0.01: better or worse than {', '.join(baselines)}, on {counted} dialogues that both "
+            "systems answered: by the paired bootstrap (for Distinct and GeoMean, the jackknife), and for metrics of "
+            "single responses by Wilcoxon's signed-rank test as well (the larger p counts), Holm-corrected over the "
+            "systems compared on a metric."
+        )
+        if any(math.isnan(each.p) for each in made):
+            said.append("Where a test says nothing, there is no mark.")
     return [*table.remarks, *said]
-
-
-def _tests(made: Sequence[Comparison]) -> list[str]:
-    """How the comparisons were tested, and on how many pairs."""
-    pairs = sorted({each.pairs for each in made})
-    counted = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
-    baselines = dict.fromkeys(each.baseline.name for each in made)
-    said = [
-        f"* p < 0.05, ** p < 0.01: better or worse than {', '.join(baselines)}, on {counted} dialogues that both "
-        "systems answered: by the paired bootstrap (for Distinct and GeoMean, the jackknife), and for metrics of "
-        "single responses by Wilcoxon's signed-rank test as well (the larger p counts), Holm-corrected over the "
-        "systems compared on a metric."
-    ]
-    if any(math.isnan(each.p) for each in made):
-        said.append("Where a test says nothing, there is no mark.")
-    return said
 
 
 def significant(made: Sequence[Comparison]) -> list[str]:

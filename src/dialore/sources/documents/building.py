@@ -83,25 +83,25 @@ class _Change:
         self._last = max(self._documents, default=0)
         self.number_of = {document.name: number for number, document in self._documents.items()}
         self._pending: dict[tuple[int, int], Piece] = {}
-        self.chunking = Chunking(**transaction.settings().chunking)
+        self._chunking = Chunking(**transaction.settings().chunking)
 
-    def files(self, found: Mapping[Path, FileFormat], chunking: Chunking) -> None:
+    def files(self, found: Mapping[Path, FileFormat]) -> None:
         """Take in files, but those that have not changed."""
         for done, (path, file_format) in enumerate(found.items()):
             self._step(f"reading {path.name}", done, len(found))
             try:
-                self._file(path, file_format, chunking)
+                self._file(path, file_format)
             except Unreadable as error:
                 self.report.reject(path, error)
             except OSError as error:
                 self.report.reject(path, error.strerror or error)
         self._step("reading", len(found), len(found))
 
-    def _file(self, path: Path, file_format: FileFormat, chunking: Chunking) -> None:
+    def _file(self, path: Path, file_format: FileFormat) -> None:
         status = path.stat()
         document = Document(
             name=str(path),
-            hash=_hash(path, file_format, chunking),
+            hash=_hash(path, file_format, self._chunking),
             bytes=status.st_size,
             modified=status.st_mtime_ns,
         )
@@ -113,7 +113,9 @@ class _Change:
         number = self._add(document)
         before = self.report.added
         try:
-            self._put(number, _checked(piece for each in sections for piece in chunking.split(each, document.name)))
+            self._put(
+                number, _checked(piece for each in sections for piece in self._chunking.split(each, document.name))
+            )
         except BaseException:
             self.drop(number)
             self.report.deleted -= self.report.added - before
@@ -123,19 +125,19 @@ class _Change:
             self.drop(known)
         self.number_of[document.name] = number
 
-    def texts(self, texts: Iterable[str | Piece], name: str, chunking: Chunking) -> None:
+    def texts(self, texts: Iterable[str | Piece], name: str) -> None:
         """Take in texts beside those that are there under the same name."""
         number = self.number_of.get(name) or self._add(Document(name=name))
         self.number_of[name] = number
-        self._put(number, self._pieces(texts, chunking))
+        self._put(number, self._pieces(texts))
 
-    def _pieces(self, texts: Iterable[str | Piece], chunking: Chunking) -> Iterator[Piece]:
+    def _pieces(self, texts: Iterable[str | Piece]) -> Iterator[Piece]:
         for done, text in enumerate(texts):
             if done % _EVERY == 0:
                 self._step("reading texts", done, None)
             piece = text if isinstance(text, Piece) else Piece(text)
             section = Section([Paragraph(piece.text)], piece.title, piece.url, piece.extra)
-            yield from chunking.split(section, piece.file)
+            yield from self._chunking.split(section, piece.file)
 
     def _add(self, document: Document) -> int:
         self._last += 1
@@ -267,7 +269,6 @@ def build_documents(
         MissingExtraError: PDF or HTML without the extra `documents`, PostgreSQL without the extra `postgres`.
     """
     found, skipped = find_files(files, file_format)
-    chunking = chunking or Chunking()
     if vectors and embedder is None:
         from dialore.retrieval.embedding import load_embedder
 
@@ -278,12 +279,12 @@ def build_documents(
         embedder=made.name if made else "",
         embedder_fingerprint=made.fingerprint if made else "",
         dimension=made.dimension if made else 0,
-        chunking=asdict(chunking),
+        chunking=asdict(chunking or Chunking()),
     )
     with _changing(path, settings, made, on_step) as change:
         change.report.skipped = list(map(str, skipped))
-        change.files(found, chunking)
-        change.texts(texts, texts_name, chunking)
+        change.files(found)
+        change.texts(texts, texts_name)
     return change.report
 
 
@@ -294,7 +295,6 @@ def add_documents(
     texts: Iterable[str | Piece] = (),
     texts_name: str = "texts",
     prune: bool = False,
-    chunking: Chunking | None = None,
     embedder: Embedder | None = None,
     file_format: FileFormat | None = None,
     on_step: Step | None = None,
@@ -309,7 +309,6 @@ def add_documents(
         texts: passages from elsewhere; they join those that are there under the same name.
         texts_name: that name.
         prune: documents go whose files have vanished from the folders.
-        chunking: another way to split texts than the index's own.
         embedder: the one that made the index's vectors; None loads it.
         file_format: as there.
         on_step: as there.
@@ -320,9 +319,8 @@ def add_documents(
     found, skipped = find_files(files, file_format)
     with _changing(path, None, embedder, on_step) as change:
         change.report.skipped = list(map(str, skipped))
-        chunking = chunking or change.chunking
-        change.files(found, chunking)
-        change.texts(texts, texts_name, chunking)
+        change.files(found)
+        change.texts(texts, texts_name)
         if prune:
             folders = [each.resolve() for each in files if each.is_dir()]
             change.drop_files((), folders, but=set(map(str, found)))

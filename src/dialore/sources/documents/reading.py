@@ -57,11 +57,6 @@ _HYPHEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
 _FINISHED = re.compile(rf"[{re.escape(SENTENCE_ENDS)}:：][\"'”’」』)\]）]*$")
 
 
-def format_of(path: Path) -> FileFormat | None:
-    """A file's format by the end of its name, `.gz` aside; None where that says nothing."""
-    return _ENDINGS.get(path.with_suffix("").suffix.lower() if path.suffix == ".gz" else path.suffix.lower())
-
-
 def find_files(
     paths: Sequence[Path], file_format: FileFormat | None = None
 ) -> tuple[dict[Path, FileFormat], list[Path]]:
@@ -81,7 +76,8 @@ def find_files(
             raise InputError(f"no such file or folder: {path}", mend="check the name")
     for path in paths:
         for each in _below(path.resolve()) if path.is_dir() else [path.resolve()]:
-            known = format_of(each) or ("text" if not path.is_dir() else None)
+            ending = each.with_suffix("").suffix if each.suffix == ".gz" else each.suffix
+            known = _ENDINGS.get(ending.lower()) or ("text" if not path.is_dir() else None)
             if known is None:
                 skipped.append(each)
             else:

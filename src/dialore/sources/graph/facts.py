@@ -74,10 +74,9 @@ class Rejects:
 
     def _check(self, lines: int) -> None:
         if self._error is not None and self._of_file > _MOST * lines:
-            first = str(self._error)
             if self._of_file == 1:
                 raise self._error
-            raise GraphError(f"{self._of_file:,} of {lines:,} lines do not parse, first {first}")
+            raise GraphError(f"{self._of_file:,} of {lines:,} lines do not parse, first {self._error}")
 
 
 # --- files
@@ -296,14 +295,19 @@ def _columns(rows: list[tuple[int, list[str]]], path: Path) -> tuple[_Columns, i
 def _object(line: str, file: str) -> Fact | None:
     if not line.strip():
         return None
-    try:
-        data = json.loads(line)
-    except ValueError as error:
-        raise _BadLine(f"not valid JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise _BadLine("not a JSON object")
+    data = _json_object(line)
     head, name, tail = (_text_field(data, field) for field in _OWN_HEADER)
     return _fact(head, name, tail, _weight(data.get("weight", 1.0)), str(data.get("provenance") or file))
+
+
+def _json_object(text: str | bytes, what: str = "") -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise _BadLine(f"{what}not valid JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise _BadLine(f"{what}not a JSON object")
+    return data
 
 
 def _text_field(data: dict[str, Any], field: str) -> str:
@@ -337,12 +341,7 @@ def _conceptnet(languages: Sequence[Language]) -> Callable[[bytes], Fact | None]
 
 def _assertion(cells: list[bytes]) -> Fact | None:
     _, name, start, end, metadata = cells
-    try:
-        data = json.loads(metadata)
-    except ValueError as error:
-        raise _BadLine(f"metadata is not JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise _BadLine("metadata is not a JSON object")
+    data = _json_object(metadata, "metadata is ")
     head, tail = (uri.split(b"/", 4)[3].decode() for uri in (start, end))
     return _fact(head, name.decode(), tail, _weight(data.get("weight", 1.0)), str(data.get("dataset", "")))
 

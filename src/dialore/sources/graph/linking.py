@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -153,13 +154,13 @@ def _share(match: Match, reading: Reading) -> float:
     return round(_SCORE["contained"] * _SCORE[match.how] * (0.5 + 0.5 * share), 4)
 
 
-def best_links(groups: Iterable[Sequence[Link]]) -> list[Link]:
-    """The links of several phrases, in their order; a concept is linked once, by its best link."""
-    best: dict[int, Link] = {}
+def best_links(groups: Iterable[Iterable[Link]], key: Callable[[Link], object] = attrgetter("concept")) -> list[Link]:
+    """The links of several phrases, in their order; a concept, known by the key, is linked once, by its best link."""
+    best: dict[object, Link] = {}
     for link in (link for group in groups for link in group):
-        known = best.get(link.concept)
-        if known is None or link.score > known.score:
-            best[link.concept] = link
+        known = best.setdefault(key(link), link)
+        if link.score > known.score:
+            best[key(link)] = link
     return list(best.values())
 
 

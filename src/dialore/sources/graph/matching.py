@@ -41,14 +41,11 @@ class HardMatcher:
         self._stores = stores
         self._keys: dict[str, int] = {}
         pairs = [self._pair(fact) for store in stores for fact in store.facts()]
+        self._size = len(self._keys) + 1
         known = np.array([pair for pair in pairs if pair is not None], dtype=np.int64).reshape(-1, 2)
         known.sort(axis=1)
         self._pairs = np.sort(known[:, 0] * self._size + known[:, 1])
         self._said = lru_cache(maxsize=65536)(self._concepts_in)
-
-    @property
-    def _size(self) -> int:
-        return len(self._keys) + 1
 
     def _pair(self, fact: Fact) -> tuple[int, int] | None:
         ends = [concept_key(end) for end in (fact.head, fact.tail)]

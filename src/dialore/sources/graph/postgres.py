@@ -19,10 +19,10 @@ from __future__ import annotations
 import hashlib
 import secrets
 import tempfile
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urldefrag
 
 import numpy as np
@@ -97,8 +97,6 @@ FROM (
 """
 _ROW = np.dtype([("head", ">i4"), ("relation", ">i2"), ("tail", ">i4"), ("weight", ">f4"), ("provenance", ">i4")])
 
-Column = Literal["id", "form", "stems"]
-
 
 class PostgresStore(FactStore):
     """A graph in PostgreSQL, opened for reading, without vectors. Many threads may read at once.
@@ -120,9 +118,9 @@ class PostgresStore(FactStore):
         with target.errors(), target.connect() as connection:
             load, self.meta = _read_meta(connection, target)
         concepts, facts = (sql.Identifier(target.schema, f"{table}_{load}") for table in ("concepts", "facts"))
-        columns: tuple[Column, ...] = ("id", "form", "stems")
         self._by = {
-            column: sql.SQL(_CONCEPTS).format(concepts=concepts, column=sql.Identifier(column)) for column in columns
+            column: sql.SQL(_CONCEPTS).format(concepts=concepts, column=sql.Identifier(column))
+            for column in ("id", "form", "stems")
         }
         self._edges = sql.SQL(_FACTS).format(facts=facts)
         self._pool: ConnectionPool[_Connection] = ConnectionPool(
@@ -159,7 +157,7 @@ class PostgresStore(FactStore):
 
     # --- concepts
 
-    def _concepts_by(self, column: Column, *keys: str | int) -> tuple[int, ...]:
+    def _concepts_by(self, column: str, *keys: str | int) -> tuple[int, ...]:
         """Ids of the concepts that have one of the keys there; their names and degrees are remembered."""
         rows = self._ask(self._by[column], [list(keys)])
         self._remember(self._names, ((number, name) for number, name, _ in rows))
@@ -335,7 +333,7 @@ def load_store(facts: Iterable[Fact], url: str, *, name: str = "", on_step: Step
     target = _Target(url)
     with target.errors(), target.connect() as connection, tempfile.TemporaryDirectory() as folder:
         _lock(connection, target)
-        with Collector(Path(folder), target.place) as collector:
+        with closing(Collector(Path(folder), target.place)) as collector:
             collector.collect(facts)
             if not collector.concepts:
                 raise GraphError("no facts to make a graph of", mend="check the file and --language")

@@ -129,10 +129,6 @@ class Relation:
     symmetric: bool = False
     informative: bool = True
 
-    def wording(self, language: Language) -> str:
-        """The template of a language."""
-        return self.zh if language == "zh" else self.en
-
 
 def _known() -> Iterator[Relation]:
     file = resources.files("dialore") / "data" / "relations.tsv"
@@ -169,9 +165,9 @@ def relation(name: str) -> Relation:
     return Relation(name, f"{{head}} {spoken} {{tail}}", f"{{head}} {spoken} {{tail}}")
 
 
-def connecting_words(name: str, language: Language) -> str:
-    """What a relation's wording says between and around its two concepts, e.g. "is used for"."""
-    return " ".join(_SLOT.sub(" ", relation(name).wording(language)).split())
+def connecting_words(name: str) -> str:
+    """What a relation's English wording says between and around its two concepts, e.g. "is used for"."""
+    return " ".join(_SLOT.sub(" ", relation(name).en).split())
 
 
 def verbalise(fact: Fact, language: Language) -> str:
@@ -206,13 +202,11 @@ _FORMS: dict[str | None, Callable[[str], str]] = {None: str, "gerund": gerund, "
 # --- what is not offered: unsafe facts, and those that are no facts
 
 # What a harvested sentence leaves behind: "it take two to HasA baby", "you eat when you HasProperty hungry".
-_NOTHING = frozenset(
-    [
-        *("i", "it", "this", "that", "these", "there", "something", "someone", "somebody", "anything", "everything"),
-        *("thing", "you", "he", "she", "we", "they", "be", "what", "one"),
-        *("它", "他", "她", "我", "你", "这", "那", "这个", "那个", "东西", "某人", "有人", "什么"),
-    ]
-)
+_NOTHING = frozenset((
+    "i", "it", "this", "that", "these", "there", "something", "someone", "somebody", "anything", "everything", "thing",
+    "you", "he", "she", "we", "they", "be", "what", "one",
+    "它", "他", "她", "我", "你", "这", "那", "这个", "那个", "东西", "某人", "有人", "什么",
+))  # fmt: skip
 _CLAUSE_IN = re.compile(r"\b(?:that|because|when|if|which|who|while|they|it|have just)\b")
 _HEAD_END = re.compile(r"\b(?:they|you|it|that|be|can|to|and|or|of|may|will|the|a|cause)$")
 _TAIL_END = re.compile(r"\b(?:they|that|be|can|to|and|or|of|may|will|the|a|because)$")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dialore.errors import InputError, UnknownNameError
+from dialore.sources.graph.linking import best_links
 from dialore.sources.graph.source import Graph, Retrieval
 from dialore.sources.graph.store import GraphStore
 from dialore.text import normalise
@@ -73,7 +74,7 @@ class Graphs:
         return Retrieval(
             foreseen=foreseen,
             unforeseen=self._merged([each.unforeseen for each in found], top, known),
-            links=_once(link for each in found for link in each.links),
+            links=best_links((each.links for each in found), _name),
             unlinked=[phrase for phrase in found[0].unlinked if all(phrase in each for each in unlinked)],
             foreseen_found=sum(each.foreseen_found for each in found),
             unforeseen_found=sum(each.unforeseen_found for each in found),
@@ -91,11 +92,11 @@ class Graphs:
 
     def link(self, phrases: Sequence[str]) -> list[Link]:
         """The concepts that phrases name in any graph, each name once, by its best link."""
-        return _once(link for graph in self.graphs for link in graph.link(phrases))
+        return best_links((graph.link(phrases) for graph in self.graphs), _name)
 
     def mentions(self, texts: Sequence[str]) -> list[Link]:
         """Every concept of any graph that texts mention, one graph's after the other's, each name once."""
-        return _once(link for graph in self.graphs for link in graph.mentions(texts))
+        return best_links((graph.mentions(texts) for graph in self.graphs), _name)
 
     @property
     def facts_count(self) -> int:
@@ -124,14 +125,8 @@ def _folded(items: Iterable[Knowledge]) -> list[Knowledge]:
     return list(kept.values())
 
 
-def _once(links: Iterable[Link]) -> list[Link]:
-    """Each concept once, by its best link, at the place of its first."""
-    best: dict[str, Link] = {}
-    for link in links:
-        name = normalise(link.name)
-        if name not in best or link.score > best[name].score:
-            best[name] = link
-    return list(best.values())
+def _name(link: Link) -> str:
+    return normalise(link.name)
 
 
 # --- opening

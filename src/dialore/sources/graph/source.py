@@ -34,12 +34,8 @@ class _View:
     linker: Linker
     ranker: Ranker
 
-    def concepts(self, links: Iterable[Link]) -> list[int]:
-        """The concepts of links, which may have been made in another state: where the graph was built anew by name."""
-        found = (self._concept(link) for link in links)
-        return [concept for concept in found if concept is not None]
-
-    def _concept(self, link: Link) -> int | None:
+    def concept(self, link: Link) -> int | None:
+        """The concept of a link, which may have been made in another state: where the graph was built anew, by name."""
         here = link.concept < self.store.meta.concepts and self.store.concept(link.concept) == link.name
         return link.concept if here else self.store.find(link.name)
 
@@ -156,7 +152,8 @@ class Graph:
         """
         view, language = self._newest(), dialogue.language
         question = Question.of(dialogue, (link.phrase for link in links), self.ranking)
-        scored = view.ranker.ask(view.concepts(links), question)
+        concepts = [concept for concept in map(view.concept, links) if concept is not None]
+        scored = view.ranker.ask(concepts, question)
         best = view.ranker.best(scored, np.arange(len(scored.edges)), top)
         return _known(best, language, ""), scored.edges.total
 

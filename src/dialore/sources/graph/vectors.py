@@ -74,7 +74,7 @@ def quantised(sums: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.float32]
 def relation_sums(relations: Sequence[str], embedder: StaticEmbedder, *, triples: bool = False) -> NDArray[np.float32]:
     """(n, dimension): the unnormalised sum of each relation's words, or of what a triple has beside its ends."""
     # Both languages share a space, so the English wording serves the facts of either.
-    between = (f"( , {relation} , )" if triples else connecting_words(relation, "en") for relation in relations)
+    between = (f"( , {relation} , )" if triples else connecting_words(relation) for relation in relations)
     return embedder.sums(list(between)).astype(np.float32)
 
 

@@ -15,7 +15,7 @@ import shutil
 import time
 from array import array
 from contextlib import ExitStack, closing, contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any
 
 import lmdb
 import numpy as np
@@ -111,7 +111,7 @@ def build_graph(
         GraphError: no facts, a file that cannot be written, a full disk; or as the facts' reader raises.
     """
     begun = time.monotonic()
-    with replacing(target) as folder, Collector(folder, target) as collector:
+    with replacing(target) as folder, closing(Collector(folder, target)) as collector:
         collector.collect(facts)
         if not collector.concepts:
             raise GraphError("no facts to build a graph from", mend="check the file and --language")
@@ -147,10 +147,7 @@ class Collector:
         self.provenances = Numbered((), "provenances", MAX_PROVENANCES)
         self.concepts = 0
         self.rows = 0
-
-    def __enter__(self) -> Self:
-        """Open its files."""
-        with writing(self._target), ExitStack() as stack:
+        with writing(target), ExitStack() as stack:
             path = str(self._folder / "names.lmdb")
             self.env = lmdb.open(path, subdir=False, map_size=MAP_SIZE, max_dbs=2, sync=False, lock=False)
             stack.callback(self.env.close)
@@ -158,10 +155,9 @@ class Collector:
             self._names: IO[bytes] = stack.enter_context((self._folder / "names").open("wb"))
             self._facts: IO[bytes] = stack.enter_context((self._folder / "facts").open("wb"))
             self._stack = stack.pop_all()
-        return self
 
-    def __exit__(self, *error: object) -> None:
-        """Close them."""
+    def close(self) -> None:
+        """Close its files."""
         with suppress(OSError):  # what could not be written was told before
             self._stack.close()
 
@@ -481,13 +477,9 @@ def replacing(target: Path, made: str = "graph") -> Iterator[Path]:
 @contextmanager
 def _unchanging(target: Path) -> Iterator[None]:
     """Nobody changes the old file in the body, where it is a graph."""
-    try:
-        file = open_file(target)
-    except GraphError:
-        yield
-        return
-    with closing(file), ExitStack() as stack:
-        with suppress(lmdb.ReadonlyError):
+    with ExitStack() as stack:
+        with suppress(GraphError, lmdb.ReadonlyError):
+            file = stack.enter_context(closing(open_file(target)))
             stack.enter_context(file.env.begin(write=True))
         yield
 

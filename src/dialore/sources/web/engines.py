@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from dialore.sources.base import KnowledgeSource
 
 BRAVE = "https://api.search.brave.com/res/v1"
-_MAX_BYTES = 4_000_000
+_MAX_BYTES, _SECONDS = 4_000_000, 10.0
+"""Of an answer at most, and for it."""
 _TAG = re.compile(r"<[^>]{0,200}>")
 _LONGEST_WAIT = 10.0
 """Seconds of a busy server's `Retry-After` that are waited out, once."""
@@ -108,9 +109,9 @@ class SearxngEngine(_HttpEngine):
 
     name = "searxng"
 
-    def __init__(self, url: str, *, timeout: float = 10.0) -> None:
+    def __init__(self, url: str) -> None:
         address = endpoint_url(url).removesuffix("/search")
-        http = HttpClient(address, headers={"User-Agent": USER_AGENT}, timeout=timeout, max_bytes=_MAX_BYTES)
+        http = HttpClient(address, headers={"User-Agent": USER_AGENT}, timeout=_SECONDS, max_bytes=_MAX_BYTES)
         super().__init__(http, "/search", {403: "allow `json` under search.formats in SearXNG's settings.yml"})
 
     async def search(self, query: str, dialogue: Dialogue, count: int) -> list[SearchResult]:
@@ -135,7 +136,6 @@ class BraveEngine(_HttpEngine):
     Args:
         api_key: the subscription token; None: `BRAVE_API_KEY`.
         url: the interface's address.
-        timeout: seconds for a search.
 
     Raises:
         InputError: no key.
@@ -143,12 +143,12 @@ class BraveEngine(_HttpEngine):
 
     name = "brave"
 
-    def __init__(self, api_key: str | None = None, *, url: str = BRAVE, timeout: float = 10.0) -> None:
+    def __init__(self, api_key: str | None = None, *, url: str = BRAVE) -> None:
         key = clean_key(api_key or os.environ.get("BRAVE_API_KEY"))
         if not key:
             raise InputError("Brave's search needs a key", mend="set BRAVE_API_KEY")
         headers = {"User-Agent": USER_AGENT, "X-Subscription-Token": key}
-        http = HttpClient(url, key, headers=headers, timeout=timeout, max_bytes=_MAX_BYTES)
+        http = HttpClient(url, key, headers=headers, timeout=_SECONDS, max_bytes=_MAX_BYTES)
         super().__init__(http, "/web/search", dict.fromkeys((401, 403, 422), "check BRAVE_API_KEY"))
 
     async def search(self, query: str, dialogue: Dialogue, count: int) -> list[SearchResult]:
