@@ -290,7 +290,7 @@ def reading(path: Path, form: str = "", also: tuple[type[Exception], ...] = ()) 
     except FileNotFoundError as error:
         raise InputError(f"no such file: {path}", mend="check the path") from error
     except IsADirectoryError as error:
-        raise InputError(f"{path} is a folder", mend="name a file in it") from error
+        raise InputError(f"cannot read {path}: it is a folder", mend="name a file in it") from error
     except UnicodeError as error:
         raise InputError(f"{path} is not UTF-8: {getattr(error, 'reason', error)}", mend="save it as UTF-8") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

@@ -204,7 +204,8 @@ class RunStore:
                     )
             languages = self._set_dialogues(dialogues)
             kept = self._checked(facts, languages, accept_changed_prompts)
-            kept[ADDRESSES] = self._addresses(facts.get(ADDRESSES, {}), accept_changed_server)
+            if addresses := self._addresses(facts.get(ADDRESSES, {}), accept_changed_server):
+                kept[ADDRESSES] = addresses
             for name, value in kept.items():
                 row = (name, json.dumps(value, ensure_ascii=False, default=str))
                 database.execute("insert or replace into facts values (?, ?)", row)
