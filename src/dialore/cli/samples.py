@@ -146,6 +146,7 @@ def _perplexities(samples: "Sequence[Sample]", name: str, step: "Step") -> dict[
     """Each sample's perplexity as a prompt of the knowledge generator (MSDP, Appendix A)."""
     import asyncio
 
+    from dialore.llm.connection import LOCAL
     from dialore.llm.perplexity import LocalLikelihood, Scored
     from dialore.prompts.library import PromptLibrary
 
@@ -154,7 +155,7 @@ def _perplexities(samples: "Sequence[Sample]", name: str, step: "Step") -> dict[
     for sample in samples:
         prompt = library.get("msdp/knowledge-generation", sample.language).render({"samples": [], "current": sample})
         pairs.append(Scored("", f"{prompt.continuation} {sample.knowledge}"))
-    model = LocalLikelihood(name.removeprefix("hf:"))
+    model = LocalLikelihood(name.removeprefix(LOCAL))
 
     async def score() -> dict[str, float]:
         try:

@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 
 from dialore.errors import ModelError
 from dialore.evaluation.base import Measure, Sample, about_of, unavailable
+from dialore.llm.connection import LOCAL
 from dialore.llm.perplexity import Likelihood, LocalLikelihood, Scored
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.evaluation.registry import Context
 
-_LOCAL = "hf:"
 _models: dict[str, LocalLikelihood] = {}
 
 
 def make(name: str, context: Context) -> Perplexity:
     """The metric of this file; one model of a name is shared by all."""
-    chosen = (context.language_model or "").removeprefix(_LOCAL)
+    chosen = (context.language_model or "").removeprefix(LOCAL)
     if chosen and chosen not in _models:
         _models[chosen] = LocalLikelihood(chosen)
     return Perplexity(_models.get(chosen), chosen)

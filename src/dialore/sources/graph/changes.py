@@ -112,8 +112,8 @@ class GraphEditor:
         """Make the changes, in the order in which they were asked for; another writer is waited for.
 
         Raises:
-            GraphError: no such graph; it cannot be written; its embedder is another one; a fact has a blank concept.
-                The graph is then as it was.
+            GraphError: no such graph; it cannot be written; a fact has a blank concept. The graph is then as it was.
+            InputError: its embedder is another one, or an endpoint that the user's settings do not name; likewise.
         """
         wanted, self._wanted = self._wanted, []
         with _write_transaction(self.path) as state:
@@ -132,18 +132,12 @@ class GraphEditor:
 
     def _loaded(self, state: GraphState) -> StaticEmbedder:
         """The embedder of the graph's vectors."""
-        meta = state.meta
-        if self._embedder is None:
-            from dialore.retrieval.embedding import recorded_embedder
+        from dialore.retrieval.embedding import recorded_embedder
 
-            # A graph may be anybody's: it does not decide where texts and keys go.
-            made_by = recorded_embedder(meta.embedder, meta.embedder_fingerprint, str(self.path))
-            self._embedder = cast("StaticEmbedder", made_by)
-        elif self._embedder.fingerprint != meta.embedder_fingerprint:
-            raise GraphError(
-                f"{self.path} has vectors of another version of the embedder {meta.embedder}",
-                mend="export it and build it again",
-            )
+        # A graph may be anybody's: it does not decide where texts and keys go.
+        meta = state.meta
+        made_by = recorded_embedder(meta.embedder, meta.embedder_fingerprint, str(self.path), given=self._embedder)
+        self._embedder = cast("StaticEmbedder", made_by)
         return self._embedder
 
     def __enter__(self) -> Self:
