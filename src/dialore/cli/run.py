@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _MANY_CALLS = 2_000
 """Calls from which a person at a terminal is asked whether to run."""
-_NEEDED = {"--method": "systems", "--dataset": "dataset.name", "--data": "dataset.path"}
+_NEEDED = {"--method": "systems", "--dataset": "dataset.name"}
 
 
 class _EnoughError(Exception):
@@ -64,6 +64,7 @@ def run(
     dialore run experiment.yaml
     dialore run experiment.yaml --limit 20 --model llama3.1
     dialore run -M dcrag -M vanilla --dataset dailydialog --data valid.json.gz --limit 100
+    dialore run -M dcrag -M vanilla --dataset everyday
     dialore run experiment.yaml --dry-run          (calls and tokens, by rehearsal)
 
     Exit code: 0 all answered, 1 some failed or a budget is spent, 2 nothing could be done.
