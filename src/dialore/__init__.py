@@ -5,6 +5,7 @@ The public names are loaded when first used, so that `import dialore` costs next
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from dialore._lazy import lazy_names
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
     from dialore.response import Response
     from dialore.settings import Settings
     from dialore.workbench import Workbench, create_agent
+
+if "".join(sys.argv[:1]).endswith(("-m", "/dialore")):  # the command: until `main` begins, Ctrl-C just ends it
+    import os
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, lambda _signal, _frame: os._exit(130))
 
 __version__ = "0.1.0"
 

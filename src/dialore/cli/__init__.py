@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -20,6 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         arguments: what stands after `dialore`; those of this process where None.
     """
     try:
+        if getattr(signal.getsignal(signal.SIGINT), "__module__", "") == "dialore":
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         code = _begin(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
