@@ -79,6 +79,9 @@ def run(
     from dataclasses import asdict
 
     chosen = _configured(config, said, method or [], option or [])
+    if dry and (chosen.sources.embedder or "").startswith("endpoint:"):  # nothing outside is asked
+        sources = chosen.sources.model_copy(update={"embedder": None})
+        chosen = chosen.model_copy(update={"sources": sources})
     folder = out or Path("runs") / chosen.name
     expected: list[Estimate] = []
 
