@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dialore.cli.options import Json, one_of
+from dialore.cli.options import DATA_SETS, Json, one_of
 from dialore.cli.output import check_targets, console, escape, note, print_json, progress, table, write_whole
 from dialore.errors import InputError
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 _SHOWN = ("name", "version", "languages", "has", "paper", "licence", "where", "form")
 
 app = typer.Typer(no_args_is_help=True, help="List data sets, look into their published files, convert them.")
-_Name = Annotated[str, typer.Argument(metavar="NAME", help="The data set; see `dialore data list`.")]
+_Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="The data set; see `dialore data list`.", autocompletion=DATA_SETS)
+]
 _File = Annotated[
     Path | None,
     typer.Argument(

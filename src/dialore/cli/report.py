@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from dialore.cli.annotate import PLACE
-from dialore.cli.options import Json, one_of
+from dialore.cli.options import Json, Metrics, one_of
 from dialore.cli.output import note, print_json, write_whole
 from dialore.errors import InputError
 
@@ -33,10 +33,7 @@ def report(
         str | None,
         typer.Option("--baseline", metavar="SYSTEM", help="What others are compared with. [default: vanilla]"),
     ] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option("--metric", "-x", metavar="NAME", help="Only this metric; may be given several times."),
-    ] = None,
+    metric: Metrics = None,
     title: Annotated[str, typer.Option("--title", metavar="TEXT", help="[default: the runs' names]")] = "",
     dialogues: Annotated[
         int, typer.Option("--dialogues", metavar="N", min=0, help="How many of each data set can be browsed.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dialore.cli.options import WITHOUT_MODEL, Json, RunOptions, connecting, one_of, takes_settings
+from dialore.cli.options import METHODS, WITHOUT_MODEL, Json, RunOptions, connecting, one_of, takes_settings
 from dialore.cli.output import note, print_json, progress
 from dialore.errors import InputError
 
@@ -35,7 +35,10 @@ def run(
         Path | None, typer.Option("--out", metavar="FOLDER", help="Where the run is kept. [default: runs/NAME]")
     ] = None,
     method: Annotated[
-        list[str] | None, typer.Option("--method", "-M", metavar="NAME", help="A method; may be given several times.")
+        list[str] | None,
+        typer.Option(
+            "--method", "-M", metavar="NAME", help="A method; may be given several times.", autocompletion=METHODS
+        ),
     ] = None,
     option: Annotated[
         list[str] | None,
