@@ -39,6 +39,7 @@ GROUND = {
     "pages",
     "errors",
     "_lazy",
+    "_version",
     "llm",
     "data",
 }

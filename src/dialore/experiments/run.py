@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dialore.datasets import data_set, gold_text, stream_histories
-from dialore.errors import BudgetError, InputError, UnknownNameError
+from dialore.errors import BudgetError, InputError, UnknownNameError, as_path
 from dialore.evaluation.registry import metric_names
-from dialore.experiments.config import BudgetConfig, DatasetConfig, RunConfig
+from dialore.experiments.config import BudgetConfig, DatasetConfig, RunConfig, any_config
 from dialore.experiments.store import PROMPTS, Job, RunStore, System
 from dialore.knowledge import Knowledge, Source
 from dialore.llm.model import Budget, Budgeted, Sampled
@@ -51,10 +51,11 @@ _SHOWN = 10
 
 
 async def run_experiment(
-    config: RunConfig,
-    folder: Path,
+    config: RunConfig | Mapping[str, Any] | str | Path,
+    folder: str | Path | None = None,
     connect: Connect = connect_model,
     *,
+    changes: Mapping[str, object] | None = None,
     engine: Engine | None = None,
     accept_changed_prompts: bool = False,
     on_estimate: Callable[[Estimate], None] | None = None,
@@ -63,9 +64,12 @@ async def run_experiment(
     """Make every response of a run that is not in its folder yet; gives how the run ended.
 
     Args:
-        config: what is run.
-        folder: where it is kept; made if need be. One that holds the same run is resumed.
+        config: what is run: an experiment file, or what one says as a mapping; completions are then cached as those
+            of `dialore run` are.
+        folder: where it is kept; made if need be, `runs/NAME` where none is named. One that holds the same run is
+            resumed.
         connect: makes models of their settings.
+        changes: what is otherwise than in the file, by dotted name: `{"dataset.limit": 20, "models.model": "gpt-4o"}`.
         engine: what the responses are made by, elsewhere than in this process (`dialore.experiments.ray`).
         accept_changed_prompts: go on with a run whose prompts changed since, and keep that for its report.
         on_estimate: told what the run is expected to cost before it starts; what it raises stops the run there, and
@@ -73,10 +77,12 @@ async def run_experiment(
         on_progress: told of every response.
 
     Raises:
-        InputError: a set-up that is wrong for every dialogue, a folder of another run, of other prompts, or held by
-            another process.
+        InputError: a set-up that is wrong for every dialogue, inputs that are missing, a folder of another run, of
+            other prompts, or held by another process.
         ModelError: an endpoint that refuses.
     """
+    config = config if isinstance(config, RunConfig) else any_config(config, changes)
+    folder = Path("runs", config.name) if folder is None else as_path("a run's folder", folder)
     with RunStore.resumed(folder) as store:
         async with open_systems(config, connect) as opened:
             numbers, missing, progress = await _prepare(config, store, opened, on_estimate, accept_changed_prompts)
