@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dialore.knowledge import Fact, Knowledge, Passage
     from dialore.response import Response
     from dialore.settings import Settings
+    from dialore.sources.documents.building import build_documents
     from dialore.sources.shelf import Shelf
     from dialore.workbench import Workbench, connect, create_agent
 
@@ -35,6 +36,7 @@ __all__ = [
     "Shelf",
     "Utterance",
     "Workbench",
+    "build_documents",
     "connect",
     "create_agent",
     "load_run",
@@ -53,6 +55,7 @@ __getattr__ = lazy_names(
         "dialore.knowledge": ["Fact", "Knowledge", "Passage"],
         "dialore.response": ["Response"],
         "dialore.settings": ["Settings"],
+        "dialore.sources.documents.building": ["build_documents"],
         "dialore.sources.shelf": ["Shelf"],
         "dialore.workbench": ["Workbench", "connect", "create_agent"],
     },
