@@ -45,11 +45,16 @@ class Agent:
         """What `close` closes: models, sources, a workbench."""
 
     async def respond(
-        self, dialogue: Given | None = None, on_text: OnText | None = None, *, messages: Messages | None = None
+        self,
+        dialogue: Given | None = None,
+        on_text: OnText | None = None,
+        on_stage: OnText | None = None,
+        *,
+        messages: Messages | None = None,
     ) -> Response:
         """Answer a dialogue's last turn. A failure is a Response too: `failed`, with its partial trace.
 
-        `on_text` gets the response's text as it is written.
+        `on_text` gets the response's text as it is written, `on_stage` the name of each stage that begins.
 
         Raises:
             InputError: what is given is no dialogue, or the set-up is wrong for every dialogue: a prompt that is
@@ -57,7 +62,7 @@ class Agent:
             ModelError: likewise, an endpoint that refuses (wrong key, model or address).
         """
         dialogue = dialogue_of(dialogue, messages)
-        stage = Stages(self.responder, self.method.name, dialogue, on_text, cite=self.cite, form=self._form)
+        stage = Stages(self.responder, self.method.name, dialogue, on_text, on_stage, cite=self.cite, form=self._form)
         try:
             response = await self.method.respond(dialogue, stage)
         except StageError as error:
@@ -95,11 +100,11 @@ class Agent:
         return {**made, "usage": stage.usage, "seconds": stage.seconds - waited, "waited": waited, "trace": trace}
 
     async def stream(
-        self, dialogue: Given | None = None, *, messages: Messages | None = None
+        self, dialogue: Given | None = None, on_stage: OnText | None = None, *, messages: Messages | None = None
     ) -> AsyncIterator[str | Response]:
         """The response's text piece by piece, then the whole Response; raises as `respond` does."""
         pieces: asyncio.Queue[str | None] = asyncio.Queue()
-        task = asyncio.create_task(self.respond(dialogue, pieces.put_nowait, messages=messages))
+        task = asyncio.create_task(self.respond(dialogue, pieces.put_nowait, on_stage, messages=messages))
         task.add_done_callback(lambda _: pieces.put_nowait(None))
         try:
             while (piece := await pieces.get()) is not None:

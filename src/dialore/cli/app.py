@@ -51,6 +51,7 @@ def root(
     [bold]Start here[/bold]
     dialore demo              six dialogues, four methods, nothing to set up
     dialore chat              talk; /why shows the grounds
+    dialore ask "What helps against a sore throat?"
     dialore respond talk.json --trace trace.jsonl
     echo '{"turns": ["My throat hurts."]}' | dialore respond -
 
@@ -64,6 +65,7 @@ def root(
 
 
 for command in (
+    respond.ask,
     respond.respond,
     respond.ground,
     chat.chat,

@@ -36,6 +36,26 @@ Json = Annotated[
 JudgePrompts = Annotated[
     Path | None, typer.Option("--prompts", metavar="FOLDER", help="Judges' prompts that override ours.")
 ]
+
+
+def _completing(names: str) -> Callable[[str], list[str]]:
+    """Completes by the names that a function, `module:function`, gives; it is imported when a shell asks."""
+    return lambda incomplete: [name for name in pkgutil.resolve_name(names)() if name.startswith(incomplete)]
+
+
+METHODS = _completing("dialore.methods.registry:method_names")
+DATA_SETS = _completing("dialore.datasets.registry:data_set_names")
+_COMPLETED = {"--method": METHODS, "--dataset": DATA_SETS}
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric",
+        "-x",
+        metavar="NAME",
+        help="Only this metric; may be given several times. See `dialore score - --list`.",
+        autocompletion=_completing("dialore.evaluation.registry:metric_names"),
+    ),
+]
 _FILE = inspect.Parameter(
     "settings_file",
     inspect.Parameter.KEYWORD_ONLY,
@@ -202,6 +222,7 @@ def _parameter(option: "Option") -> inspect.Parameter:
         metavar=option.flag.metavar,
         help=option.help,
         rich_help_panel=option.flag.panel,
+        autocompletion=_COMPLETED.get(option.flag.names[0]),
         min=option.least,
         show_default=str(usual) if isinstance(usual, int | float | str) and usual not in {False, ""} else False,
     )

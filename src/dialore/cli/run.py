@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dialore.cli.options import WITHOUT_MODEL, Json, RunOptions, connecting, one_of, takes_settings
+from dialore.cli.options import METHODS, WITHOUT_MODEL, Json, RunOptions, connecting, one_of, takes_settings
 from dialore.cli.output import note, print_json, progress
 from dialore.errors import InputError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _MANY_CALLS = 2_000
 """Calls from which a person at a terminal is asked whether to run."""
-_NEEDED = {"--method": "systems", "--dataset": "dataset.name", "--data": "dataset.path"}
+_NEEDED = {"--method": "systems", "--dataset": "dataset.name"}
 
 
 class _EnoughError(Exception):
@@ -35,7 +35,10 @@ def run(
         Path | None, typer.Option("--out", metavar="FOLDER", help="Where the run is kept. [default: runs/NAME]")
     ] = None,
     method: Annotated[
-        list[str] | None, typer.Option("--method", "-M", metavar="NAME", help="A method; may be given several times.")
+        list[str] | None,
+        typer.Option(
+            "--method", "-M", metavar="NAME", help="A method; may be given several times.", autocompletion=METHODS
+        ),
     ] = None,
     option: Annotated[
         list[str] | None,
@@ -64,6 +67,7 @@ def run(
     dialore run experiment.yaml
     dialore run experiment.yaml --limit 20 --model llama3.1
     dialore run -M dcrag -M vanilla --dataset dailydialog --data valid.json.gz --limit 100
+    dialore run -M dcrag -M vanilla --dataset everyday
     dialore run experiment.yaml --dry-run          (calls and tokens, by rehearsal)
 
     Exit code: 0 all answered, 1 some failed or a budget is spent, 2 nothing could be done.

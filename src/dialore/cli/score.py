@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dialore.cli.options import Json, JudgeModel, MeasureSettings, connecting, takes_settings
+from dialore.cli.options import Json, JudgeModel, MeasureSettings, Metrics, connecting, takes_settings
 from dialore.cli.output import console, note, print_json, progress, table
 from dialore.errors import InputError
 
@@ -30,10 +30,7 @@ def score(
     judge: JudgeModel,
     measures: MeasureSettings,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
-    metric: Annotated[
-        list[str] | None,
-        typer.Option("--metric", "-x", metavar="NAME", help="A metric; may be given several times. See --list."),
-    ] = None,
+    metric: Metrics = None,
     again: Annotated[bool, typer.Option("--again", help="Measure what has been measured, too.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="List the metrics and leave; RUN may be `-`.")] = False,
     json: Json = False,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dialore.datasets import data_set, gold_text, stream_histories
+from dialore.datasets.plain import Jsonl
 from dialore.errors import BudgetError, InputError, UnknownNameError, as_path
 from dialore.evaluation.registry import metric_names
 from dialore.experiments.config import BudgetConfig, DatasetConfig, RunConfig, any_config
@@ -136,7 +137,7 @@ async def _prepare(
 def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
     """The dialogues of a run, each with its reference, one at a time."""
     source = data_set(config.name)
-    cut = config.cut or ("last" if config.name == "jsonl" else "random")
+    cut = config.cut or ("last" if isinstance(source, Jsonl) else "random")
     chosen = {"cut": cut, "where": config.where, "limit": config.limit, "seed": config.seed, "pool": config.pool}
     histories = stream_histories(lambda: source.read(config.path), **chosen)  # type: ignore[arg-type]
     return map(_to_knowledge, histories) if config.reference == "knowledge" else histories
