@@ -19,7 +19,7 @@ _ARGUMENTS = {
     **dict.fromkeys(("documents", "persona", "samples", "sources"), 'sources={{"{}": ...}}'),
     "search": 'sources={{"web": ...}}',
     "stage-model": "stage_models=...",
-    **dict.fromkeys(("accept-changed-prompts", "cite"), "{}=True"),
+    **dict.fromkeys(("accept-changed-prompts", "accept-changed-server", "cite"), "{}=True"),
 }
 """What options are in Python, where that is not an argument of their name."""
 

@@ -73,10 +73,12 @@ def chat(
     spoken = check_language(language) if language else None
     # One event loop for the whole chat: an endpoint keeps its connections in it.
     with asyncio.Runner() as runner:
-        bench = Workbench(settings.sources, cite=settings.cite, connect=connecting(WITHOUT_MODEL))
+        connect, say_without = connecting()
+        bench = Workbench(settings.sources, cite=settings.cite, connect=connect)
         try:
             session = Session(runner, bench, settings, language=spoken, json=json)
             session.use(settings.method[0])
+            say_without(WITHOUT_MODEL)
             if begun is not None:
                 session.go_on(begun)
             session.talk()

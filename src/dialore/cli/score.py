@@ -172,7 +172,9 @@ def default_metrics(settings: MeasureSettings, *, without: "Collection[str]" = (
 
 def required_judge(settings: "ModelSettings") -> "LanguageModel":
     """The model that judges; raises InputError where no endpoint is known, or as `connect_model` does."""
-    model = connecting(_WITHOUT_JUDGE)(settings.cached(), None)
+    from dialore.workbench import connect_model
+
+    model = connect_model(settings.cached())
     if model is None:
         raise InputError("a judge is a language model", mend="set --base-url and --model")
     return model
@@ -193,7 +195,9 @@ async def measuring(
     async with AsyncExitStack() as opened:
         model = graph = None
         if "judge" in needs:
-            model = required_judge(judge) if must_judge else connecting(_WITHOUT_JUDGE)(judge.cached(), None)
+            connect, say_without = connecting()
+            model = required_judge(judge) if must_judge else connect(judge.cached(), None)
+            say_without(_WITHOUT_JUDGE)
         if model is not None:
             opened.push_async_callback(model.close)
         if "graph" in needs:

@@ -104,6 +104,8 @@ def read_judgements(path: Path) -> list[Judgement]:
             made["demands"] = Demands(explicit=judged.queries)
         response = Response(id=dialogue.id, text=judged.response, **made)
         found.append(Judgement(dialogue, response, judged.system, judged.ratings, judged.labels))
+    if not any(each.ratings or each.labels for each in found):
+        raise InputError(f"{path}: nobody judged a response: no ratings, no labels", mend=_SHAPE)
     return found
 
 
