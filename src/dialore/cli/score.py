@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dialore.cli.options import Json, JudgeModel, MeasureSettings, Metrics, connecting, takes_settings
+from dialore.cli.imports import imported
+from dialore.cli.options import (
+    DatasetOptions,
+    Json,
+    JudgeModel,
+    MeasureSettings,
+    Metrics,
+    connecting,
+    takes_settings,
+)
 from dialore.cli.output import console, note, print_json, progress, table
 from dialore.errors import InputError
 
@@ -29,7 +38,10 @@ _WITHOUT_JUDGE = "nothing is judged"
 def score(
     judge: JudgeModel,
     measures: MeasureSettings,
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="The folder of a run, or, with --data, a file of responses.")
+    ],
+    said: DatasetOptions,
     metric: Metrics = None,
     again: Annotated[bool, typer.Option("--again", help="Measure what has been measured, too.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="List the metrics and leave; RUN may be `-`.")] = False,
@@ -39,12 +51,14 @@ def score(
 
     Measures are kept in the run: asked again, only what is missing is
     measured. Without --metric: what the experiment file names, else all
-    that need neither a judge nor a model.
+    that need neither a judge nor a model. Responses made elsewhere are
+    first read into runs/NAME, as by `dialore import`.
 
     [bold]Examples[/bold]
     dialore score runs/try
     dialore score runs/try -x bleu -x cdp --graph conceptnet.graph
     dialore score runs/try -x meep --model gpt-4o
+    dialore score responses.jsonl --data dialogues.jsonl
     dialore score - --list
     """
     import asyncio
@@ -57,6 +71,10 @@ def score(
     if listing:
         _show_list(json=json)
         return
+    if run.is_file():
+        run = imported([str(run)], said, None)
+    elif said:
+        raise InputError(f"{run} knows its dialogues", mend="--data and its like go with a file of responses")
     with RunStore.open(run) as store:
         kept = store.facts().get("config", {})
         named = metric or kept.get("metrics") or ()
