@@ -95,7 +95,7 @@ MISTAKES = {
     "citing in words": (lambda: agent(cite="no"), "cite=True or cite=False"),
     "text as options": (lambda: agent(options="limit=5"), "give a mapping: options="),
     "an option's name": (lambda: agent("dcrag", options={"limt": 5}), "did you mean limit"),
-    "an option's value": (lambda: agent("dcrag", options={"limit": "many"}), "'many' is not a int"),
+    "an option's value": (lambda: agent("dcrag", options={"limit": "many"}), "'many' is not a whole number"),
     "no such prompts": (lambda: agent(prompts="nope"), "no such prompt folder"),
     "a number as prompts": (lambda: agent(prompts=42), "create_agent: prompts"),
     "a number to answer": (lambda: answer(42), r"Dialogue\(\["),
@@ -134,17 +134,17 @@ MISTAKES = {
     "nothing as shelf": (lambda: Shelf(None), r"Shelf\(\["),
     "a shelf's kind": (lambda: Shelf(["We open."], kind="docs"), "did you mean documents"),
     "a shelf's retriever": (lambda: Shelf(["We open."], retriever="bm"), "did you mean bm25"),
-    "a number to connect": (lambda: connect(42), "model.model"),
+    "a number to connect": (lambda: connect(42), "model=...: "),
     "an address without http": (lambda: connect("m", base_url="localhost:8000"), "give a full URL"),
-    "a number as address": (lambda: connect("m", base_url=8000), "model.base_url"),
-    "a word as time": (lambda: connect("m", timeout="soon"), "model.timeout"),
+    "a number as address": (lambda: connect("m", base_url=8000), r"connect\(base_url=\.\.\.\): "),
+    "a word as time": (lambda: connect("m", timeout="soon"), "timeout=...: "),
     "an unknown setting": (lambda: connect("m", temprature=1), "model.temprature"),
-    "retries below none": (lambda: connect("m", retries=-1), "model.retries"),
+    "retries below none": (lambda: connect("m", retries=-1), "retries=...: "),
     "sources of a workbench": (lambda: Workbench("handbook"), "sources: "),
     "a key of a workbench": (lambda: Workbench({"docs": "handbook"}), "did you mean documents"),
     "no such run": (lambda: load_run("nope"), r"no run in nope \(make one with `run_experiment`\)"),
     "a number as run": (lambda: load_run(42), "give a path"),
-    "no such experiment": (lambda: run("nope.yaml"), "cannot read nope.yaml"),
+    "no such experiment": (lambda: run("nope.yaml"), "no such file: nope.yaml"),
     "a number as experiment": (lambda: run(42), r'run_experiment\("experiment.yaml"'),
     "an empty experiment": (lambda: run({}), "dataset: Field required; systems: Field required"),
     "a system's name": (lambda: run({"systems": ["vanila"], "dataset": DATA}), "did you mean vanilla"),
@@ -225,9 +225,9 @@ async def test_python_has_the_model_of_the_environment(faulty_server, monkeypatc
     monkeypatch.setenv("DIALORE_TEMPERATURE", "0.1")
     async with create_agent("vanilla") as made:
         assert (await made.respond("Hi!")).by == "theirs"
-    async with create_agent("vanilla", model="mine", stage_models={"response": "other"}) as made:
+    async with create_agent("vanilla", model="mine", stage_models={"response-generation": "other"}) as made:
         assert made.responder.name == "mine"
-        assert made.responder.stages["response"].name == "other"
+        assert made.responder.stages["response-generation"].name == "other"
     assert faulty_server.requests[0].body["temperature"] == 0.1
 
 
