@@ -9,14 +9,14 @@ import math
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from dialore.errors import InputError
-from dialore.text import Language, detect_language
+from dialore.errors import InputError, UnknownNameError
+from dialore.text import LANGUAGES, Language, spoken_in
 
 _LONGEST = 1_000_000
 """Characters of an utterance: more is a document, whose linking would take minutes."""
@@ -47,7 +47,9 @@ class Dialogue(BaseModel):
         id: the dialogue's name, unique in its file.
         turns: the history, oldest first; at least one. In JSON a turn may also be a bare string: speakers then
             alternate so that the last turn is the user's.
-        language: `en` or `zh`; found from the text where it is not given.
+        language: `en` or `zh`, that of prompts and graph; found from the last turn where it is not given. The English
+            name of another language may be given, too.
+        spoken: the user's language by its English name, where that is another: the response is asked for in it.
         topic: what the dialogue is about, if known.
         persona: the responder's persona sentences.
         reference: the response that a person gave, in data sets.
@@ -59,6 +61,7 @@ class Dialogue(BaseModel):
     id: str = Field(min_length=1)
     turns: tuple[Utterance, ...] = Field(min_length=1)
     language: Language
+    spoken: str = ""
     topic: str | None = None
     persona: tuple[str, ...] = ()
     reference: str | None = None
@@ -85,8 +88,11 @@ class Dialogue(BaseModel):
                 else turn
                 for place, turn in enumerate(turns)
             ]
-        if fields.get("language") is None:
-            fields["language"] = detect_language(_texts_of(fields.get("turns")))
+        named = fields.get("language")
+        if named is None or (isinstance(named, str) and named not in LANGUAGES):
+            with suppress(UnknownNameError):  # what it may be is said below
+                fields["language"], spoken = spoken_in(_texts_of(fields.get("turns")), named or "")
+                fields |= {"spoken": spoken} if spoken else {}
         return fields
 
     @property
@@ -116,11 +122,11 @@ class Dialogue(BaseModel):
         return self.model_copy(update={"turns": (*self.turns, Utterance(speaker=speaker, text=text))})
 
 
-def _texts_of(turns: object) -> str:
+def _texts_of(turns: object) -> list[str]:
     if not isinstance(turns, list | tuple):
-        return ""
+        return []
     texts = (turn.get("text") if isinstance(turn, dict) else getattr(turn, "text", "") for turn in turns)
-    return "\n".join(text for text in texts if isinstance(text, str))
+    return [text for text in texts if isinstance(text, str)]
 
 
 def dialogue_from(data: object, *, place: str, default_id: str) -> Dialogue:
