@@ -93,6 +93,8 @@ def world(tmp_path, monkeypatch, url):
     (tmp_path / "dialogues.jsonl").write_text(json.dumps({"id": "1", "turns": turns}) + "\n", "utf-8")
     (tmp_path / "handbook.md").write_text("# Coffee\n\nTake 60 grams of coffee for a litre. Tea wants less.\n", "utf-8")
     (tmp_path / "news.txt").write_text("The coffee machine has moved to the kitchen.\n", "utf-8")
+    for name in ("bart", "out"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"id": "1", "text": f"I am {name}."}) + "\n", "utf-8")
     persona, declared = blocks("sources.md", "yaml")
     (tmp_path / "persona.yaml").write_text(persona, "utf-8")
     (tmp_path / "sources.yaml").write_text(declared, "utf-8")

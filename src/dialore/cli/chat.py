@@ -74,10 +74,12 @@ def chat(
         spoken_in([], language)
     # One event loop for the whole chat: an endpoint keeps its connections in it.
     with asyncio.Runner() as runner:
-        bench = Workbench(settings.sources, cite=settings.cite, connect=connecting(WITHOUT_MODEL))
+        connect, say_without = connecting()
+        bench = Workbench(settings.sources, cite=settings.cite, connect=connect)
         try:
             session = Session(runner, bench, settings, language=language, json=json)
             session.use(settings.method[0])
+            say_without(WITHOUT_MODEL)
             if begun is not None:
                 session.go_on(begun)
             session.talk()

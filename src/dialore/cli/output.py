@@ -270,18 +270,22 @@ def write_whole(path: Path, content: str | bytes | Iterable[str]) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    target = path.resolve()  # what a link, or a device, stands for is not replaced
+    is_device = target.exists() and not target.is_file()
+    temporary = target if is_device else target.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         try:
             if isinstance(content, bytes):
                 temporary.write_bytes(content)
             else:
                 with temporary.open("w", encoding="utf-8", newline="") as file:
                     file.writelines([content] if isinstance(content, str) else content)
-            temporary.replace(path)
+            if not is_device:
+                temporary.replace(target)
         finally:
-            temporary.unlink(missing_ok=True)
+            if not is_device:
+                temporary.unlink(missing_ok=True)
     except OSError as error:
         raise _unwritable(path, error) from error
 

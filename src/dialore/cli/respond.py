@@ -160,7 +160,9 @@ async def _answer_all(
     settings = settings.model_copy(update={"model": settings.model.cached()})
     finished: dict[int, Result] = {}
     written = 0
-    async with open_agents(settings, connecting(WITHOUT_MODEL)) as agents:
+    connect, say_without = connecting()
+    async with open_agents(settings, connect) as agents:
+        say_without(WITHOUT_MODEL)
         jobs = [(entry, agent) for entry in entries for agent in agents]
         with progress("answering") as step:
             step("", 0, len(jobs))

@@ -19,6 +19,7 @@ from dialore.settings import (
     SourceSettings,
     Strict,
     changed,
+    flags,
     listed,
     located,
     read_table,
@@ -189,7 +190,8 @@ def make_config(
         of_a_run = {name for name, field in ModelSettings.model_fields.items() if not field.exclude}
         before = [{}] if fields.keys() & of_a_run else given.get("models") or [{}]
         made["models"] = [model | fields if isinstance(model, dict) else model for model in before]
-    return validated(RunConfig, made, where=where)
+    named = {path.replace(_MODELS, f"{_MODELS}0."): flag for path, flag in flags(RunConfig, {*changes, *said}).items()}
+    return validated(RunConfig, made, where=where, named=named)
 
 
 def _shown(value: object) -> str:
