@@ -118,7 +118,7 @@ MISTAKES = {
     "a number as dialogue": (lambda: Dialogue(42), r"Dialogue\(turns=\[\.\.\.\]"),
     "a text as persona": (lambda: Dialogue("Hi!", persona="I sail."), r'persona=\["\.\.\."\]'),
     "a keyword's name": (lambda: Dialogue("Hi!", languge="zh"), "did you mean language"),
-    "a language": (lambda: Dialogue("Salut !", language="fr"), "'en' or 'zh'"),
+    "a language": (lambda: Dialogue("Salut !", language="xx"), "'en' or 'zh'"),
     "a number as id": (lambda: Dialogue("Hi!", id=1), "field id"),
     "a turn without text": (lambda: Dialogue(turns=[{"speaker": "user"}]), r"field turns\[0\].text"),
     "text as many": (lambda: answer_all("Hi!"), r"respond_all\(\[dialogue\]\)"),
