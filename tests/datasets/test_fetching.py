@@ -126,7 +126,7 @@ def test_an_archive_is_fetched_once_checked_and_its_members_found_by_name(call, 
     said = [json.loads(line) for line in out.splitlines()]
     assert [one["split"] for one in said] == ["dev", "test"]
     assert all(one["checked"] and one["sha256"] == kbp["sha256"]["kbp.zip"] for one in said)
-    assert "kbp: licence: none stated, github.com/ruleGreen/SAFARI, kbp.zip" in err
+    assert "kbp: licence: none stated; github.com/ruleGreen/SAFARI, kbp.zip" in err
     assert sorted(path.name for path in cache.glob("kbp/*.json")) == ["dev.json", "test.json"]
     assert data_file("kbp", "dev") == cache / "kbp" / "dev.json"
     assert len(list(data_set("kbp").read(data_file("kbp", "test")))) == 2
