@@ -118,7 +118,7 @@ MISTAKES = {
     "a number as dialogue": (lambda: Dialogue(42), r"Dialogue\(turns=\[\.\.\.\]"),
     "a text as persona": (lambda: Dialogue("Hi!", persona="I sail."), r'persona=\["\.\.\."\]'),
     "a keyword's name": (lambda: Dialogue("Hi!", languge="zh"), "did you mean language"),
-    "a language": (lambda: Dialogue("Salut !", language="fr"), "'en' or 'zh'"),
+    "a language": (lambda: Dialogue("Salut !", language="xx"), "'en' or 'zh'"),
     "a number as id": (lambda: Dialogue("Hi!", id=1), "field id"),
     "a turn without text": (lambda: Dialogue(turns=[{"speaker": "user"}]), r"field turns\[0\].text"),
     "text as many": (lambda: answer_all("Hi!"), r"respond_all\(\[dialogue\]\)"),
@@ -377,6 +377,9 @@ def test_without_pandas_the_extra_is_named(made_run, monkeypatch):
 
 def test_the_import_stays_light_and_names_are_completed():
     assert dir(dialore) == dialore.__all__
+    assert all(getattr(dialore, name) is not None for name in dialore.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = dialore.nothing
     script = "import sys, dialore; print([m for m in ('numpy', 'pydantic', 'asyncio', 'pandas') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -11,14 +11,14 @@ import math
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from dialore.errors import InputError, UnknownNameError, as_path, check_type, first_line
-from dialore.text import Language, detect_language
+from dialore.text import LANGUAGES, Language, spoken_in
 
 _LONGEST = 1_000_000
 """Characters of an utterance: more is a document, whose linking would take minutes."""
@@ -52,7 +52,9 @@ class Dialogue(BaseModel):
         id: the dialogue's name, unique in its file; made of the turns' texts where it is not given.
         turns: the history, oldest first; at least one. In JSON a turn may also be a bare string: speakers then
             alternate so that the last turn is the user's.
-        language: `en` or `zh`; found from the text where it is not given.
+        language: `en` or `zh`, that of prompts and graph; found from the last turn where it is not given. The English
+            name of another language may be given, too.
+        spoken: the user's language by its English name, where that is another: the response is asked for in it.
         topic: what the dialogue is about, if known.
         persona: the responder's persona sentences.
         reference: the response that a person gave, in data sets.
@@ -64,6 +66,7 @@ class Dialogue(BaseModel):
     id: str = Field(min_length=1)
     turns: tuple[Utterance, ...] = Field(min_length=1)
     language: Language
+    spoken: str = ""
     topic: str | None = None
     persona: tuple[str, ...] = ()
     reference: str | None = None
@@ -107,10 +110,13 @@ class Dialogue(BaseModel):
                 for place, turn in enumerate(turns)
             ]
         texts = _texts_of(fields.get("turns"))
-        if fields.get("language") is None:
-            fields["language"] = detect_language(texts)
+        named = fields.get("language")
+        if named is None or (isinstance(named, str) and named not in LANGUAGES):
+            with suppress(UnknownNameError):  # what it may be is said below
+                fields["language"], spoken = spoken_in(texts, named or "")
+                fields |= {"spoken": spoken} if spoken else {}
         if "id" not in fields:
-            mark = hashlib.blake2b(texts.encode("utf-8", "replace"), digest_size=6)
+            mark = hashlib.blake2b("\n".join(texts).encode("utf-8", "replace"), digest_size=6)
             fields["id"] = f"dialogue-{mark.hexdigest()}"
         return fields
 
@@ -176,11 +182,11 @@ def dialogue_of(given: Given | None = None, messages: Messages | None = None) ->
     return Dialogue(turns)
 
 
-def _texts_of(turns: object) -> str:
+def _texts_of(turns: object) -> list[str]:
     if not isinstance(turns, list | tuple):
-        return ""
+        return []
     texts = (turn.get("text") if isinstance(turn, dict) else getattr(turn, "text", "") for turn in turns)
-    return "\n".join(text for text in texts if isinstance(text, str))
+    return [text for text in texts if isinstance(text, str)]
 
 
 def dialogue_from(data: object, *, place: str, default_id: str) -> Dialogue:

@@ -92,7 +92,7 @@ def get(
     wanted = [one_of("split", each, list(known)) for each in split or known]
     if out is not None and len(wanted) > 1:
         raise InputError("--out is for one split", mend=f"name it by --split, one of {', '.join(known)}")
-    check_targets(out)
+    check_targets(out if out is not None and out.parent.is_dir() else None)
     said = published().get(name, {})
     reader = data_set(name) if name in data_set_names() else None
     licence, home = (reader.licence, reader.where) if reader else (said["licence"], said["note"])
