@@ -47,7 +47,7 @@ Connect: TypeAlias = "Callable[[ModelSettings, str | None], LanguageModel | None
 def connect_model(settings: ModelSettings, name: str | None = None) -> LanguageModel | None:
     """The model that settings and environment name; None where none does, or `lexical` is named.
 
-    Raises as `dialore.llm.connect` does, and InputError where there is no model to record.
+    Raises as `dialore.llm.connection.connect` does, and InputError where there is no model to record.
     """
     model = _connected(settings, name)
     if model is not None and settings.temperature is not None:
