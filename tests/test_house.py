@@ -33,6 +33,7 @@ FLOORS = {
 GROUND = {
     "cache",
     "parallel",
+    "plugins",
     "dialogue",
     "knowledge",
     "response",
@@ -40,6 +41,7 @@ GROUND = {
     "pages",
     "errors",
     "_lazy",
+    "_version",
     "llm",
     "data",
 }

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from dialore.errors import ON_COMMAND_LINE
+
 __all__ = ["main"]
 
 _INTERRUPTED = 130
@@ -20,6 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Args:
         arguments: what stands after `dialore`; those of this process where None.
     """
+    speaking = ON_COMMAND_LINE.set(True)
     try:
         if getattr(signal.getsignal(signal.SIGINT), "__module__", "") == "dialore":
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -29,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = _hang_up()
     except KeyboardInterrupt:  # also in the first moments, while modules are read
         code = _INTERRUPTED
+    finally:
+        ON_COMMAND_LINE.reset(speaking)
     sys.exit(code)
 
 
