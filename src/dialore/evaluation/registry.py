@@ -62,7 +62,9 @@ def load_metric(name: str, context: Context) -> Metric:
         module, _ = own_metrics()[name]
         made: Metric = importlib.import_module(f"dialore.evaluation.{module}").make(name, context)
         return made
-    make = find("metric", name, GROUP, {}, lambda each: getattr(each, "__name__", "") == "make")
+    make = find(
+        "metric", name, GROUP, dict.fromkeys(own_metrics(), ""), lambda each: getattr(each, "__name__", "") == "make"
+    )
     found: Metric = make(Path(name).stem if ".py" in name else name, context)
     return found
 
