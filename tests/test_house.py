@@ -31,6 +31,7 @@ FLOORS = {
     "__init__": 11,
 }
 GROUND = {
+    "cache",
     "parallel",
     "dialogue",
     "knowledge",

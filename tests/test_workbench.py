@@ -56,10 +56,10 @@ def test_a_file_is_not_looked_for_by_itself(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "text", "wanted"),
     [
-        ("a.toml", "method = ", "is not TOML"),
+        ("a.toml", "method = ", "not valid TOML"),
         ("a.yaml", "sources: {documnts: x}", "did you mean documents"),
         ("a.yaml", "model: {retries: -1}", "model.retries"),
-        ("a.yaml", "modle: x", "modle: Extra inputs"),
+        ("a.yaml", "modle: x", "unknown setting: 'modle'"),
         ("a.yaml", "model: {cache: x, no_cache: true}", "do not go together"),
     ],
 )

@@ -38,16 +38,18 @@ class Agent:
         self.closing: list[object] = []
         """What `close` closes: models, sources, a workbench."""
 
-    async def respond(self, dialogue: Dialogue, on_text: OnText | None = None) -> Response:
+    async def respond(
+        self, dialogue: Dialogue, on_text: OnText | None = None, on_stage: OnText | None = None
+    ) -> Response:
         """Answer a dialogue's last turn. A failure is a Response too: `failed`, with its partial trace.
 
-        `on_text` gets the response's text as it is written.
+        `on_text` gets the response's text as it is written, `on_stage` the name of each stage that begins.
 
         Raises:
             InputError: the set-up is wrong for every dialogue: a prompt that is missing or malformed.
             ModelError: likewise, an endpoint that refuses (wrong key, model or address).
         """
-        stage = Stages(self.responder, self.method.name, dialogue, on_text, cite=self.cite, form=self._form)
+        stage = Stages(self.responder, self.method.name, dialogue, on_text, on_stage, cite=self.cite, form=self._form)
         try:
             response = await self.method.respond(dialogue, stage)
         except StageError as error:
@@ -83,10 +85,10 @@ class Agent:
         waited = trace[0].started if trace else 0.0
         return {**made, "usage": stage.usage, "seconds": stage.seconds - waited, "waited": waited, "trace": trace}
 
-    async def stream(self, dialogue: Dialogue) -> AsyncIterator[str | Response]:
+    async def stream(self, dialogue: Dialogue, on_stage: OnText | None = None) -> AsyncIterator[str | Response]:
         """The response's text piece by piece, then the whole Response; raises as `respond` does."""
         pieces: asyncio.Queue[str | None] = asyncio.Queue()
-        task = asyncio.create_task(self.respond(dialogue, pieces.put_nowait))
+        task = asyncio.create_task(self.respond(dialogue, pieces.put_nowait, on_stage))
         task.add_done_callback(lambda _: pieces.put_nowait(None))
         try:
             while (piece := await pieces.get()) is not None:

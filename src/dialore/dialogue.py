@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from dialore.errors import InputError
+from dialore.errors import InputError, first_line
 from dialore.text import Language, detect_language
 
 _LONGEST = 1_000_000
@@ -181,10 +181,15 @@ _SHAPE = 'a dialogue is {"id": ..., "turns": [{"speaker": "user", "text": "..."}
 def describe(error: ValidationError) -> str:
     """A validation error as one line: each field's path and what is wrong with it."""
     problems = []
-    for problem in error.errors(include_url=False, include_context=False):
-        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(".")
+    found = error.errors(include_url=False, include_context=False)
+    for problem in found:
+        place = problem["loc"]
+        if problem["type"] == "too_short" and any(each["loc"][:-1][: len(place)] == place for each in found):
+            continue  # it is empty for what is wrong with its parts
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
         path = " ".join(path.split())
-        problems.append(f"field {path}: {problem['msg']}" if path else problem["msg"])
+        said = "it is empty" if problem["type"] == "too_short" else problem["msg"].removeprefix("Value error, ")
+        problems.append(f"field {path}: {said}" if path else said)
     return "; ".join(problems)
 
 
@@ -280,15 +285,33 @@ def reading(path: Path, form: str = "", also: tuple[type[Exception], ...] = ()) 
         form: what it should be, as the mend.
         also: other errors that say that it cannot be read.
     """
-    unreadable: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error, *also)
     try:
         yield
     except FileNotFoundError as error:
         raise InputError(f"no such file: {path}", mend="check the path") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8: {error.reason}", mend="save it as UTF-8") from error
-    except unreadable as error:
+    except IsADirectoryError as error:
+        raise InputError(f"cannot read {path}: it is a folder", mend="name a file in it") from error
+    except UnicodeError as error:
+        raise InputError(f"{path} is not UTF-8: {getattr(error, 'reason', error)}", mend="save it as UTF-8") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path} is cut short or not gzip: {error}", mend="fetch or copy it again") from error
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}", mend=form) from error
+    except also as error:
         raise InputError(f"cannot read {path}: {error}", mend=form) from error
+
+
+def parse_yaml(text: str, place: str, mend: str = "") -> Any:  # noqa: ANN401 - decoded YAML has any type
+    """What YAML text holds; raises InputError with the line where it is malformed."""
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise InputError(f"{place}{line}: not valid YAML: {error.problem}", mend=mend) from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InputError(f"{place}: not valid YAML: {first_line(error)}", mend=mend) from error
 
 
 def read_text(path: Path) -> str:

@@ -85,7 +85,7 @@ class PassageDetail(BaseModel):
     """Where a passage comes from. Further fields of the user's own are kept; empty ones are not written.
 
     Attributes:
-        title: the title of its document or page.
+        title: the title of its document or page, and the headings above it, joined by " > ".
         url: its address.
         file: the file that it was read from.
         page: the page in that file, or the name of the web page.
@@ -115,6 +115,13 @@ class PassageDetail(BaseModel):
     snippet: bool | None = None
     suspicious: bool | None = None
     page_error: str = ""
+
+    @property
+    def where(self) -> dict[str, str]:
+        """Where to look it up, as far as known: `title`, the `section` in it, `file`, `page` and `url`."""
+        title, _, section = self.title.partition(" > ")
+        known = {"title": title, "section": section, "file": self.file, "page": str(self.page or ""), "url": self.url}
+        return {name: value for name, value in known.items() if value}
 
     @model_serializer(mode="wrap")
     def _without_empty_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

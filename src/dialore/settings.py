@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar, get_args, get_origin
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from dialore.dialogue import parse_yaml, read_text
 from dialore.errors import InputError, UnknownNameError
 from dialore.llm.model import Api
 from dialore.sources.registry import KINDS, kind_of_key
@@ -195,7 +195,7 @@ class ModelSettings(Strict):
         """The same, with completions kept in the user's cache folder where nothing else is said."""
         if self.no_cache or self.cache is not None:
             return self
-        from dialore.sources.graph.starter import cache_folder
+        from dialore.cache import cache_folder
 
         return self.model_copy(update={"cache": cache_folder() / "completions.sqlite"})
 
@@ -291,13 +291,24 @@ def read_settings(file: Path | None = None, said: Mapping[str, object] | None = 
     given = changed(given, asked)
     if isinstance(given.get("model"), dict):
         given["model"] |= {"named_by": "" if file is None or "model.base_url" in asked else str(file)}
-    return validated(Settings, given, where="settings" if file is None else str(file))
+    named = {path: _variable(flag) for path, flag in flags(Settings, asked).items()} | flags(Settings, said or {})
+    return validated(Settings, given, where="settings" if file is None else str(file), named=named)
+
+
+def flags(settings: type[Strict], said: Iterable[str]) -> dict[str, str]:
+    """The options of settings that are said, by dotted name."""
+    return {option.path: option.flag.names[0] for option in settings.flagged() if option.path in said}
+
+
+def _variable(flag: str) -> str:
+    """The environment variable of an option."""
+    return "DIALORE_" + flag.lstrip("-").replace("-", "_").upper()
 
 
 def _environment() -> dict[str, object]:
     found: dict[str, object] = {}
     for option in Settings.flagged():
-        text = os.environ.get("DIALORE_" + option.flag.names[0].lstrip("-").replace("-", "_").upper(), "").strip()
+        text = os.environ.get(_variable(option.flag.names[0]), "").strip()
         if text and option.flag.environment:
             found[option.path] = [part.strip() for part in text.split(",")] if option.several else text
     return found
@@ -305,14 +316,11 @@ def _environment() -> dict[str, object]:
 
 def read_table(file: Path, what: str = "settings") -> dict[str, Any]:
     """The settings that a file holds, TOML or YAML; what is left empty is as good as not said. Raises InputError."""
+    text = read_text(file)
     try:
-        text = file.read_text(encoding="utf-8")
-        given = tomllib.loads(text) if file.suffix == ".toml" else yaml.safe_load(text)
-    except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}") from error
-    except (yaml.YAMLError, ValueError) as error:
-        form = "TOML" if file.suffix == ".toml" else "YAML"
-        raise InputError(f"{file} is not {form}: {' '.join(str(error).split())}") from error
+        given = tomllib.loads(text) if file.suffix == ".toml" else parse_yaml(text, str(file))
+    except ValueError as error:
+        raise InputError(f"{file}: not valid TOML: {error}") from error
     if not isinstance(given, dict):
         raise InputError(f"{file} holds no {what}", mend="it is to hold names and values")
     return {str(name): value for name, value in given.items() if value is not None}
@@ -349,14 +357,33 @@ def changed(given: Mapping[str, Any], changes: Mapping[str, object]) -> dict[str
     return made
 
 
-def validated(settings: type[S], given: Mapping[str, Any], *, where: str) -> S:
-    """Settings from plain data; raises InputError naming every field that is wrong."""
+def validated(settings: type[S], given: Mapping[str, Any], *, where: str, named: Mapping[str, str] | None = None) -> S:
+    """Settings from plain data; raises InputError naming every wrong field: by the option that said it, or where.
+
+    Args:
+        settings: their class.
+        given: the data.
+        where: where they stand, for errors.
+        named: the options or variables that said some of them, by dotted name.
+    """
     try:
         return settings.model_validate(given)
     except ValidationError as error:
-        wrong = []
+        wrong: dict[str, list[str]] = {}
         for issue in error.errors(include_url=False):
             place = ".".join(map(str, issue["loc"]))
             said = issue["msg"].removeprefix("Value error, ")
-            wrong.append(f"{place}: {said}" if place else said)
-        raise InputError(f"{where}: {'; '.join(wrong)}") from error
+            if issue["type"] == "extra_forbidden":
+                said, place = str(UnknownNameError("setting", place, _names(settings, issue["loc"][:-1]))), ""
+            by = next((name for path, name in (named or {}).items() if f"{place}.".startswith(f"{path}.")), "")
+            wrong.setdefault(by or where, []).append(f"{place}: {said}" if place and not by else said)
+        raise InputError("; ".join(f"{by}: {'; '.join(each)}" for by, each in wrong.items())) from error
+
+
+def _names(settings: type[BaseModel], steps: tuple[int | str, ...]) -> list[str]:
+    """The dotted names of the settings that stand where steps lead from the outermost ones."""
+    inner: Any = settings
+    for step in steps:
+        if step in inner.model_fields:
+            inner = _settings_in(inner.model_fields[step].annotation) or inner
+    return [".".join(map(str, (*steps, name))) for name in inner.model_fields]

@@ -159,10 +159,15 @@ class Workbench:
         return self._opened[name]
 
     def check(self, methods: Sequence[str], models: Models) -> None:
-        """Raise InputError where something is named that none of these methods reads: a source, or citing."""
+        """Raise InputError where something is named that none of these methods has: a source, a stage, or citing."""
         methods = methods if models.main is not None else [LEXICAL]
         read = {source for name in methods for source in registry.method_sources(registry.method_class(name))}
         named = [name for name in KINDS if self.settings.places(name) or name in self._given]
+        if models.main is not None and models.stages:
+            asked = [each for name in methods for each in registry.method_prompts(_class(name), self.prompts)]
+            known = [*asked, *(each.rpartition("/")[2] for each in asked)]
+            for stage in models.stages.keys() - set(known):
+                raise UnknownNameError("stage", stage, known)
         if any("opened" in KINDS[name].options for name in read.intersection(named)):
             return  # a source that asks the others
         for name in named:

@@ -54,7 +54,21 @@ def test_xlsx_out_and_in_and_agreement(call, run, tmp_path):
     (findings,) = call("annotate", "agreement", out, "--json").lines
     assert {(c["first"], c["rate"]["wins"], c["rate"]["losses"]) for c in findings["contests"]} == {("dcrag", 12, 0)}
     assert [each["same"] for each in findings["agreement"]] == [1.0] * 4
-    both = (sheets[0], sheets[0].with_suffix(".csv"))
+    assert (
+        call(
+            "annotate",
+            "import",
+            sheets[0],
+            sheets[0].with_suffix(".csv"),
+            "--key",
+            tmp_path / "sheets.key.json",
+            "--out",
+            out,
+        ).code
+        == 0
+    )  # the CSV is empty
+    both = (sheets[0], tmp_path / sheets[0].name)
+    both[1].write_bytes(sheets[0].read_bytes())
     refused = call("annotate", "import", *both, "--key", tmp_path / "sheets.key.json", "--out", out)
     assert "two sheets are called annotator-1" in refused.complaint
 

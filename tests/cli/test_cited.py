@@ -49,10 +49,46 @@ def test_without_the_switch_nothing_changes(call, talk, faulty_server):
     assert "square brackets" not in faulty_server.calls[0].body["messages"][0]["content"]
 
 
-def test_a_chat_streams_without_marks_and_then_says_what_the_numbers_are(call, talk, faulty_server):
+def test_a_chat_has_the_marks_in_the_text_and_then_says_what_the_numbers_are(call, talk, faulty_server):
     done = call("chat", "-M", "t-rag", "-u", faulty_server.url, "--cite", stdin="I have a sore throat.\n/why\n")
-    assert done.out.startswith("Honey soothes it, I hear. Rest well. [laughs]\n¹ Honey soothes it … Rest well: ")
+    assert done.out.startswith("Honey soothes it¹, I hear. Rest well¹˒². [laughs]\n¹ Honey soothes it … Rest well: ")
     assert "[2]" not in done.out
+
+
+HANDBOOK = "# Shop handbook\n\n## Returns\n\nA cup may come back within thirty days.\n"
+
+
+def test_title_section_and_file_stand_with_what_is_cited_everywhere(call, faulty_server, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "shop.md").write_text(HANDBOOK, "utf-8")
+    assert call("documents", "build", "shop.idx", "shop.md").code == 0
+    faulty_server.always = say("Yes, within thirty days [1].")
+    options = ("-M", "safari", "-o", "planning=all", "--documents", "shop.idx", "--cite")
+    options = (*options, "-u", faulty_server.url, "--no-cache")
+    where = "documents · Shop handbook § Returns · shop.md"
+
+    shown = call("ask", "May I return a cup?", *options, "--html", "page.html")
+    assert shown.code == 0, shown.err
+    assert "Yes, within thirty days¹." in shown.out
+    assert f"A cup may come back within thirty days. ({where})" in " ".join(shown.out.split())
+    page = _unmarked(tmp_path / "page.html")
+    assert "Yes, within thirty days<sup>1</sup>." in page
+    assert f"<b>1</b> {where}</span>" in page
+
+    said = call("chat", *options, stdin="May I return a cup?\n").out
+    assert said.startswith("Yes, within thirty days¹.\n¹ Yes, within thirty days: ")
+    assert f"({where})" in " ".join(said.split())
+
+    [line] = call("ask", "May I return a cup?", *options, "--json").lines
+    assert line["marked"] == "Yes, within thirty days [1]."
+    [cited] = line["citations"]
+    assert {name: cited[name] for name in ("number", "source", "title", "section", "file")} == {
+        "number": 1,
+        "source": "documents",
+        "title": "Shop handbook",
+        "section": "Returns",
+        "file": str(tmp_path / "shop.md"),
+    }
 
 
 def test_parts_and_numbers_follow_the_text():

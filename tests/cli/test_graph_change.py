@@ -1,12 +1,10 @@
-"""`dialore graph add`, `delete`, `update`, `compact` and `export`."""
+"""`dialore graph add`, `delete`, `update`, `compact`, `verify` and `export`."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-
-from tests.sources.whole import problems_of
 
 FACTS = "sushi\tMadeOf\trice\t2\nsushi\tAtLocation\tJapan\t1\nrice\tIsA\tgrain\t1\n"
 
@@ -40,14 +38,15 @@ def test_add_update_delete(call, graph, write):
     deleted = call("graph", "delete", graph, write("rice\tIsA\tgrain\n"), "--json")
     assert report(deleted) == {"deleted": 1, "facts": 3}
     assert call("graph", "compact", graph).code == 0
-    assert problems_of(graph) == []
+    verified = call("graph", "verify", graph, "--json")
+    assert (verified.code, json.loads(verified.out)) == (0, {"problems": []})
 
 
 def test_wrong_files_leave_the_graph(call, graph, write, tmp_path):
     before = graph.read_bytes()
     assert "line 2" in call("graph", "add", graph, write("a\tIsA\tb\nshort\n")).complaint
     assert "no such graph" in call("graph", "add", tmp_path / "none.graph", write("a\tIsA\tb\n")).complaint
-    assert "not a graph" in call("graph", "compact", write("a\tIsA\tb\n")).complaint
+    assert "not a graph" in call("graph", "verify", write("a\tIsA\tb\n")).complaint
     assert graph.read_bytes() == before
 
 
@@ -66,6 +65,14 @@ def test_a_few_bad_lines_are_shown_and_left_out(call, write, tmp_path):
         "of 2,000 lines do not parse"
         in call("graph", "build", write("".join(lines)), "--out", tmp_path / "g").complaint
     )
+
+
+def test_damage_is_found(call, graph):
+    # Wherever it stands: pages that nothing uses any more hold copies of it.
+    graph.write_bytes(graph.read_bytes().replace(b"Japan", b"Jopan"))
+    done = call("graph", "verify", graph)
+    assert done.code == 1
+    assert str(graph) in done.out
 
 
 @pytest.mark.parametrize("name", ["facts.tsv.gz", "facts.jsonl", "out.tsv"])

@@ -54,7 +54,7 @@ class Engaged:
 @pytest.fixture
 def judge(monkeypatch):
     def put(model):
-        monkeypatch.setattr("dialore.cli.score.connecting", lambda _: lambda settings, name: model)
+        monkeypatch.setattr("dialore.workbench.connect_model", lambda settings, name=None: model)
         return model
 
     return put

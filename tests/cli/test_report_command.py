@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
+import sqlite3
+from contextlib import closing
 
 import pytest
 
-from dialore.experiments.store import RunStore
+from dialore.experiments.store import FILE, RunStore
 
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")
 
@@ -120,6 +123,52 @@ def test_sheets_out_and_in_and_agreement(call, scored, tmp_path):
     assert [each["same"] for each in findings["agreement"]] == [1.0] * 4
     assert {(c["first"], c["rate"]["wins"]) for c in findings["contests"]} == {("t-rag", 10)}
     assert "t-rag / vanilla" in call("annotate", "agreement", out).out
+
+
+def test_the_report_has_what_people_said_of_the_run(call, scored, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(scored, run)
+    done = call("annotate", "export", run, "--annotators", 2, "-n", 4, "--json")
+    assert done.lines[0]["key"] == str(run / "sheets-dcrag.key.json")
+    folder = run / "sheets-dcrag"
+    for path in folder.glob("*.xlsx"):
+        path.unlink()
+    text = call("annotate", "agreement", folder)
+    assert f"no sheet in {folder} is filled in" in " ".join(text.err.split())
+    assert call("report", run, "--markdown").code == 0
+    assert "no sheet in" in (run / "report" / "report.md").read_text("utf-8")
+    for sheet in folder.glob("*.csv"):
+        lines = list(csv.reader(io.StringIO(sheet.read_text("utf-8-sig"))))
+        with sheet.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([lines[0], *([*line[:-5], *"AAAA", ""] for line in lines[1:])])
+    done = call("report", run, "--out", tmp_path / "out", "--json")
+    assert "people.csv" in {path.name for path in (tmp_path / "out").iterdir()}
+    assert "2 annotators, 4 items" in (tmp_path / "out" / "report.html").read_text("utf-8")
+    shown = call("annotate", "agreement", folder, "--json").lines[0]
+    lines = list(csv.DictReader(io.StringIO((tmp_path / "out" / "people.csv").read_text("utf-8"))))
+    wins = {line["criterion"]: int(line["wins"]) for line in lines if line["wins"]}
+    assert wins == {each["criterion"]: each["rate"]["wins"] for each in shown["contests"]}
+    errors = tmp_path / "errors.jsonl"
+    call("annotate", "import", *folder.glob("*.csv"), "--key", run / "sheets-dcrag.key.json", "--out", errors)
+    assert call("report", run, "--sheets", errors, "--latex", "--out", tmp_path / "tex").code == 0
+    assert "Contests: Which response is better? (dcrag)" in (tmp_path / "tex" / "report.tex").read_text("utf-8")
+    assert "out.key.json" in call("report", run, "--sheets", tmp_path / "out").complaint
+
+
+def test_a_run_that_people_alone_judge_has_a_report(call, run_unscored, tmp_path):
+    assert "nothing is scored" in call("report", run_unscored).complaint
+    assert call("annotate", "export", run_unscored, "-n", 2).code == 0
+    assert call("report", run_unscored, "--out", tmp_path / "out").code == 0
+    assert "## People" in (tmp_path / "out" / "report.md").read_text("utf-8")
+
+
+@pytest.fixture
+def run_unscored(scored, tmp_path):
+    """The run without its scores."""
+    shutil.copytree(scored, tmp_path / "unscored")
+    with closing(sqlite3.connect(tmp_path / "unscored" / FILE)) as database, database:
+        database.execute("delete from metrics")
+    return tmp_path / "unscored"
 
 
 def test_the_key_is_kept_apart(call, scored, tmp_path):

@@ -76,7 +76,7 @@ def test_unknown_names_get_a_suggestion(call, talks, url, tmp_path):
     assert "did you mean dcrag" in call("respond", talks, "-M", "dcrga", "-u", url, "--out", out).complaint
     assert "did you mean limit" in call("respond", talks, "-o", "limt=3", "-u", url, "--out", out).complaint
     assert "NAME=VALUE" in call("respond", talks, "-o", "limit", "-u", url).complaint
-    assert "is not a int" in call("respond", talks, "-o", "limit=many", "-u", url).complaint
+    assert "is not a whole number" in call("respond", talks, "-o", "limit=many", "-u", url).complaint
     assert "no such graph: x.graph" in call("respond", talks, "-g", "x.graph", "-u", url, "--out", out).complaint
     assert "no such prompt folder" in call("respond", talks, "--prompts", "nowhere", "-u", url).complaint
     assert not out.exists()

@@ -175,7 +175,7 @@ def test_a_wrong_data_file_names_line_and_field_and_leaves_nothing(call, flags, 
         ({"--dataset": "dailydialg"}, "did you mean dailydialog"),
         ({"--data": "nowhere.jsonl"}, "nowhere.jsonl"),
         ({"--engine": "spark"}, "unknown engine: 'spark' (known: local, ray)"),
-        ({"--cut": "middle"}, "dataset.cut"),
+        ({"--cut": "middle"}, "--cut"),
         ({"--option": "limit"}, "is not NAME=VALUE"),
         ({"--api": "telepathy"}, "api"),
     ],
@@ -212,7 +212,9 @@ def test_without_an_endpoint_it_says_who_answers(call, data, monkeypatch):
 
 
 def test_too_few_options_are_named(call):
-    assert "needs --dataset and --data" in call("run", "-M", "vanilla").complaint
+    assert "needs --method and --dataset" in call("run").complaint
+    unsaid = call("run", "-M", "vanilla", "--dataset", "kbp").complaint
+    assert "which file of kbp is not said (fetch it with `dialore data get kbp`, or name its file)" in unsaid
 
 
 def test_a_run_of_other_dialogues_or_options_or_of_another_version_is_refused(call, flags, tmp_path):

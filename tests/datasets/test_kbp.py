@@ -127,5 +127,5 @@ def test_a_file_that_is_cut_short(tmp_path):
         list(data_set("kbp").read(path))
     path = tmp_path / "dev.json.gz"
     path.write_bytes(gzip.compress(whole.encode())[:-30])
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match="is cut short or not gzip"):
         list(data_set("kbp").read(path))

@@ -19,6 +19,7 @@ from dialore.evaluation.human.sheets import (
     CONTROL,
     Key,
     answer_columns,
+    columns_of,
     criteria_set,
     criteria_sets,
     for_annotator,
@@ -70,6 +71,9 @@ def test_every_criterion_asks_in_both_languages(name):
     for words in (chosen.title, chosen.guide, *(w for c in chosen.criteria.values() for w in (c.compare, c.rate))):
         assert words.en.isascii()
         assert any("一" <= character <= "鿿" for character in words.zh)
+    # An answer's column is no other one's: it would be filled with what is read.
+    columns = columns_of([], chosen, chosen.form)
+    assert len(columns) == len(set(columns))
     for criterion in chosen.criteria.values():
         assert {min(criterion.anchors), max(criterion.anchors)} == set(criterion.scale)
 
@@ -506,4 +510,4 @@ def test_errors_of_each_module_are_asked_of_what_its_stage_gave(tmp_path):
         items, key, tmp_path / "anna.csv", lambda item, column: str(int(column == "foreseen-set" and item in wrong))
     )
     rates = {each.criterion: each.mean for each in analyse(read_sheet(path, key, "anna")[0]).standings}
-    assert (rates["foreseen-set"], rates["response"]) == (0.75, 0.0)
+    assert (rates["foreseen-set"], rates["final-response"]) == (0.75, 0.0)

@@ -48,6 +48,13 @@ def test_three_figures(value, shown):
 
 def test_signs_spreads_and_p_values():
     assert (signed(0.5), signed(-0.5), signed(0.0)) == ("+0.500", "−0.500", "0.00")
+
+
+def test_what_rounding_leaves_over_of_nothing_is_nothing():
+    left = 0.1 + 0.2 - 0.3 + 1.7e-16  # as kappas of chance agreement are
+    assert 0 < left < 1e-15
+    assert (three(left), three(-left), signed(left), signed(-left)) == ("0.00",) * 4
+    assert three(1.5e-7) == "0.000000150"
     assert spread(1.0, 2.0, 2) == "0.50"
     assert spread(1.0, 1.0002, 2) == "0.0001"
     assert spread(None, 1.0, 2) == ""

@@ -490,9 +490,9 @@ async def test_dialogues_that_nobody_can_answer_are_no_run(config_of, tmp_path):
         ("dataset: {name: jsonl}\nsystems: [vanilla]", "dataset.path: Field required"),
         ("dataset: {name: jsonl, path: x}\nsystems: []", "systems: List should have at least 1"),
         ("dataset: {name: jsonl, path: x, cut: middle}\nsystems: [vanilla]", "dataset.cut"),
-        ("dataset: {name: jsonl, path: x}\nsystems: [vanilla]\nsystem: x", "system: Extra inputs"),
+        ("dataset: {name: jsonl, path: x}\nsystems: [vanilla]\nsystem: x", "unknown setting: 'system'"),
         ("dataset: {name: jsonl, path: x}\nsystems: [vanilla, vanilla]", "two systems are called 'vanilla'"),
-        ("a: [", "is not YAML"),
+        ("a: [", "not valid YAML"),
         ("- a", "holds no experiment"),
     ],
 )

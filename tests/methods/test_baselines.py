@@ -58,7 +58,7 @@ def test_options_are_read_as_their_types(small_graph):
     [
         ("dcragg", {}, "did you mean dcrag"),
         ("dcrag", {"thought": False}, "did you mean thoughts"),
-        ("dcrag", {"limit": "many"}, "not a int"),
+        ("dcrag", {"limit": "many"}, "not a whole number"),
     ],
 )
 def test_wrong_names_and_values_are_one_clear_error(small_graph, name, options, wanted):
@@ -67,5 +67,5 @@ def test_wrong_names_and_values_are_one_clear_error(small_graph, name, options, 
 
 
 def test_a_method_that_needs_a_graph_says_so():
-    with pytest.raises(InputError, match="needs a graph"):
+    with pytest.raises(InputError, match="needs the source graph"):
         create_method("dcrag", {})

@@ -10,7 +10,7 @@ import pytest
 
 from dialore.agent import Agent
 from dialore.dialogue import Dialogue
-from dialore.knowledge import Knowledge
+from dialore.knowledge import Knowledge, Passage
 from dialore.llm.model import Completion, Usage
 from dialore.methods.baselines import Vanilla
 from dialore.methods.citations import MarkReader, read_citations
@@ -18,6 +18,7 @@ from dialore.methods.edit import Edit
 from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Response
+from dialore.sources.shelf import Shelf
 
 
 def piece(number):
@@ -228,8 +229,13 @@ DIALOGUES = {
 @pytest.fixture(params=["en", "zh"])
 def case(request):
     dialogue, question, answer, said, bare, spans = DIALOGUES[request.param]
-    model = Says(question_generation=question, model_answer=answer, response_generation=said)
+    model = Says(question_generation=question, base_answer=answer, response_generation=said)
     return dialogue, model, bare, spans
+
+
+def edit():
+    base = Shelf([Passage("Honey coats the throat. 蜂蜜能润喉。", title="Throats > Honey"), Passage("Sage tea helps.")])
+    return Edit(base, model_answers=False)
 
 
 def agent(model, method, *, cite):
@@ -238,7 +244,7 @@ def agent(model, method, *, cite):
 
 async def test_a_response_carries_spans_and_its_reader_sees_no_mark(case):
     dialogue, model, bare, spans = case
-    pieces = [item async for item in agent(model, Edit(), cite=True).stream(dialogue)]
+    pieces = [item async for item in agent(model, edit(), cite=True).stream(dialogue)]
     response = pieces.pop()
     assert isinstance(response, Response)
     assert "".join(pieces) == response.text == bare
@@ -259,12 +265,12 @@ async def test_the_prompt_numbers_its_knowledge_and_says_how_to_cite_only_where_
     dialogue, model, _, _ = case
     shown = {}
     for cite in (True, False):
-        await agent(model, Edit(), cite=cite).respond(dialogue)
+        await agent(model, edit(), cite=cite).respond(dialogue)
         system, user = (message.content for message in model.requests["response-generation"].messages)
         shown[cite] = system
         citing = PromptLibrary().get("shared/citing", dialogue.language).render({}).messages[0].content
         assert (citing in system) == cite
-        answer = model.said["model-answer"]
+        answer = model.said["base-answer"]
         assert (f"\n[1] {answer}" in user, f"\n- {answer}" in user) == (cite, not cite)
         assert "\n\n\n" not in system
     assert shown[True].replace(f"\n\n{citing}\n", "\n") == shown[False]
@@ -272,16 +278,29 @@ async def test_the_prompt_numbers_its_knowledge_and_says_how_to_cite_only_where_
 
 async def test_where_it_is_off_brackets_stay_as_they_are(case):
     dialogue, model, _, _ = case
-    response = await agent(model, Edit(), cite=False).respond(dialogue)
+    response = await agent(model, edit(), cite=False).respond(dialogue)
     assert response.text == model.said["response-generation"]
     assert response.citations == []
 
 
 async def test_what_is_cited_is_used_whatever_its_words():
-    model = Says(question_generation="What helps?", model_answer="Sage tea.", response_generation="Try gargling [1].")
+    model = Says(question_generation="What helps?", base_answer="Sage tea.", response_generation="Try gargling [1].")
     for cite in (True, False):
-        response = await agent(model, Edit(), cite=cite).respond(Dialogue(id="d", turns=["It hurts."]))
+        response = await agent(model, edit(), cite=cite).respond(Dialogue(id="d", turns=["It hurts."]))
         assert response.knowledge[0].used == cite
+
+
+async def test_what_the_model_said_itself_is_no_document_to_be_cited():
+    model = Says(question_generation="What helps?", model_answer="Sage.", response_generation="Try gargling [1].")
+    response = await agent(model, Edit(), cite=True).respond(Dialogue(id="d", turns=["It hurts."]))
+    assert (response.text, response.citations) == ("Try gargling.", [])
+    assert response.knowledge[0].source == "model"
+
+
+async def test_an_answer_from_the_base_is_to_be_looked_up_where_its_sentence_stands(case):
+    dialogue, model, _, _ = case
+    [piece] = (await agent(model, edit(), cite=True).respond(dialogue)).knowledge
+    assert piece.passage.where == {"title": "Throats", "section": "Honey"}
 
 
 async def test_without_knowledge_nothing_is_asked_for_and_stray_marks_go():

@@ -187,6 +187,7 @@ async def test_the_better_answers_are_the_knowledge_with_their_source(edit):
     assert [piece.source for piece in knowledge] == ["documents", "model", "documents", "documents", "documents"]
     assert {piece.kind for piece in knowledge} == {"passage"}
     assert knowledge[0].detail.model_dump() == {
+        "title": "Throat",
         "question": QUESTIONS[0],
         "sentences": [Passage(text).id for text in ("Honey coats the throat.", "Sage soothes it.")],
     }

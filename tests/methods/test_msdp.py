@@ -352,7 +352,7 @@ def test_options_that_do_not_fit_are_refused(name, options, wanted):
 
 
 def test_without_a_base_there_is_no_method():
-    with pytest.raises(InputError, match="needs a samples"):
+    with pytest.raises(InputError, match="needs the source samples"):
         create_method("msdp", {})
 
 

@@ -17,9 +17,9 @@ from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.sources.graph import GraphStore, build_graph, writing
 from dialore.sources.graph.facts import read_facts
+from dialore.sources.graph.verify import problems_of
 from dialore.text import normalise
 from tests.sources.graphs import ROOT, build, development_data, embedder, facts
-from tests.sources.whole import problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

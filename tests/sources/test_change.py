@@ -16,9 +16,9 @@ from dialore.errors import GraphError, InputError
 from dialore.knowledge import Fact
 from dialore.sources.graph import GraphStore
 from dialore.sources.graph.changes import ChangeReport, GraphEditor, compact_graph
+from dialore.sources.graph.verify import problems_of
 from tests.hashing import HashingEmbedder
 from tests.sources.graphs import ROOT, build, embedder, facts
-from tests.sources.whole import problems_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -262,7 +262,7 @@ KILLED = """
     import os, random, signal, sys, time
     from pathlib import Path
     from dialore.sources.graph import GraphStore
-    from tests.sources.whole import problems_of
+    from dialore.sources.graph.verify import problems_of
     from tests.sources.graphs import build, embedder, facts
     from tests.sources.test_change import change, rows
     path = Path(sys.argv[1])

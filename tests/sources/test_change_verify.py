@@ -16,9 +16,9 @@ from dialore.sources.graph import GraphStore
 from dialore.sources.graph.facts import export_graph, read_facts
 from dialore.sources.graph.mapping import unpacked_side
 from dialore.sources.graph.store import CONCEPTS, IDS, IN, KEYS, META, OUT, PARTS, id_key
+from dialore.sources.graph.verify import problems_of
 from tests.sources.graphs import ROOT, build, facts
 from tests.sources.test_change import change, rows
-from tests.sources.whole import problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -149,7 +149,7 @@ FAULTS = {
     ),
     "no top": ("[{name: p, kind: persona, description: x, top: 0}]", "source 'p': .*top: .*greater than or equal to 1"),
     "a missing file": ("[{name: p, kind: persona, description: x, from: none.txt}]", "no such file: .*none.txt"),
-    "nothing": ("sources: []", "sources: List should have at least 1 item"),
+    "nothing": ("sources: []", "sources: it is empty"),
     "no declaration": ("just words", "sources.yaml"),
     "no YAML": ("[{name: a", "not valid YAML"),
 }

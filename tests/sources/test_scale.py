@@ -16,8 +16,8 @@ from dialore.sources.graph.changes import GraphEditor
 from dialore.sources.graph.facts import read_facts
 from dialore.sources.graph.ranking import Ranking
 from dialore.sources.graph.relations import connecting_words
+from dialore.sources.graph.verify import problems_of
 from tests.sources.graphs import build, embedder, facts
-from tests.sources.whole import problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,18 +13,19 @@ from dialore.errors import InputError
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.evaluation.human.agreement import Findings
-    from dialore.evaluation.human.reading import Annotation
     from dialore.evaluation.human.sheets import CriteriaSet, Item, Key
     from dialore.response import Response
 
+PLACE = "A folder of filled-in sheets with its key beside it, or what `annotate import` wrote."
 app = typer.Typer(no_args_is_help=True, help="Export blind sheets for people to judge by, import them, agreement.")
 
 
 @app.command("export")
 def export(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of runs.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the sheets go.")] = Path("sheets"),
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="The sheets. [default: RUN/sheets-CRITERIA]")
+    ] = None,
     key: Annotated[
         Path | None, typer.Option("--key", metavar="FILE", help="Where the key goes. [default: FOLDER.key.json]")
     ] = None,
@@ -63,13 +64,14 @@ def export(
     dialore annotate export runs/kbp -c safari --language zh
     dialore annotate export runs/try -c dcrag --form ranking
     """
-    from dialore.evaluation.human.sheets import Form, criteria_set, make_items
+    from dialore.evaluation.human.sheets import Form, criteria_set, key_of, make_items
     from dialore.evaluation.human.workbook import has_xlsx
     from dialore.text import check_language
 
     chosen = criteria_set(criteria)
     asked = one_of("form", form or chosen.form, get_args(Form))
-    key_path = key or out.with_name(f"{out.resolve().name}.key.json")
+    out = out or runs[0] / f"sheets-{criteria}"
+    key_path = key or key_of(out)
     if key_path.resolve().is_relative_to(out.resolve()):
         raise InputError(f"the key {key_path} would lie among the sheets", mend="keep it apart: name another --key")
     if key_path.exists():
@@ -172,20 +174,10 @@ def import_sheets(
     dialore annotate import sheets/*.csv --key sheets.key.json
     dialore annotate import anna.xlsx ben.xlsx --key sheets.key.json
     """
-    from dialore.evaluation.human.reading import read_key, read_sheet
+    from dialore.evaluation.human.reading import read_filled, read_key
 
-    read = read_key(key)
-    names = [path.stem for path in sheets]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InputError(f"two sheets are called {twice[0]}", mend="give one of each annotator, named by them")
-    found: list[Annotation] = []
-    empty = dropped = 0
-    for path, name in zip(sheets, names, strict=True):
-        sheet = read_sheet(path, read, name)
-        found += sheet.annotations
-        empty += sheet.empty
-        dropped += sheet.dropped
+    _, _, _, found, empty, dropped = read_filled(sheets, read_key(key), out)
+    names = list(dict.fromkeys(each.annotator for each in found))
     if not found:
         raise InputError("nothing is filled in", mend="fill in the sheets' empty columns")
     write_whole(out, "".join(each.model_dump_json() + "\n" for each in found))
@@ -201,28 +193,36 @@ def import_sheets(
 
 @app.command("agreement")
 def agreement(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `annotate import` wrote.")],
+    place: Annotated[Path, typer.Argument(metavar="PLACE", help=PLACE)],
     json: Json = False,
 ) -> None:
     """How far annotators agree, who wins how often, and whether that is significant.
 
-    [bold]Example[/bold]
+    [bold]Examples[/bold]
+    dialore annotate agreement runs/try/sheets-dcrag
     dialore annotate agreement annotations.jsonl
     """
     import dataclasses
 
-    from dialore.evaluation.human.agreement import analyse
+    from dialore.evaluation.human.reading import read_answers
+    from dialore.evaluation.report.people import READING, people_of
 
-    findings = analyse(_read(file))
+    people = people_of(read_answers(place))
     if json:
-        print_json(dataclasses.asdict(findings))
-    else:
-        _show(findings)
+        print_json(dataclasses.asdict(people.findings))
+        return
+    for _, words, columns, lines in people.tables:
+        heads = [f"{'!' if at == 0 else '' if at < words else '>'}{name}" for at, name in enumerate(columns)]
+        rows = table(*heads)
+        for line in lines:
+            rows.add_row(*map(escape, line))
+        console().print(rows)
+    note(f"{people.counted}. {READING}")
 
 
 @app.command("judged")
 def judged(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `annotate import` wrote.")],
+    place: Annotated[Path, typer.Argument(metavar="PLACE", help=PLACE)],
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The runs that the sheets were made of.")],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where they go.")] = Path("judged.jsonl"),
 ) -> None:
@@ -235,13 +235,14 @@ def judged(
     import json
 
     from dialore.evaluation.human.agreement import judged_responses
+    from dialore.evaluation.human.reading import read_answers
     from dialore.evaluation.human.sheets import criteria_set
 
-    annotations = _read(file)
-    found = _gather(runs, [], None, criteria_set(annotations[0].criteria), None) if annotations else {}
-    lines = judged_responses(annotations, found)
+    answers = read_answers(place)
+    found = _gather(runs, [], None, criteria_set(answers.criteria), None)
+    lines = judged_responses(answers.annotations, found)
     if not lines:
-        raise InputError(f"{file} has no response of these runs", mend="name the runs that the sheets were made of")
+        raise InputError(f"{place} has no response of these runs", mend="name the runs that the sheets were made of")
     write_whole(out, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
     typer.echo(out)
     note(f"{len(lines)} responses with the means of their annotators' ratings")
@@ -259,48 +260,3 @@ def criteria(json: Json = False) -> None:
     for name, chosen in criteria_sets().items():
         rows.add_row(name, chosen.form, ", ".join(chosen.criteria), chosen.paper)
     console().print(rows)
-
-
-def _read(path: Path) -> "list[Annotation]":
-    from dialore.datasets.files import read_entries
-    from dialore.evaluation.human.reading import Annotation
-
-    found = [one for _, one in read_entries(path, Annotation, "name what `annotate import` wrote")]
-    if len({(each.criteria, each.form) for each in found}) > 1:
-        raise InputError(f"{path} holds annotations of several exports", mend="analyse each on its own")
-    return found
-
-
-def _show(findings: "Findings") -> None:
-    import math
-
-    from dialore.evaluation.report.data import p_value, share, three
-
-    rows = table("!criterion", ">annotators", ">items", ">same", ">Cohen", ">Fleiss", ">alpha")
-
-    def number(value: float) -> str:
-        return "-" if math.isnan(value) else three(value)
-
-    for each in findings.agreement:
-        figures = (number(each.cohen), number(each.fleiss), number(each.alpha))
-        same = "-" if math.isnan(each.same) else share(each.same, 1)
-        rows.add_row(each.criterion, str(each.annotators), str(each.items), same, *figures)
-    console().print(rows)
-    if findings.standings:
-        rows = table("!criterion", "system", ">mean rank" if findings.form == "ranking" else ">mean", ">95%", ">items")
-        for place in findings.standings:
-            interval = "-" if math.isnan(place.low) else f"{three(place.low)} to {three(place.high)}"
-            rows.add_row(place.criterion, escape(place.system), three(place.mean), interval, str(place.items))
-        console().print(rows)
-    further = {">McNemar p": "mcnemar", ">t-test p": "t"}
-    kept = {name: of for name, of in further.items() if any(getattr(c, of) is not None for c in findings.contests)}
-    columns = ("!criterion", "systems", ">wins", ">ties", ">losses", ">items", ">Wilcoxon p", ">sign p")
-    rows = table(*columns, *kept)
-    for contest in findings.contests:
-        rate = contest.rate
-        shares = (share(rate.wins, rate.n), share(rate.ties, rate.n), share(rate.losses, rate.n))
-        tests = [p_value(p) for p in (contest.p, contest.sign, *(getattr(contest, of) for of in kept.values()))]
-        pair = escape(f"{contest.first} / {contest.second}")
-        rows.add_row(contest.criterion, pair, *shares, str(contest.items), *tests)
-    console().print(rows)
-    note("wins are the first system's, over all judgements; p over items, Holm-corrected over all contests")

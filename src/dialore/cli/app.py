@@ -15,6 +15,7 @@ from dialore.cli import (
     demo,
     documents,
     graph,
+    imports,
     judge,
     meta,
     methods,
@@ -51,6 +52,7 @@ def root(
     [bold]Start here[/bold]
     dialore demo              six dialogues, four methods, nothing to set up
     dialore chat              talk; /why shows the grounds
+    dialore ask "What helps against a sore throat?"
     dialore respond talk.json --trace trace.jsonl
     echo '{"turns": ["My throat hurts."]}' | dialore respond -
 
@@ -64,6 +66,7 @@ def root(
 
 
 for command in (
+    respond.ask,
     respond.respond,
     respond.ground,
     chat.chat,
@@ -76,5 +79,6 @@ for command in (
     methods.methods,
 ):
     app.command()(command)
+app.command("import")(imports.import_files)
 for group in (graph, documents, prompts, data, samples, annotate, bench):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])

@@ -112,7 +112,7 @@ async def _measure(settings: "Settings", dialogues: "Sequence[Dialogue]") -> dic
         seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
     if not calls:
         failed = next((response.error for response in responses if response.error), "the method asked it nothing")
-        raise InputError(f"no call was answered: {failed}", mend="check the endpoint with `dialore respond`")
+        raise InputError(f"no call was answered: {failed}")
     latencies = [call.seconds for call in calls]
     shares = (50, 95, 99)
     percentiles = np.percentile(latencies, shares, method="nearest").tolist()

@@ -2,40 +2,47 @@
 
 # No deferred annotations here: typer reads them.
 import contextlib
+import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dialore.cli.options import WITHOUT_MODEL, AgentSettings, Json, connecting, takes_settings
-from dialore.cli.output import console, note, say_error, write_whole
+from dialore.cli.output import console, escape, note, say_error, write_whole
 from dialore.errors import DialoreError, InputError, UnknownNameError
 
 if TYPE_CHECKING:
     import asyncio
 
     from dialore.agent import Agent
+    from dialore.dialogue import Dialogue
     from dialore.response import Response, StageTrace
     from dialore.settings import Settings
     from dialore.workbench import Workbench
 
 _BEST = 5
 """Pieces of knowledge shown for a turn where there is no model; /why shows all."""
+_TAIL = 60
+"""Characters shown of a response with citations while it is written."""
 _HELP = """\
 /why            what the last response drew on, and the demands behind it
 /trace [STAGE]  every stage of the last response; with a name, its prompt and answer
 /method [NAME]  which method answers; with a name, change it
 /graph          the graph
 /reset          begin a new dialogue
-/save FILE      write the dialogue as JSON, for `dialore respond`
+/save FILE      write the dialogue and its responses as JSON, for `dialore respond` and `dialore chat`
 /quit           leave (or Ctrl-D)"""
 
 
 @takes_settings
 def chat(
     settings: AgentSettings,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="A dialogue to go on with, as /save or anybody writes it.")
+    ] = None,
     language: Annotated[
         str | None, typer.Option("--language", "-l", metavar="en|zh", help="[default: found from the text]")
     ] = None,
@@ -51,21 +58,29 @@ def chat(
     dialore chat
     dialore chat --base-url http://localhost:8000/v1 --model my-model
     printf 'My throat hurts.\n/why\n' | dialore chat
+    dialore chat talk.json                  (what /save kept)
 
-    Nothing is cached unless --cache says so.
+    Nothing is cached unless --cache says so. Exit code of lines from a pipe:
+    0 all went well, 1 some failed, 2 nothing was answered.
     """
     import asyncio
 
+    from dialore.dialogue import read_dialogues
     from dialore.text import check_language
     from dialore.workbench import Workbench
 
+    begun = read_dialogues(file)[0] if file else None
     spoken = check_language(language) if language else None
     # One event loop for the whole chat: an endpoint keeps its connections in it.
     with asyncio.Runner() as runner:
-        bench = Workbench(settings.sources, cite=settings.cite, connect=connecting(WITHOUT_MODEL))
+        connect, say_without = connecting()
+        bench = Workbench(settings.sources, cite=settings.cite, connect=connect)
         try:
             session = Session(runner, bench, settings, language=spoken, json=json)
             session.use(settings.method[0])
+            say_without(WITHOUT_MODEL)
+            if begun is not None:
+                session.go_on(begun)
             session.talk()
         finally:
             runner.run(bench.close())
@@ -84,9 +99,11 @@ class Session:
         self._runner, self._bench, self._settings = runner, bench, settings
         self._models = bench.models(settings.model)
         bench.check(settings.method[:1], self._models)
-        self._language, self._json = language, json
+        self._json = json
+        self._about: dict[str, Any] = {"language": language} if language else {}
         self._turns: list[dict[str, str]] = []
-        self._last: Response | None = None
+        self._responses: list[Response] = []
+        self._failed = False
         self._agent: Agent
         self._is_terminal = sys.stdin.isatty()
         self._commands: dict[str, Callable[[str], None]] = {
@@ -108,8 +125,27 @@ class Session:
         options = options_by_method([method], self._settings.options)[method]
         self._agent = self._bench.agent(method, self._models, options)
 
+    def go_on(self, dialogue: "Dialogue") -> None:
+        """Go on with a dialogue: after the response that was kept with it, or by answering its last turn."""
+        from pydantic import TypeAdapter, ValidationError
+
+        from dialore.dialogue import describe
+        from dialore.response import Response
+
+        self._about |= {"topic": dialogue.topic, "persona": list(dialogue.persona), **dialogue.extra}
+        self._turns = [turn.model_dump() for turn in dialogue.turns]
+        try:
+            self._responses = TypeAdapter(list[Response]).validate_python(self._about.pop("responses", []))
+        except ValidationError as error:
+            mend = "`dialore chat` writes it by /save"
+            raise InputError(f"dialogue {dialogue.id}: responses: {describe(error)}", mend=mend) from error
+        if self._responses:
+            self._turns.append({"speaker": dialogue.responder, "text": self._responses[-1].text})
+        else:
+            self._guarded(lambda: self._runner.run(self._answer(self._turns.pop())))
+
     def talk(self) -> None:
-        """Take turns until the input ends."""
+        """Take turns until the input ends; raises Exit where lines of a pipe could not be answered."""
         if self._is_terminal:
             self._say(f"{self._agent.method.name} by {self._agent.responder.name}. /help lists the commands.")
         interrupted = False
@@ -118,14 +154,16 @@ class Session:
                 line = self._read()
                 interrupted = False
                 if line:
-                    self._take(line)
+                    self._guarded(functools.partial(self._take, line))
             except (EOFError, _LeaveError):
-                return
+                break
             except KeyboardInterrupt:
                 if interrupted or not self._is_terminal:
                     raise
                 interrupted = True
                 note("stopped; Ctrl-C again or Ctrl-D leaves")
+        if self._failed and not self._is_terminal:
+            raise typer.Exit(1 if self._responses else 2)
 
     def _read(self) -> str:
         if self._is_terminal:
@@ -137,44 +175,56 @@ class Session:
             raise EOFError
         return line.strip()
 
-    def _take(self, line: str) -> None:
+    def _guarded(self, do: Callable[[], None]) -> None:
         try:
-            if line.startswith("/"):
-                name, _, rest = line.partition(" ")
-                if name not in self._commands:
-                    raise UnknownNameError("command", name, self._commands)
-                self._commands[name](rest.strip())
-            else:
-                self._runner.run(self._answer(line))
+            do()
         except DialoreError as error:
             say_error(str(error))
+            self._failed = True
 
-    async def _answer(self, text: str) -> None:
+    def _take(self, line: str) -> None:
+        if line.startswith("/"):
+            name, _, rest = line.partition(" ")
+            if name not in self._commands:
+                raise UnknownNameError("command", name, self._commands)
+            self._commands[name](rest.strip())
+        else:
+            speaker = self._turns[-2]["speaker"] if len(self._turns) > 1 else "user"
+            self._runner.run(self._answer({"speaker": speaker, "text": line}))
+
+    async def _answer(self, turn: dict[str, str]) -> None:
         from dialore.cli import shown
         from dialore.dialogue import Dialogue
         from dialore.response import Response
 
-        turns = [*self._turns, {"speaker": "user", "text": text}]
-        data = {"id": "chat", "turns": turns, **({"language": self._language} if self._language else {})}
-        dialogue = Dialogue.model_validate(data)
-        streamed = ""
+        turns = [*self._turns, turn]
+        dialogue = Dialogue.model_validate({"id": "chat", **self._about, "turns": turns})
+        streamed, shows_text = "", not (self._json or self._settings.cite)  # where the marks stand is known at the end
         response: Response | None = None
-        async with contextlib.aclosing(self._agent.stream(dialogue)) as pieces:  # type: ignore[type-var]
-            async for piece in pieces:
-                if isinstance(piece, Response):
-                    response = piece
-                elif not self._json:
-                    typer.echo(piece, nl=False)
+        with console(stderr=True).status("") as at_work:
+            pieces = self._agent.stream(dialogue, lambda stage: at_work.update(f"[dim]{escape(stage)} …[/]"))
+            async with contextlib.aclosing(pieces) as coming:  # type: ignore[type-var]
+                async for piece in coming:
+                    if isinstance(piece, Response):
+                        response = piece
+                        continue
                     streamed += piece
-        if streamed:
+                    if shows_text:
+                        at_work.stop()
+                        typer.echo(piece, nl=False)
+                    else:
+                        at_work.update(f"[dim]{escape(' '.join(streamed[-_TAIL:].split()))}[/]")
+        if streamed and shows_text:
             typer.echo()
         if response is None or response.status == "failed":
             raise InputError(f"no response: {response.error if response else 'it was stopped'}", mend="say it again")
-        if not streamed:
-            typer.echo(shown.dumps(shown.as_line(response)) if self._json else response.text)
-        if not self._json:
+        if self._json:
+            typer.echo(shown.dumps(shown.as_line(response)))
+        else:
+            if not (streamed and shows_text):
+                console().print(shown.answer(response), soft_wrap=True)
             shown.show_grounds(console(), response, _BEST)
-        self._last = response
+        self._responses.append(response)
         self._turns = [*turns, {"speaker": dialogue.responder, "text": response.text}]
 
     # --- commands
@@ -183,9 +233,9 @@ class Session:
         typer.echo(text, err=self._json)
 
     def _response(self) -> "Response":
-        if self._last is None:
+        if not self._responses:
             raise InputError("there is no response yet", mend="say something first")
-        return self._last
+        return self._responses[-1]
 
     def _why(self, _: str) -> None:
         from dialore.cli import shown
@@ -217,13 +267,11 @@ class Session:
         self._say(f"method: {self._agent.method.name} by {self._agent.responder.name}")
 
     def _show_graph(self, _: str) -> None:
-        from rich.markup import escape
-
         graph = self._bench.source("graph", needed=True)
         console(stderr=self._json).print(f"graph: {escape(graph.name)}, {graph.facts_count:,} facts")
 
     def _reset(self, _: str) -> None:
-        self._turns, self._last = [], None
+        self._turns, self._responses = [], []
         self._say("a new dialogue")
 
     def _save(self, name: str) -> None:
@@ -234,7 +282,15 @@ class Session:
         if not self._turns:
             raise InputError("there is nothing to save yet", mend="say something first")
         path = Path(name).expanduser()
-        write_whole(path, shown.dumps({"id": path.stem, "turns": self._turns}) + "\n")
+        about = {key: value for key, value in self._about.items() if value}
+        if not about.get("persona") and (given := self._bench.source("persona").persona):
+            about |= {
+                "persona": list(given),
+                "documents": {line: under for line, under in given.items() if under},
+            }
+        # The turns end with the user's: what is asked of `respond` is the response to it, as it was of the chat.
+        kept = {"id": path.stem, **about, "turns": self._turns[:-1]}
+        write_whole(path, shown.dumps({**kept, "responses": [shown.as_line(each) for each in self._responses]}) + "\n")
         self._say(f"{len(self._turns)} turns written to {path}")
 
     def _leave(self, _: str) -> None:

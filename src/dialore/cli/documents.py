@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dialore.cli.options import Json, one_of
+from dialore.cli.options import DATA_SETS, Json, one_of
 from dialore.cli.output import console, escape, note, note_rejects, print_json, progress, table
 from dialore.errors import InputError
 
@@ -23,7 +23,8 @@ _Index = Annotated[
     str, typer.Argument(metavar="INDEX", help="The index: a file, or postgresql://user@host/database#name.")
 ]
 _Dataset = Annotated[
-    str | None, typer.Option("--dataset", metavar="NAME", help="The files are this data set's: take its knowledge.")
+    str | None,
+    typer.Option("--dataset", metavar="NAME", help="Take this data set's knowledge.", autocompletion=DATA_SETS),
 ]
 _Files = Annotated[list[Path], typer.Argument(metavar="FILES...", help="Files, and folders with all below.")]
 _Format = Annotated[

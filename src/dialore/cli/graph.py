@@ -270,6 +270,26 @@ def compact(graph: _File, json: Json = False) -> None:
         note(f"{graph}: {before / 2**20:.1f} MB before, {after / 2**20:.1f} MB now")
 
 
+@app.command("verify")
+def verify(graph: _File, json: Json = False) -> None:
+    """Check a graph file: each table against the others.
+
+    Exit code 1 where something is wrong.
+
+    [bold]Example[/bold]
+    dialore graph verify my.graph
+    """
+    from dialore.sources.graph.verify import problems_of
+
+    problems = problems_of(graph)
+    if json:
+        print_json({"problems": problems})
+    else:
+        typer.echo("\n".join(f"{graph}: {problem}" for problem in problems) or f"{graph} is whole")
+    if problems:
+        raise typer.Exit(1)
+
+
 @app.command("export")
 def export(
     graph: _File,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dialore.cli.options import Json, JudgeModel, MeasureSettings, takes_settings
+from dialore.cli.options import Json, JudgeModel, MeasureSettings, Metrics, takes_settings
 from dialore.cli.output import console, note, print_json, progress, table
 from dialore.errors import InputError
 
@@ -32,10 +32,7 @@ def meta(
     sets: Annotated[
         list[Path], typer.Argument(metavar="SET...", help="Files of judged responses, or folders of them.")
     ],
-    metric: Annotated[
-        list[str] | None,
-        typer.Option("--metric", "-x", metavar="NAME", help="A metric; several times. Default: all without a model."),
-    ] = None,
+    metric: Metrics = None,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=3, metavar="N", help="Only a sample of N responses of each set.")
     ] = None,
@@ -47,6 +44,7 @@ def meta(
     A set is a dialogue file (JSONL, .gz too) whose lines also have "response",
     "ratings" ({"overall": 4}, higher is better) or "labels"
     ({"attributable": true}), and perhaps "system", "reference", "knowledge".
+    Without --metric: all that need no model.
     Intervals are 95% bootstrap intervals over contexts; for labels, AUC and
     accuracy stand in place of correlations.
 

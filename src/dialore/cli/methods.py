@@ -5,12 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
-from dialore.cli.options import Json
+from dialore.cli.options import METHODS, Json
 from dialore.cli.output import console, print_json, table
 
 
 def methods(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this one, with its options.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Only this one, with its options.", autocompletion=METHODS)
+    ] = None,
     json: Json = False,
 ) -> None:
     """List the methods, or one with its hyper-parameters, switches and stages.

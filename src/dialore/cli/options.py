@@ -36,6 +36,26 @@ Json = Annotated[
 JudgePrompts = Annotated[
     Path | None, typer.Option("--prompts", metavar="FOLDER", help="Judges' prompts that override ours.")
 ]
+
+
+def _completing(names: str) -> Callable[[str], list[str]]:
+    """Completes by the names that a function, `module:function`, gives; it is imported when a shell asks."""
+    return lambda incomplete: [name for name in pkgutil.resolve_name(names)() if name.startswith(incomplete)]
+
+
+METHODS = _completing("dialore.methods.registry:method_names")
+DATA_SETS = _completing("dialore.datasets.registry:data_set_names")
+_COMPLETED = {"--method": METHODS, "--dataset": DATA_SETS}
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric",
+        "-x",
+        metavar="NAME",
+        help="Only this metric; may be given several times. See `dialore score - --list`.",
+        autocompletion=_completing("dialore.evaluation.registry:metric_names"),
+    ),
+]
 _FILE = inspect.Parameter(
     "settings_file",
     inspect.Parameter.KEYWORD_ONLY,
@@ -86,6 +106,7 @@ class Spread:
 
 
 AgentSettings = Annotated["Settings", Spread("dialore.settings:Settings", "read")]
+DatasetOptions = Annotated[Mapping[str, object], Spread("dialore.experiments.config:DatasetConfig", "said")]
 RunOptions = Annotated[Mapping[str, object], Spread("dialore.experiments.config:RunConfig", "said")]
 JudgeModel = Annotated["ModelSettings", Spread("dialore.settings:ModelSettings", "settings")]
 
@@ -160,12 +181,12 @@ def _spread_out(command: Callable[..., None]) -> Callable[..., None]:
 
 def _made(settings: "type[Strict]", gets: str, settings_file: Path | None = None, **given: object) -> object:
     """What a parameter gets of what options say, those that say nothing left out."""
-    from dialore.settings import changed, read_settings, validated
+    from dialore.settings import changed, flags, read_settings, validated
 
     told = {name: value for name, value in given.items() if not (value is None or value is False or value == [])}
     said = {name.replace("__", "."): value for name, value in told.items()}
     if gets == "settings":
-        return validated(settings, changed({}, said), where="options")
+        return validated(settings, changed({}, said), where="options", named=flags(settings, said))
     return read_settings(settings_file, said) if gets == "read" else said
 
 
@@ -202,6 +223,7 @@ def _parameter(option: "Option") -> inspect.Parameter:
         metavar=option.flag.metavar,
         help=option.help,
         rich_help_panel=option.flag.panel,
+        autocompletion=_COMPLETED.get(option.flag.names[0]),
         min=option.least,
         show_default=str(usual) if isinstance(usual, int | float | str) and usual not in {False, ""} else False,
     )
@@ -213,14 +235,20 @@ def _parameter(option: "Option") -> inspect.Parameter:
     )
 
 
-def connecting(otherwise: str) -> "Connect":
-    """A `connect_model` that says on standard error what happens where no endpoint is known."""
+def connecting() -> "tuple[Connect, Callable[[str], None]]":
+    """A `connect_model`, and what says on standard error, once all is open, what happens where it found no model."""
     from dialore.workbench import LEXICAL, connect_model
 
+    lacking = False
+
     def connect(settings: "ModelSettings", name: str | None) -> "LanguageModel | None":
+        nonlocal lacking
         model = connect_model(settings, name)
-        if model is None and name is None and settings.model != LEXICAL:
-            note(f"no model: {otherwise}; add one: --base-url URL --model NAME")
+        lacking = lacking or (model is None and name is None and settings.model != LEXICAL)
         return model
 
-    return connect
+    def say(otherwise: str) -> None:
+        if lacking:
+            note(f"no model: {otherwise}; add one: --base-url URL --model NAME")
+
+    return connect, say

@@ -22,14 +22,26 @@ _LONGEST = 30
 """Characters of a word that a table keeps whole; addresses and file names are longer."""
 
 
+_live: dict[bool, Console] = {}
+"""The console of a progress bar while it is shown, for what is on its terminal: standard error (True), output."""
+
+
+def say(text: str, *, stderr: bool = False) -> None:
+    """A line as it is, above a progress bar where there is one."""
+    if stderr in _live:
+        _live[stderr].out(text, highlight=False)
+    else:
+        typer.echo(text, err=stderr)
+
+
 def say_error(message: str) -> None:
     """One line on standard error: why the command failed."""
-    typer.echo(f"dialore: error: {' '.join(message.split())}", err=True)
+    say(f"dialore: error: {' '.join(message.split())}", stderr=True)
 
 
 def note(message: str) -> None:
     """One line on standard error: something to know that is no failure."""
-    typer.echo(f"dialore: {' '.join(message.split())}", err=True)
+    say(f"dialore: {' '.join(message.split())}", stderr=True)
 
 
 def note_rejects(first: Sequence[str], count: int) -> None:
@@ -41,10 +53,10 @@ def note_rejects(first: Sequence[str], count: int) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A rich console on standard output, or on standard error."""
+    """A rich console on standard output, or on standard error; one for both where a bar is on their terminal."""
     from rich.console import Console
 
-    return Console(highlight=False, stderr=stderr)
+    return _live.get(stderr) or Console(highlight=False, stderr=stderr)
 
 
 def escape(text: str) -> str:
@@ -152,11 +164,14 @@ def _without_nan(data: object) -> object:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[str, int, int | None], None]]:
-    """A progress bar on standard error, where that is a terminal; the body calls it with (step, done, total)."""
+    """A progress bar on standard error, where that is a terminal; the body calls it with (step, done, total).
+
+    It is there from the first call on: until then questions may be asked. Messages, and results on the same terminal,
+    stand above it.
+    """
     if not sys.stderr.isatty():
         yield lambda _step, _done, _total: None
         return
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -167,12 +182,21 @@ def progress(what: str) -> Iterator[Callable[[str, int, int | None], None]]:
     )
 
     words = TextColumn("{task.description}", markup=False)
-    times = (TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(
-        words, BarColumn(), MofNCompleteColumn(), *times, console=Console(stderr=True), transient=True
-    ) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda step, done, total: bar.update(task, description=step or what, completed=done, total=total)
+    out, live = console(stderr=True), {True} | ({False} if sys.stdout.isatty() else set())
+    columns = (words, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=out, transient=True, redirect_stdout=False)
+    task = bar.add_task(what, total=None)
+
+    def show(step: str, done: int, total: int | None) -> None:
+        bar.start()
+        _live.update(dict.fromkeys(live, out))
+        bar.update(task, description=step or what, completed=done, total=total)
+
+    try:
+        yield show
+    finally:
+        _live.clear()
+        bar.stop()
 
 
 @contextmanager
@@ -238,18 +262,22 @@ def write_whole(path: Path, content: str | bytes | Iterable[str]) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    target = path.resolve()  # what a link, or a device, stands for is not replaced
+    is_device = target.exists() and not target.is_file()
+    temporary = target if is_device else target.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         try:
             if isinstance(content, bytes):
                 temporary.write_bytes(content)
             else:
                 with temporary.open("w", encoding="utf-8", newline="") as file:
                     file.writelines([content] if isinstance(content, str) else content)
-            temporary.replace(path)
+            if not is_device:
+                temporary.replace(target)
         finally:
-            temporary.unlink(missing_ok=True)
+            if not is_device:
+                temporary.unlink(missing_ok=True)
     except OSError as error:
         raise _unwritable(path, error) from error
 

@@ -80,7 +80,8 @@ def export_prompts(
     targets = {folder / f"{prompt.name}.{prompt.language}.md": prompt.text for prompt in library}
     there = [path for path in targets if path.exists()]
     if there and not force:
-        raise InputError(f"{there[0]} is already there (and {len(there) - 1} more)", mend="--force overwrites")
+        more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
+        raise InputError(f"{there[0]} is already there{more}", mend="--force overwrites")
     for path, text in targets.items():
         write_whole(path, text)
     if json:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from dialore.cli.options import Json, one_of
+from dialore.cli.annotate import PLACE
+from dialore.cli.options import Json, Metrics, one_of
 from dialore.cli.output import note, print_json, write_whole
 from dialore.errors import InputError
 
@@ -32,10 +33,7 @@ def report(
         str | None,
         typer.Option("--baseline", metavar="SYSTEM", help="What others are compared with. [default: vanilla]"),
     ] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option("--metric", "-x", metavar="NAME", help="Only this metric; may be given several times."),
-    ] = None,
+    metric: Metrics = None,
     title: Annotated[str, typer.Option("--title", metavar="TEXT", help="[default: the runs' names]")] = "",
     dialogues: Annotated[
         int, typer.Option("--dialogues", metavar="N", min=0, help="How many of each data set can be browsed.")
@@ -44,20 +42,27 @@ def report(
         list[str] | None,
         typer.Option("--sizes", metavar="MODEL=B", help="A model's size in billions, where its name does not say it."),
     ] = None,
+    sheets: Annotated[
+        list[Path] | None,
+        typer.Option("--sheets", metavar="PLACE", help=f"{PLACE} [default: those of RUN]"),
+    ] = None,
     plots: Annotated[bool, typer.Option("--plots", help="Write each plot as PDF, SVG and PNG, too.")] = False,
     json: Json = False,
 ) -> None:
-    """Report scored runs: tables with significance, ablations, cost, failures, plots, and every dialogue.
+    """Report scored runs: tables with significance, ablations, people, cost, failures, plots, and every dialogue.
 
     [bold]Examples[/bold]
     dialore report runs/try
     dialore report runs/daily runs/kbp --out report --baseline t-rag
     dialore report runs/try --latex -x cdp -x cdf -x distinct-2
     dialore report runs/try --sizes my-model=7 --plots
+    dialore report runs/try --sheets sheets --sheets errors.jsonl
     """
     from contextlib import ExitStack
 
+    from dialore.evaluation.human.reading import read_answers, sheets_of
     from dialore.evaluation.report.build import make_report
+    from dialore.evaluation.report.people import people_of
     from dialore.evaluation.report.plots import can_draw
     from dialore.experiments.results import RunResults
     from dialore.experiments.store import RunStore
@@ -65,10 +70,12 @@ def report(
     chosen = {"html": html, "md": markdown, "tex": latex, "csv": csv}
     forms = [form for form, is_wanted in chosen.items() if is_wanted] or list(chosen)
     given = dict(map(_size, sizes or []))
+    places = sheets or [place for run in runs for place in sheets_of(run)]
+    people = [people_of(read_answers(place)) for place in dict.fromkeys(places)]
     with ExitStack() as stack:
         stores = [stack.enter_context(RunStore.open(run)) for run in dict.fromkeys(runs)]
         known = list(dict.fromkeys(name for store in stores for name in store.metrics()))
-        if not known:
+        if not known and not people:
             raise InputError(f"nothing is scored in {runs[0]}", mend=f"first run `dialore score {runs[0]}`")
         metrics = [one_of("metric among those scored", name, known) for name in metric or []]
         made = make_report(
@@ -78,6 +85,7 @@ def report(
             sizes=given,
             keep_absent=bool(metrics),
             title=title,
+            people=people,
         )
         models = list({survey.system.model for survey in made.surveys})
         for name in given:
@@ -96,11 +104,13 @@ def report(
 
 def _write(report: "Report", folder: Path, forms: list[str], *, plots: bool) -> list[Path]:
     """Write the report in the forms that are wanted; the files, in order."""
-    from dialore.evaluation.report.forms import render_csv, render_html, render_latex, render_markdown
+    from dialore.evaluation.report.forms import render_csv, render_html, render_latex, render_markdown, render_people
     from dialore.evaluation.report.plots import Form
 
     render = {"html": render_html, "md": render_markdown, "tex": render_latex, "csv": render_csv}
     files: dict[str, str | bytes] = {f"report.{form}": render[form](report) for form in forms}
+    if report.people and "csv" in forms:
+        files["people.csv"] = render_people(report.people)
     if plots:
         files |= {
             f"plots/{name}.{form}": figure.render(form) for name, figure in report.files() for form in get_args(Form)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dialore.cli.options import WITHOUT_MODEL, AgentSettings, Json, connecting, takes_settings
-from dialore.cli.output import check_targets, lines_to, note, progress, say_error, write_whole
+from dialore.cli.output import check_targets, lines_to, note, progress, say, say_error, write_whole
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,13 +24,18 @@ if TYPE_CHECKING:
     Entry = tuple[str, Dialogue | InputError]
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
-    """What is read and what is written."""
+_File = Annotated[
+    str, typer.Argument(metavar="FILE|-", help="A dialogue (JSON) or many (JSONL), .gz too; - for stdin.")
+]
+_Html = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Write a page that shows responses and traces.")
+]
 
-    file: Annotated[
-        str, typer.Argument(metavar="FILE|-", help="A dialogue (JSON) or many (JSONL), .gz too; - for stdin.")
-    ]
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """What is written."""
+
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write one JSON object a line here instead.")
     ] = None
@@ -41,14 +46,7 @@ class Files:
 
 
 @takes_settings
-def respond(
-    files: Files,
-    settings: AgentSettings,
-    html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write a page that shows responses and traces.")
-    ] = None,
-    json: Json = False,
-) -> None:
+def respond(file: _File, outputs: Outputs, settings: AgentSettings, html: _Html = None, json: Json = False) -> None:
     """Answer the last turn of one dialogue or of many.
 
     A dialogue is {"turns": [{"speaker": "user", "text": "..."}, ...]}, or
@@ -65,15 +63,33 @@ def respond(
 
     Exit code: 0 all answered, 1 some failed, 2 nothing could be done.
     """
-    _answer(files, settings, ground=False, html=html, json=json)
+    _answer(file, outputs, settings, ground=False, html=html, json=json)
 
 
 @takes_settings
-def ground(
-    files: Files,
+def ask(
+    question: Annotated[str, typer.Argument(metavar="TEXT|-", help="What is asked; - for stdin.")],
+    outputs: Outputs,
     settings: AgentSettings,
+    html: _Html = None,
     json: Json = False,
 ) -> None:
+    """Answer one question, and show what the answer draws on.
+
+    [bold]Examples[/bold]
+    dialore ask "What helps against a sore throat?"
+    dialore ask "May I return a cup?" -M draft-ground --documents shop.idx --cite
+    git log -5 | dialore ask - -M vanilla --json
+    """
+    from dialore.dialogue import dialogue_from
+
+    text = _standard_input() if question == "-" else question
+    asked = dialogue_from({"turns": [text]}, place="the question", default_id="question")
+    _answer([(asked.id, asked)], outputs, settings, ground=False, html=html, json=json)
+
+
+@takes_settings
+def ground(file: _File, outputs: Outputs, settings: AgentSettings, json: Json = False) -> None:
     """Find what a response needs to know, and stop there.
 
     Prints demands and ranked knowledge: a retriever for your own generator.
@@ -83,18 +99,27 @@ def ground(
     dialore ground talks.jsonl --json | jq '.knowledge[].text'
     dialore ground talk.json --method t-rag --graph conceptnet.graph
     """
-    _answer(files, settings, ground=True, json=json)
+    _answer(file, outputs, settings, ground=True, json=json)
 
 
-def _answer(files: Files, settings: "Settings", *, ground: bool, html: Path | None = None, json: bool) -> None:
+def _answer(
+    asked: "str | list[Entry]",
+    files: Outputs,
+    settings: "Settings",
+    *,
+    ground: bool,
+    html: Path | None = None,
+    json: bool,
+) -> None:
+    """Answer a file's dialogues, or these."""
     import asyncio
 
     from dialore.cli import shown
     from dialore.response import Response
 
-    source = None if files.file == "-" else Path(files.file)
+    source = Path(asked) if isinstance(asked, str) and asked != "-" else None
     check_targets(files.out, files.trace, html, settings.model.record, source=source, begins="{<")
-    entries = read_entries(files.file)
+    entries = read_entries(asked) if isinstance(asked, str) else asked
     with lines_to(files.out) as to_out, lines_to(files.trace) as to_trace:
 
         def write(result: "Result", entry: "Entry") -> None:
@@ -103,7 +128,7 @@ def _answer(files: Files, settings: "Settings", *, ground: bool, html: Path | No
             to_out(line)
             to_trace(shown.as_line(result, trace=True))
             if json:
-                typer.echo(shown.dumps(line))
+                say(shown.dumps(line))
             elif files.out is None:
                 shown.show(result, dialogue)
             if result.status == "failed" and dialogue is not None:
@@ -134,9 +159,12 @@ async def _answer_all(
     settings = settings.model_copy(update={"model": settings.model.cached()})
     finished: dict[int, Result] = {}
     written = 0
-    async with open_agents(settings, connecting(WITHOUT_MODEL)) as agents:
+    connect, say_without = connecting()
+    async with open_agents(settings, connect) as agents:
+        say_without(WITHOUT_MODEL)
         jobs = [(entry, agent) for entry in entries for agent in agents]
         with progress("answering") as step:
+            step("", 0, len(jobs))
 
             async def do(place: int) -> None:
                 nonlocal written

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dialore.cli.options import WITHOUT_MODEL, Json, RunOptions, connecting, one_of, takes_settings
+from dialore.cli.options import METHODS, WITHOUT_MODEL, Json, RunOptions, connecting, one_of, takes_settings
 from dialore.cli.output import note, print_json, progress
 from dialore.errors import InputError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _MANY_CALLS = 2_000
 """Calls from which a person at a terminal is asked whether to run."""
-_NEEDED = {"--method": "systems", "--dataset": "dataset.name", "--data": "dataset.path"}
+_NEEDED = {"--method": "systems", "--dataset": "dataset.name"}
 
 
 class _EnoughError(Exception):
@@ -35,7 +35,10 @@ def run(
         Path | None, typer.Option("--out", metavar="FOLDER", help="Where the run is kept. [default: runs/NAME]")
     ] = None,
     method: Annotated[
-        list[str] | None, typer.Option("--method", "-M", metavar="NAME", help="A method; may be given several times.")
+        list[str] | None,
+        typer.Option(
+            "--method", "-M", metavar="NAME", help="A method; may be given several times.", autocompletion=METHODS
+        ),
     ] = None,
     option: Annotated[
         list[str] | None,
@@ -49,6 +52,10 @@ def run(
     accept_changed_prompts: Annotated[
         bool,
         typer.Option("--accept-changed-prompts", help="Go on where prompts changed since; the report will say so."),
+    ] = False,
+    accept_changed_server: Annotated[
+        bool,
+        typer.Option("--accept-changed-server", help="Go on where the same model answers at another address now."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, whatever it is expected to cost.")] = False,
     dry: Annotated[bool, typer.Option("--dry-run", help="Say what it is expected to cost, and leave.")] = False,
@@ -64,6 +71,7 @@ def run(
     dialore run experiment.yaml
     dialore run experiment.yaml --limit 20 --model llama3.1
     dialore run -M dcrag -M vanilla --dataset dailydialog --data valid.json.gz --limit 100
+    dialore run -M dcrag -M vanilla --dataset everyday
     dialore run experiment.yaml --dry-run          (calls and tokens, by rehearsal)
 
     Exit code: 0 all answered, 1 some failed or a budget is spent, 2 nothing could be done.
@@ -80,8 +88,9 @@ def run(
         if dry or (not (yes or json) and not _is_wanted(estimate)):
             raise _EnoughError
 
+    accepted = {"accept_changed_prompts": accept_changed_prompts, "accept_changed_server": accept_changed_server}
     try:
-        ended = _run(chosen, folder, engine, accept_changed_prompts, on_estimate)
+        ended = _run(chosen, folder, engine, on_estimate, accepted)
     except KeyboardInterrupt:
         note(f"interrupted: what is finished is kept in {folder}; the same command again does the rest")
         raise
@@ -113,6 +122,8 @@ def _configured(file: Path | None, said: Mapping[str, object], methods: list[str
             systems = [s.model_copy(update={"options": s.options | own[s.method]}) for s in config.systems]
             config = config.model_copy(update={"systems": systems})
         if missing := missing_inputs(config, file):
+            if len(missing) == 1:
+                raise InputError(f"{file} wants what is not here: {missing[0]}")
             for each in missing:
                 note(f"missing: {each}")
             raise InputError(f"{file} wants {len(missing)} things that are not here", mend="make them as said above")
@@ -129,8 +140,8 @@ def _run(
     config: "RunConfig",
     folder: Path,
     engine: str,
-    accept_changed_prompts: bool,
     on_estimate: "Callable[[Estimate], None]",
+    accepted: Mapping[str, bool],
 ) -> "Progress":
     import asyncio
 
@@ -141,6 +152,12 @@ def _run(
         from dialore.experiments.ray import RayEngine
 
         elsewhere = RayEngine()
+    connect, say_without = connecting()
+
+    def estimated(estimate: "Estimate") -> None:
+        say_without(WITHOUT_MODEL)
+        on_estimate(estimate)
+
     with progress("answering") as step:
 
         def on_progress(now: "Progress") -> None:
@@ -150,11 +167,11 @@ def _run(
         running = run_experiment(
             config,
             folder,
-            connecting(WITHOUT_MODEL),
+            connect,
             engine=elsewhere,
-            accept_changed_prompts=accept_changed_prompts,
-            on_estimate=on_estimate,
+            on_estimate=estimated,
             on_progress=on_progress,
+            **accepted,
         )
         return asyncio.run(running)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dialore.cli.options import Json
+from dialore.cli.options import DATA_SETS, Json
 from dialore.cli.output import note, print_json, progress
 from dialore.errors import InputError
 
@@ -28,7 +28,11 @@ def build(
     dataset: Annotated[
         str | None,
         typer.Option(
-            "--dataset", "-D", metavar="NAME", help="The data set that the files are of. [default: dialogues]"
+            "--dataset",
+            "-D",
+            metavar="NAME",
+            help="The data set that the files are of. [default: dialogues]",
+            autocompletion=DATA_SETS,
         ),
     ] = None,
     align_graph: Annotated[

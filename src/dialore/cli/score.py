@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dialore.cli.options import Json, JudgeModel, MeasureSettings, connecting, takes_settings
+from dialore.cli.imports import imported
+from dialore.cli.options import (
+    DatasetOptions,
+    Json,
+    JudgeModel,
+    MeasureSettings,
+    Metrics,
+    connecting,
+    takes_settings,
+)
 from dialore.cli.output import console, note, print_json, progress, table
 from dialore.errors import InputError
 
@@ -29,11 +38,11 @@ _WITHOUT_JUDGE = "nothing is judged"
 def score(
     judge: JudgeModel,
     measures: MeasureSettings,
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
-    metric: Annotated[
-        list[str] | None,
-        typer.Option("--metric", "-x", metavar="NAME", help="A metric; may be given several times. See --list."),
-    ] = None,
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="The folder of a run, or, with --data, a file of responses.")
+    ],
+    said: DatasetOptions,
+    metric: Metrics = None,
     again: Annotated[bool, typer.Option("--again", help="Measure what has been measured, too.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="List the metrics and leave; RUN may be `-`.")] = False,
     json: Json = False,
@@ -42,12 +51,14 @@ def score(
 
     Measures are kept in the run: asked again, only what is missing is
     measured. Without --metric: what the experiment file names, else all
-    that need neither a judge nor a model.
+    that need neither a judge nor a model. Responses made elsewhere are
+    first read into runs/NAME, as by `dialore import`.
 
     [bold]Examples[/bold]
     dialore score runs/try
     dialore score runs/try -x bleu -x cdp --graph conceptnet.graph
     dialore score runs/try -x meep --model gpt-4o
+    dialore score responses.jsonl --data dialogues.jsonl
     dialore score - --list
     """
     import asyncio
@@ -59,6 +70,10 @@ def score(
     if listing:
         _show_list(json=json)
         return
+    if run.is_file():
+        run = imported([str(run)], said, None)
+    elif said:
+        raise InputError(f"{run} knows its dialogues", mend="--data and its like go with a file of responses")
     with RunStore.open(run) as store:
         kept = store.facts().get("config", {})
         named = metric or kept.get("metrics") or ()
@@ -183,7 +198,9 @@ def default_metrics(settings: MeasureSettings, *, without: "Collection[str]" = (
 
 def required_judge(settings: "ModelSettings") -> "LanguageModel":
     """The model that judges; raises InputError where no endpoint is known, or as `connect_model` does."""
-    model = connecting(_WITHOUT_JUDGE)(settings.cached(), None)
+    from dialore.workbench import connect_model
+
+    model = connect_model(settings.cached())
     if model is None:
         raise InputError("a judge is a language model", mend="set --base-url and --model")
     return model
@@ -204,7 +221,9 @@ async def measuring(
     async with AsyncExitStack() as opened:
         model = graph = None
         if "judge" in needs:
-            model = required_judge(judge) if must_judge else connecting(_WITHOUT_JUDGE)(judge.cached(), None)
+            connect, say_without = connecting()
+            model = required_judge(judge) if must_judge else connect(judge.cached(), None)
+            say_without(_WITHOUT_JUDGE)
         if model is not None:
             opened.push_async_callback(model.close)
         if "graph" in needs:

@@ -17,6 +17,7 @@ from dialore.evaluation.report.display import (
     cost,
     figures_of,
     in_words,
+    marked,
     notes_of,
     origin_of,
     raised,
@@ -57,10 +58,19 @@ _KINDS = (
 
 
 def as_line(result: Result, *, trace: bool = False) -> dict[str, Any]:
-    """A result as its JSON object, without what is absent, and without the trace unless it is wanted."""
+    """A result as its JSON object, without what is absent, and without the trace unless it is wanted.
+
+    Citations have their number and where to look them up; `marked` is the text with the numbers in it.
+    """
     data = result.model_dump(mode="json", exclude_none=True, exclude=None if trace else {"trace"})
-    if not data.get("citations", True):
+    if isinstance(result, Response) and not result.citations:
         del data["citations"]
+    elif isinstance(result, Response):
+        pieces, numbers = {item.id: item for item in result.knowledge}, cited_numbers(result)
+        for each in data["citations"]:
+            piece = pieces[each["knowledge"]]
+            each |= {"number": numbers[piece.id], "source": piece.source, **piece.passage.where}
+        data["marked"] = marked(result)
     return data
 
 
@@ -72,16 +82,15 @@ def dumps(data: object) -> str:
 def show(result: Result, dialogue: Dialogue | None) -> None:
     """One result in words: what was answered, what it drew on, one line of figures."""
     out = console()
+    if result.status == "failed":  # which has been said on standard error
+        return
     out.print(
         Rule(f"[bold]{escape(result.id)}[/] · [cyan]{escape(result.method)}[/] · {escape(result.by)}", align="left")
     )
     if dialogue is not None:
         out.print(f"[dim]{escape(dialogue.last.speaker)}:[/] {escape(dialogue.last.text)}")
-    if result.status == "failed":
-        out.print(f"[bold red]failed[/] {escape(result.error or '')}\n")
-        return
     if isinstance(result, Response):
-        out.print(f"[bold green]{escape(dialogue.responder if dialogue else 'response')}:[/] {_text(result)}")
+        out.print(f"[bold green]{escape(dialogue.responder if dialogue else 'response')}:[/] {answer(result)}")
     if isinstance(result, Response) and not is_without_model(result):
         show_used(out, result)
     else:
@@ -125,18 +134,20 @@ def show_used(out: Console, response: Response) -> None:
         out.print(f"[dim]drew on {len(used)} of {len(knowledge)} pieces of knowledge:[/]")
         for item in used:
             number = f"{raised([numbers[item.id]])} " if item.id in numbers else ""
-            out.print(Padding(f"{number}{_label(item)}{escape(item.text)}", (0, 0, 0, 2)))
+            where = "" if item.kind == "fact" else _origin(item)
+            out.print(Padding(f"{number}{_label(item)}{escape(item.text)}{where}", (0, 0, 0, 2)))
 
 
 def show_cited(out: Console, response: Response) -> None:
-    """What each number stands for, where the text itself was shown without: its spans and its knowledge."""
-    texts = {item.id: item.text for item in response.knowledge}
+    """What each number stands for: its spans, its knowledge, and where to look that up."""
+    pieces = {item.id: item for item in response.knowledge}
     for name, number in cited_numbers(response).items():
         said = [response.text[each.start : each.end] for each in response.citations if each.knowledge == name]
-        out.print(f"[dim]{raised([number])} {escape(' … '.join(dict.fromkeys(said)))}: {escape(texts[name])}[/]")
+        words = f"{escape(' … '.join(dict.fromkeys(said)))}: {escape(pieces[name].text)}"
+        out.print(f"[dim]{raised([number])} {words}[/]{_origin(pieces[name])}")
 
 
-def _text(response: Response) -> str:
+def answer(response: Response) -> str:
     """What was answered, with the numbers of what it cites; of one that failed, why."""
     if response.status == "failed":
         return f"[red]{escape(response.error or 'failed')}[/]"
@@ -260,7 +271,7 @@ def _way(response: Response) -> str:
 
 def _side_by_side(out: Console, responses: Sequence[Response]) -> None:
     rows = table(*(_name(response) for response in responses), shares=[1] * len(responses))
-    rows.add_row(*map(_text, responses), end_section=True)
+    rows.add_row(*map(answer, responses), end_section=True)
     ways = [_way(response) for response in responses]
     if any(ways):
         rows.add_row(*ways, end_section=True)
@@ -273,5 +284,5 @@ def _stacked(out: Console, responses: Sequence[Response]) -> None:
     rows = table("!method", "response", "draws on", shares=[1, 3, 2])
     for response in responses:
         below = "".join(f"\n{part}" for part in (_way(response), f"[dim]{escape(summary(response))}[/]") if part)
-        rows.add_row(_name(response), _text(response) + below, _drew(response), end_section=True)
+        rows.add_row(_name(response), answer(response) + below, _drew(response), end_section=True)
     out.print(rows)

@@ -16,6 +16,7 @@ _SETS = {
     "coq": "dialore.datasets.coq:COQ",
     "dailydialog": "dialore.datasets.dailydialog:DailyDialog",
     "diamante": "dialore.datasets.diamante:Diamante",
+    "everyday": "dialore.datasets.plain:Everyday",
     "holl-e": "dialore.datasets.holl_e:HollE",
     "jsonl": "dialore.datasets.plain:Jsonl",
     "kbp": "dialore.datasets.kbp:KBP",

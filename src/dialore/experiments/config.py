@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from dialore.datasets.files import archive_of
+from dialore.datasets.published import data_file, published
 from dialore.datasets.split import Condition, Cut
 from dialore.settings import (
     Flag,
@@ -18,6 +19,7 @@ from dialore.settings import (
     SourceSettings,
     Strict,
     changed,
+    flags,
     listed,
     located,
     read_table,
@@ -39,13 +41,17 @@ class DatasetConfig(Strict):
     name: Annotated[str, Flag(("--dataset",), "NAME")] = Field(
         description="A data set, see `dialore data list`; `jsonl` for dialogues in Dialore's own form."
     )
-    path: Annotated[Path, Flag(("--data",), "FILE")] = Field(
-        description="The data set's file; in an experiment file, looked for beside it, then where the command runs."
+    split: Annotated[str, Flag(("--split",), "NAME")] = Field(
+        default="", description="The split's name, for tables; without a path, which file of those fetched."
     )
-    split: str = Field(default="", description="The split's name, for tables.")
+    path: Annotated[Path, Flag(("--data",), "FILE")] = Field(
+        default_factory=lambda given: data_file(given["name"], given["split"]),
+        description="The data set's file; in an experiment file, looked for beside it, then where the command runs. "
+        "Without it, that of the package (`everyday`), or one that `dialore data get` fetched.",
+    )
     cut: Annotated[Cut | None, Flag(("--cut",), "last|random|all")] = Field(
         default=None,
-        description="Where dialogues are split into history and reference: `last` for jsonl, whose dialogues bring "
+        description="Where dialogues are split into history and reference: `last` for jsonl and everyday, which bring "
         "their references, else `random`.",
     )
     where: Annotated[list[Condition], BeforeValidator(listed), Flag(("--where",), "CONDITION")] = Field(
@@ -184,7 +190,8 @@ def make_config(
         of_a_run = {name for name, field in ModelSettings.model_fields.items() if not field.exclude}
         before = [{}] if fields.keys() & of_a_run else given.get("models") or [{}]
         made["models"] = [model | fields if isinstance(model, dict) else model for model in before]
-    return validated(RunConfig, made, where=where)
+    named = {path.replace(_MODELS, f"{_MODELS}0."): flag for path, flag in flags(RunConfig, {*changes, *said}).items()}
+    return validated(RunConfig, made, where=where, named=named)
 
 
 def _shown(value: object) -> str:
@@ -207,7 +214,10 @@ def _files(config: RunConfig, comments: str) -> Iterator[str]:
     if not (archive_of(config.dataset.path) or (config.dataset.path,))[0].exists():
         said = _DATA.search(comments)
         where = " ".join(said[1].replace("\n#", " ").split()) if said else f"the data set {config.dataset.name}"
-        yield f"{config.dataset.path}: {where}"
+        name, path = config.dataset.name, config.dataset.path
+        split = path.name.partition(".")[0]
+        can = split in published().get(name, {"splits": ()})["splits"]
+        yield f"{path}: " + (f"dialore data get {name} --split {split} --out {path}  # {where}" if can else where)
     for kind in KINDS.values():
         for place in config.sources.places(kind.name):
             path = Path(place.removeprefix(kind.prefix))

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dialore.datasets import data_set, gold_text, stream_histories
+from dialore.datasets.plain import Jsonl
 from dialore.errors import BudgetError, InputError, UnknownNameError
 from dialore.evaluation.registry import metric_names
 from dialore.experiments.config import BudgetConfig, DatasetConfig, RunConfig
-from dialore.experiments.store import PROMPTS, Job, RunStore, System
+from dialore.experiments.store import ADDRESSES, PROMPTS, Job, RunStore, System
 from dialore.knowledge import Knowledge, Source
 from dialore.llm.model import Budget, Budgeted, Sampled
 from dialore.llm.rehearsal import Rehearsal
@@ -57,6 +58,7 @@ async def run_experiment(
     *,
     engine: Engine | None = None,
     accept_changed_prompts: bool = False,
+    accept_changed_server: bool = False,
     on_estimate: Callable[[Estimate], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Progress:
@@ -68,18 +70,23 @@ async def run_experiment(
         connect: makes models of their settings.
         engine: what the responses are made by, elsewhere than in this process (`dialore.experiments.ray`).
         accept_changed_prompts: go on with a run whose prompts changed since, and keep that for its report.
+        accept_changed_server: go on with a run whose model answers at another address now.
         on_estimate: told what the run is expected to cost before it starts; what it raises stops the run there, and
             leaves one that was there as it was.
         on_progress: told of every response.
 
     Raises:
-        InputError: a set-up that is wrong for every dialogue, a folder of another run, of other prompts, or held by
-            another process.
+        InputError: a set-up that is wrong for every dialogue, a folder of another run, of other prompts, of another
+            server, or held by another process.
         ModelError: an endpoint that refuses.
     """
     with RunStore.resumed(folder) as store:
         async with open_systems(config, connect) as opened:
-            numbers, missing, progress = await _prepare(config, store, opened, on_estimate, accept_changed_prompts)
+            accepted = {
+                "accept_changed_prompts": accept_changed_prompts,
+                "accept_changed_server": accept_changed_server,
+            }
+            numbers, missing, progress = await _prepare(config, store, opened, on_estimate, accepted)
             placed = {(numbers[system], repetition): agent for (system, repetition), agent in opened.agents.items()}
 
             async def here(job: Job, dialogue: Dialogue) -> Response:
@@ -96,7 +103,7 @@ async def _prepare(
     store: RunStore,
     opened: Opened,
     on_estimate: Callable[[Estimate], None] | None,
-    accept_changed_prompts: bool,
+    accepted: Mapping[str, bool],
 ) -> tuple[dict[int, int], list[Job], Progress]:
     """Set a run up and estimate it; gives the systems' numbers in the store, and the jobs that are not done.
 
@@ -109,7 +116,7 @@ async def _prepare(
             raise UnknownNameError("metric", name, known)
     with store.together():
         facts, dialogues = facts_of(config, opened), load_dialogues(config.dataset)
-        numbers = store.set_up(facts, opened.systems, dialogues, accept_changed_prompts=accept_changed_prompts)
+        numbers = store.set_up(facts, opened.systems, dialogues, **accepted)
         if not store.size:
             raise InputError(
                 f"no dialogue in {config.dataset.path} has a turn that may be the reference",
@@ -130,7 +137,7 @@ async def _prepare(
 def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
     """The dialogues of a run, each with its reference, one at a time."""
     source = data_set(config.name)
-    cut = config.cut or ("last" if config.name == "jsonl" else "random")
+    cut = config.cut or ("last" if isinstance(source, Jsonl) else "random")
     chosen = {"cut": cut, "where": config.where, "limit": config.limit, "seed": config.seed, "pool": config.pool}
     histories = stream_histories(lambda: source.read(config.path), **chosen)  # type: ignore[arg-type]
     return map(_to_knowledge, histories) if config.reference == "knowledge" else histories
@@ -212,6 +219,11 @@ def facts_of(config: RunConfig, opened: Opened) -> dict[str, Any]:
         "versions": _versions(),
         PROMPTS: _prompts(agents, opened.prompts, cite=config.cite),
         "fingerprints": _fingerprints(agents),
+        ADDRESSES: {
+            system.model: [where]
+            for system, agent in zip(opened.systems, agents, strict=True)
+            if (where := getattr(getattr(agent.responder, "model", None), "address", ""))
+        },
     }
 
 

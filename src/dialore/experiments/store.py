@@ -44,6 +44,8 @@ create table if not exists preferences (judge text not null, judged text not nul
     problem text, reason text not null,
     primary key (judge, judged, first, second, criterion, texts)) without rowid;
 """
+ADDRESSES = "addresses"
+"""The fact that tells by model from which servers its responses are."""
 PROMPTS = "prompts"
 CHANGED_PROMPTS = "changed_prompts"
 """The fact that tells of responses by several versions of a prompt: its references, in order, by its name."""
@@ -95,7 +97,8 @@ class RunStore:
                 _make_tables(database)
                 database.execute(f"pragma user_version = {_FORMAT}")
         except OSError as error:
-            raise InputError(f"cannot make the run folder {folder}: {error.strerror}") from error
+            mend = "name another folder: a file is in the way" if isinstance(error, FileExistsError) else "name another"
+            raise InputError(f"cannot make the run folder {folder}: {error.strerror}", mend=mend) from error
         return cls(folder, database)
 
     @classmethod
@@ -118,12 +121,16 @@ class RunStore:
         behind, so that the next may be of other dialogues.
         """
         is_new = not (folder / FILE).exists()
+        outer = [above for above in folder.parents if not above.exists()]
         with cls.create(folder) as store, store.writing():
             try:
                 yield store
             except BaseException:
                 if is_new:
                     store.discard()
+                with suppress(OSError):  # as far as they are empty
+                    for above in outer:
+                        above.rmdir()
                 raise
 
     def discard(self) -> None:
@@ -166,15 +173,17 @@ class RunStore:
         dialogues: Iterable[Dialogue],
         *,
         accept_changed_prompts: bool = False,
+        accept_changed_server: bool = False,
     ) -> dict[int, int]:
         """Write what the run is; in a run that is resumed, check that it is the same.
 
-        Systems and repetitions may be added to a run, and asked for in any order; its dialogues, what its sources hold
-        and its prompts may not change, the prompts but where that is accepted: it is then kept in the facts. Gives the
-        number that each system has in the run, by the number that it is given with.
+        Systems and repetitions may be added to a run, and asked for in any order; its dialogues, what its sources hold,
+        its prompts and its models' servers may not change, the last two but where that is accepted: it is then kept in
+        the facts. Gives the number that each system has in the run, by the number that it is given with.
 
         Raises:
-            InputError: the folder holds a run of other dialogues, sources or prompts, or a system changed its meaning.
+            InputError: the folder holds a run of other dialogues, sources, prompts or servers, or a system changed its
+                meaning.
         """
         known = {(system.title, system.model): system for system in self.systems()}
         free = 1 + max((system.number for system in known.values()), default=-1)
@@ -194,7 +203,10 @@ class RunStore:
                         mend="give the system another name, or the run another folder",
                     )
             languages = self._set_dialogues(dialogues)
-            for name, value in self._checked(facts, languages, accept_changed_prompts).items():
+            kept = self._checked(facts, languages, accept_changed_prompts)
+            if addresses := self._addresses(facts.get(ADDRESSES, {}), accept_changed_server):
+                kept[ADDRESSES] = addresses
+            for name, value in kept.items():
                 row = (name, json.dumps(value, ensure_ascii=False, default=str))
                 database.execute("insert or replace into facts values (?, ?)", row)
         return numbers
@@ -223,6 +235,21 @@ class RunStore:
         if has_any and count != self.size:
             raise InputError(f"the run in {self.folder} has {self.size} dialogues, not {count}", mend=_SAME_DIALOGUES)
         return languages
+
+    def _addresses(self, asked: Any, accept: bool) -> dict[str, list[str]]:  # noqa: ANN401 - of the facts
+        """The servers that answered, and will, by model; refuse another one for a model that has answers."""
+        kept: dict[str, list[str]] = dict(self.facts().get(ADDRESSES, {}))
+        answered = "select 1 from responses join systems using (system) where status = 'ok' and model = ? limit 1"
+        for model, places in asked.items():
+            has_any = self._database.execute(answered, (model,)).fetchone() is not None
+            before = kept.get(model, []) if has_any else []
+            if before and not accept and not set(places) <= set(before):
+                raise InputError(
+                    f"the run in {self.folder} has answers of {model} from {before[-1]}, not {places[0]}",
+                    mend="name another folder; where it is the same model that moved, --accept-changed-server",
+                )
+            kept[model] = list(dict.fromkeys([*before, *places]))
+        return kept
 
     def _checked(self, facts: Mapping[str, Any], languages: Container[str], accept: bool) -> dict[str, Any]:
         """The facts, with those of sources and prompts not asked for now; refuse what changed under responses."""

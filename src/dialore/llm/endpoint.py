@@ -86,6 +86,11 @@ class Endpoint:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.http.where!r})"
 
+    @property
+    def address(self) -> str:
+        """Where it is asked, without what may be secret."""
+        return self.http.where
+
     async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
         """See `LanguageModel.complete`."""
         if request.steering is not None:

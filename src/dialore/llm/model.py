@@ -202,6 +202,11 @@ class Wrapper:
         """The name of the model underneath."""
         return self._model.name
 
+    @property
+    def address(self) -> str:
+        """Where the model underneath is asked; empty for one that is run here."""
+        return getattr(self._model, "address", "")
+
     async def close(self) -> None:
         """Close the model underneath."""
         await self._model.close()

@@ -66,4 +66,5 @@ def check_least(method: object, **least: int) -> None:
     """Raise InputError where the value of an option that is named is too small."""
     for option, smallest in least.items():
         if (value := getattr(method, option)) < smallest:
-            raise InputError(f"{option} must be at least {smallest}, not {value}")
+            name = getattr(method, "name", "the method")
+            raise InputError(f"option {option} of {name} must be at least {smallest}, not {value}")

@@ -79,12 +79,12 @@ class MarkReader:
 
     @property
     def citations(self) -> list[Citation]:
-        """What the marks cite, each span and piece once."""
+        """What the marks cite, each span and piece once; what the model said itself is nothing to look up."""
         grounds = {
             (*span, self.knowledge[number - 1].id): None
             for span, mark in zip(spans(self.text, self.marks), self.marks, strict=True)
             for number in mark.numbers
-            if span[0] < span[1]
+            if span[0] < span[1] and self.knowledge[number - 1].source != "model"
         }
         return [Citation(start=start, end=end, knowledge=piece) for start, end, piece in grounds]
 

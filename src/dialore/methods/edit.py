@@ -14,6 +14,7 @@ from dialore.errors import InputError
 from dialore.knowledge import Knowledge, PassageDetail, stable_id
 from dialore.llm.structured import candidates
 from dialore.methods.base import OURS, Method, check_least
+from dialore.methods.citations import mark_used
 from dialore.methods.cleaning import as_data
 from dialore.parallel import gather
 from dialore.response import Grounding, Response
@@ -23,6 +24,7 @@ from dialore.text import normalise
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.methods.stages import Stages
+    from dialore.text import Language
 
 _NO_BASE = "no knowledge base was given: the model's answers alone are used"
 _QUESTIONS = "edit/question-generation"
@@ -134,7 +136,8 @@ class Edit(Method):
         """Answer Generation by LLMs (Section 3.3.1): from the question alone, briefly."""
         if not self.model_answers:
             return None
-        return _piece(question, await stage.text("edit/model-answer", suffix=str(number), question=question))
+        text = await stage.text("edit/model-answer", suffix=str(number), question=question)
+        return _piece(question, text, stage.dialogue.language)
 
     async def _answer_from_base(self, number: int, question: str, stage: Stages) -> Knowledge | None:
         """Retrieving Answer in Knowledge Base (Section 3.3.2): the nearest sentences, organised by the model."""
@@ -146,7 +149,7 @@ class Edit(Method):
             return None
         sentences = [_sentence(piece) for piece in found]
         text = await stage.text("edit/base-answer", suffix=str(number), question=question, sentences=sentences)
-        return _piece(question, text, found)
+        return _piece(question, text, stage.dialogue.language, found)
 
     async def _choose(self, number: int, question: str, offered: list[Knowledge], stage: Stages) -> list[Knowledge]:
         """Answer Integration (Section 3.3.3). Where nothing parses, the model's: Table 3 loses more without it."""
@@ -216,21 +219,24 @@ class EditQuestions(Method):
         return Grounding().response(joined)
 
 
-def _piece(question: str, text: str, found: Sequence[Knowledge] = ()) -> Knowledge | None:
+def _piece(question: str, text: str, language: Language, found: Sequence[Knowledge] = ()) -> Knowledge | None:
     """An answer as knowledge, the model's own or from sentences of the base; None where it is none.
 
-    Its score is the cosine of the nearest sentence with the question; 0 for an answer of the model's own.
+    It is to be looked up where the nearest sentence stands that it says, else the nearest of all. Its score is the
+    cosine of the nearest sentence with the question; 0 for an answer of the model's own.
     """
     answer, source = read_answer(text), "documents" if found else "model"
     if not answer:
         return None
+    said = (piece for piece in mark_used(found, answer, (), language) if piece.used)
+    where = next(said, found[0]).passage if found else PassageDetail()
     return Knowledge(
         id=stable_id("passage", source, answer),
         kind="passage",
         text=_as_data(answer),
         source=source,
         score=found[0].score if found else 0.0,
-        detail=PassageDetail(question=question, sentences=[piece.id for piece in found] or None),
+        detail=where.model_copy(update={"question": question, "sentences": [piece.id for piece in found] or None}),
     )
 
 

@@ -88,7 +88,7 @@ def create_method(name: str, sources: Mapping[str, object], options: Mapping[str
     cls = method_class(name)
     missing = [need for need in cls.needs if sources.get(need) is None]
     if missing:
-        raise InputError(f"method {name} needs a {missing[0]}", mend=f"give one with {option_of(missing[0])}")
+        raise InputError(f"method {name} needs the source {missing[0]}", mend=f"give it with {option_of(missing[0])}")
     known = method_options(cls)
     values: dict[str, Any] = {}
     for option, value in (options or {}).items():
@@ -103,10 +103,9 @@ def _read(method: str, field: dataclasses.Field[Any], value: object) -> object:
     try:
         return TypeAdapter(type(field.default)).validate_python(value)
     except ValidationError as error:
-        kind = type(field.default).__name__
-        raise InputError(
-            f"option {field.name} of {method}: {value!r} is not a {kind}", mend=f"default: {field.default}"
-        ) from error
+        kind = {int: "a whole number", float: "a number", bool: "true or false"}.get(type(field.default), "text")
+        said = f"option {field.name} of {method}: {value!r} is not {kind}"
+        raise InputError(said, mend=f"default: {field.default}") from error
 
 
 # --- descriptions, for the command and the docs

@@ -182,6 +182,7 @@ class Stages:
         method: the method's name, for labels.
         dialogue: the dialogue being answered.
         on_text: gets the response's text as it comes.
+        on_stage: gets the name of each stage as it begins.
         cite: have the response cite its knowledge by number (see `citations`).
         form: the form of the prompts (see `Method`).
         trace: what was done.
@@ -191,6 +192,7 @@ class Stages:
     method: str
     dialogue: Dialogue
     on_text: OnText | None = None
+    on_stage: OnText | None = None
     cite: bool = field(default=False, kw_only=True)
     form: str = field(default="", kw_only=True)
     trace: list[StageTrace] = field(default_factory=list, init=False)
@@ -216,6 +218,8 @@ class Stages:
         """
         traced = StageTrace(stage=name, by=by, started=self.seconds)
         self.trace.append(traced)
+        if self.on_stage is not None:
+            self.on_stage(name)
         try:
             yield traced
         except DialoreError as error:

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import jinja2
-import yaml
 from jinja2.sandbox import SandboxedEnvironment
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dialore.dialogue import read_text
+from dialore.dialogue import describe, parse_yaml, read_text
 from dialore.errors import InputError, UnknownNameError, first_line
 from dialore.llm.model import Message, Request, Role, Sampling, Steering
 from dialore.prompts.history import Block, on_one_line
@@ -117,9 +116,11 @@ class Prompt:
             lacking = f"prompt {self.path}: no front matter"
             raise InputError(lacking, mend="begin the file with ---, version, output, ---")
         try:
-            front = FrontMatter.model_validate(yaml.safe_load(match[1]))
-        except (yaml.YAMLError, ValidationError) as error:
-            raise InputError(f"prompt {self.path}: {' '.join(str(error).split())}") from error
+            front = FrontMatter.model_validate(parse_yaml(match[1], f"prompt {self.path}"))
+        except ValidationError as error:
+            raise InputError(
+                f"prompt {self.path}: {describe(error)}", mend="begin it with version and output"
+            ) from error
         pieces = _ROLE.split(match[2])
         if not set(pieces[1::2]) - {_CONTINUATION, _STEERING} or pieces[0].strip():
             lacking = f"prompt {self.path}: no message"
@@ -159,6 +160,8 @@ class Prompt:
         except jinja2.UndefinedError as error:
             known = ", ".join(sorted(variables))
             raise InputError(f"prompt {self.path}: {error.message}", mend=f"it is given: {known}") from error
+        except InputError:  # its head is malformed, which is said
+            raise
         except Exception as error:
             # A template may divide by zero, or add a number to a text.
             raise InputError(f"prompt {self.path}: {first_line(error)}") from error
@@ -177,9 +180,9 @@ class Prompt:
 
     def _steering(self, text: str) -> Steering:
         try:
-            return Steering.model_validate(yaml.safe_load(text))
-        except (yaml.YAMLError, ValidationError) as error:
-            raise InputError(f"prompt {self.path}: steering: {' '.join(str(error).split())}") from error
+            return Steering.model_validate(parse_yaml(text, f"prompt {self.path}: steering"))
+        except ValidationError as error:
+            raise InputError(f"prompt {self.path}: steering: {describe(error)}") from error
 
 
 class PromptLibrary:
@@ -196,6 +199,10 @@ class PromptLibrary:
         if overrides is not None and not any(overrides.glob("*/*.*.md")):
             mend = "a prompt is METHOD/STAGE.LANGUAGE.md; export ours with `dialore prompts export`"
             raise InputError(f"no prompt in the folder {overrides}", mend=mend)
+        for path in overrides.glob("*/*.*.md") if overrides is not None else ():
+            known = {each.name.partition(".")[0] for each in (own / path.parent.name).glob("*.md")}
+            if known and path.name.partition(".")[0] not in known:
+                raise UnknownNameError(f"prompt of {path.parent.name}: {path}", path.name.partition(".")[0], known)
         self._folders = [own] if overrides is None else [overrides, own]
         self._read: dict[tuple[str, Language], Prompt | None] = {}
 
@@ -206,7 +213,7 @@ class PromptLibrary:
         """
         found = (self._find(f"{name}.{form}", language) if form else None) or self._find(name, language)
         if found is None:
-            raise UnknownNameError("prompt", f"{name}.{language}", [f"{p.name}.{p.language}" for p in self])
+            raise UnknownNameError("prompt", name, {prompt.name for prompt in self if prompt.language == language})
         return found
 
     def _find(self, name: str, language: Language) -> Prompt | None:

@@ -29,10 +29,9 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from dialore.dialogue import Dialogue, describe, read_text
+from dialore.dialogue import Dialogue, describe, parse_yaml, read_text
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
 from dialore.retrieval.reranking import Reranker, load_reranker
 from dialore.sources.base import Findings, KnowledgeSource
@@ -132,10 +131,7 @@ class DeclarationFile(BaseModel):
 
 def read_declaration(text: str, place: str) -> DeclarationFile:
     """A declaration from text; `place` names it in errors. Raises InputError where it is malformed."""
-    try:
-        data = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise InputError(f"{place}: not valid YAML: {' '.join(str(error).split())}", mend=_FORM) from error
+    data = parse_yaml(text, place, _FORM)
     try:
         return DeclarationFile.model_validate({"sources": data} if isinstance(data, list) else data)
     except ValidationError as error:

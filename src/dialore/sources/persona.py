@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from pydantic import StringConstraints, TypeAdapter, ValidationError
 
-from dialore.dialogue import read_text
+from dialore.dialogue import parse_yaml, read_text
 from dialore.errors import InputError, SourceError
 from dialore.knowledge import Knowledge, Passage, PersonaDetail, stable_id
 from dialore.retrieval.ranking import DECIMALS
@@ -184,13 +184,10 @@ def read_persona(path: Path) -> Persona:
     if suffix not in {".yaml", ".yml", ".json"}:
         persona: Persona | None = {line.strip(): () for line in text.splitlines() if line.strip()}
     else:
-        import yaml
-
         try:
-            data = json.loads(text) if suffix == ".json" else yaml.safe_load(text)
-        except (ValueError, RecursionError, yaml.YAMLError) as error:
-            form, reason = "JSON" if suffix == ".json" else "YAML", " ".join(str(error).split())
-            raise InputError(f"{path}: not valid {form}: {reason}", mend=_MEND) from error
+            data = json.loads(text) if suffix == ".json" else parse_yaml(text, str(path), _MEND)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}: not valid JSON: {error}", mend=_MEND) from error
         if isinstance(data, list):
             data = dict.fromkeys(data, ()) if all(isinstance(entry, str) for entry in data) else None
         persona = _mapping(data)

@@ -23,7 +23,7 @@ from zipfile import BadZipFile
 import numpy as np
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from dialore.errors import InputError, SourceError
+from dialore.errors import InputError, SourceError, first_line
 from dialore.retrieval.ranking import DECIMALS
 from dialore.sources.graph.matching import HardMatcher, stores_of
 from dialore.text import LANGUAGES, Language, is_mentioned, normalise, words
@@ -279,8 +279,8 @@ class SampleDatabase:
                 self._columns: dict[str, NDArray[Any]] = {name: archive[name] for name in archive if name != "meta"}
                 self._lines = self._columns.pop("lines").tobytes().split(b"\n")
         except _BROKEN as error:
-            reason = str(error).partition("\n")[0]
-            raise InputError(f"{path} is no sample database, or a damaged one: {reason}", mend=build) from None
+            reason = "" if "pickle" in str(error) else f": {first_line(error)}"  # numpy takes any other file for one
+            raise InputError(f"{path} is no sample database, or a damaged one{reason}", mend=build) from None
         if self.meta.version != VERSION:
             raise InputError(f"{path} is of version {self.meta.version}; this program reads {VERSION}", mend=_MEND)
         if {len(self._lines), *map(len, self._columns.values())} != {len(self)}:

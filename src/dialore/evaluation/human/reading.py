@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import statistics
 import unicodedata
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from dialore.datasets.files import read_entries
 from dialore.dialogue import read_text
 from dialore.errors import InputError, import_optional
 from dialore.evaluation.human.sheets import (
@@ -23,6 +25,7 @@ from dialore.evaluation.human.sheets import (
     Keyed,
     answer_columns,
     criteria_set,
+    key_of,
 )
 
 _SHOWN = 5
@@ -130,8 +133,8 @@ def read_sheet(path: Path, key: Key, annotator: str) -> Sheet:
         raise InputError("; ".join(wrong[:_SHOWN]) + more, mend="mend these fields and import again")
     failed = {key.items[each.item].batch for each in found if each.is_wrong}
     kept = [each for each in found if key.items[each.item].batch not in failed and CONTROL not in each.systems]
-    if chosen.minimum:
-        kept += _least(kept, chosen.minimum)
+    if key.form == "likert":
+        kept += _joined(kept, chosen.minimum, min) + _joined(kept, chosen.mean, statistics.fmean)
     if kept or not key.items:
         kept += [
             said(f"same {number}", keyed, criterion, asked=False)
@@ -139,6 +142,59 @@ def read_sheet(path: Path, key: Key, annotator: str) -> Sheet:
             for criterion in chosen.criteria
         ]
     return Sheet(kept, empty, len(failed))
+
+
+class Answers(NamedTuple):
+    """What the annotators of one export say, and where; no annotations where no sheet of it is filled in."""
+
+    place: Path
+    criteria: str
+    form: Form
+    annotations: list[Annotation]
+    empty: int = 0
+    dropped: int = 0
+
+
+def sheets_of(run: Path) -> list[Path]:
+    """The folders of sheets that `annotate export` wrote into the folder of a run."""
+    return [place for place in sorted(run.glob("*/")) if key_of(place).exists()]
+
+
+def read_answers(place: Path) -> Answers:
+    """The answers in a folder of sheets whose key lies beside it, or in a file that `annotate import` wrote.
+
+    Raises InputError where there is no key, or several exports in one file; and what `read_filled` raises.
+    """
+    if place.is_dir():
+        # Spreadsheets keep hidden files beside those that are open.
+        paths = [
+            path for path in place.iterdir() if path.suffix.lower() in {".csv", ".xlsx"} and path.stem[0] not in ".~"
+        ]
+        return read_filled(sorted(paths), read_key(key_of(place)), place)
+    found = [
+        one for _, one in read_entries(place, Annotation, "name a folder of sheets, or what `annotate import` wrote")
+    ]
+    exports = {(each.criteria, each.form) for each in found}
+    if len(exports) != 1:
+        raise InputError(f"{place} holds annotations of {len(exports)} exports", mend="analyse each on its own")
+    return Answers(place, *exports.pop(), found)
+
+
+def read_filled(paths: Sequence[Path], key: Key, place: Path) -> Answers:
+    """The answers in sheets, one an annotator, who is called as the file is; empty sheets count for nothing.
+
+    Raises InputError where two of one name are filled in, and what `read_sheet` raises.
+    """
+    read: dict[str, Sheet] = {}
+    for path in paths if key.items else paths[:1]:  # where all pairs are of equal texts, nobody is asked
+        sheet = read_sheet(path, key, path.stem)
+        if sheet.annotations or sheet.dropped:
+            if path.stem in read:
+                raise InputError(f"two sheets are called {path.stem}", mend="give one of each annotator, named by them")
+            read[path.stem] = sheet
+    annotations = [one for sheet in read.values() for one in sheet.annotations]
+    empty, dropped = (sum(getattr(sheet, name) for sheet in read.values()) for name in ("empty", "dropped"))
+    return Answers(place, key.criteria, key.form, annotations, empty, dropped)
 
 
 def _rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
@@ -185,14 +241,14 @@ def _answer(given: Sequence[str], form: Form, systems: Sequence[str]) -> dict[st
     return {"winner": None if side == "tie" else systems[SIDES.index(side)]}
 
 
-def _least(annotations: Sequence[Annotation], name: str) -> list[Annotation]:
-    """A score that is the least of an item's (MSDP, Section 3.5)."""
+def _joined(annotations: Sequence[Annotation], name: str, join: Callable[[list[float]], float]) -> list[Annotation]:
+    """A score of each item that is joined of all its others; none where it has no name."""
     by_item: dict[str, list[Annotation]] = {}
-    for each in annotations:
+    for each in annotations if name else ():
         by_item.setdefault(each.item, []).append(each)
     return [
         some[0].model_copy(
-            update={"criterion": name, "values": {s: min(each.values[s] for each in some) for s in some[0].values}}
+            update={"criterion": name, "values": {s: join([each.values[s] for each in some]) for s in some[0].values}}
         )
         for some in by_item.values()
     ]

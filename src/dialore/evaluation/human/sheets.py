@@ -21,6 +21,8 @@ from dialore.pages import asset, environment
 from dialore.text import Language
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dialore.dialogue import Dialogue
     from dialore.evaluation.report.data import ScoredResponse
     from dialore.response import Response
@@ -60,6 +62,7 @@ class Criterion(_Frozen):
         scale: the least and the most that one may give.
         anchors: what points of the scale mean.
         of: asked only of items that show it.
+        module: of an error, the part of the method that makes it.
     """
 
     title: Words
@@ -68,6 +71,7 @@ class Criterion(_Frozen):
     scale: tuple[int, int]
     anchors: dict[int, Words]
     of: Literal["", "persona", "knowledge"] = ""
+    module: str = ""
 
 
 class CriteriaSet(_Frozen):
@@ -81,7 +85,8 @@ class CriteriaSet(_Frozen):
         judges: what is judged: responses, the queries or questions behind them, or the knowledge that they use.
         grounded: whether only dialogues with gold knowledge are sampled.
         controls: whether one item in ten is a control case.
-        minimum: the name of a score that is the least of the others; empty for none.
+        minimum: the name of a score that is the least of the others (MSDP, Section 3.5); empty for none.
+        mean: the name of a score that is the mean of the others (EDIT, Table 5); empty for none.
         guide: the instructions that annotators read first.
     """
 
@@ -93,6 +98,7 @@ class CriteriaSet(_Frozen):
     grounded: bool = False
     controls: bool = False
     minimum: str = ""
+    mean: str = ""
     guide: Words
     criteria: dict[str, Criterion]
 
@@ -147,6 +153,11 @@ class Key(BaseModel):
     language: Language
     items: dict[str, Keyed]
     same: list[Keyed] = []
+
+
+def key_of(folder: Path) -> Path:
+    """Where the key of a folder of sheets lies: beside it."""
+    return folder.with_name(f"{folder.resolve().name}.key.json")
 
 
 class Item(BaseModel):

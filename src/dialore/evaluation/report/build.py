@@ -34,6 +34,7 @@ from dialore.evaluation.report.tables import (
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.evaluation.base import About
+    from dialore.evaluation.report.people import People
 
 DIALOGUES = 200
 """How many dialogues of each data set the browser shows where nothing else is said."""
@@ -46,6 +47,7 @@ class Report:
     Attributes:
         facts: what the runs keep of themselves, by run.
         contests: what judges prefer of two systems.
+        people: what annotators say, by export.
         surveys: counts of every system, in the order of `names`.
         names: every system's name, unlike any other's.
         figures: by metric, a list a group: the group's title and its figures.
@@ -57,6 +59,7 @@ class Report:
     table: MainTable
     ablations: list[Ablation]
     contests: list[Contest]
+    people: Sequence[People]
     surveys: list[Survey]
     names: list[str]
     figures: dict[str, list[tuple[str, list[Figure]]]]
@@ -83,6 +86,7 @@ def make_report(
     sizes: Mapping[str, float] | None = None,
     keep_absent: bool = False,
     title: str = "",
+    people: Sequence[People] = (),
 ) -> Report:
     """Make a report; `sizes` are models' in billions of parameters, where their names do not say them.
 
@@ -115,6 +119,7 @@ def make_report(
         table=table,
         ablations=ablations(results, table.metrics),
         contests=contests(results.judged()),
+        people=people,
         surveys=surveys,
         names=names,
         figures=figures,

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from dialore.response import Response
 
 MINUS = "−"
+_NOTHING = 1e-9
+"""Figures that are nearer to zero are what rounding leaves over of it."""
 
 
 def decimals(value: float, figures: int = 3) -> int:
     """How many decimals show so many significant figures; negative where some stand before the point."""
-    if value == 0 or not math.isfinite(value):
+    if abs(value) < _NOTHING or not math.isfinite(value):
         return figures - 1
     return figures - 1 - math.floor(math.log10(abs(float(f"{value:.{figures - 1}e}"))))
 
@@ -43,7 +45,7 @@ def fixed(value: float, places: int) -> str:
 def signed(value: float) -> str:
     """A difference, with its sign; no sign where it is nothing."""
     text = three(value)
-    return f"+{text}" if value > 0 else text
+    return f"+{text}" if value >= _NOTHING else text
 
 
 def spread(low: float | None, high: float | None, places: int) -> str:

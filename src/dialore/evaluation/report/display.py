@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
@@ -64,10 +65,20 @@ def used_knowledge(response: Response) -> list[Knowledge]:
 
 
 def origin_of(item: Knowledge) -> str:
-    """Where a piece of knowledge comes from, in words: its source, the page or persona sentence, the question."""
-    about = item.passage.title or item.passage.persona or item.passage.question
-    where = item.passage.provenance if item.source == "web" else ""
-    return " · ".join(str(part) for part in (item.source, about, where) if part)
+    """Where a piece of knowledge comes from, in words: source, title and section, file; else whose it is."""
+    passage, where = item.passage, item.passage.where
+    about = where.get("title") or passage.persona or passage.question
+    parts = [about + (f" § {where['section']}" if "section" in where else ""), PurePath(passage.file).name]
+    parts += [f"p. {passage.page}"] if isinstance(passage.page, int) else []
+    parts += [passage.provenance] if item.source == "web" else []
+    return " · ".join(part for part in (item.source, *parts) if part)
+
+
+def marked(response: Response) -> str:
+    """The response's text with what it cites by number, as in `Honey soothes it [1].`, in it."""
+    return "".join(
+        text + (f" [{', '.join(map(str, numbers))}]" if numbers else "") for text, numbers in cited_parts(response)
+    )
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import math
@@ -16,13 +17,17 @@ from markupsafe import Markup, escape
 from dialore import pages
 from dialore.evaluation.report import plots
 from dialore.evaluation.report.data import MINUS, arrow, p_value, signed, three, unit
+from dialore.evaluation.report.people import READING as PEOPLE
 from dialore.evaluation.report.tables import READING, Cell, MainTable, Part, how_to_read, significant
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import jinja2
 
     from dialore.evaluation.base import About
     from dialore.evaluation.report.build import Report
+    from dialore.evaluation.report.people import People
 
 
 def render_html(report: Report) -> str:
@@ -43,6 +48,7 @@ def render_html(report: Report) -> str:
         reading=how_to_read(report.table),
         can_draw=plots.can_draw(),
         reading_judged=READING,
+        reading_people=PEOPLE,
         ran=[_ran(name, facts) for name, facts in report.facts.items()],
     )
 
@@ -121,12 +127,12 @@ _SUBCOLUMNS = 3  # of a metric: figure, mark, interval
 
 
 def render_latex(report: Report) -> str:
-    """The main table, to be put into a paper; it says in comments which packages it wants, and has notes at its end."""
+    """The main table and people's, to be put into a paper: which packages they want in comments, notes at the end."""
     table = report.table
     notes = [escape_latex(text) for text in how_to_read(table)]
     notes += [f"{_note(number)}\\,{escape_latex(text)}" for number, text in enumerate(table.notes, start=1)]
     parts = [_part(table, part) for part in table.parts(WIDEST)]
-    shown = f"{report.title}{notes}{parts}"
+    shown = f"{report.title}{notes}{parts}{[each.findings for each in report.people]}"
     # Marks that LaTeX has not; texts are escaped here.
     templates = pages.environment().overlay(
         variable_start_string="(((",
@@ -145,6 +151,9 @@ def render_latex(report: Report) -> str:
         label=re.sub(r"[^a-z0-9]+", "-", report.title.lower()).strip("-") or "main",
         parts=parts,
         notes=notes,
+        people=report.people,
+        reading_people=PEOPLE,
+        escape=escape_latex,
         chinese=any(unicodedata.east_asian_width(character) in "WF" for character in shown),
         foreign=any(ord(each) > 0x17F and unicodedata.category(each)[0] == "L" for each in shown),
     )
@@ -236,6 +245,7 @@ def render_markdown(report: Report) -> str:
             ("Failures and parsing", [survey.outcomes for survey in report.surveys]),
         ],
         reading=READING,
+        reading_people=PEOPLE,
     )
     return re.sub(r"\n{3,}", "\n\n", text) + "\n"
 
@@ -260,6 +270,22 @@ def render_csv(report: Report) -> str:
                 writer.writerow(known | _measured(about, cell))
             for about, reason in report.table.absent:
                 writer.writerow(known | {"metric": about.name, "n": 0, "reason": reason})
+    return text.getvalue()
+
+
+def render_people(people: Sequence[People]) -> str:
+    """A line for each finding of annotators, with full precision, and one for each question that nobody answered."""
+    lines = []
+    for each in people:
+        known = {"criteria": each.name, "form": each.findings.form}
+        found = dataclasses.asdict(each.findings)
+        every = [*found["standings"], *found["contests"], *found["agreement"]]
+        lines += [known | figures.pop("rate", {}) | figures for figures in every]
+        lines += [known | {"criterion": name, "reason": each.counted} for name in each.unanswered]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(name for line in lines for name in line)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _number(x) if isinstance(x, float) else x for name, x in line.items()} for line in lines)
     return text.getvalue()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import functools
 import gzip
@@ -10,14 +11,14 @@ import itertools
 import json
 import math
 import re
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import methodcaller
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from dialore.errors import GraphError
+from dialore.dialogue import reading
+from dialore.errors import GraphError, InputError
 from dialore.knowledge import Fact
 from dialore.sources.graph.relations import RELATIONS, canonical
 from dialore.sources.graph.writing import replacing, writing
@@ -91,18 +92,14 @@ _TOLD = 20_000
 def _open(path: Path) -> Iterator[tuple[io.BufferedReader, IO[bytes], io.TextIOWrapper]]:
     """A file, its bytes and its text, unpacked where it is gzipped; what cannot be read becomes a GraphError."""
     try:
-        with path.open("rb") as raw:
+        with reading(path), path.open("rb") as raw:
             binary: IO[bytes] = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw  # type: ignore[assignment]
-            with io.TextIOWrapper(binary, encoding="utf-8-sig", newline="") as text:
+            marked = binary.read(2) in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}
+            binary.seek(0)
+            with io.TextIOWrapper(binary, encoding="utf-16" if marked else "utf-8-sig", newline="") as text:
                 yield raw, binary, text
-    except FileNotFoundError as error:
-        raise GraphError(f"no such file: {path}", mend="check the path") from error
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise GraphError(f"{path} is cut short or not gzip: {error}", mend="fetch or copy it again") from error
-    except UnicodeDecodeError as error:
-        raise GraphError(f"{path} is not UTF-8: {error.reason}", mend="convert it to UTF-8") from error
-    except OSError as error:
-        raise GraphError(f"cannot read {path}: {error}") from error
+    except InputError as error:
+        raise GraphError(error.message, mend=error.mend) from error
 
 
 def guess_format(path: Path) -> FileFormat:
@@ -148,7 +145,8 @@ def read_facts(
     number = 0
     with _open(path) as (raw, binary, text):
         parse: Callable[[Any], Fact | None]
-        lines: Iterator[tuple[int, Any]] = enumerate(binary if chosen == "conceptnet" else text, start=1)
+        in_bytes = binary if text.encoding != "utf-16" else map(str.encode, text)
+        lines: Iterator[tuple[int, Any]] = enumerate(in_bytes if chosen == "conceptnet" else text, start=1)
         if chosen == "conceptnet":
             parse, mend = _conceptnet(languages), "is the file cut short?"
         elif chosen == "jsonl":

@@ -457,8 +457,9 @@ def replacing(target: Path, made: str = "graph") -> Iterator[Path]:
     other builds know it for one that is still being written. Whoever changes the old graph is waited for.
     """
     with writing(target):
-        if target.is_dir():
-            raise GraphError(f"cannot write {target}: it is a folder", mend="name a file")
+        if target.exists() and not target.is_file():
+            what = "folder" if target.is_dir() else "device"
+            raise GraphError(f"cannot write {target}: it is a {what}", mend="name a file")
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(target)
         folder = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")

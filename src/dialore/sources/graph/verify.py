@@ -1,4 +1,4 @@
-"""Whether a graph file is whole: every table against the others, and what it says of itself against what it holds."""
+"""Check that a graph file is whole: each table against the others, and what it says of itself against what it holds."""
 
 from __future__ import annotations
 

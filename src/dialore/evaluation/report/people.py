@@ -1,0 +1,120 @@
+"""What people say of systems, as tables: sections of a report, and what `dialore annotate agreement` prints."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dialore.evaluation.human.agreement import Agreement, Contest, Findings, Standing, analyse
+from dialore.evaluation.human.sheets import CriteriaSet, criteria_set
+from dialore.evaluation.report.data import p_value, share, three
+from dialore.evaluation.report.tables import mark_of
+
+if TYPE_CHECKING:
+    from dialore.evaluation.human.reading import Answers
+
+READING = (
+    "Means have their 95% bootstrap interval over dialogues. Wins are the first system's, of all judgements. Tests are "
+    "over items, each by the mean of its annotators (Wilcoxon's signed-rank, t) or by their majority (sign, which for "
+    "pairs is McNemar's exact test; McNemar for yes or no), Holm-corrected over all contests of the set; * p < 0.05, "
+    "** p < 0.01. Agreement is on what two annotators or more answered. A dash: there is nothing to compute it from."
+)
+_TESTS = {"p": "Wilcoxon p", "sign": "sign p", "mcnemar": "McNemar p", "t": "t-test p"}
+
+
+class Table(NamedTuple):
+    """A table: its first `words` columns are words, the others figures."""
+
+    name: str
+    words: int
+    columns: list[str]
+    rows: list[list[str]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class People:
+    """What the annotators of one export say.
+
+    Attributes:
+        name: of the set of criteria.
+        counted: how many annotators answered how much, or why there is nothing.
+        findings: without any where no sheet is filled in.
+    """
+
+    name: str
+    chosen: CriteriaSet
+    counted: str
+    findings: Findings
+
+    @property
+    def unanswered(self) -> list[str]:
+        """The questions that nobody answered."""
+        answered = {each.criterion for each in self.findings.agreement}
+        return [name for name in self.chosen.criteria if name not in answered]
+
+    @property
+    def tables(self) -> list[Table]:
+        """Scores, contests and agreement, as the form has them."""
+        found, tables = self.findings, []
+        if found.form != "pairwise":
+            columns = ["system", "mean rank" if found.form == "ranking" else "mean", "95%", "items"]
+            tables.append(self._table("Scores", 2, columns, found.standings, self._standing))
+        if found.form == "pairwise" or found.contests:
+            tests = [test for test in _TESTS if any(getattr(each, test) is not None for each in found.contests)]
+            columns = ["systems", "wins", "ties", "losses", "items", *(_TESTS[test] for test in tests)]
+            tables.append(self._table("Contests", 2, columns, found.contests, lambda each: _contest(each, tests)))
+        columns = ["annotators", "items", "same", "Cohen", "Fleiss", "alpha"]
+        return [*tables, self._table("Agreement", 1, columns, found.agreement, _agreement)]
+
+    def _table(
+        self, name: str, words: int, columns: list[str], found: Sequence[Any], row: Callable[[Any], list[str]]
+    ) -> Table:
+        """A row for each finding, after its criterion, and one of dashes for each question that nobody answered."""
+        named = [(each.criterion, row(each)) for each in found]
+        named += [(criterion, ["–"] * len(columns)) for criterion in self.unanswered]
+        modules = {criterion: f"{each.module}: " for criterion, each in self.chosen.criteria.items() if each.module}
+        rows = [[modules.get(criterion, "") + criterion, *cells] for criterion, cells in named]
+        return Table(name, words, ["criterion", *columns], rows)
+
+    def _standing(self, found: Standing) -> list[str]:
+        """Of yes or no the share of yes."""
+        criteria = self.chosen.criteria
+        asked = [criteria[found.criterion]] if found.criterion in criteria else criteria.values()
+        is_share = self.findings.form == "likert" and all(each.scale == (0, 1) for each in asked)
+        mean, low, high = (share(x, 1) if is_share else _number(x) for x in (found.mean, found.low, found.high))
+        return [found.system, mean, "–" if math.isnan(found.low) else f"{low} to {high}", str(found.items)]
+
+
+def people_of(answers: Answers) -> People:
+    """What annotators say; raises MissingExtraError without the `evaluation` extra."""
+    asked = [each for each in answers.annotations if each.asked]
+    counts = {"annotators": len({each.annotator for each in asked}), "items": len({each.item for each in asked})}
+    counts |= {"fields left empty": answers.empty}
+    counts |= {"batches left out, as their control case was judged wrongly": answers.dropped}
+    counted = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+    nothing = (
+        "no pair of different texts to ask about"
+        if answers.annotations
+        else f"no sheet in {answers.place} is filled in"
+    )
+    findings = analyse(answers.annotations)
+    findings.form = answers.form
+    return People(answers.criteria, criteria_set(answers.criteria), counted or nothing, findings)
+
+
+def _contest(found: Contest, tests: Sequence[str]) -> list[str]:
+    rate = found.rate
+    shares = (share(count, rate.n) for count in (rate.wins, rate.ties, rate.losses))
+    marked = (p_value(p) + ("" if p is None else mark_of(p)) for p in (getattr(found, test) for test in tests))
+    return [f"{found.first} / {found.second}", *shares, str(found.items), *marked]
+
+
+def _agreement(found: Agreement) -> list[str]:
+    same = "–" if math.isnan(found.same) else share(found.same, 1)
+    return [str(found.annotators), str(found.items), same, *map(_number, (found.cohen, found.fleiss, found.alpha))]
+
+
+def _number(value: float) -> str:
+    return "–" if math.isnan(value) else three(value)
