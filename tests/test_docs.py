@@ -17,6 +17,7 @@ from dialore.cli import main
 from dialore.experiments.config import make_config, read_config
 from dialore.settings import read_settings
 from tests.example_data import write_data
+from tests.test_notebooks import NOTEBOOKS, run_cells
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -103,6 +104,13 @@ def world(tmp_path, monkeypatch, url):
     monkeypatch.setenv("DIALORE_BASE_URL", url)
     monkeypatch.setenv("DIALORE_MODEL", "wait-0")
     return tmp_path
+
+
+def test_every_snippet_of_python_runs_in_the_order_shown(world):
+    shown = run_cells(blocks("python.md", "python"), world)
+    assert "wilcoxon" in shown
+    listed = set(re.findall(r"notebooks/(\w+)\.ipynb", (DOCS / "python.md").read_text("utf-8")))
+    assert listed == {path.stem for path in NOTEBOOKS}
 
 
 @pytest.mark.parametrize("page", ["experiments.md", "sources.md"])

@@ -40,6 +40,7 @@ GROUND = {
     "pages",
     "errors",
     "_lazy",
+    "_version",
     "llm",
     "data",
 }

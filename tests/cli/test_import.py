@@ -91,9 +91,9 @@ def test_what_is_missing_or_empty_is_said_counted_and_not_scored(call, data, tmp
     [
         (
             [{"id": "d0", "text": "a"}, {"id": "dx", "text": "b"}],
-            "entry 2: no dialogue of the data has id 'dx'; so it is",
+            "entry 2: no dialogue of the data has the id 'dx'; so it is",
         ),
-        ([{"id": "d0", "text": "a"}, {"id": "d0", "text": "b"}], "'mine' has answered dialogue 'd0' at "),
+        ([{"id": "d0", "text": "a"}, {"id": "d0", "text": "b"}], "'mine' has answered dialogue 'd0' before (keep one"),
         ([{"id": "d0", "said": "a"}], "an id and a text are wanted, and it has id, said"),
         ([{"text": "a"}], "an id and a text are wanted"),
         ([{"id": "d0", "text": 3}], "an id and a text are wanted"),
@@ -102,7 +102,7 @@ def test_what_is_missing_or_empty_is_said_counted_and_not_scored(call, data, tmp
         ([{"dialog": [[{"text": "hi"}]]}], "field dialog[0]: no pair of acts with texts"),
         ([{"generation": [{"dialogue": [[]]}]}], "field generation[0].dialogue[0]: no reply, nor a pair"),
         ([{"doc_id": 0, "filtered_resps": [[-1.2, True]]}], "field filtered_resps: no generated text"),
-        ([{"doc_id": 7, "filtered_resps": ["a"]}], "no dialogue of the data has number 7"),
+        ([{"doc_id": 7, "filtered_resps": ["a"]}], "no dialogue of the data has the number 7"),
         ([], "the file is empty"),
     ],
 )
@@ -174,7 +174,7 @@ def test_a_log_of_parlai_is_matched_by_labels_and_turns(call, whole, tmp_path):
     logs[0]["dialog"][0][0]["eval_labels"] = ["Never said."]
     lines(tmp_path / "other.jsonl", logs)
     assert (
-        "no dialogue of the data has its turns; so it is with 1 of 3"
+        "no dialogue of the data has the latest turn 'Tea?'; so it is with 1 of 3"
         in call("import", "other.jsonl", "--data", whole, "--cut", "all").complaint
     )
 

@@ -17,6 +17,8 @@ from dialore.cli import main
 from dialore.datasets import published
 from dialore.datasets.published import data_file, remote, remotes
 from dialore.datasets.registry import data_set, data_set_names
+from dialore.experiments.config import make_config
+from dialore.experiments.run import load_dialogues
 from tests.example_data import write_data
 
 
@@ -126,9 +128,11 @@ def test_an_archive_is_fetched_once_checked_and_its_members_found_by_name(call, 
     said = [json.loads(line) for line in out.splitlines()]
     assert [one["split"] for one in said] == ["dev", "test"]
     assert all(one["checked"] and one["sha256"] == kbp["sha256"]["kbp.zip"] for one in said)
-    assert "kbp: licence: none stated, github.com/ruleGreen/SAFARI, kbp.zip" in err
+    assert "kbp: licence: none stated; github.com/ruleGreen/SAFARI, kbp.zip" in err
     assert sorted(path.name for path in cache.glob("kbp/*.json")) == ["dev.json", "test.json"]
     assert data_file("kbp", "dev") == cache / "kbp" / "dev.json"
+    config = make_config({"name": "x", "dataset": {"name": "kbp", "split": "test"}, "systems": ["vanilla"]})
+    assert len(list(load_dialogues(config.dataset))) == 2
     assert len(list(data_set("kbp").read(data_file("kbp", "test")))) == 2
     assert call("stats", "kbp", "--split", "test")[0] == 0
     assert "name one of dev, test by --split" in call("stats", "kbp")[2]
@@ -196,11 +200,12 @@ def test_a_hash_that_is_not_known_is_said(call, kbp, home):
 def test_one_split_goes_where_it_is_wanted_by_way_of_a_redirect(call, kbp, home, tmp_path):
     kbp["base"] = f"{home.url}moved/"
     out = tmp_path / "data" / "kbp"
-    out.mkdir(parents=True)
     assert call("get", "kbp", "--split", "test", "--out", out / "test.json")[0] == 0
     assert len(list(data_set("kbp").read(out / "test.json"))) == 2
     assert "--out is for one split" in call("get", "kbp", "--out", "x.json")[2]
-    assert "cannot write nowhere/x.json" in call("get", "kbp", "--split", "dev", "--out", "nowhere/x.json")[2]
+    assert f"cannot write {out} (it is a folder)" in call("get", "kbp", "--split", "dev", "--out", out)[2]
+    (tmp_path / "file").touch()
+    assert "cannot write " in call("get", "kbp", "--split", "dev", "--out", "file/x.json")[2]
 
 
 def test_a_member_of_a_tar_archive(call, kbp, home, tmp_path):
@@ -220,6 +225,14 @@ def test_a_member_of_a_tar_archive(call, kbp, home, tmp_path):
     assert dialogue.persona == ("i like test.",)
     code, _, err = call("get", "personachat", "--from", f"{home.url}personachat.tgz:valid.txt")
     assert (code, "no file 'valid.txt' in it" in err) == (2, True)
+
+
+def test_an_answer_that_is_no_archive_and_a_file_half_written(call, kbp, home, cache):
+    home.files["page.zip"] = b"<html>Not found</html>"
+    assert "page.zip: File is not a zip file (delete it" in call("get", "kbp", "--from", f"{home.url}page.zip:dev")[2]
+    assert call("get", "kbp", "--split", "dev")[0] == 0
+    (cache / "kbp" / "dev.json.part").touch()
+    assert data_file("kbp") == cache / "kbp" / "dev.json"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from dialore.errors import ON_COMMAND_LINE
+
 __all__ = ["main"]
 
 _INTERRUPTED = 130
@@ -19,6 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Args:
         arguments: what stands after `dialore`; those of this process where None.
     """
+    speaking = ON_COMMAND_LINE.set(True)
     try:
         code = _begin(arguments)
         sys.stdout.flush()
@@ -26,6 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = _hang_up()
     except KeyboardInterrupt:  # also in the first moments, while modules are read
         code = _INTERRUPTED
+    finally:
+        ON_COMMAND_LINE.reset(speaking)
     sys.exit(code)
 
 

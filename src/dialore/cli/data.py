@@ -92,22 +92,20 @@ def get(
     wanted = [one_of("split", each, list(known)) for each in split or known]
     if out is not None and len(wanted) > 1:
         raise InputError("--out is for one split", mend=f"name it by --split, one of {', '.join(known)}")
-    check_targets(out)
-    has_reader = name in data_set_names()
+    check_targets(out if out is not None and out.parent.is_dir() else None)
     said = published().get(name, {})
-    licence = data_set(name).licence if has_reader else said["licence"]
-    home = f", {data_set(name).where}" if has_reader else f": {said['note']}"
-    note(f"{name}: licence: {licence}{home}")
+    reader = data_set(name) if name in data_set_names() else None
+    licence, home = (reader.licence, reader.where) if reader else (said["licence"], said["note"])
+    note(f"{name}: licence: {licence}; {home}")
     for each in wanted:
-        wants = known[each]
         with progress("fetching") as step:
-            file, found = fetch(name, each, wants, out, step)
+            file, found = fetch(name, each, known[each], out, step)
         if json:
-            print_json({"data_set": name, "split": each, "file": str(file), "url": wants.url, "licence": licence,
-                        "sha256": found, "checked": bool(wants.sha256)})  # fmt: skip
+            done = {"data_set": name, "split": each, "file": str(file), "url": known[each].url}
+            print_json({**done, "licence": licence, "sha256": found, "checked": bool(known[each].sha256)})
             continue
         typer.echo(file)
-        checked = "as it was published" if wants.sha256 else "not checked: what it should be is not known here"
+        checked = "as it was published" if known[each].sha256 else "not checked: what it should be is not known here"
         note(f"{each}: SHA-256 {found}, {checked}")
 
 

@@ -9,7 +9,6 @@ import typer
 
 from dialore.cli.options import DatasetOptions, Json, takes_settings
 from dialore.cli.output import note, print_json
-from dialore.errors import InputError
 
 
 @takes_settings
@@ -39,31 +38,22 @@ def import_files(
 
 def imported(files: Sequence[str], said: Mapping[str, Any], out: Path | None, *, json: bool = False) -> Path:
     """Import files and say what came of them; gives the run's folder."""
-    from dataclasses import asdict
-
     from dialore.experiments.config import DatasetConfig
     from dialore.experiments.outside import import_responses
     from dialore.settings import validated
 
-    named = [_named(file) for file in files]
+    whole = [("", "", text) if Path(text).exists() else text.rpartition("=") for text in files]
+    named = [(name, Path(file)) for name, _, file in whole]
     folder = out or Path("runs") / named[0][1].name.partition(".")[0]
     config = validated(DatasetConfig, {"name": "jsonl", **said}, where="options") if said else None
     found = import_responses(folder, named, config)
     if json:
-        print_json({"folder": str(folder), "systems": {name: asdict(one) for name, one in found.items()}})
+        print_json({"folder": str(folder), "systems": found})
     for name, one in found.items():
-        lacks = [f"{one.empty} without text, which count as failed"] if one.empty else []
-        lacks += [f"{len(one.missing)} dialogues without one, such as {one.missing[0]!r}"] if one.missing else []
-        note(f"{name}: {one.responses} responses{''.join(f'; {lack}' for lack in lacks)}")
-    if not json:
-        note(f"they are in {folder}; score them with `dialore score {folder}`")
+        empty = f"; {one['empty']} without text, which count as failed" if one["empty"] else ""
+        missing = (
+            f"; {len(one['missing'])} dialogues without one, such as {one['missing'][0]!r}" if one["missing"] else ""
+        )
+        note(f"{name}: {one['responses']} responses{empty}{missing}")
+    note(f"they are in {folder}")
     return folder
-
-
-def _named(text: str) -> tuple[str, Path]:
-    """The name and the file of `NAME=FILE`, or of a file alone."""
-    name, sign, file = text.partition("=")
-    name, path = ("", Path(text)) if not sign or Path(text).exists() else (name, Path(file))
-    if not path.is_file():
-        raise InputError(f"no such file: {path}", mend="check the path")
-    return name, path

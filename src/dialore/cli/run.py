@@ -4,7 +4,7 @@
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -141,7 +141,7 @@ def _run(
     folder: Path,
     engine: str,
     on_estimate: "Callable[[Estimate], None]",
-    accepted: Mapping[str, bool],
+    accepted: Mapping[str, Any],
 ) -> "Progress":
     import asyncio
 

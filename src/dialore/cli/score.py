@@ -65,6 +65,7 @@ def score(
     import dataclasses
 
     from dialore.experiments.results import RunResults
+    from dialore.experiments.scoring import context_of
     from dialore.experiments.store import RunStore
 
     if listing:
@@ -83,13 +84,7 @@ def score(
         async def measure_all() -> None:
             needs = {need for about in known for need in about.needs}
             async with measuring(measures, judge, needs, must_judge=bool(metric)) as opened:
-                context = dataclasses.replace(
-                    opened,
-                    idf_corpus=lambda: (store.dialogue(position) for position in range(store.size)),
-                    idf_corpus_name="the run's own dialogues",
-                    embedder=opened.embedder or kept.get("sources", {}).get("embedder"),
-                )
-                await _measure(context, store, names, at_once=judge.concurrency, again=again)
+                await _measure(context_of(store, opened), store, names, at_once=judge.concurrency, again=again)
 
         with store.writing():
             try:
@@ -187,13 +182,10 @@ def _show_list(*, json: bool) -> None:
 
 def default_metrics(settings: MeasureSettings, *, without: "Collection[str]" = ()) -> tuple[str, ...]:
     """The metrics that need no model beside those that were named, and nothing that is not to be had."""
-    from dialore.evaluation.registry import metric_names
-    from dialore.experiments.scoring import NEEDS_MODEL
+    from dialore.experiments import scoring
 
-    given = {"nli"} if settings.nli else set()
-    given |= {"language-model"} if settings.language_model else set()
-    lacking = (NEEDS_MODEL - given) | set(without)
-    return tuple(about.name for about in abouts(metric_names()) if not lacking & set(about.needs))
+    given = {"nli": settings.nli, "language-model": settings.language_model}
+    return scoring.default_metrics([need for need, name in given.items() if name], without)
 
 
 def required_judge(settings: "ModelSettings") -> "LanguageModel":

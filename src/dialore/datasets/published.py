@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from dialore.cache import cache_folder
-from dialore.datasets.files import archive_of, archived
+from dialore.datasets.files import archive_of, archived, reading
 from dialore.datasets.registry import data_set
 from dialore.errors import InputError, UnknownNameError
 
@@ -75,7 +75,7 @@ def data_file(name: str, split: str = "") -> Path:
     bundled = data_set(name).bundled
     if bundled is not None:
         return bundled
-    here = {path.name.partition(".")[0]: path for path in sorted(_folder(name).glob("*.*"))}
+    here = {path.name.partition(".")[0]: path for path in sorted(_folder(name).glob("*.*")) if path.suffix != ".part"}
     if not split and len(here) == 1:
         return next(iter(here.values()))
     if split not in here:
@@ -112,7 +112,8 @@ def fetch(
             raise InputError(problem, mend="it is not kept; ask again, or name another address by --from")
         if remote.member:
             whole = place.with_name(f"{place.name}.part")
-            whole.write_bytes(archived(came, remote.member).getvalue())
+            with reading(came, "delete it, and ask again"):
+                whole.write_bytes(archived(came, remote.member).getvalue())
             whole.replace(place)
         else:
             shutil.move(came, place)

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from dialore.datasets.files import archive_of
 from dialore.datasets.published import data_file, published
 from dialore.datasets.split import Condition, Cut
+from dialore.errors import InputError, check_type
 from dialore.settings import (
     Flag,
     ModelSettings,
@@ -192,6 +193,19 @@ def make_config(
         made["models"] = [model | fields if isinstance(model, dict) else model for model in before]
     named = {path.replace(_MODELS, f"{_MODELS}0."): flag for path, flag in flags(RunConfig, {*changes, *said}).items()}
     return validated(RunConfig, made, where=where, named=named)
+
+
+def any_config(said: Mapping[str, Any] | str | Path, changes: Mapping[str, object] | None = None) -> RunConfig:
+    """A configuration of a file or a mapping, cached as by commands; raises InputError for missing inputs, too."""
+    mend = 'give a file or what one says: run_experiment("experiment.yaml", "runs/try")'
+    check_type("an experiment", said, (str, Path, Mapping), mend)
+    if isinstance(said, Mapping):
+        config = make_config({"name": "try", **said}, changes, where="the experiment")
+    else:
+        config = read_config(Path(said), changes)
+        if missing := missing_inputs(config, Path(said)):
+            raise InputError(f"{said} wants what is not here", mend="; ".join(missing))
+    return config.model_copy(update={"models": [model.cached() for model in config.models]})
 
 
 def _shown(value: object) -> str:

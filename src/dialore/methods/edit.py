@@ -136,8 +136,7 @@ class Edit(Method):
         """Answer Generation by LLMs (Section 3.3.1): from the question alone, briefly."""
         if not self.model_answers:
             return None
-        text = await stage.text("edit/model-answer", suffix=str(number), question=question)
-        return _piece(question, text, stage.dialogue.language)
+        return _piece(question, await stage.text("edit/model-answer", suffix=str(number), question=question))
 
     async def _answer_from_base(self, number: int, question: str, stage: Stages) -> Knowledge | None:
         """Retrieving Answer in Knowledge Base (Section 3.3.2): the nearest sentences, organised by the model."""
@@ -149,7 +148,7 @@ class Edit(Method):
             return None
         sentences = [_sentence(piece) for piece in found]
         text = await stage.text("edit/base-answer", suffix=str(number), question=question, sentences=sentences)
-        return _piece(question, text, stage.dialogue.language, found)
+        return _piece(question, text, found, stage.dialogue.language)
 
     async def _choose(self, number: int, question: str, offered: list[Knowledge], stage: Stages) -> list[Knowledge]:
         """Answer Integration (Section 3.3.3). Where nothing parses, the model's: Table 3 loses more without it."""
@@ -219,7 +218,7 @@ class EditQuestions(Method):
         return Grounding().response(joined)
 
 
-def _piece(question: str, text: str, language: Language, found: Sequence[Knowledge] = ()) -> Knowledge | None:
+def _piece(question: str, text: str, found: Sequence[Knowledge] = (), language: Language = "en") -> Knowledge | None:
     """An answer as knowledge, the model's own or from sentences of the base; None where it is none.
 
     It is to be looked up where the nearest sentence stands that it says, else the nearest of all. Its score is the
