@@ -377,6 +377,9 @@ def test_without_pandas_the_extra_is_named(made_run, monkeypatch):
 
 def test_the_import_stays_light_and_names_are_completed():
     assert dir(dialore) == dialore.__all__
+    assert all(getattr(dialore, name) is not None for name in dialore.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = dialore.nothing
     script = "import sys, dialore; print([m for m in ('numpy', 'pydantic', 'asyncio', 'pandas') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

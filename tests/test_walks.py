@@ -1,16 +1,22 @@
-"""The page of a first hour, docs/researcher.md: all that it shows is run, in its order."""
+"""The two pages of a first hour, docs/researcher.md and docs/builder.md: all that they show is run, in their order."""
 
 from __future__ import annotations
 
+import asyncio
 import io
+import json
 import re
+import runpy
 import shlex
 from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
+from aiohttp.test_utils import TestClient, TestServer
 
 from dialore.cli import main
+from dialore.llm.rehearsal import plausible_answer
+from tests.llm.server import say
 
 DOCS = Path(__file__).parents[1] / "docs"
 BLOCK = re.compile(r"(?:`([\w.]+)`:\n\n)?^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -59,7 +65,7 @@ def fresh(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("page", ["researcher.md"])
+@pytest.mark.parametrize("page", ["researcher.md", "builder.md"])
 def test_a_page_is_two_screens(page):
     assert len((DOCS / page).read_text("utf-8").splitlines()) <= 120
 
@@ -73,3 +79,42 @@ def test_the_researchers_page(fresh, monkeypatch):
     report = (fresh / "report" / "report.md").read_text("utf-8")
     assert "## People" in report
     assert "sheets-dcrag is filled in" in report
+
+
+def stand_in(handler):
+    """What a model would say: it asks, makes an answer of what was found, and cites it."""
+    system, *_, asked = (message["content"] for message in handler.asked.body["messages"])
+    schema = handler.asked.body.get("response_format", {}).get("json_schema", {}).get("schema")
+    if "<sentences>" in asked:
+        text = next(iter(re.findall(r"^\[\d+\] (.*Dogs.*)", asked, re.MULTILINE)), "NONE")
+    else:
+        text = "Yes, on the terrace [1]." if "square brackets" in system else plausible_answer(asked, schema, system)
+    say(text)(handler)
+
+
+@pytest.mark.parametrize("has_model", [True, False])
+def test_the_builders_page(fresh, monkeypatch, faulty_server, has_model):
+    if has_model:
+        faulty_server.always = stand_in
+        monkeypatch.setenv("DIALORE_BASE_URL", faulty_server.url)
+        monkeypatch.setenv("DIALORE_MODEL", "stand-in")
+    walk = Walk("builder.md", "May I bring my dog?\n/why\n").follow(monkeypatch)
+    assert len(walk.commands) >= 3
+    assert "Dogs are welcome" in walk.printed
+    assert ("Yes, on the terrace" in walk.printed) == has_model
+    served = asyncio.run(posted(runpy.run_path("serve.py")["app"], walk.curls[0]))
+    assert served["text"]
+    if has_model:
+        (cited,) = served["citations"]
+        assert "Dogs are welcome" in cited["text"]
+        assert (cited["title"], cited["section"]) == ("Harbour Café", "Dogs")
+        assert served["text"] == "Yes, on the terrace."
+
+
+async def posted(app, curl):
+    """What the handler answers to the page's request."""
+    _, url, _, data = curl
+    async with TestClient(TestServer(app)) as client:
+        answer = await client.post("/" + url.partition("/")[2], json=json.loads(data))
+        assert answer.status == 200, await answer.text()
+        return await answer.json()

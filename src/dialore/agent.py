@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sized
 from typing import TYPE_CHECKING, Any, Self
@@ -216,10 +215,9 @@ class Agent:
 
     def _parts(self) -> dict[str, object]:
         """Its method, its model, its sources, and the options that are not the method's defaults."""
-        method: Any = self.method
-        fields = {each.name: each.default for each in dataclasses.fields(method)}
-        set_to = {name: value for name, usual in fields.items() if (value := getattr(method, name)) != usual}
-        said = {name: getattr(value, "name", value) for name, value in set_to.items()}
+        fields = getattr(self.method, "__dataclass_fields__", {})
+        set_to = {name: getattr(self.method, name) for name in fields}
+        said = {name: getattr(value, "name", value) for name, value in set_to.items() if value != fields[name].default}
         return {"method": self.method.name, "model": self.responder.name, **said}
 
 

@@ -116,7 +116,7 @@ def _spec(given: object) -> object:
 
 
 class ModelSettings(Strict):
-    """A language model and how it is asked; what is not said comes from the environment (`dialore.llm.connect`)."""
+    """A language model and how it is asked; what is not said comes from the environment (`dialore.connect`)."""
 
     model: Annotated[str | None, Flag(("--model", "-m"), "NAME", _MODEL)] = Field(
         default=None,

@@ -7,7 +7,7 @@ import pytest
 from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.errors import ModelError
-from dialore.llm import Endpoint
+from dialore.llm.endpoint import Endpoint
 from dialore.llm.local import LocalModel
 from dialore.methods.pplm import one_word_names
 from dialore.methods.registry import create_method
