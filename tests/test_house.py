@@ -33,6 +33,7 @@ FLOORS = {
 GROUND = {
     "cache",
     "parallel",
+    "plugins",
     "dialogue",
     "knowledge",
     "response",

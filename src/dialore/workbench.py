@@ -19,6 +19,7 @@ from dialore.agent import Agent
 from dialore.errors import InputError, UnknownNameError, check_type
 from dialore.llm.model import LanguageModel, Sampled, Windowed
 from dialore.methods import registry
+from dialore.plugins import loadable
 from dialore.settings import ModelSettings, Settings, SourceSettings, read_settings, validated
 from dialore.sources.registry import KINDS
 
@@ -186,10 +187,10 @@ class Workbench:
             return  # a source that asks the others
         for name in named:
             if name not in read:
-                able = (each for each in registry.method_names() if name in registry.method_sources(_class(each)))
+                able = (each.name for each in _classes() if name in registry.method_sources(each))
                 raise _unread(methods, KINDS[name].flag, able)
         if self.cite and models.main is not None and not any(map(self._cites, methods)):
-            raise _unread(methods, "--cite", filter(self._cites, registry.method_names()))
+            raise _unread(methods, "--cite", (each.name for each in _classes() if self._cites(each.name)))
 
     def _cites(self, method: str) -> bool:
         """Whether one of a method's prompts says how to cite."""
@@ -251,6 +252,10 @@ class Workbench:
 
 
 _class = registry.method_class
+
+
+def _classes() -> Iterable[type[Method]]:
+    return loadable(registry.method_names(), _class)
 
 
 def _unread(methods: Sequence[str], flag: str, able: Iterable[str]) -> InputError:

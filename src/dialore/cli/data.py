@@ -42,8 +42,9 @@ def list_data(json: Json = False) -> None:
     """
     from dialore.datasets.published import published
     from dialore.datasets.registry import data_set, data_set_names
+    from dialore.plugins import loadable
 
-    found, can = [data_set(name) for name in data_set_names()], published()
+    found, can = list(loadable(data_set_names(), data_set)), published()
     if json:
         splits = {name: list(said["splits"]) for name, said in can.items()}
         shown = [{key: getattr(each, key) for key in _SHOWN} | {"get": splits.get(each.name, [])} for each in found]

@@ -128,11 +128,15 @@ def _is_kept(store: "RunStore", metric: "Metric") -> bool:
     return before is not None and before.get("identity", "") != getattr(metric, "identity", "")
 
 
-def abouts(names: Sequence[str]) -> "list[About]":
-    """What is known about metrics; raises UnknownNameError where there is none of that name."""
-    from dialore.evaluation.registry import Context, load_metric
+def abouts(names: Sequence[str] | None = None) -> "list[About]":
+    """What is known about metrics, of all that can be loaded where None; raises as `load_metric`."""
+    from dialore.evaluation.registry import Context, load_metric, metric_names
+    from dialore.plugins import loadable
 
-    return [load_metric(name, Context()).about for name in names]
+    def about(name: str) -> "About":
+        return load_metric(name, Context()).about
+
+    return list(loadable(metric_names(), about) if names is None else map(about, names))
 
 
 def _show(results: "RunResults") -> None:
@@ -168,9 +172,7 @@ def _show_list(*, json: bool) -> None:
     """Every metric: what it measures, where it is from, what it needs."""
     import dataclasses
 
-    from dialore.evaluation.registry import metric_names
-
-    known = abouts(metric_names())
+    known = abouts()
     if json:
         print_json([dataclasses.asdict(about) for about in known])
         return
