@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from dialore.errors import InputError
+from dialore.experiments.outside import _read
 from dialore.experiments.store import RunStore
+
+KEYS = [
+    *("id", "dialogue_id", "text", "response", "prediction", "system", "method", "status", "model", "knowledge", "doc"),
+    *("doc_id", "filtered_resps", "resps", "filter", "dialog", "dialogue", "generation", "labels", "eval_labels"),
+]
+PLAIN = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(0, 1) | st.text(max_size=4)
+VALUES = st.recursive(
+    PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3)
+)
 
 DIALOGUES = [
     {"id": f"d{number}", "turns": [f"Tell me of {name}."], "reference": f"I like {name} a lot.", "knowledge": [fact]}
@@ -97,9 +111,10 @@ def test_what_is_missing_or_empty_is_said_counted_and_not_scored(call, data, tmp
         ([{"id": "d0", "said": "a"}], "an id and a text are wanted, and it has id, said"),
         ([{"text": "a"}], "an id and a text are wanted"),
         ([{"id": "d0", "text": 3}], "an id and a text are wanted"),
-        ([{"id": "d0", "text": "a", "knowledge": 3}], "field knowledge: no list"),
-        ([{"id": "d0", "method": "x", "status": "good", "text": "a"}], "status"),
+        ([{"id": "d0", "text": "a", "knowledge": 3}], "field knowledge: no list of texts"),
+        ([{"id": "d0", "method": "x", "status": "good", "text": "a"}], "entry 1: field status: Input should be"),
         ([{"dialog": [[{"text": "hi"}]]}], "field dialog[0]: no pair of acts with texts"),
+        ([{"generation": [{"dialogue": 3}]}], "field generation[0].dialogue: no list of pairs"),
         ([{"generation": [{"dialogue": [[]]}]}], "field generation[0].dialogue[0]: no reply, nor a pair"),
         ([{"doc_id": 0, "filtered_resps": [[-1.2, True]]}], "field filtered_resps: no generated text"),
         ([{"doc_id": 7, "filtered_resps": ["a"]}], "no dialogue of the data has the number 7"),
@@ -252,3 +267,12 @@ def fill(path):
     with path.open("w", encoding="utf-8-sig", newline="") as file:
         csv.writer(file).writerows([header, *body])
     return path
+
+
+@settings(max_examples=400, deadline=None)
+@given(entry=st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=5))
+def test_no_entry_is_a_traceback(tmp_path_factory, entry):
+    path = tmp_path_factory.getbasetemp() / "any.jsonl"
+    path.write_text(json.dumps(entry) + "\n", "utf-8")
+    with suppress(InputError):
+        assert all(answer.key for answer in _read(path, ""))

@@ -23,6 +23,7 @@ NAMES = [
     "favorite color", "theatre", "organize party", "credit card", "card", "pick up", "kid", "visit place", "notebook",
     "busy", "publicity", "lively", "smalltalk", "talk", "stomach ache", "back", "forest", "hill", "part",
     "in old day", "have job interview", "way", "reason", "movie", "grandmother's house", "work out", "work at", "work",
+    "course", "run water", "water", "spend", "life", "mind", "open bag",
     "饺子", "馅料", "烤鸭", "北京", "北京烤鸭", "不同", "看电影", "电影", "KTV", "爱", "人", "洗澡", "书", "方法",
     "开心", "头发", "没钱", "有钱",
 ]  # fmt: skip
@@ -90,6 +91,12 @@ def link(graph: Graph, phrase: str) -> list[tuple[str, str]]:
         ("Forest Hills", []),
         ("the forest", [("forest", "lemma")]),
         ("Visit London", [("London", "contained")]),
+        ("of course", []),
+        ("the course", [("course", "lemma")]),
+        ("ran on water", [("running", "contained"), ("water", "contained")]),
+        ("running water", [("run water", "lemma")]),
+        ("spending her life in London", [("life", "contained"), ("London", "contained")]),
+        ("mind opening the bag", [("open bag", "contained")]),
     ],
 )
 def test_english(graph: Graph, phrase: str, expected: list[tuple[str, str]]) -> None:
@@ -220,6 +227,9 @@ def test_the_nearest_concept_is_the_last_resort_and_says_its_cosine(tmp_path: Pa
     assert 0.95 <= found.cosine <= 1.0001
     assert 0 < found.score < 0.9
     assert linker.link("咖啡")[0].how == "exact"
+    who = graph_of(tmp_path / "who", "grasper | RelatedTo | hand")
+    assert Linker(who.store, embedder(), nearest=True).link("get a grasp") == []
+    who.close()
     assert linker.link("怎么说呢") == linker.link("zeppelin") == linker.link("嗯嗯") == []
     assert Linker(graph.store, embedder(), nearest=False).link("喝coffee") == []
     assert Linker(graph.store).link("喝coffee") == []

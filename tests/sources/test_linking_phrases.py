@@ -22,12 +22,13 @@ KINDS = {
         "phrase",
         "drawn",
         "fresh",
+        "turns",
     },
     "zh": {"plain", "script", "spelling", "verb", "measure", "de", "demand", "question", "mixed", "none", "drawn"},
 }
 # A little worse than what was measured of all phrases (linking_scores.json): a phrase or two may go another way.
 BOUNDS = {
-    "en": {"coverage": 0.95, "whole": 0.91, "precision": 0.94, "wrong": 0.06},
+    "en": {"coverage": 0.95, "whole": 0.91, "precision": 0.93, "wrong": 0.07},
     "zh": {"coverage": 0.95, "whole": 0.90, "precision": 0.97, "wrong": 0.03},
 }
 
@@ -45,9 +46,9 @@ def test_phrases_are_whole(language):
     assert len(items) >= 120
     assert len({(item["phrase"], item["graph"]) for item in items}) == len(items)
     assert {item["kind"] for item in items} == KINDS[language]
-    assert sum(item["graph"] == "starter" for item in items) == (80 if language == "en" else 0)
+    assert sum(item["graph"] == "starter" for item in items) == (120 if language == "en" else 0)
     for number, item in enumerate(items):
-        assert item["split"] == ("test" if number % 2 or item["kind"] == "fresh" else "dev")
+        assert item["kind"] == "turns" or item["split"] == ("test" if number % 2 or item["kind"] == "fresh" else "dev")
         assert set(item["best"]) <= set(item["accept"])
         assert not set(item["accept"]) & set(item["reject"])
         assert item["accept"] or item["reject"] or item["from"]

@@ -219,8 +219,10 @@ def _plain(place: Place, entry: dict[str, Any], name: str, usual: str) -> _Answe
             whole = Response.model_validate(entry)
             return _Answer(place, key, system, whole.model_copy(update={"by": whole.by or _ELSEWHERE}))
         pieces = [given_knowledge(item) for item in entry.get("knowledge") or ()]
-    except (ValidationError, TypeError) as error:
-        raise place.error(describe(error) if isinstance(error, ValidationError) else "no list", "knowledge") from error
+    except ValidationError as error:
+        raise place.error(describe(error)) from error
+    except TypeError as error:
+        raise place.error("no list of texts", "knowledge") from error
     return _answer(place, key, system, text, knowledge=pieces, by=str(entry.get("model") or _ELSEWHERE))
 
 
@@ -229,7 +231,8 @@ def _logged(place: Place, parleys: Sequence[Any]) -> Iterator[tuple[_Key, str]]:
     for number, parley in enumerate(parleys):
         match parley:
             case [{"text": str(asked)} as act, {"text": str(text)}]:
-                labels = [each for each in act.get("eval_labels") or act.get("labels") or () if each]
+                labels = act.get("eval_labels") or act.get("labels")
+                labels = [each for each in labels if isinstance(each, str)] if isinstance(labels, list) else []
                 yield ("latest turn", asked.strip().rpartition("\n")[2], labels), text
             case _:
                 raise place.error("no pair of acts with texts", f"dialog[{number}]")
@@ -237,7 +240,10 @@ def _logged(place: Place, parleys: Sequence[Any]) -> Iterator[tuple[_Key, str]]:
 
 def _generated(place: Place, number: int, entry: Any) -> Iterator[tuple[_Key, str]]:  # noqa: ANN401
     """What the few-shot bot generated for a dialogue: of each pair of turns a reply, or both turns."""
-    for pair, texts in enumerate(entry.get("dialogue") or () if isinstance(entry, dict) else ()):
+    pairs = entry.get("dialogue") if isinstance(entry, dict) else None
+    if not isinstance(pairs, list):
+        raise place.error("no list of pairs", f"generation[{number}].dialogue")
+    for pair, texts in enumerate(pairs):
         match texts:
             case [str(reply)]:
                 yield ("pair", number, pair), reply

@@ -112,7 +112,7 @@ _WEIGHTY = frozenset((
 """Function words that change what is meant."""
 _BARRIERS = frozenset((
     "and", "or", "but", "nor", "without", "before", "after", "from", "against", "than", "between", "not", "no",
-    "about", "during",
+    "about", "during", "on",
 ))  # fmt: skip
 """Words of the phrase that part what stands on their two sides."""
 
@@ -176,8 +176,6 @@ def fit(concept: Segments, phrase: Segments) -> tuple[int, int, int] | None:
     matched = extra = missing = 0
     last = len(phrase) - 1
     for place, (own, said) in enumerate(zip(concept, phrase, strict=True)):
-        if not own and not said:
-            continue
         both, more, left = _compare(own, said)
         costs = [_cost(word, place, last) for word in more]
         if None in costs or (0 < place < last and not _BARRIERS.isdisjoint(left)):
@@ -279,7 +277,8 @@ class EnglishReader:
         found = read(form)
         if any(word.content for word in found):
             return None
-        lemmas = " ".join(word.lemma for word in found if word.form not in LIGHT)
+        # "of course" is no course.
+        lemmas = " ".join(word.lemma for word in found if word.form not in LIGHT or word.form in ("of", "to"))
         concept = self._store.find(lemmas) if lemmas else None
         return None if concept is None else (concept, "lemma")
 
@@ -311,12 +310,11 @@ class EnglishReader:
         Nor does one alone whose verb is left out: "part" of "take part".
         """
         light = light_words("en")
-        idle = [
-            match.end - match.start == 1
-            and any(word.form in light or word.lemma in light for word in read(match.phrase))
+        kept = [
+            match
             for match in reading.matches
+            if match.end - match.start > 1 or light.isdisjoint(read(match.phrase)[0][:2])
         ]
-        kept = [match for match, left in zip(reading.matches, idle, strict=True) if not left]
         return Reading(tuple(kept or (match for match in reading.matches if match.whole)), reading.size)
 
     @staticmethod

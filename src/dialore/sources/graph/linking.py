@@ -192,8 +192,8 @@ class NearestConcepts:
     def find(self, phrase: str) -> tuple[int, float] | None:
         """The nearest concept and its cosine, where that is at least the threshold.
 
-        A phrase of function words has none, nor is a single Chinese character one: the embedder knows those by parts of
-        the phrase.
+        A phrase of function words has none; neither a single Chinese character, which the embedder knows by a part of
+        the phrase, nor who does the thing that it names ("grasper") is one.
         """
         chinese = is_chinese(phrase)
         if not len(self._vectors) or not content_words(phrase, "zh" if chinese else "en"):
@@ -202,7 +202,9 @@ class NearestConcepts:
         # Equal ones, such as the same words in another order, by number.
         concept = int(np.argmax(np.round(cosines, 4)))
         cosine = round(float(cosines[concept]), 4)
-        if cosine < THRESHOLD or (chinese and len(self._store.concept(concept)) == 1):
+        name = self._store.concept(concept)
+        doer = name.endswith(("er", "or")) and not phrase.endswith(("er", "or"))
+        if cosine < THRESHOLD or doer or (chinese and len(name) == 1):
             return None
         return concept, cosine
 
