@@ -13,5 +13,5 @@ from dialore.methods.registry import create_method
     ("method", "option"), [("t-rag", "top"), ("qp-rag", "top"), ("dcrag", "top"), ("dcrag", "limit")]
 )
 def test_no_facts_at_all_or_fewer_is_no_number_of_facts(small_graph, method, option, value):
-    with pytest.raises(InputError, match=f"{option} must be at least 1, not {value}"):
+    with pytest.raises(InputError, match=f"{option} of .* must be at least 1, not {value}"):
         create_method(method, {"graph": small_graph}, {option: value})

@@ -320,8 +320,8 @@ async def test_a_failing_call_names_its_stage_and_stops_the_others(edit):
     [
         ({"model_answers": False, "base_answers": False}, Base(), "both kinds"),
         ({"model_answers": False}, None, "--documents"),
-        ({"questions": -1}, Base(), "questions must be at least 0"),
-        ({"top": 0}, Base(), "top must be at least 1"),
+        ({"questions": -1}, Base(), "questions of edit must be at least 0"),
+        ({"top": 0}, Base(), "top of edit must be at least 1"),
     ],
 )
 async def test_switches_that_do_not_go_together_are_refused(edit, options, base, word):

@@ -314,7 +314,7 @@ async def test_absent_labels_are_an_error_that_names_the_dialogue(options, field
         ({"broken": "no"}, "unknown broken"),
         ({"reading": "words"}, "unknown reading"),
         ({"retriever": "bm52"}, "unknown reranker: 'bm52'"),
-        ({"top": "0"}, "top must be at least 1"),
+        ({"top": "0"}, "top of safari must be at least 1"),
     ],
 )
 def test_options_that_do_not_fit(options, wanted):

@@ -13,6 +13,7 @@ from dialore.cli.samples import build
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError
 from dialore.knowledge import Fact
+from dialore.llm.perplexity import LocalLikelihood
 from dialore.retrieval.embedding import load_embedder
 from dialore.sources.graph.several import open_graph
 from dialore.sources.graph.writing import build_graph
@@ -29,7 +30,7 @@ from dialore.sources.samples import (
     topic_of,
 )
 from tests.data_folder import real_file
-from tests.llm.server import answer
+from tests.llm.tiny_causal import make_tiny_causal, needs_torch
 from tests.sources.sample_fixture import histories
 
 SAMPLES = list(samples_of(histories()))
@@ -416,26 +417,27 @@ def test_a_file_without_knowledge_builds_nothing(tmp_path):
     assert not (tmp_path / "x.samples").exists()
 
 
-async def test_perplexities_are_of_the_prompt_of_each_sample(tmp_path, faulty_server, capsys):
-    prompts: list[str] = []
+@needs_torch
+async def test_perplexities_are_of_the_prompt_of_each_sample(tmp_path, monkeypatch):
+    perplexities: dict[str, float] = {}
+    score = LocalLikelihood.score
 
-    def reply(request):
-        prompts.append(request.body["prompt"])
-        told = {"tokens": [prompts[-1][:1], prompts[-1][1:]], "token_logprobs": [None, -float(len(prompts[-1])) / 50]}
-        return answer({"choices": [{"text": "", "logprobs": told}]})
+    async def noted(self, pairs, on_step=None):
+        scored = await score(self, pairs, on_step)
+        perplexities.update({pair.text: each.perplexity for pair, each in zip(pairs, scored, strict=True)})
+        return scored
 
-    faulty_server.by_request = reply
+    monkeypatch.setattr(LocalLikelihood, "score", noted)
+    make_tiny_causal(tmp_path / "model", positions=1000)
     file = write(tmp_path / "own.jsonl", [json.loads(each.model_dump_json()) for each in histories()])
-    given = {"perplexity": "base", "base_url": faulty_server.url, "json": True}
-    await asyncio.to_thread(build, tmp_path / "x.samples", [file], **given)
-    assert len(prompts) == 11
-    assert (
-        "( I drink tea all day long. ) Tea => Green tea and black tea are made from the leaves of one plant." in prompts
-    )
+    await asyncio.to_thread(build, tmp_path / "x.samples", [file], perplexity=f"hf:{tmp_path / 'model'}", json=True)
+    assert len(perplexities) == 11
+    tea = "( I drink tea all day long. ) Tea => Green tea and black tea are made from the leaves of one plant."
+    assert tea in perplexities
     with open_samples_closing(tmp_path) as base:
-        assert base.meta.perplexity_by == "base"
-        shortest = min((p for p in prompts if p.isascii()), key=len)
-        assert base.clearest(asked("Hi"), 1)[0].knowledge == shortest.partition("=> ")[2]
+        assert base.meta.perplexity_by == f"hf:{tmp_path / 'model'}"
+        clearest = min((prompt for prompt in perplexities if prompt.isascii()), key=lambda each: perplexities[each])
+        assert base.clearest(asked("Hi"), 1)[0].knowledge == clearest.partition("=> ")[2]
 
 
 # --- alignment with a graph
