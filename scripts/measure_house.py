@@ -122,8 +122,7 @@ async def _answer_twice(url: str) -> list[str]:
 
 
 def _agent(url: str) -> Any:  # noqa: ANN401 - an agent
-    from dialore import create_agent
-    from dialore.llm import connect
+    from dialore import connect, create_agent
 
     return create_agent("dcrag", model=connect(base_url=url, model="m", api_key="k"))
 

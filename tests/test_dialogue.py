@@ -152,7 +152,7 @@ MALFORMED = [
     ({**GOOD, "turns": ["half \ud800 a pair"]}, "turns[0]"),
     ({**GOOD, "turns": [{"speaker": "user", "text": "\udc00"}]}, "turns[0].text"),
     ({**GOOD, "mood": {"deep": ["x", "\udfff"]}}, "mood.deep[1]"),
-    ({**GOOD, "language": "fr"}, "language"),
+    ({**GOOD, "language": "xx"}, "language"),
     ({**GOOD, "id": 7}, "id"),
     ({**GOOD, "id": ""}, "id"),
     ({**GOOD, "persona": "I like tea"}, "persona"),

@@ -14,9 +14,10 @@ import yaml
 from benchmarks.endpoint import endpoint
 
 from dialore.cli import main
-from dialore.experiments.config import make_config
+from dialore.experiments.config import make_config, read_config
 from dialore.settings import read_settings
 from tests.example_data import write_data
+from tests.test_notebooks import NOTEBOOKS, run_cells
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -35,7 +36,9 @@ def test_a_made_page_is_what_the_code_says(page):
 
 
 def test_what_fidelity_names_exists_and_every_file_stands_in_it():
-    assert set(SCRIPT["NUMBERED"]) == {path.name for path in (ROOT / "examples").iterdir()}
+    assert set(SCRIPT["NUMBERED"]) == {path.parent.name for path in (ROOT / "examples").glob("*/*.yaml")}
+    for path in (ROOT / "examples").glob("*.yaml"):  # what lies apart from the papers must say that it repeats none
+        assert "repeats no paper" in " ".join(read_config(path).about.split())
     assert SCRIPT["fidelity_problems"]((DOCS / "fidelity.md").read_text("utf-8")) == []
 
 
@@ -91,6 +94,8 @@ def world(tmp_path, monkeypatch, url):
     (tmp_path / "dialogues.jsonl").write_text(json.dumps({"id": "1", "turns": turns}) + "\n", "utf-8")
     (tmp_path / "handbook.md").write_text("# Coffee\n\nTake 60 grams of coffee for a litre. Tea wants less.\n", "utf-8")
     (tmp_path / "news.txt").write_text("The coffee machine has moved to the kitchen.\n", "utf-8")
+    for name in ("bart", "out"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"id": "1", "text": f"I am {name}."}) + "\n", "utf-8")
     persona, declared = blocks("sources.md", "yaml")
     (tmp_path / "persona.yaml").write_text(persona, "utf-8")
     (tmp_path / "sources.yaml").write_text(declared, "utf-8")
@@ -99,6 +104,13 @@ def world(tmp_path, monkeypatch, url):
     monkeypatch.setenv("DIALORE_BASE_URL", url)
     monkeypatch.setenv("DIALORE_MODEL", "wait-0")
     return tmp_path
+
+
+def test_every_snippet_of_python_runs_in_the_order_shown(world):
+    shown = run_cells(blocks("python.md", "python"), world)
+    assert "wilcoxon" in shown
+    listed = set(re.findall(r"notebooks/(\w+)\.ipynb", (DOCS / "python.md").read_text("utf-8")))
+    assert listed == {path.stem for path in NOTEBOOKS}
 
 
 @pytest.mark.parametrize("page", ["experiments.md", "sources.md"])

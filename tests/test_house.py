@@ -31,7 +31,9 @@ FLOORS = {
     "__init__": 11,
 }
 GROUND = {
+    "cache",
     "parallel",
+    "plugins",
     "dialogue",
     "knowledge",
     "response",
@@ -39,6 +41,7 @@ GROUND = {
     "pages",
     "errors",
     "_lazy",
+    "_version",
     "llm",
     "data",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import time
 from types import SimpleNamespace
@@ -16,9 +17,15 @@ from dialore.errors import InputError, ModelError
 from dialore.llm.endpoint import Reader
 from dialore.llm.http import HttpClient, _retry_after, error_detail, load_json, one_line
 from dialore.response import Response
+from dialore.settings import read_settings
+from dialore.sources.documents.reading import FILE_FORMATS, Unreadable, read_sections
+from dialore.sources.graph.facts import FILE_FORMATS as FACT_FORMATS
+from dialore.sources.graph.facts import Rejects, read_facts
+from dialore.sources.persona import read_persona
 from tests.llm.models import ask
 
-MANY = settings(max_examples=800, deadline=1000, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=700, deadline=None, suppress_health_check=list(HealthCheck))
+FEWER = settings(MANY, max_examples=400)
 TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=20)  # halves of characters, too
 NUMBERS = st.integers() | st.floats() | st.sampled_from([10**400, -(10**40), float("nan"), float("inf")])
 JSON = st.recursive(
@@ -80,6 +87,77 @@ def test_any_entry_of_any_data_set_is_read_or_refused(tmp_path_factory, data):
     else:
         for dialogue in read:
             dialogue.model_dump_json()
+
+
+CELLS = TEXT | st.sampled_from(
+    ["tea", "IsA", "/r/IsA", "/c/en/tea", "/c/zh/茶", "nan", "1e999", "{}", '{"weight": NaN}']
+)
+LINES = st.lists(st.lists(CELLS, max_size=6).map("\t".join), max_size=5).map("\n".join)
+OBJECTS = st.lists(shaped("head", "relation", "tail", "weight", "provenance") | JSON, max_size=4)
+FACTS = LINES | OBJECTS.map(lambda entries: "\n".join(map(json.dumps, entries)))
+ENCODINGS = st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "latin-1"])
+
+
+def encoded(text: str, encoding: str) -> bytes:
+    return text.encode(encoding, "surrogatepass" if encoding.startswith("utf") else "replace")
+
+
+@MANY
+@given(FACTS.flatmap(lambda text: ENCODINGS.map(lambda how: encoded(text, how))) | st.binary(max_size=60), st.data())
+def test_any_file_of_facts_is_read_or_refused(tmp_path_factory, content, data):
+    path = tmp_path_factory.getbasetemp() / data.draw(st.sampled_from(["f.tsv", "f.csv", "f.jsonl", "f.gz", "f"]))
+    path.write_bytes(content)
+    chosen = data.draw(st.sampled_from([None, *FACT_FORMATS]))
+    try:
+        for fact in read_facts(path, file_format=chosen, rejects=data.draw(st.sampled_from([None, Rejects()]))):
+            json.dumps([fact.head, fact.relation, fact.tail, fact.weight], allow_nan=False, ensure_ascii=False).encode()
+    except InputError as error:
+        assert "\n" not in str(error).strip()  # noqa: PT017 - most files are none
+        str(error).encode()
+
+
+PASSAGES = st.lists(shaped("text", "title", "url", "contents") | JSON, max_size=4)
+TEXTS = TEXT | PASSAGES.map(lambda entries: "\n".join(map(json.dumps, entries)))
+MARKUP = st.lists(
+    TEXT | st.sampled_from(["<p>", "</table>", "<dl><dt>", "<!--", "# ", "---\n", "```", "| a |", "&#xd800;", "[x]("])
+)
+
+
+@MANY
+@given(
+    (TEXTS | MARKUP.map("".join)).flatmap(lambda text: ENCODINGS.map(lambda how: encoded(text, how)))
+    | st.binary(max_size=60),
+    st.sampled_from(FILE_FORMATS),
+    st.sampled_from(["", ".gz"]),
+)
+def test_any_document_is_read_or_refused(tmp_path_factory, content, form, packed):
+    path = tmp_path_factory.getbasetemp() / f"document{packed}"
+    path.write_bytes(gzip.compress(content) if packed and content[:1] != b"x" else content)
+    rejects = []
+    try:
+        for section in read_sections(path, form, lambda place, reason: rejects.append(f"{place}: {reason}")):
+            json.dumps(
+                [section.title, section.url, *(part.text for part in section.paragraphs)], ensure_ascii=False
+            ).encode()
+    except Unreadable as error:
+        rejects.append(str(error))
+    "".join(rejects).encode()
+
+
+PERSONAS = (TEXT | JSON.map(json.dumps)).flatmap(lambda text: ENCODINGS.map(lambda how: encoded(text, how)))
+
+
+@FEWER
+@given(PERSONAS | st.binary(max_size=60), st.sampled_from(["p.txt", "p.yaml", "p.json", "p.json.gz"]))
+def test_any_persona_or_settings_are_read_or_refused(tmp_path_factory, content, name):
+    path = tmp_path_factory.getbasetemp() / name
+    path.write_bytes(content)
+    for read in (read_persona, read_settings):
+        try:
+            read(path)
+        except InputError as error:
+            assert "\n" not in str(error)  # noqa: PT017 - most files are none
+            str(error).encode()
 
 
 ANSWERS = st.builds(

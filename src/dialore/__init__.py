@@ -5,20 +5,31 @@ The public names are loaded when first used, so that `import dialore` costs next
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from dialore._lazy import lazy_names
+from dialore._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from dialore.agent import Agent
     from dialore.dialogue import Dialogue, Utterance, read_dialogues
     from dialore.errors import DialoreError
+    from dialore.experiments.frames import Run, load_run
+    from dialore.experiments.run import run_experiment
     from dialore.knowledge import Fact, Knowledge, Passage
     from dialore.response import Response
     from dialore.settings import Settings
-    from dialore.workbench import Workbench, create_agent
+    from dialore.sources.documents.building import build_documents
+    from dialore.sources.shelf import Shelf
+    from dialore.workbench import Workbench, connect, create_agent
 
-__version__ = "0.1.0"
+if "".join(sys.argv[:1]).endswith(("-m", "/dialore")):  # the command: until `main` begins, Ctrl-C just ends it
+    import os
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, lambda _signal, _frame: os._exit(130))
 
 __all__ = [
     "Agent",
@@ -28,11 +39,17 @@ __all__ = [
     "Knowledge",
     "Passage",
     "Response",
+    "Run",
     "Settings",
+    "Shelf",
     "Utterance",
     "Workbench",
+    "build_documents",
+    "connect",
     "create_agent",
+    "load_run",
     "read_dialogues",
+    "run_experiment",
 ]
 
 __getattr__ = lazy_names(
@@ -41,9 +58,17 @@ __getattr__ = lazy_names(
         "dialore.agent": ["Agent"],
         "dialore.dialogue": ["Dialogue", "Utterance", "read_dialogues"],
         "dialore.errors": ["DialoreError"],
+        "dialore.experiments.frames": ["Run", "load_run"],
+        "dialore.experiments.run": ["run_experiment"],
         "dialore.knowledge": ["Fact", "Knowledge", "Passage"],
         "dialore.response": ["Response"],
         "dialore.settings": ["Settings"],
-        "dialore.workbench": ["Workbench", "create_agent"],
+        "dialore.sources.documents.building": ["build_documents"],
+        "dialore.sources.shelf": ["Shelf"],
+        "dialore.workbench": ["Workbench", "connect", "create_agent"],
     },
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sized
 from typing import TYPE_CHECKING, Any, Self
 
-from dialore.errors import StageError, is_fatal
+from dialore.dialogue import Dialogue, dialogue_of
+from dialore.errors import InputError, StageError, is_fatal
 from dialore.methods.base import Method, form_of
 from dialore.methods.citations import mark_used
 from dialore.methods.stages import Responder, Stages
-from dialore.parallel import bounded_map
+from dialore.parallel import bounded_map, wait_for
 from dialore.response import Grounding, Response
 
 if TYPE_CHECKING:
-    from dialore.dialogue import Dialogue
+    from dialore.dialogue import Given, Messages
     from dialore.llm.model import OnText
 
 
 class Agent:
-    """Answers dialogues by one method.
+    """Answers dialogues by one method. Make one with `create_agent`.
+
+    A dialogue is a `Dialogue`, the last turn's text, the turns' texts, or chat messages by `messages=`. Each `..._sync`
+    is for code without `await`, and works where an event loop runs, too (Jupyter): on a loop in a thread of its own.
 
     Args:
         method: the method.
@@ -39,16 +44,23 @@ class Agent:
         """What `close` closes: models, sources, a workbench."""
 
     async def respond(
-        self, dialogue: Dialogue, on_text: OnText | None = None, on_stage: OnText | None = None
+        self,
+        dialogue: Given | None = None,
+        on_text: OnText | None = None,
+        on_stage: OnText | None = None,
+        *,
+        messages: Messages | None = None,
     ) -> Response:
         """Answer a dialogue's last turn. A failure is a Response too: `failed`, with its partial trace.
 
         `on_text` gets the response's text as it is written, `on_stage` the name of each stage that begins.
 
         Raises:
-            InputError: the set-up is wrong for every dialogue: a prompt that is missing or malformed.
+            InputError: what is given is no dialogue, or the set-up is wrong for every dialogue: a prompt that is
+                missing or malformed.
             ModelError: likewise, an endpoint that refuses (wrong key, model or address).
         """
+        dialogue = dialogue_of(dialogue, messages)
         stage = Stages(self.responder, self.method.name, dialogue, on_text, on_stage, cite=self.cite, form=self._form)
         try:
             response = await self.method.respond(dialogue, stage)
@@ -69,8 +81,9 @@ class Agent:
         cited = {each.knowledge for each in response.citations}
         response.knowledge = mark_used(response.knowledge, response.text, dialogue.texts, dialogue.language, cited)
 
-    async def ground(self, dialogue: Dialogue) -> Grounding:
+    async def ground(self, dialogue: Given) -> Grounding:
         """Find what a response to the dialogue needs to know, without writing it; raises as `respond` does."""
+        dialogue = dialogue_of(dialogue)
         stage = Stages(self.responder, self.method.name, dialogue, form=self._form)
         try:
             grounding = await self.method.ground(dialogue, stage)
@@ -85,10 +98,12 @@ class Agent:
         waited = trace[0].started if trace else 0.0
         return {**made, "usage": stage.usage, "seconds": stage.seconds - waited, "waited": waited, "trace": trace}
 
-    async def stream(self, dialogue: Dialogue, on_stage: OnText | None = None) -> AsyncIterator[str | Response]:
+    async def stream(
+        self, dialogue: Given | None = None, on_stage: OnText | None = None, *, messages: Messages | None = None
+    ) -> AsyncIterator[str | Response]:
         """The response's text piece by piece, then the whole Response; raises as `respond` does."""
         pieces: asyncio.Queue[str | None] = asyncio.Queue()
-        task = asyncio.create_task(self.respond(dialogue, pieces.put_nowait, on_stage))
+        task = asyncio.create_task(self.respond(dialogue, pieces.put_nowait, on_stage, messages=messages))
         task.add_done_callback(lambda _: pieces.put_nowait(None))
         try:
             while (piece := await pieces.get()) is not None:
@@ -98,26 +113,74 @@ class Agent:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def respond_all(self, dialogues: Iterable[Dialogue], *, concurrency: int = 8) -> AsyncIterator[Response]:
+    async def respond_all(
+        self,
+        dialogues: Iterable[Given],
+        *,
+        concurrency: int = 8,
+        ordered: bool = False,
+        progress: bool | Callable[[int, int | None], object] = False,
+    ) -> AsyncIterator[Response]:
         """Answer many dialogues, so many at a time, each response as soon as it is there.
 
         Workers each answer whole dialogues, so that no stage waits for the slowest of a batch. Raises as `respond`;
         the dialogues under way are then dropped.
+
+        Args:
+            dialogues: the dialogues.
+            concurrency: the most under way.
+            ordered: give the responses in the dialogues' order.
+            progress: True for a line on standard error, or what is told how many are answered, of how many (None where
+                that is not known).
         """
-        finished: asyncio.Queue[Response | None] = asyncio.Queue()
+        if isinstance(dialogues, str | Dialogue | Mapping) or not isinstance(dialogues, Iterable):
+            raise InputError(f"many dialogues cannot be {dialogues!r:.80}", mend="give a list: respond_all([dialogue])")
+        if type(concurrency) is not int or concurrency < 1:
+            raise InputError(f"concurrency cannot be {concurrency!r}", mend="give a number from 1: concurrency=8")
+        finished: asyncio.Queue[tuple[int, Response] | None] = asyncio.Queue()
+        tell = progress if callable(progress) else _say_progress if progress else lambda _done, _total: None
+        total = len(dialogues) if isinstance(dialogues, Sized) else None
 
-        async def answer(dialogue: Dialogue) -> None:
-            finished.put_nowait(await self.respond(dialogue))
+        async def answer(item: tuple[int, Given]) -> None:
+            finished.put_nowait((item[0], await self.respond(item[1])))
 
-        task = asyncio.create_task(bounded_map(dialogues, answer, limit=concurrency))
+        task = asyncio.create_task(bounded_map(enumerate(dialogues), answer, limit=concurrency))
         task.add_done_callback(lambda _: finished.put_nowait(None))
+        held: dict[int, Response] = {}
+        answered = given = 0
         try:
-            while (response := await finished.get()) is not None:
-                yield response
+            while (found := await finished.get()) is not None:
+                answered += 1
+                tell(answered, total)
+                held[found[0]] = found[1]
+                while held and (not ordered or given in held):
+                    yield held.pop(given if ordered else found[0])
+                    given += 1
             await task
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    def respond_sync(
+        self, dialogue: Given | None = None, on_text: OnText | None = None, *, messages: Messages | None = None
+    ) -> Response:
+        """`respond`, without `await`."""
+        return wait_for(self.respond(dialogue, on_text, messages=messages))
+
+    def stream_sync(
+        self, dialogue: Given | None = None, *, messages: Messages | None = None
+    ) -> Iterator[str | Response]:
+        """`stream`, for a plain `for`."""
+        stream = self.stream(dialogue, messages=messages)
+
+        async def following() -> str | Response | None:
+            return await anext(stream, None)
+
+        try:
+            while (piece := wait_for(following())) is not None:
+                yield piece
+        finally:
+            wait_for(stream.aclose())  # type: ignore[attr-defined]
 
     async def close(self) -> None:
         """Close what the agent was given to close."""
@@ -133,6 +196,34 @@ class Agent:
     async def __aexit__(self, *exception: object) -> None:
         """Close it."""
         await self.close()
+
+    def __enter__(self) -> Self:
+        """The agent itself, for its `..._sync` forms."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close it."""
+        wait_for(self.close())
+
+    def __repr__(self) -> str:
+        return f"Agent({', '.join(f'{name}={value!r}' for name, value in self._parts().items())})"
+
+    def _repr_html_(self) -> str:
+        from dialore import pages
+
+        return pages.environment().get_template("page/parts.html.j2").render(parts=self._parts())
+
+    def _parts(self) -> dict[str, object]:
+        """Its method, its model, its sources, and the options that are not the method's defaults."""
+        fields = getattr(self.method, "__dataclass_fields__", {})
+        set_to = {name: getattr(self.method, name) for name in fields}
+        said = {name: getattr(value, "name", value) for name, value in set_to.items() if value != fields[name].default}
+        return {"method": self.method.name, "model": self.responder.name, **said}
+
+
+def _say_progress(done: int, total: int | None) -> None:
+    sys.stderr.write(f"\r{done}{f' of {total}' if total is not None else ''} answered" + "\n" * (done == total))
+    sys.stderr.flush()
 
 
 def _error(error: StageError) -> str:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import codecs
+import difflib
 import gzip
+import hashlib
 import json
 import math
 import re
 import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from dialore.errors import InputError, first_line
-from dialore.text import Language, detect_language
+from dialore.errors import InputError, UnknownNameError, as_path, check_type, first_line
+from dialore.text import LANGUAGES, Language, spoken_in
 
 _LONGEST = 1_000_000
 """Characters of an utterance: more is a document, whose linking would take minutes."""
@@ -43,11 +45,16 @@ class Utterance(BaseModel):
 class Dialogue(BaseModel):
     """A dialogue history and what goes with it. The response answers the last turn, from the other side.
 
+    `Dialogue("I have a cold.")` and `Dialogue(["Hi!", "Hello.", "I have a cold."])` give the turns alone. Raises
+    InputError naming every field that is wrong.
+
     Attributes:
-        id: the dialogue's name, unique in its file.
+        id: the dialogue's name, unique in its file; made of the turns' texts where it is not given.
         turns: the history, oldest first; at least one. In JSON a turn may also be a bare string: speakers then
             alternate so that the last turn is the user's.
-        language: `en` or `zh`; found from the text where it is not given.
+        language: `en` or `zh`, that of prompts and graph; found from the last turn where it is not given. The English
+            name of another language may be given, too.
+        spoken: the user's language by its English name, where that is another: the response is asked for in it.
         topic: what the dialogue is about, if known.
         persona: the responder's persona sentences.
         reference: the response that a person gave, in data sets.
@@ -59,12 +66,29 @@ class Dialogue(BaseModel):
     id: str = Field(min_length=1)
     turns: tuple[Utterance, ...] = Field(min_length=1)
     language: Language
+    spoken: str = ""
     topic: str | None = None
     persona: tuple[str, ...] = ()
     reference: str | None = None
     knowledge: tuple[str | dict[str, Any], ...] = ()
     sources: tuple[str, ...] = ()
     extra: dict[str, Any] = Field(default_factory=dict)
+
+    def __init__(self, turns: object = None, /, **fields: Any) -> None:  # noqa: ANN401 - checked below
+        fields |= {} if turns is None else {"turns": turns}
+        if isinstance(fields.get("turns"), str):
+            fields["turns"] = [fields["turns"]]
+        known = [*type(self).model_fields]
+        for name in fields.keys() - {*known}:
+            if difflib.get_close_matches(name, known, cutoff=0.75):
+                raise UnknownNameError("field of a dialogue", name, known)
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise InputError(f"not a dialogue: {describe(error)}", mend=_CALL) from None
+
+    # As pydantic marks its own: what is read from JSON does not pass here, and keeps its own errors.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     @model_validator(mode="before")
     @classmethod
@@ -85,8 +109,15 @@ class Dialogue(BaseModel):
                 else turn
                 for place, turn in enumerate(turns)
             ]
-        if fields.get("language") is None:
-            fields["language"] = detect_language(_texts_of(fields.get("turns")))
+        texts = _texts_of(fields.get("turns"))
+        named = fields.get("language")
+        if named is None or (isinstance(named, str) and named not in LANGUAGES):
+            with suppress(UnknownNameError):  # what it may be is said below
+                fields["language"], spoken = spoken_in(texts, named or "")
+                fields |= {"spoken": spoken} if spoken else {}
+        if "id" not in fields:
+            mark = hashlib.blake2b("\n".join(texts).encode("utf-8", "replace"), digest_size=6)
+            fields["id"] = f"dialogue-{mark.hexdigest()}"
         return fields
 
     @property
@@ -116,11 +147,46 @@ class Dialogue(BaseModel):
         return self.model_copy(update={"turns": (*self.turns, Utterance(speaker=speaker, text=text))})
 
 
-def _texts_of(turns: object) -> str:
+Given: TypeAlias = Dialogue | str | Sequence[str] | Mapping[str, Any]
+"""A dialogue as Python users have it: made, the last turn's text, the turns' texts, or the fields as in a file."""
+Messages: TypeAlias = Sequence[Mapping[str, Any]]
+"""A dialogue as chat messages, `{"role": "user" | "assistant", "content": ...}`."""
+_SIDES = {"user": "user", "assistant": "system"}
+_CALL = 'Dialogue(["Hi!", "Hello.", "I have a cold."]), or with fields: Dialogue(turns=[...], persona=["..."])'
+_MESSAGES = 'messages=[{"role": "user", "content": "I have a cold."}]'
+
+
+def dialogue_of(given: Given | None = None, messages: Messages | None = None) -> Dialogue:
+    """The dialogue that is given, or that chat messages make; raises InputError where that is none, or two."""
+    if isinstance(given, Dialogue) and messages is None:
+        return given
+    if (given is None) == (messages is None):
+        few = "nothing to answer" if given is None else "a dialogue and messages"
+        raise InputError(f"{few} was given", mend=f'respond("I have a cold.") or respond({_MESSAGES})')
+    if messages is None:
+        check_type("a dialogue", given, (str, Mapping, list, tuple), _CALL)
+        return Dialogue(**given) if isinstance(given, Mapping) else Dialogue(given)
+    check_type("messages", messages, (list, tuple), _MESSAGES)
+    turns = []
+    for number, message in enumerate(messages, start=1):
+        check_type(f"message {number}", message, Mapping, _MESSAGES)
+        role, content = message.get("role"), message.get("content")
+        if role not in _SIDES:
+            mend = 'turns are of "user" and "assistant"; say who answers by Dialogue(turns, persona=[...])'
+            raise InputError(f"message {number} is of role {role!r}", mend=mend)
+        if isinstance(content, list):  # in parts, as OpenAI's endpoints take it
+            content = "\n".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
+        turns.append({"speaker": _SIDES[role], "text": content})
+    if turns and turns[-1]["speaker"] != "user":
+        raise InputError("the last message is the assistant's", mend="end with the user's message to be answered")
+    return Dialogue(turns)
+
+
+def _texts_of(turns: object) -> list[str]:
     if not isinstance(turns, list | tuple):
-        return ""
+        return []
     texts = (turn.get("text") if isinstance(turn, dict) else getattr(turn, "text", "") for turn in turns)
-    return "\n".join(text for text in texts if isinstance(text, str))
+    return [text for text in texts if isinstance(text, str)]
 
 
 def dialogue_from(data: object, *, place: str, default_id: str) -> Dialogue:
@@ -262,12 +328,13 @@ def _lines(text: str, name: str) -> Iterator[tuple[object, str]]:
             yield InputError(f"{place}: not valid JSON: {error}", mend=_FORMS), place
 
 
-def read_dialogues(path: Path) -> list[Dialogue]:
+def read_dialogues(path: str | Path) -> list[Dialogue]:
     """Every dialogue of a JSON or JSONL file, gzipped or not.
 
     Raises:
         InputError: the file cannot be read, or an entry is malformed (the first is named, and how many there are).
     """
+    path = as_path("a file of dialogues", path)
     found = list(parse_dialogues(read_text(path), name=path.name))
     errors = [entry for entry in found if isinstance(entry, InputError)]
     if errors:

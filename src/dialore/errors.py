@@ -5,12 +5,37 @@ from __future__ import annotations
 import copyreg
 import difflib
 import importlib
+import re
 from collections.abc import Iterable
+from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
+
+ON_COMMAND_LINE: ContextVar[bool] = ContextVar("ON_COMMAND_LINE", default=False)
+"""Whether errors are read on the command line: elsewhere what they say of options is said as Python arguments."""
+_OPTION = re.compile(r"--([a-z][a-z-]+)(?: (hf:[\w./-]+))?(?: [A-Z]+\b)?|dialore [^`;)]*")  # a command stays as it is
+_ARGUMENTS = {
+    **dict.fromkeys(("api-key", "base-url", "record", "window"), "connect({}=...)"),
+    **dict.fromkeys(("documents", "persona", "samples", "sources"), 'sources={{"{}": ...}}'),
+    "search": 'sources={{"web": ...}}',
+    "stage-model": "stage_models=...",
+    **dict.fromkeys(("accept-changed-prompts", "accept-changed-server", "cite"), "{}=True"),
+}
+"""What options are in Python, where that is not an argument of their name."""
+
+
+def _as_argument(option: re.Match[str]) -> str:
+    name, value = option.groups()
+    if name is None:
+        return "run_experiment" if option[0] == "dialore run" else option[0]
+    said = f'"{value}"' if value else "..."
+    return _ARGUMENTS.get(name, "{}=" + said).format(name.replace("-", "_"))
 
 
 class DialoreError(Exception):
     """Any error that Dialore raises on purpose.
+
+    Its message and mend name options of the command line; as text it names them as Python arguments, but there.
 
     Args:
         message: what went wrong, in one line.
@@ -33,7 +58,8 @@ class DialoreError(Exception):
 
     def __str__(self) -> str:
         """The message and its mend in one line."""
-        return f"{self.message} ({self.mend})" if self.mend else self.message
+        text = f"{self.message} ({self.mend})" if self.mend else self.message
+        return text if ON_COMMAND_LINE.get() else _OPTION.sub(_as_argument, text)
 
 
 class InputError(DialoreError):
@@ -48,6 +74,18 @@ class UnknownNameError(InputError):
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
         mend = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names) or 'none'}"
         super().__init__(f"unknown {kind}: {name!r}", mend=mend)
+
+
+def check_type(name: str, value: object, kinds: type | tuple[type, ...], form: str) -> None:
+    """Raise InputError where an argument is of another type than these; `form` says what fits."""
+    if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool):
+        raise InputError(f"{name} cannot be {value!r:.80}", mend=form)
+
+
+def as_path(name: str, value: object) -> Path:
+    """A path that may be given as text; raises InputError for anything else."""
+    check_type(name, value, (str, Path), 'give a path: "runs/try"')
+    return Path(value)  # type: ignore[arg-type]
 
 
 class GraphError(InputError):

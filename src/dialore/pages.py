@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from dialore import __version__
+from dialore._version import __version__
 
 if TYPE_CHECKING:
     import jinja2

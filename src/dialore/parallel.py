@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar, overload
+import functools
+import os
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, TypeVar, overload
 
 One = TypeVar("One")
 Other = TypeVar("Other")
@@ -72,6 +75,25 @@ async def bounded_map(items: Iterable[Item], work: Callable[[Item], Awaitable[ob
         for one in workers:
             one.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
+
+
+def wait_for(work: Coroutine[Any, Any, One]) -> One:
+    """What a coroutine gives, from synchronous code: it runs on an event loop of a thread that all such calls share.
+
+    So what belongs to that loop, as connections do, serves the next call, and a loop of the caller's may be running.
+    """
+    future = asyncio.run_coroutine_threadsafe(work, _loop(os.getpid()))
+    try:
+        return future.result()
+    finally:
+        future.cancel()  # where the wait was interrupted
+
+
+@functools.cache
+def _loop(_process: int) -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="dialore", daemon=True).start()
+    return loop
 
 
 async def _awaited(job: Awaitable[object]) -> object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
@@ -123,6 +123,18 @@ class Grounding(BaseModel):
     trace: list[StageTrace] = Field(default_factory=list)
     error: str | None = None
 
+    def __repr_args__(self) -> Iterator[tuple[str, object]]:
+        """What a notebook shows of it: everything else is in its fields."""
+        yield from ((name, value) for name in ("id", "method", "text", "error") if (value := getattr(self, name, None)))
+        yield "knowledge", len(self.knowledge)
+        yield "calls", self.usage.calls
+        yield "seconds", round(self.seconds, 2)
+
+    def _repr_html_(self) -> str:
+        from dialore import pages
+
+        return pages.environment().get_template("page/response.html.j2").render(response=self)
+
     def response(self, text: str, citations: Sequence[Citation] = ()) -> Response:
         """The response with this text on these grounds."""
         grounds = {name: getattr(self, name) for name in ("demands", "plan", "kinds", "knowledge")}
@@ -139,3 +151,30 @@ class Response(Grounding):
 
     text: str = ""
     citations: list[Citation] = Field(default_factory=list)
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The number of each piece of knowledge that is cited, by its id: 1 for the one that is cited first."""
+        ordered = sorted(self.citations, key=lambda each: each.end)
+        return {name: number for number, name in enumerate(dict.fromkeys(each.knowledge for each in ordered), start=1)}
+
+    @property
+    def parts(self) -> list[tuple[str, list[int]]]:
+        """The text in parts, each with the numbers that stand after it; one part where nothing is cited."""
+        numbers = self.numbers
+        after: dict[int, list[int]] = {}
+        for each in self.citations:
+            after.setdefault(each.end, []).append(numbers[each.knowledge])
+        ends = [*sorted(after), len(self.text)]
+        starts = [0, *ends[:-1]]
+        parts = [
+            (self.text[start:end], sorted(set(after.get(end, [])))) for start, end in zip(starts, ends, strict=True)
+        ]
+        return [part for part in parts if part[0]]
+
+    @property
+    def used(self) -> list[Knowledge]:
+        """What the response drew on: what it cites in the order of the numbers, then the rest."""
+        numbers = self.numbers
+        used = (item for item in self.knowledge if item.used)
+        return sorted(used, key=lambda item: numbers.get(item.id, len(numbers) + 1))

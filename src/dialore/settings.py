@@ -116,7 +116,7 @@ def _spec(given: object) -> object:
 
 
 class ModelSettings(Strict):
-    """A language model and how it is asked; what is not said comes from the environment (`dialore.llm.connect`)."""
+    """A language model and how it is asked; what is not said comes from the environment (`dialore.connect`)."""
 
     model: Annotated[str | None, Flag(("--model", "-m"), "NAME", _MODEL)] = Field(
         default=None,
@@ -195,7 +195,7 @@ class ModelSettings(Strict):
         """The same, with completions kept in the user's cache folder where nothing else is said."""
         if self.no_cache or self.cache is not None:
             return self
-        from dialore.sources.graph.starter import cache_folder
+        from dialore.cache import cache_folder
 
         return self.model_copy(update={"cache": cache_folder() / "completions.sqlite"})
 

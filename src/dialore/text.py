@@ -1,4 +1,7 @@
-"""Text in English and Chinese: script, words, lemmas, stop words, sentences, and whether a phrase is mentioned."""
+"""Text in English and Chinese: script, words, lemmas, stop words, sentences, and whether a phrase is mentioned.
+
+Of other languages: which it is, and its words.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import functools
 import re
 import threading
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from typing import Any, Literal, get_args
@@ -62,12 +66,80 @@ def check_language(name: str) -> Language:
 
 
 def detect_language(text: str) -> Language:
-    """Chinese where at least a tenth of the letters are Chinese characters, else English."""
+    """Chinese where at least a tenth of the letters are Chinese characters, and few are Japanese, else English."""
     if text.isascii():
         return "en"
     wide = len(_HAN.findall(text))
     letters = sum(1 for character in text if character.isalpha())
-    return "zh" if wide and wide * 10 >= letters else "en"
+    return "zh" if wide and wide * 10 >= letters and len(_KANA.findall(text)) * 5 < wide else "en"
+
+
+def other_language(text: str) -> str:
+    """The English name of a text's language where that is neither English nor Chinese, found by script or by words.
+
+    By words it is one of `data/function_words.txt`, where at least two of its function words are said, and more of them
+    than English ones. Empty for English and Chinese, and where too little is said to tell.
+    """
+    text = text[:_TOLD_BY]
+    if not text.isascii() and detect_language(text) == "zh":
+        return ""
+    letters = [unicodedata.name(character, "").partition(" ")[0] for character in text if character.isalpha()]
+    scripts = Counter(_SCRIPTS[letter] for letter in letters if letter in _SCRIPTS)
+    for script, count in scripts.most_common(1):
+        if count * 3 >= len(letters):
+            return next((_CLOSE_BY[script] for _ in _TELLING.finditer(text) if script in _CLOSE_BY), script)
+    said = {word for word in _WORD.findall(text.lower().replace("’", "'")) if not word.isdigit()}
+    said |= {part for word in said for part in word.split("'")}
+    heard = {name: said & known for name, known in _function_words().items()}
+    name, found = max(heard.items(), key=lambda item: len(item[1]))
+    least = 1 if len(said) <= _SHORT and any(len(word) >= _SHORT for word in found) else 2
+    return name if len(found) >= least and len(found) > len(said & stop_words("en")) else ""
+
+
+_KANA = re.compile("[\u3041-\u30ff]")
+_SAID = re.compile(r"(?<![\w/.:@])[^\W\d_]+(?![\w/@]|[.:]\w)")  # no number, and no part of an address
+_TOLD_BY = 2000
+_SHORT = 4
+"""Words of a text, and letters of a word ("merci"), with which one word can tell."""
+_OWN_SCRIPT = "Arabic Armenian Bengali Georgian Greek Gujarati Hebrew Kannada Khmer Lao Malayalam Tamil Telugu Thai"
+_SCRIPTS = {name.upper(): name for name in _OWN_SCRIPT.split()} | {
+    "HIRAGANA": "Japanese",
+    "KATAKANA": "Japanese",
+    "HANGUL": "Korean",
+    "CYRILLIC": "Russian",
+    "DEVANAGARI": "Hindi",
+    "MYANMAR": "Burmese",
+    "ETHIOPIC": "Amharic",
+}
+_CLOSE_BY, _TELLING = {"Russian": "Ukrainian", "Arabic": "Persian"}, re.compile("[іїєґپچژگ]")
+_NAMED = """ar=Arabic cs=Czech da=Danish de=German el=Greek es=Spanish fa=Persian fi=Finnish fr=French he=Hebrew
+hi=Hindi hu=Hungarian id=Indonesian it=Italian ja=Japanese ko=Korean nl=Dutch no=Norwegian pl=Polish pt=Portuguese
+ro=Romanian ru=Russian sv=Swedish th=Thai tr=Turkish uk=Ukrainian vi=Vietnamese"""
+_CODES = dict(pair.split("=") for pair in _NAMED.split())
+
+
+@functools.lru_cache(maxsize=1)
+def _function_words() -> dict[str, frozenset[str]]:
+    lines = (resources.files("dialore") / "data" / "function_words.txt").read_text(encoding="utf-8").splitlines()
+    return {name: _set(words) for name, _, words in (line.partition(" ") for line in lines)}
+
+
+def spoken_in(turns: Sequence[str], named: str = "") -> tuple[Language, str]:
+    """The language of the prompts for a dialogue, and the user's own by its English name where it is another.
+
+    It is the one that is `named`, else the last turn's; one of a word or two is told with those before it.
+    Raises UnknownNameError where none is called so.
+    """
+    if named:
+        others = {name.lower(): name for name in (*_CODES.values(), *_SCRIPTS.values())} | _CODES
+        if named.lower() in others:
+            return "en", others[named.lower()]
+        if named in LANGUAGES:
+            return check_language(named), ""
+        raise UnknownNameError("language", named, [*LANGUAGES, *_CODES])
+    last = turns[-1] if turns else ""
+    told = last if len(_SAID.findall(last)) > 2 or _HAN.search(last) else "\n".join(turns)
+    return detect_language(told), other_language(told)
 
 
 def is_chinese(text: str) -> bool:
@@ -108,14 +180,30 @@ def segmenter() -> Any:  # noqa: ANN401 - the library is untyped
 def words(text: str, language: Language) -> list[str]:
     """The words of a text in order, lower-cased, punctuation dropped; Chinese is segmented by jieba."""
     folded = normalise(text)
+    pattern = _WORD if language == "en" else _ZH_PIECE
+    if not folded.isascii() and _OTHER.search(folded):
+        pattern = _unicode_words("".join({sign for sign in folded if unicodedata.category(sign)[0] == "M"}))
     if language == "en":
         if "'" not in folded:
-            return _WORD.findall(folded)
-        return [word for match in _WORD.findall(folded) if (word := _without_clitics(match))]
+            return pattern.findall(folded)
+        return [word for match in pattern.findall(folded) if (word := _without_clitics(match))]
     found: list[str] = []
-    for piece in _ZH_PIECE.findall(folded):
+    for piece in pattern.findall(folded):
         found.extend(segmenter().lcut(piece) if is_chinese(piece) else [piece])
     return found
+
+
+@functools.lru_cache(maxsize=256)
+def _unicode_words(marks: str) -> re.Pattern[str]:
+    """Words whose letters bear those marks; characters where no space stands between words (kana, Thai, Burmese)."""
+    borne = f"[{marks or _ACUTE}]*+"
+    word = rf"(?:[^\W_{HAN}{_UNSPACED}]{borne})+"
+    return re.compile(rf"[{HAN}]+|[{_UNSPACED}]{borne}|{word}(?:['’]{word})*")
+
+
+_ACUTE = "\u0301"
+_UNSPACED = "\u0e01-\u0edf\u1000-\u109f\u1780-\u17ff\u3041-\u309f"
+_OTHER = re.compile("[\u0300-\u036f\u0591-\u05c7\u0610-\u065f\u0900-\u109f\u1780-\u17ff\u3041-\u309f]")
 
 
 def _without_clitics(word: str) -> str:

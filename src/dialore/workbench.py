@@ -5,30 +5,41 @@ Commands, runs, the chat and services stand on it.
 
 from __future__ import annotations
 
+import inspect
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from dialore.agent import Agent
-from dialore.errors import InputError, UnknownNameError
+from dialore.errors import InputError, UnknownNameError, check_type
 from dialore.llm.model import LanguageModel, Sampled, Windowed
 from dialore.methods import registry
-from dialore.settings import ModelSettings, Settings, SourceSettings
+from dialore.plugins import loadable
+from dialore.settings import ModelSettings, Settings, SourceSettings, read_settings, validated
 from dialore.sources.registry import KINDS
 
 if TYPE_CHECKING:
+    from dialore.methods.base import Method
     from dialore.methods.stages import Responder
     from dialore.prompts.library import PromptLibrary
 
+log = logging.getLogger(__name__)
+
+ENVIRONMENT = "env"
+"""The name of the model that the environment names, as on the command line."""
 LEXICAL = "lexical"
 """The name of no model, and of the method that then stands in for every other: it shows what was found."""
 REHEARSAL = "rehearsal"
 """The name of a model without an endpoint, whose answers fit and mean nothing."""
 
 
+AnyModel: TypeAlias = LanguageModel | str | None
+"""A language model as Python users have it: open, by name, or `env` for that of the environment."""
 Connect: TypeAlias = "Callable[[ModelSettings, str | None], LanguageModel | None]"
 """Makes a language model of its settings, or of them with another name, of a stage's model; None: no language model."""
 
@@ -36,7 +47,7 @@ Connect: TypeAlias = "Callable[[ModelSettings, str | None], LanguageModel | None
 def connect_model(settings: ModelSettings, name: str | None = None) -> LanguageModel | None:
     """The model that settings and environment name; None where none does, or `lexical` is named.
 
-    Raises as `dialore.llm.connect` does, and InputError where there is no model to record.
+    Raises as `dialore.llm.connection.connect` does, and InputError where there is no model to record.
     """
     model = _connected(settings, name)
     if model is not None and settings.temperature is not None:
@@ -103,13 +114,17 @@ class Workbench:
 
     def __init__(
         self,
-        sources: SourceSettings | None = None,
+        sources: SourceSettings | Mapping[str, object] | None = None,
         given: Mapping[str, object] | None = None,
         *,
         cite: bool = False,
         connect: Connect = connect_model,
     ) -> None:
-        self.settings = sources or SourceSettings()
+        self.settings = (
+            sources
+            if isinstance(sources, SourceSettings)
+            else validated(SourceSettings, sources or {}, where="sources")
+        )
         self.cite = cite
         self._given = {name: source for name, source in (given or {}).items() if source is not None}
         self._connect = connect
@@ -172,22 +187,24 @@ class Workbench:
             return  # a source that asks the others
         for name in named:
             if name not in read:
-                able = (each for each in registry.method_names() if name in registry.method_sources(_class(each)))
+                able = (each.name for each in _classes() if name in registry.method_sources(each))
                 raise _unread(methods, KINDS[name].flag, able)
         if self.cite and models.main is not None and not any(map(self._cites, methods)):
-            raise _unread(methods, "--cite", filter(self._cites, registry.method_names()))
+            raise _unread(methods, "--cite", (each.name for each in _classes() if self._cites(each.name)))
 
     def _cites(self, method: str) -> bool:
         """Whether one of a method's prompts says how to cite."""
         asked = registry.method_prompts(_class(method), self.prompts).values()
         return any("{{ citing }}" in prompts[0].text for prompts in asked)
 
-    def agent(self, method: str, models: Models, options: Mapping[str, object] | None = None) -> Agent:
+    def agent(self, method: str | Method, models: Models, options: Mapping[str, object] | None = None) -> Agent:
         """An agent, which the workbench closes; without a model its method is `lexical`, whatever is named.
 
-        Raises:
-            InputError: an unknown name, a missing source, an option that does not fit.
+        A method that is made already has its sources and options. Raises InputError for an unknown name, a missing
+        source, an option that does not fit.
         """
+        if not isinstance(method, str):
+            return Agent(method, self._responder(models), cite=self.cite)
         cls = _class(method)
         if models.main is None and method != LEXICAL:
             method, cls, options = LEXICAL, _class(LEXICAL), None
@@ -237,6 +254,10 @@ class Workbench:
 _class = registry.method_class
 
 
+def _classes() -> Iterable[type[Method]]:
+    return loadable(registry.method_names(), _class)
+
+
 def _unread(methods: Sequence[str], flag: str, able: Iterable[str]) -> InputError:
     mend = f"methods that have: {', '.join(able)}"
     return InputError(f"{', '.join(dict.fromkeys(methods))}: no use for {flag}", mend=mend)
@@ -266,42 +287,100 @@ async def open_agents(settings: Settings, connect: Connect = connect_model) -> A
         yield [bench.agent(method, models, own) for method, own in options.items()]
 
 
+def connect(model: str | None = None, **fields: object) -> LanguageModel | None:
+    """The language model of a name, or of the environment, as on the command line; None where nothing names one.
+
+    Arguments win, then `DIALORE_MODEL`, `DIALORE_BASE_URL` and `DIALORE_API_KEY`, then the `OPENAI_*` names, then an
+    Ollama on this machine. The fields are those of `ModelSettings`: `base_url`, `api_key`, `temperature`, `cache`, ...
+    """
+    said = {f"model.{name}": value for name, value in {"model": model, **fields}.items() if value is not None}
+    found = connect_model(read_settings(said=said).model)
+    if found is None and model != LEXICAL:
+        log.warning("no model: what was found is shown (set DIALORE_BASE_URL and DIALORE_MODEL)")
+    return found
+
+
+def open_model(model: AnyModel) -> LanguageModel | None:
+    """The language model that is meant; None for none. Raises InputError where it is none, or as `connect`."""
+    if model is None or (isinstance(model, LanguageModel) and not inspect.isclass(model)):
+        return model
+    check_type("model", model, str, 'model="gpt-4o", model="env", or an open one: model=connect("gpt-4o")')
+    return connect(None if model == ENVIRONMENT else str(model))
+
+
 def create_agent(
-    method: str = "dcrag",
+    method: str | Method = "dcrag",
     *,
-    model: LanguageModel | None = None,
+    model: AnyModel = ENVIRONMENT,
     graph: object = None,
     sources: Mapping[str, object] | None = None,
-    stage_models: Mapping[str, LanguageModel] | None = None,
-    prompts: Path | None = None,
+    stage_models: Mapping[str, AnyModel] | None = None,
+    prompts: str | Path | None = None,
     options: Mapping[str, object] | None = None,
     cite: bool = False,
 ) -> Agent:
-    """Make an agent of parts; whoever has it closes it, and all its parts with it.
+    """Make an agent; whoever has it closes it, and all its parts with it.
 
     Args:
-        method: the method's name.
-        model: the language model (see `dialore.llm.connect`); None for none.
+        method: the method's name, or a method that is made already.
+        model: an open language model (`connect`), a model's name, or `env` for the one that the environment names, as
+            on the command line; None for none.
         graph: an open graph, or the path or URL of one; None for the starter graph where the method needs one.
-        sources: further open sources by the names that methods have for them: `documents`, `persona`, `web`, ...
+        sources: further sources by the names that methods have for them (`documents`, `persona`, `web`, ...), open, or
+            by path or URL.
         stage_models: other models for some stages, by `<stage>` or `<method>/<stage>`.
         prompts: a folder of prompts that override the package's.
         options: the method's hyper-parameters and switches.
         cite: have the model cite its knowledge by number; the responses carry what each span cites.
 
     Raises:
-        InputError: an unknown name, a missing graph, an option that does not fit.
+        InputError: an unknown name, a missing graph, an option that does not fit, an argument of the wrong kind.
     """
-    named = isinstance(graph, str | Path)
-    settings = SourceSettings.model_validate({"prompts": prompts, "graph": [str(graph)] if named else None})
-    given = {**(sources or {}), "graph": None if named else graph}
-    bench = Workbench(settings, given, cite=cite)
-    stages = dict(stage_models or {})
+    for name, mapping in {"sources": sources, "stage_models": stage_models, "options": options}.items():
+        check_type(name, mapping, (Mapping, NoneType), f'give a mapping: {name}={{"...": ...}}')
+    check_type("cite", cite, bool, "cite=True or cite=False")
+    named = _checked_sources(method, {**(sources or {}), "graph": graph})
+    if not isinstance(method, str):
+        if isinstance(method, type) or not hasattr(method, "respond"):
+            raise InputError(f"method cannot be {method!r:.80}", mend='a name, method="dcrag", or one that is made')
+        if named or options:
+            mend = f"give them to it: {type(method).__name__}(...)"
+            raise InputError("a method that is made takes no further sources and options", mend=mend)
+    places = {KINDS[name].key: places for name, source in named.items() if (places := _places(source))}
+    given = {name: source for name, source in named.items() if not _places(source)}
+    bench = Workbench(validated(SourceSettings, {"prompts": prompts, **places}, where="create_agent"), given, cite=cite)
+    opened = {stage: open_model(each) for stage, each in (stage_models or {}).items()}
+    models = Models(open_model(model), {stage: each for stage, each in opened.items() if each is not None})
+    parts = [one for one in (models.main, *models.stages.values(), *given.values(), bench) if one is not None]
     try:
-        bench.check([method], Models(model))
-        agent = bench.agent(method, Models(model, stages), options)
+        if isinstance(method, str):
+            bench.check([method], models)
+        agent = bench.agent(method, models, options)
     except BaseException:
         bench.close_sources()
         raise
-    agent.closing = [one for one in (model, *stages.values(), *given.values(), bench) if one is not None]
+    agent.closing = parts
     return agent
+
+
+_ASKED = {"graph": "mentions", "samples": "nearest", "sources": "names"}
+"""What a source of a kind has, where that is not `search`."""
+
+
+def _places(source: object) -> list[str]:
+    """A path or URL, or several, as texts; none for anything else."""
+    several = source if isinstance(source, list | tuple) else [source]
+    return [str(one) for one in several] if all(isinstance(one, str | Path) for one in several) else []
+
+
+def _checked_sources(method: str | Method, sources: Mapping[str, object]) -> dict[str, object]:
+    """Those given; raises InputError for a name that no source has, and for what is neither open nor a path."""
+    known = {*KINDS, *(registry.method_sources(_class(method)) if isinstance(method, str) else ())}
+    for name, source in sources.items():
+        if name not in known:
+            raise UnknownNameError("source", name, known)
+        is_open = not isinstance(source, type) and (name not in KINDS or hasattr(source, _ASKED.get(name, "search")))
+        if not (source is None or is_open or (_places(source) and name in KINDS)):
+            mend = "give a path, or an open source, such as Shelf(texts)"
+            raise InputError(f"the source {name} cannot be {source!r:.80}", mend=mend)
+    return {name: source for name, source in sources.items() if source is not None}

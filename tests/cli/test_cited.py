@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dialore.evaluation.report.display import cited_numbers, cited_parts, raised
+from dialore.evaluation.report.display import raised
 from dialore.response import Citation, Response
 from tests.llm.server import say
 
@@ -94,9 +94,9 @@ def test_title_section_and_file_stand_with_what_is_cited_everywhere(call, faulty
 def test_parts_and_numbers_follow_the_text():
     spans = [Citation(start=4, end=7, knowledge="b"), Citation(start=0, end=3, knowledge="a")]
     response = Response(id="x", method="m", text="one two", citations=[*spans, Citation(start=4, end=7, knowledge="a")])
-    assert cited_numbers(response) == {"a": 1, "b": 2}
-    assert cited_parts(response) == [("one", [1]), (" two", [1, 2])]
-    assert cited_parts(response.model_copy(update={"citations": []})) == [("one two", [])]
+    assert response.numbers == {"a": 1, "b": 2}
+    assert response.parts == [("one", [1]), (" two", [1, 2])]
+    assert response.model_copy(update={"citations": []}).parts == [("one two", [])]
     assert raised([1, 12]) == "¹˒¹²"
 
 

@@ -93,6 +93,19 @@ def test_an_interrupt_is_quiet(tmp_path, faulty_server):
     interrupted(faulty_server, "respond", path, "-M", "vanilla", "-u", faulty_server.url, "--no-cache")
 
 
+@pytest.mark.parametrize("begin", ["import dialore, typer", "from dialore.cli import main; main(['--version'])"])
+def test_an_interrupt_while_modules_are_read_is_quiet(begin, tmp_path):
+    # A module that is read early waits there until the interrupt has come.
+    stop = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nsignal.pause()\n"
+    (tmp_path / "typer.py").write_text(stop, "utf-8")
+    script = "import signal, sys\nsignal.signal(signal.SIGINT, signal.default_int_handler)\nsys.argv = ['-m']\n" + begin
+    paths = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=os.environ | {"PYTHONPATH": paths}, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
 def test_a_talk_over_a_pipe(url, tmp_path):
     done = run("chat", "-u", url, "-M", "vanilla", input="Hello, I feel tired.\n/quit\n", cwd=tmp_path)
     assert done.returncode == 0

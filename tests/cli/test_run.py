@@ -212,7 +212,9 @@ def test_without_an_endpoint_it_says_who_answers(call, data, monkeypatch):
 
 
 def test_too_few_options_are_named(call):
-    assert "needs --dataset and --data" in call("run", "-M", "vanilla").complaint
+    assert "needs --method and --dataset" in call("run").complaint
+    unsaid = call("run", "-M", "vanilla", "--dataset", "kbp").complaint
+    assert "which file of kbp is not said (fetch it with `dialore data get kbp`, or name its file)" in unsaid
 
 
 def test_a_run_of_other_dialogues_or_options_or_of_another_version_is_refused(call, flags, tmp_path):
@@ -307,3 +309,25 @@ def test_a_run_on_a_full_disk_is_one_line(call, flags, monkeypatch):
     assert done.code == 2
     assert "error: OperationalError: database or disk is full" in done.err
     assert "Traceback" not in done.err
+
+
+def test_a_dry_run_asks_no_embedder(call, flags):
+    done = call(*flags, "--dry-run", "--embedder", "endpoint:e@http://127.0.0.1:9/v1")
+    assert done.code == 0, done.err
+    assert "12 responses to make" in done.err
+
+
+def test_a_run_is_not_gone_on_with_by_another_server_unless_that_is_accepted(call, flags, faulty_server):
+    from tests.llm.server import FaultyServer
+
+    settings = (*flags[:3], *flags[5:-4], "-m", "m", "--no-cache", "--retries", 0, "--out", "out")
+    assert call(*settings, "--limit", 2, "-u", faulty_server.url).code == 0
+    other = FaultyServer()
+    more = (*settings, "--limit", 2, "--repetitions", 2, "-u", other.url)
+    complaint = call(*more).complaint
+    assert f"has answers of m from {faulty_server.url}, not {other.url}" in complaint
+    assert not other.calls
+    assert call(*more, "--accept-changed-server").code == 0
+    assert len(other.calls) == 2
+    assert call(*settings, "--limit", 2, "--repetitions", 2, "-u", faulty_server.url).code == 0
+    other.close()

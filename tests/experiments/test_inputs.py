@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dialore.cli import main
+from dialore.datasets.published import published
 from dialore.experiments.config import missing_inputs, read_config
 from tests.example_data import write_data
 
@@ -20,12 +21,17 @@ def said(path, monkeypatch, *, extras=True, **changes):
     return missing_inputs(read_config(path, changes), path)
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/*.yaml")), ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_missing_file_is_named_with_what_makes_it(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     missing = said(path, monkeypatch)
     config = read_config(path)
     assert missing[0].startswith(f"{config.dataset.path}: ")
+    if config.dataset.name in published():
+        get = (
+            f"dialore data get {config.dataset.name} --split {config.dataset.path.stem} --out {config.dataset.path}  # "
+        )
+        assert get in missing[0]
     places = [place for kind in ("graph", "documents", "samples") for place in config.sources.places(kind)]
     assert [line.split(": ")[0] for line in missing[1:]] == places
     assert all(": dialore " in line and line.split(":")[0] in line.split(": ", 1)[1] for line in missing[1:])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -191,15 +192,16 @@ def child(path, first, count, end) -> subprocess.Popen[str]:
 
 
 async def test_it_survives_kill_9_and_several_processes(path):
-    doomed = child(path, 0, 10_000, "endless")
-    others = [child(path, 20_000 + 100 * number, 100, "end") for number in range(2)]
-    for _ in range(50):
-        last = int(doomed.stdout.readline())
-    doomed.send_signal(signal.SIGKILL)
-    doomed.communicate()
-    for other in others:
-        other.communicate(timeout=30)
-        assert other.returncode == 0
+    with contextlib.ExitStack() as stack:  # their pipes are closed whatever happens
+        doomed = stack.enter_context(child(path, 0, 10_000, "endless"))
+        others = [stack.enter_context(child(path, 20_000 + 100 * number, 100, "end")) for number in range(2)]
+        for _ in range(50):
+            last = int(doomed.stdout.readline())
+        doomed.send_signal(signal.SIGKILL)
+        doomed.communicate()
+        for other in others:
+            other.communicate()
+            assert other.returncode == 0
     model = Scripted("anew")
     cached = Cached(model, path)
     for number in [*range(last + 1), *range(20_000, 20_200)]:

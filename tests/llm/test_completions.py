@@ -7,8 +7,10 @@ import json
 import pytest
 
 from dialore.errors import ModelError, UnknownNameError
-from dialore.llm import Endpoint, LocalModel, Message, Request, Sampling, connect
-from dialore.llm.model import OutputSchema, Steering
+from dialore.llm.connection import connect
+from dialore.llm.endpoint import Endpoint
+from dialore.llm.local import LocalModel
+from dialore.llm.model import Message, OutputSchema, Request, Sampling, Steering
 from dialore.prompts.library import PromptLibrary
 from tests.llm.server import answer, say, status
 from tests.llm.tiny_causal import make_tiny_causal, needs_torch

@@ -7,8 +7,10 @@ import json
 
 import pytest
 
-from dialore.llm import Cached, Endpoint, LanguageModel, Recorder, Replay
-from dialore.llm.model import Budget, Budgeted, Sampled
+from dialore.llm.cache import Cached
+from dialore.llm.endpoint import Endpoint
+from dialore.llm.model import Budget, Budgeted, LanguageModel, Sampled
+from dialore.llm.recording import Recorder, Replay
 from tests.llm.models import Scripted, ask
 from tests.llm.server import say
 

@@ -7,7 +7,7 @@ import pytest
 from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.errors import ModelError
-from dialore.llm import Endpoint
+from dialore.llm.endpoint import Endpoint
 from dialore.llm.local import LocalModel
 from dialore.methods.pplm import one_word_names
 from dialore.methods.registry import create_method
@@ -82,7 +82,7 @@ def test_words_of_the_bag():
 async def test_an_endpoint_says_that_it_cannot(small_graph, dialogue, faulty_server):
     model = Endpoint("m", faulty_server.url)
     agent = Agent(create_method("pplm", {"graph": small_graph}), stages_of(model, dialogue).responder)
-    with pytest.raises(ModelError, match="run a model here: --model hf:"):
+    with pytest.raises(ModelError, match=r"run a model here: model=.hf:"):
         await agent.respond(dialogue)
     assert not faulty_server.calls
     await model.close()

@@ -394,7 +394,7 @@ def test_numbers_that_make_no_sense_are_refused(web, options):
 
 
 def test_it_needs_the_web():
-    with pytest.raises(InputError, match="--search"):
+    with pytest.raises(InputError, match=r'sources=\{"web"'):
         create_method("scg-qp", {})
 
 

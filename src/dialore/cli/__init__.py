@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
+
+from dialore.errors import ON_COMMAND_LINE
 
 __all__ = ["main"]
 
@@ -19,13 +22,18 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Args:
         arguments: what stands after `dialore`; those of this process where None.
     """
+    speaking = ON_COMMAND_LINE.set(True)
     try:
+        if getattr(signal.getsignal(signal.SIGINT), "__module__", "") == "dialore":
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         code = _begin(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         code = _hang_up()
     except KeyboardInterrupt:  # also in the first moments, while modules are read
         code = _INTERRUPTED
+    finally:
+        ON_COMMAND_LINE.reset(speaking)
     sys.exit(code)
 
 

@@ -15,6 +15,7 @@ from dialore.cli import (
     demo,
     documents,
     graph,
+    imports,
     judge,
     meta,
     methods,
@@ -78,5 +79,6 @@ for command in (
     methods.methods,
 ):
     app.command()(command)
+app.command("import")(imports.import_files)
 for group in (graph, documents, prompts, data, samples, annotate, bench):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dialore.cli.options import WITHOUT_MODEL, AgentSettings, Json, connecting, takes_settings
-from dialore.cli.output import console, escape, note, say_error, write_whole
+from dialore.cli.output import console, escape, note, note_languages, say_error, write_whole
 from dialore.errors import DialoreError, InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def chat(
         Path | None, typer.Argument(metavar="[FILE]", help="A dialogue to go on with, as /save or anybody writes it.")
     ] = None,
     language: Annotated[
-        str | None, typer.Option("--language", "-l", metavar="en|zh", help="[default: found from the text]")
+        str | None, typer.Option("--language", "-l", metavar="NAME", help="en, zh, fr, ... [default: the last turn's]")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -66,17 +66,18 @@ def chat(
     import asyncio
 
     from dialore.dialogue import read_dialogues
-    from dialore.text import check_language
+    from dialore.text import spoken_in
     from dialore.workbench import Workbench
 
     begun = read_dialogues(file)[0] if file else None
-    spoken = check_language(language) if language else None
+    if language:
+        spoken_in([], language)
     # One event loop for the whole chat: an endpoint keeps its connections in it.
     with asyncio.Runner() as runner:
         connect, say_without = connecting()
         bench = Workbench(settings.sources, cite=settings.cite, connect=connect)
         try:
-            session = Session(runner, bench, settings, language=spoken, json=json)
+            session = Session(runner, bench, settings, language=language, json=json)
             session.use(settings.method[0])
             say_without(WITHOUT_MODEL)
             if begun is not None:
@@ -103,7 +104,7 @@ class Session:
         self._about: dict[str, Any] = {"language": language} if language else {}
         self._turns: list[dict[str, str]] = []
         self._responses: list[Response] = []
-        self._failed = False
+        self._failed, self._noted = False, set[str]()
         self._agent: Agent
         self._is_terminal = sys.stdin.isatty()
         self._commands: dict[str, Callable[[str], None]] = {
@@ -199,6 +200,8 @@ class Session:
 
         turns = [*self._turns, turn]
         dialogue = Dialogue.model_validate({"id": "chat", **self._about, "turns": turns})
+        note_languages({dialogue.spoken} - self._noted)
+        self._noted.add(dialogue.spoken)
         streamed, shows_text = "", not (self._json or self._settings.cite)  # where the marks stand is known at the end
         response: Response | None = None
         with console(stderr=True).status("") as at_work:

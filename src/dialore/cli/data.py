@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dialore.cli.options import DATA_SETS, Json, one_of
-from dialore.cli.output import check_targets, console, escape, note, print_json, table, write_whole
+from dialore.cli.output import check_targets, console, escape, note, print_json, progress, table, write_whole
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,9 +24,13 @@ _Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The data set; see `dialore data list`.", autocompletion=DATA_SETS)
 ]
 _File = Annotated[
-    Path,
-    typer.Argument(metavar="FILE", help="The file as it is published, gzipped or not; of an archive, ARCHIVE:FILE."),
+    Path | None,
+    typer.Argument(
+        metavar="[FILE]",
+        help="The file as it is published, gzipped or not; of an archive, ARCHIVE:FILE. [default: as --split says]",
+    ),
 ]
+_Split = Annotated[str, typer.Option("--split", metavar="NAME", help="Without a file: which of those fetched.")]
 
 
 @app.command("list")
@@ -36,37 +40,97 @@ def list_data(json: Json = False) -> None:
     [bold]Example[/bold]
     dialore data list
     """
+    from dialore.datasets.published import published
     from dialore.datasets.registry import data_set, data_set_names
+    from dialore.plugins import loadable
 
-    found = [data_set(name) for name in data_set_names()]
+    found, can = list(loadable(data_set_names(), data_set)), published()
     if json:
-        print_json([{key: getattr(each, key) for key in _SHOWN} for each in found])
+        splits = {name: list(said["splits"]) for name, said in can.items()}
+        shown = [{key: getattr(each, key) for key in _SHOWN} | {"get": splits.get(each.name, [])} for each in found]
+        print_json(shown)
         return
     rows = table("!data set", ">v", "!language", "has", "licence", "where to get it")
     for each in found:
         held = ", ".join(each.has) or "-"
         rows.add_row(each.name, str(each.version), ", ".join(each.languages), held, each.licence, each.where)
     console().print(rows)
+    note(f"`dialore data get NAME` fetches {', '.join(each.name for each in found if each.name in can)}")
+    for name in can.keys() - set(data_set_names()):
+        note(f"and, without a reader of dialogues, {name} ({can[name]['licence']}): {can[name]['note']}")
+
+
+@app.command("get")
+def get(
+    name: _Name,
+    split: Annotated[
+        list[str] | None, typer.Option("--split", metavar="NAME", help="Only this split; several times. [default: all]")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Where one split goes. [default: the cache folder]")
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option("--from", metavar="URL", help="Another address, URL:MEMBER of an archive, or hf:OWNER/NAME/FILE."),
+    ] = None,
+    sha256: Annotated[str, typer.Option("--sha256", metavar="HASH", help="With --from: the SHA-256 of its file.")] = "",
+    json: Json = False,
+) -> None:
+    """Fetch a data set from its published home, and check it; `--dataset NAME` then finds it.
+
+    What is broken off goes on where it stopped when the command is given
+    again. Nothing but the data set's own home is asked.
+
+    [bold]Examples[/bold]
+    dialore data get dailydialog
+    dialore data get kbp --split dev --out data/kbp/dev.json
+    dialore data get dailydialog --split train --from hf:OWNER/NAME/train.json
+    """
+    from dialore.datasets.published import fetch, published, remote, remotes
+    from dialore.datasets.registry import data_set, data_set_names
+
+    known = remotes(name) if address is None else dict.fromkeys(split or ["data"], remote(address, {"": sha256}))
+    wanted = [one_of("split", each, list(known)) for each in split or known]
+    if out is not None and len(wanted) > 1:
+        raise InputError("--out is for one split", mend=f"name it by --split, one of {', '.join(known)}")
+    check_targets(out if out is not None and out.parent.is_dir() else None)
+    said = published().get(name, {})
+    reader = data_set(name) if name in data_set_names() else None
+    licence, home = (reader.licence, reader.where) if reader else (said["licence"], said["note"])
+    note(f"{name}: licence: {licence}; {home}")
+    for each in wanted:
+        with progress("fetching") as step:
+            file, found = fetch(name, each, known[each], out, step)
+        if json:
+            done = {"data_set": name, "split": each, "file": str(file), "url": known[each].url}
+            print_json({**done, "licence": licence, "sha256": found, "checked": bool(known[each].sha256)})
+            continue
+        typer.echo(file)
+        checked = "as it was published" if known[each].sha256 else "not checked: what it should be is not known here"
+        note(f"{each}: SHA-256 {found}, {checked}")
 
 
 @app.command("show")
 def show(
     name: _Name,
-    file: _File,
+    file: _File = None,
+    split: _Split = "",
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many dialogues.")] = 3,
     json: Json = False,
 ) -> None:
     """Show whole dialogues, each turn beside the gold knowledge that it was written with.
 
     [bold]Examples[/bold]
+    dialore data show everyday
     dialore data show kbp dev.json -n 1
     dialore data show wizard-of-internet valid.jsonl --json
     """
     from itertools import islice
 
+    from dialore.datasets.published import data_file
     from dialore.datasets.registry import data_set
 
-    for dialogue in islice(data_set(name).read(file), count):
+    for dialogue in islice(data_set(name).read(file or data_file(name, split)), count):
         if json:
             print_json(_as_data(dialogue))
         else:
@@ -74,7 +138,7 @@ def show(
 
 
 @app.command("stats")
-def stats(name: _Name, file: _File, json: Json = False) -> None:
+def stats(name: _Name, file: _File = None, split: _Split = "", json: Json = False) -> None:
     """Count a file's dialogues and samples; measure their turns, knowledge, personas and plans.
 
     A sample is a turn that may be a reference: the system's or wizard's
@@ -84,7 +148,9 @@ def stats(name: _Name, file: _File, json: Json = False) -> None:
     dialore data stats kbp train.json
     dialore data stats kbp kbp.zip:dev.json --json
     """
-    found = describe_file(name, file)
+    from dialore.datasets.published import data_file
+
+    found = describe_file(name, file or data_file(name, split))
     if json:
         print_json(found)
         return
@@ -100,7 +166,8 @@ def stats(name: _Name, file: _File, json: Json = False) -> None:
 @app.command("convert")
 def convert(
     name: _Name,
-    file: _File,
+    file: _File = None,
+    split: _Split = "",
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Where the dialogues go. [default: standard output]")
     ] = None,
@@ -123,10 +190,11 @@ def convert(
     dialore data convert kbp dev.json --cut all --limit 20 --out 20.jsonl
     dialore data convert xdailydialog-zh dev.txt --cut all | dialore respond -
     """
+    from dialore.datasets.published import data_file
     from dialore.datasets.registry import data_set
     from dialore.datasets.split import CUTS, stream_histories
 
-    reader = data_set(name)
+    reader, file = data_set(name), file or data_file(name, split)
     histories = stream_histories(lambda: reader.read(file), cut=one_of("cut", cut, CUTS), limit=limit, seed=seed)
     if out is None:
         for dialogue in histories:

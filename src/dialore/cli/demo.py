@@ -50,10 +50,10 @@ def demo(
     import asyncio
     import webbrowser
 
+    from dialore.cache import cache_folder
     from dialore.cli import shown
     from dialore.evaluation.report.display import render_page
     from dialore.llm.recording import Replay
-    from dialore.sources.graph.starter import cache_folder
 
     check_targets(html)
     recordings = demo_folder() / "recordings.jsonl"

@@ -23,10 +23,12 @@ def methods(
     dialore respond talk.json -M dcrag -o limit=10 -o cross_revision=false
     """
     from dialore.methods.registry import describe_method, method_class, method_names
+    from dialore.plugins import loadable
     from dialore.prompts.library import PromptLibrary
 
     prompts = PromptLibrary()
-    described = [describe_method(method_class(each), prompts) for each in ([name] if name else method_names())]
+    classes = [method_class(name)] if name else loadable(method_names(), method_class)
+    described = [describe_method(each, prompts) for each in classes]
     if json:
         print_json(described[0] if name else described)
     elif name:
@@ -50,7 +52,8 @@ def _show_all(described: list[dict[str, Any]]) -> None:
 def _show_one(method: dict[str, Any]) -> None:
     out = console()
     out.print(f"[bold]{method['name']}[/]  {method['summary']}")
-    out.print(f"[dim]{method['paper']} · calls: {method['calls'] or 'not said'} · sources: {_sources(method)}[/]\n")
+    calls, sources = method["calls"] or "not said", _sources(method)
+    out.print(f"[dim]{method['paper'] or 'no paper'} · calls: {calls} · sources: {sources}[/]\n")
     out.print(method["about"], markup=False)
     if method["options"]:
         rows = table("!option", "default", "what it does")

@@ -106,6 +106,7 @@ class Spread:
 
 
 AgentSettings = Annotated["Settings", Spread("dialore.settings:Settings", "read")]
+DatasetOptions = Annotated[Mapping[str, object], Spread("dialore.experiments.config:DatasetConfig", "said")]
 RunOptions = Annotated[Mapping[str, object], Spread("dialore.experiments.config:RunConfig", "said")]
 JudgeModel = Annotated["ModelSettings", Spread("dialore.settings:ModelSettings", "settings")]
 

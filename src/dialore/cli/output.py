@@ -44,6 +44,14 @@ def note(message: str) -> None:
     say(f"dialore: {' '.join(message.split())}", stderr=True)
 
 
+def note_languages(names: Iterable[str]) -> None:
+    """Say of each language that is neither English nor Chinese, once, what that means; an empty name is either."""
+    from dialore.methods.stages import FOREIGN
+
+    for name in sorted(set(names) - {""}):
+        note(FOREIGN.format(name))
+
+
 def note_rejects(first: Sequence[str], count: int) -> None:
     """Say what was left out of the input: the first rejects, a sentence each, and how many more there are."""
     for sentence in first:

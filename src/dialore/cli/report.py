@@ -60,7 +60,8 @@ def report(
     """
     from contextlib import ExitStack
 
-    from dialore.evaluation.human.reading import read_answers, sheets_of
+    from dialore.evaluation.human.reading import read_answers
+    from dialore.evaluation.human.sheets import key_of
     from dialore.evaluation.report.build import make_report
     from dialore.evaluation.report.people import people_of
     from dialore.evaluation.report.plots import can_draw
@@ -70,7 +71,7 @@ def report(
     chosen = {"html": html, "md": markdown, "tex": latex, "csv": csv}
     forms = [form for form, is_wanted in chosen.items() if is_wanted] or list(chosen)
     given = dict(map(_size, sizes or []))
-    places = sheets or [place for run in runs for place in sheets_of(run)]
+    places = sheets or [place for run in runs for place in sorted(run.glob("*/")) if key_of(place).exists()]
     people = [people_of(read_answers(place)) for place in dict.fromkeys(places)]
     with ExitStack() as stack:
         stores = [stack.enter_context(RunStore.open(run)) for run in dict.fromkeys(runs)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dialore.cli.options import WITHOUT_MODEL, AgentSettings, Json, connecting, takes_settings
-from dialore.cli.output import check_targets, lines_to, note, progress, say, say_error, write_whole
+from dialore.cli.output import check_targets, lines_to, note, note_languages, progress, say, say_error, write_whole
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ def _answer(
     source = Path(asked) if isinstance(asked, str) and asked != "-" else None
     check_targets(files.out, files.trace, html, settings.model.record, source=source, begins="{<")
     entries = read_entries(asked) if isinstance(asked, str) else asked
+    note_languages(entry.spoken for _, entry in entries if not isinstance(entry, InputError))
     with lines_to(files.out) as to_out, lines_to(files.trace) as to_trace:
 
         def write(result: "Result", entry: "Entry") -> None:

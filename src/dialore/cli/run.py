@@ -4,7 +4,7 @@
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _MANY_CALLS = 2_000
 """Calls from which a person at a terminal is asked whether to run."""
-_NEEDED = {"--method": "systems", "--dataset": "dataset.name", "--data": "dataset.path"}
+_NEEDED = {"--method": "systems", "--dataset": "dataset.name"}
 
 
 class _EnoughError(Exception):
@@ -71,6 +71,7 @@ def run(
     dialore run experiment.yaml
     dialore run experiment.yaml --limit 20 --model llama3.1
     dialore run -M dcrag -M vanilla --dataset dailydialog --data valid.json.gz --limit 100
+    dialore run -M dcrag -M vanilla --dataset everyday
     dialore run experiment.yaml --dry-run          (calls and tokens, by rehearsal)
 
     Exit code: 0 all answered, 1 some failed or a budget is spent, 2 nothing could be done.
@@ -78,6 +79,9 @@ def run(
     from dataclasses import asdict
 
     chosen = _configured(config, said, method or [], option or [])
+    if dry and (chosen.sources.embedder or "").startswith("endpoint:"):  # nothing outside is asked
+        sources = chosen.sources.model_copy(update={"embedder": None})
+        chosen = chosen.model_copy(update={"sources": sources})
     folder = out or Path("runs") / chosen.name
     expected: list[Estimate] = []
 
@@ -140,7 +144,7 @@ def _run(
     folder: Path,
     engine: str,
     on_estimate: "Callable[[Estimate], None]",
-    accepted: Mapping[str, bool],
+    accepted: Mapping[str, Any],
 ) -> "Progress":
     import asyncio
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dialore.cli.options import Json, JudgeModel, MeasureSettings, Metrics, connecting, takes_settings
+from dialore.cli.imports import imported
+from dialore.cli.options import (
+    DatasetOptions,
+    Json,
+    JudgeModel,
+    MeasureSettings,
+    Metrics,
+    connecting,
+    takes_settings,
+)
 from dialore.cli.output import console, note, print_json, progress, table
 from dialore.errors import InputError
 
@@ -29,7 +38,10 @@ _WITHOUT_JUDGE = "nothing is judged"
 def score(
     judge: JudgeModel,
     measures: MeasureSettings,
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="The folder of a run, or, with --data, a file of responses.")
+    ],
+    said: DatasetOptions,
     metric: Metrics = None,
     again: Annotated[bool, typer.Option("--again", help="Measure what has been measured, too.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="List the metrics and leave; RUN may be `-`.")] = False,
@@ -39,23 +51,30 @@ def score(
 
     Measures are kept in the run: asked again, only what is missing is
     measured. Without --metric: what the experiment file names, else all
-    that need neither a judge nor a model.
+    that need neither a judge nor a model. Responses made elsewhere are
+    first read into runs/NAME, as by `dialore import`.
 
     [bold]Examples[/bold]
     dialore score runs/try
     dialore score runs/try -x bleu -x cdp --graph conceptnet.graph
     dialore score runs/try -x meep --model gpt-4o
+    dialore score responses.jsonl --data dialogues.jsonl
     dialore score - --list
     """
     import asyncio
     import dataclasses
 
     from dialore.experiments.results import RunResults
+    from dialore.experiments.scoring import context_of
     from dialore.experiments.store import RunStore
 
     if listing:
         _show_list(json=json)
         return
+    if run.is_file():
+        run = imported([str(run)], said, None)
+    elif said:
+        raise InputError(f"{run} knows its dialogues", mend="--data and its like go with a file of responses")
     with RunStore.open(run) as store:
         kept = store.facts().get("config", {})
         named = metric or kept.get("metrics") or ()
@@ -65,13 +84,7 @@ def score(
         async def measure_all() -> None:
             needs = {need for about in known for need in about.needs}
             async with measuring(measures, judge, needs, must_judge=bool(metric)) as opened:
-                context = dataclasses.replace(
-                    opened,
-                    idf_corpus=lambda: (store.dialogue(position) for position in range(store.size)),
-                    idf_corpus_name="the run's own dialogues",
-                    embedder=opened.embedder or kept.get("sources", {}).get("embedder"),
-                )
-                await _measure(context, store, names, at_once=judge.concurrency, again=again)
+                await _measure(context_of(store, opened), store, names, at_once=judge.concurrency, again=again)
 
         with store.writing():
             try:
@@ -115,11 +128,15 @@ def _is_kept(store: "RunStore", metric: "Metric") -> bool:
     return before is not None and before.get("identity", "") != getattr(metric, "identity", "")
 
 
-def abouts(names: Sequence[str]) -> "list[About]":
-    """What is known about metrics; raises UnknownNameError where there is none of that name."""
-    from dialore.evaluation.registry import Context, load_metric
+def abouts(names: Sequence[str] | None = None) -> "list[About]":
+    """What is known about metrics, of all that can be loaded where None; raises as `load_metric`."""
+    from dialore.evaluation.registry import Context, load_metric, metric_names
+    from dialore.plugins import loadable
 
-    return [load_metric(name, Context()).about for name in names]
+    def about(name: str) -> "About":
+        return load_metric(name, Context()).about
+
+    return list(loadable(metric_names(), about) if names is None else map(about, names))
 
 
 def _show(results: "RunResults") -> None:
@@ -155,9 +172,7 @@ def _show_list(*, json: bool) -> None:
     """Every metric: what it measures, where it is from, what it needs."""
     import dataclasses
 
-    from dialore.evaluation.registry import metric_names
-
-    known = abouts(metric_names())
+    known = abouts()
     if json:
         print_json([dataclasses.asdict(about) for about in known])
         return
@@ -169,13 +184,10 @@ def _show_list(*, json: bool) -> None:
 
 def default_metrics(settings: MeasureSettings, *, without: "Collection[str]" = ()) -> tuple[str, ...]:
     """The metrics that need no model beside those that were named, and nothing that is not to be had."""
-    from dialore.evaluation.registry import metric_names
-    from dialore.experiments.scoring import NEEDS_MODEL
+    from dialore.experiments import scoring
 
-    given = {"nli"} if settings.nli else set()
-    given |= {"language-model"} if settings.language_model else set()
-    lacking = (NEEDS_MODEL - given) | set(without)
-    return tuple(about.name for about in abouts(metric_names()) if not lacking & set(about.needs))
+    given = {"nli": settings.nli, "language-model": settings.language_model}
+    return scoring.default_metrics([need for need, name in given.items() if name], without)
 
 
 def required_judge(settings: "ModelSettings") -> "LanguageModel":

@@ -12,8 +12,6 @@ from rich.table import Table
 
 from dialore.cli.output import console, table
 from dialore.evaluation.report.display import (
-    cited_numbers,
-    cited_parts,
     cost,
     figures_of,
     in_words,
@@ -23,7 +21,6 @@ from dialore.evaluation.report.display import (
     raised,
     steps_of,
     summary,
-    used_knowledge,
 )
 from dialore.llm.model import Usage
 from dialore.response import Response
@@ -66,7 +63,7 @@ def as_line(result: Result, *, trace: bool = False) -> dict[str, Any]:
     if isinstance(result, Response) and not result.citations:
         del data["citations"]
     elif isinstance(result, Response):
-        pieces, numbers = {item.id: item for item in result.knowledge}, cited_numbers(result)
+        pieces, numbers = {item.id: item for item in result.knowledge}, result.numbers
         for each in data["citations"]:
             piece = pieces[each["knowledge"]]
             each |= {"number": numbers[piece.id], "source": piece.source, **piece.passage.where}
@@ -124,8 +121,8 @@ def show_grounds(out: Console, response: Response, most: int) -> None:
 
 def show_used(out: Console, response: Response) -> None:
     """What a response drew on, of what it was given; what it cites first, by number."""
-    knowledge, numbers = response.knowledge, cited_numbers(response)
-    used = used_knowledge(response)
+    knowledge, numbers = response.knowledge, response.numbers
+    used = response.used
     if not knowledge:
         out.print("[dim]no knowledge was looked up[/]")
     elif not used:
@@ -141,7 +138,7 @@ def show_used(out: Console, response: Response) -> None:
 def show_cited(out: Console, response: Response) -> None:
     """What each number stands for: its spans, its knowledge, and where to look that up."""
     pieces = {item.id: item for item in response.knowledge}
-    for name, number in cited_numbers(response).items():
+    for name, number in response.numbers.items():
         said = [response.text[each.start : each.end] for each in response.citations if each.knowledge == name]
         words = f"{escape(' … '.join(dict.fromkeys(said)))}: {escape(pieces[name].text)}"
         out.print(f"[dim]{raised([number])} {words}[/]{_origin(pieces[name])}")
@@ -151,7 +148,7 @@ def answer(response: Response) -> str:
     """What was answered, with the numbers of what it cites; of one that failed, why."""
     if response.status == "failed":
         return f"[red]{escape(response.error or 'failed')}[/]"
-    return "".join(f"{escape(text)}[cyan]{raised(numbers)}[/]" for text, numbers in cited_parts(response))
+    return "".join(f"{escape(text)}[cyan]{raised(numbers)}[/]" for text, numbers in response.parts)
 
 
 def show_demands(out: Console, demands: Demands) -> None:
@@ -249,13 +246,13 @@ def _name(response: Response) -> str:
 
 
 def _drew(response: Response) -> str:
-    used = used_knowledge(response)
+    used = response.used
     if not response.knowledge:
         return "[dim]nothing was looked up[/]"
     if not used:
         facts = "facts" if all(item.kind == "fact" for item in response.knowledge) else "pieces"
         return f"[dim]none of {len(response.knowledge)} {facts}[/]"
-    marks = {name: raised([number]) for name, number in cited_numbers(response).items()}
+    marks = {name: raised([number]) for name, number in response.numbers.items()}
     return "\n".join(f"{marks.get(item.id, '•')} {escape(item.text)}{_origin(item)}" for item in used)
 
 

@@ -11,7 +11,7 @@ import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TextIO, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -39,7 +39,7 @@ class Place(NamedTuple):
         return InputError(f"{self.where}: {f'field {field}: ' if field else ''}{problem}", mend=self.form)
 
 
-def archive_of(path: Path) -> tuple[Path, str] | None:
+def archive_of(path: PurePath) -> tuple[Path, str] | None:
     """The archive and the member that a path such as `kbp.zip:kbp/dev.json` names; None where it names no archive."""
     found = _ARCHIVE.match(str(path))
     return (Path(found["archive"]), found["member"] or "") if found else None
@@ -62,7 +62,7 @@ def open_text(path: Path, *, form: str = "") -> Iterator[TextIO]:
     with reading(path, form):
         archive = archive_of(path)
         if archive is not None:
-            data: Any = _member(*archive)
+            data: Any = archived(*archive)
         else:
             data = gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # noqa: SIM115 - closed below
         marked = data.read(2) in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}
@@ -71,7 +71,7 @@ def open_text(path: Path, *, form: str = "") -> Iterator[TextIO]:
             yield text
 
 
-def _member(archive: Path, wanted: str) -> io.BytesIO:
+def archived(archive: Path, wanted: str) -> io.BytesIO:
     """The one member of an archive whose path holds `wanted`, read into memory."""
     if archive.suffix.lower() == ".zip":
         with zipfile.ZipFile(archive) as zipped:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
+from typing import ClassVar
 
-from dialore.datasets.base import Answer, DataSet, WholeDialogue
+from dialore.datasets.base import Answer, DataSet, Holding, WholeDialogue
 from dialore.datasets.files import json_entries
 from dialore.dialogue import Dialogue, Utterance, dialogue_from
 
@@ -24,7 +26,7 @@ class Jsonl(DataSet):
     licence = "its own"
     where = "your files"
     form = "JSONL, or a JSON list, of {`turns`, `reference`?, `knowledge`?, `sources`?, ...}"
-    has = ("knowledge", "persona", "plan", "query")
+    has: ClassVar[tuple[Holding, ...]] = ("knowledge", "persona", "plan", "query")
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Whole dialogues; ids must be unique."""
@@ -37,6 +39,17 @@ class Jsonl(DataSet):
                 raise place.error(f"{dialogue.id!r} was already used", "id")
             seen.add(digest)
             yield _whole(dialogue)
+
+
+class Everyday(Jsonl):
+    """Twenty short talks among friends, 14 English and 6 Chinese, each with a reference; they are part of Dialore."""
+
+    name = "everyday"
+    paper = "none: Dialore's own"
+    licence = "Apache-2.0"
+    where = "it comes with Dialore"
+    has = ()
+    bundled = Path(str(resources.files("dialore") / "data" / "everyday.jsonl"))
 
 
 def _whole(dialogue: Dialogue) -> WholeDialogue:

@@ -1,21 +1,23 @@
-"""Data sets by name, imported when asked for."""
+"""Data sets by name, imported when asked for: ours, and those that other packages add by `dialore.datasets`."""
 
 from __future__ import annotations
 
 import hashlib
-import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from dialore.datasets.base import DataSet, gold_text, gold_title
-from dialore.errors import InputError, UnknownNameError
+from dialore.errors import InputError
+from dialore.plugins import find, loadable, names_of
 
+GROUP = "dialore.datasets"
 _SETS = {
     "cmu-dog": "dialore.datasets.cmu_dog:CMUDoG",
     "commonsense-dialogues": "dialore.datasets.commonsense_dialogues:CommonsenseDialogues",
     "coq": "dialore.datasets.coq:COQ",
     "dailydialog": "dialore.datasets.dailydialog:DailyDialog",
     "diamante": "dialore.datasets.diamante:Diamante",
+    "everyday": "dialore.datasets.plain:Everyday",
     "holl-e": "dialore.datasets.holl_e:HollE",
     "jsonl": "dialore.datasets.plain:Jsonl",
     "kbp": "dialore.datasets.kbp:KBP",
@@ -33,15 +35,17 @@ _SETS = {
 
 def data_set_names() -> list[str]:
     """The names of all data sets, sorted."""
-    return sorted(_SETS)
+    return names_of(GROUP, _SETS)
 
 
 def data_set(name: str) -> DataSet:
-    """The data set of that name; raises UnknownNameError where there is none."""
-    if name not in _SETS:
-        raise UnknownNameError("data set", name, _SETS)
-    module, _, attribute = _SETS[name].partition(":")
-    made: DataSet = getattr(importlib.import_module(module), attribute)()
+    """The data set of that name, or of the file that has its class.
+
+    Raises:
+        UnknownNameError: no data set is called that.
+        InputError: it cannot be loaded.
+    """
+    made: DataSet = find("data set", name, GROUP, _SETS, lambda each: DataSet in getattr(each, "__mro__", ()))()
     return made
 
 
@@ -55,7 +59,9 @@ def knowledge_pieces(name: str, path: Path) -> Iterator[tuple[str, str]]:
     """
     reader = data_set(name)
     if "knowledge" not in reader.has:
-        with_knowledge = ", ".join(other for other in data_set_names() if "knowledge" in data_set(other).has)
+        with_knowledge = ", ".join(
+            each.name for each in loadable(data_set_names(), data_set) if "knowledge" in each.has
+        )
         raise InputError(f"{name} comes without knowledge", mend=f"these have some: {with_knowledge}")
     seen: set[bytes] = set()
     for piece in reader.knowledge(path):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dialore.datasets.base import gold_text
+from dialore.datasets.base import Gold, gold_text
 from dialore.dialogue import Dialogue, describe, read_dialogues
 from dialore.errors import InputError
 from dialore.evaluation.statistics import (
@@ -95,10 +95,7 @@ def read_judgements(path: Path) -> list[Judgement]:
             judged = _Judged.model_validate(dialogue.extra)
         except ValidationError as error:
             raise InputError(f"{path.name}, {dialogue.id}: {describe(error)}", mend=_SHAPE) from error
-        pieces = [
-            Knowledge(id=Passage(text).id, kind="passage", text=text, source="documents", used=True)
-            for text in (map(gold_text, dialogue.knowledge) if judged.given is None else judged.given)
-        ]
+        pieces = [given_knowledge(item) for item in (dialogue.knowledge if judged.given is None else judged.given)]
         made: dict[str, Any] = {"method": judged.system or "unknown", "knowledge": pieces}
         if judged.queries:
             made["demands"] = Demands(explicit=judged.queries)
@@ -107,6 +104,12 @@ def read_judgements(path: Path) -> list[Judgement]:
     if not any(each.ratings or each.labels for each in found):
         raise InputError(f"{path}: nobody judged a response: no ratings, no labels", mend=_SHAPE)
     return found
+
+
+def given_knowledge(item: Gold) -> Knowledge:
+    """Knowledge that a response from elsewhere was given: a text, or an object with one or of a fact, as a passage."""
+    text = gold_text(item)
+    return Knowledge(id=Passage(text).id, kind="passage", text=text, source="documents", used=True)
 
 
 _SHAPE = 'a judged response is {"turns": [...], "response": "...", "ratings": {"overall": 4}, "labels": {"good": true}}'

@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dialore.errors import UnknownNameError
 from dialore.evaluation.base import own_metrics
+from dialore.plugins import find, names_of
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -48,11 +48,11 @@ class Context:
 
 def metric_names() -> list[str]:
     """The names of all metrics, in the order of tables."""
-    return [*own_metrics(), *sorted(point.name for point in entry_points(group=GROUP))]
+    return [*own_metrics(), *names_of(GROUP)]
 
 
 def load_metric(name: str, context: Context) -> Metric:
-    """A metric by name.
+    """A metric by name, or of the file whose function `make(name, context)` makes it.
 
     Raises:
         UnknownNameError: no metric is called that.
@@ -62,11 +62,11 @@ def load_metric(name: str, context: Context) -> Metric:
         module, _ = own_metrics()[name]
         made: Metric = importlib.import_module(f"dialore.evaluation.{module}").make(name, context)
         return made
-    for point in entry_points(group=GROUP):
-        if point.name == name:
-            found: Metric = point.load()(name, context)
-            return found
-    raise UnknownNameError("metric", name, metric_names())
+    make = find(
+        "metric", name, GROUP, dict.fromkeys(own_metrics(), ""), lambda each: getattr(each, "__name__", "") == "make"
+    )
+    found: Metric = make(Path(name).stem if ".py" in name else name, context)
+    return found
 
 
 def load_metrics(names: Iterable[str], context: Context) -> Sequence[Metric]:

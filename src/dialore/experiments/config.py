@@ -11,7 +11,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from dialore.datasets.files import archive_of
+from dialore.datasets.published import data_file, published
 from dialore.datasets.split import Condition, Cut
+from dialore.errors import InputError, check_type
 from dialore.settings import (
     Flag,
     ModelSettings,
@@ -40,13 +42,17 @@ class DatasetConfig(Strict):
     name: Annotated[str, Flag(("--dataset",), "NAME")] = Field(
         description="A data set, see `dialore data list`; `jsonl` for dialogues in Dialore's own form."
     )
-    path: Annotated[Path, Flag(("--data",), "FILE")] = Field(
-        description="The data set's file; in an experiment file, looked for beside it, then where the command runs."
+    split: Annotated[str, Flag(("--split",), "NAME")] = Field(
+        default="", description="The split's name, for tables; without a path, which file of those fetched."
     )
-    split: str = Field(default="", description="The split's name, for tables.")
+    path: Annotated[Path, Flag(("--data",), "FILE")] = Field(
+        default_factory=lambda given: data_file(given["name"], given["split"]),
+        description="The data set's file; in an experiment file, looked for beside it, then where the command runs. "
+        "Without it, that of the package (`everyday`), or one that `dialore data get` fetched.",
+    )
     cut: Annotated[Cut | None, Flag(("--cut",), "last|random|all")] = Field(
         default=None,
-        description="Where dialogues are split into history and reference: `last` for jsonl, whose dialogues bring "
+        description="Where dialogues are split into history and reference: `last` for jsonl and everyday, which bring "
         "their references, else `random`.",
     )
     where: Annotated[list[Condition], BeforeValidator(listed), Flag(("--where",), "CONDITION")] = Field(
@@ -189,6 +195,19 @@ def make_config(
     return validated(RunConfig, made, where=where, named=named)
 
 
+def any_config(said: Mapping[str, Any] | str | Path, changes: Mapping[str, object] | None = None) -> RunConfig:
+    """A configuration of a file or a mapping, cached as by commands; raises InputError for missing inputs, too."""
+    mend = 'give a file or what one says: run_experiment("experiment.yaml", "runs/try")'
+    check_type("an experiment", said, (str, Path, Mapping), mend)
+    if isinstance(said, Mapping):
+        config = make_config({"name": "try", **said}, changes, where="the experiment")
+    else:
+        config = read_config(Path(said), changes)
+        if missing := missing_inputs(config, Path(said)):
+            raise InputError(f"{said} wants what is not here", mend="; ".join(missing))
+    return config.model_copy(update={"models": [model.cached() for model in config.models]})
+
+
 def _shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -209,7 +228,10 @@ def _files(config: RunConfig, comments: str) -> Iterator[str]:
     if not (archive_of(config.dataset.path) or (config.dataset.path,))[0].exists():
         said = _DATA.search(comments)
         where = " ".join(said[1].replace("\n#", " ").split()) if said else f"the data set {config.dataset.name}"
-        yield f"{config.dataset.path}: {where}"
+        name, path = config.dataset.name, config.dataset.path
+        split = path.name.partition(".")[0]
+        can = split in published().get(name, {"splits": ()})["splits"]
+        yield f"{path}: " + (f"dialore data get {name} --split {split} --out {path}  # {where}" if can else where)
     for kind in KINDS.values():
         for place in config.sources.places(kind.name):
             path = Path(place.removeprefix(kind.prefix))

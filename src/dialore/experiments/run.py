@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dialore.datasets import data_set, gold_text, stream_histories
-from dialore.errors import BudgetError, InputError, UnknownNameError
+from dialore.datasets.plain import Jsonl
+from dialore.errors import BudgetError, InputError, UnknownNameError, as_path
 from dialore.evaluation.registry import metric_names
-from dialore.experiments.config import BudgetConfig, DatasetConfig, RunConfig
+from dialore.experiments.config import BudgetConfig, DatasetConfig, RunConfig, any_config
 from dialore.experiments.store import ADDRESSES, PROMPTS, Job, RunStore, System
 from dialore.knowledge import Knowledge, Source
 from dialore.llm.model import Budget, Budgeted, Sampled
@@ -51,10 +52,11 @@ _SHOWN = 10
 
 
 async def run_experiment(
-    config: RunConfig,
-    folder: Path,
+    config: RunConfig | Mapping[str, Any] | str | Path,
+    folder: str | Path | None = None,
     connect: Connect = connect_model,
     *,
+    changes: Mapping[str, object] | None = None,
     engine: Engine | None = None,
     accept_changed_prompts: bool = False,
     accept_changed_server: bool = False,
@@ -64,9 +66,12 @@ async def run_experiment(
     """Make every response of a run that is not in its folder yet; gives how the run ended.
 
     Args:
-        config: what is run.
-        folder: where it is kept; made if need be. One that holds the same run is resumed.
+        config: what is run: an experiment file, or what one says as a mapping; completions are then cached as those
+            of `dialore run` are.
+        folder: where it is kept; made if need be, `runs/NAME` where none is named. One that holds the same run is
+            resumed.
         connect: makes models of their settings.
+        changes: what is otherwise than in the file, by dotted name: `{"dataset.limit": 20, "models.model": "gpt-4o"}`.
         engine: what the responses are made by, elsewhere than in this process (`dialore.experiments.ray`).
         accept_changed_prompts: go on with a run whose prompts changed since, and keep that for its report.
         accept_changed_server: go on with a run whose model answers at another address now.
@@ -75,10 +80,12 @@ async def run_experiment(
         on_progress: told of every response.
 
     Raises:
-        InputError: a set-up that is wrong for every dialogue, a folder of another run, of other prompts, of another
-            server, or held by another process.
+        InputError: a set-up that is wrong for every dialogue, inputs that are missing, a folder of another run, of
+            other prompts, of another server, or held by another process.
         ModelError: an endpoint that refuses.
     """
+    config = config if isinstance(config, RunConfig) else any_config(config, changes)
+    folder = Path("runs", config.name) if folder is None else as_path("a run's folder", folder)
     with RunStore.resumed(folder) as store:
         async with open_systems(config, connect) as opened:
             accepted = {
@@ -136,7 +143,7 @@ async def _prepare(
 def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
     """The dialogues of a run, each with its reference, one at a time."""
     source = data_set(config.name)
-    cut = config.cut or ("last" if config.name == "jsonl" else "random")
+    cut = config.cut or ("last" if isinstance(source, Jsonl) else "random")
     chosen = {"cut": cut, "where": config.where, "limit": config.limit, "seed": config.seed, "pool": config.pool}
     histories = stream_histories(lambda: source.read(config.path), **chosen)  # type: ignore[arg-type]
     return map(_to_knowledge, histories) if config.reference == "knowledge" else histories

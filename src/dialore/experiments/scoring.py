@@ -15,6 +15,7 @@ import numpy as np
 from dialore.errors import ModelError, is_fatal
 from dialore.evaluation.base import Measure, Metric, Sample, Score
 from dialore.evaluation.judges.comparing import Judged, Preference, Together, compare, shown
+from dialore.evaluation.registry import Context, load_metrics, metric_names
 from dialore.evaluation.report.data import Judged as Comparisons
 from dialore.evaluation.statistics import as_table, bootstrap
 from dialore.experiments.store import Job, RunStore
@@ -39,6 +40,23 @@ Place: TypeAlias = tuple[int, int]
 """A dialogue's position and a repetition."""
 OnProgress: TypeAlias = Callable[[str, int, int], None]
 """Told what is at work, how much of it is done, and of how much."""
+
+
+def default_metrics(given: Iterable[str] = (), without: Iterable[str] = ()) -> tuple[str, ...]:
+    """The metrics that need no model but those given, and nothing that is not to be had."""
+    lacking = (NEEDS_MODEL - {*given}) | {*without}
+    metrics = load_metrics(metric_names(), Context())
+    return tuple(metric.about.name for metric in metrics if not lacking & set(metric.about.needs))
+
+
+def context_of(store: RunStore, context: Context) -> Context:
+    """The context of a run's metrics: with its dialogues as the corpus, and its embedder where none is given."""
+    return dataclasses.replace(
+        context,
+        idf_corpus=lambda: (store.dialogue(position) for position in range(store.size)),
+        idf_corpus_name="the run's own dialogues",
+        embedder=context.embedder or store.facts().get("config", {}).get("sources", {}).get("embedder"),
+    )
 
 
 async def measure_run(

@@ -361,12 +361,20 @@ class HttpClient:
         session, self._session = self._session, None
         if session is not None and self._loop is asyncio.get_running_loop():
             await session.close()
+        else:
+            self._leave(session)
 
     def _open_session(self) -> ClientSession:
         loop = asyncio.get_running_loop()
         if self._session is None or self._session.closed or self._loop is not loop:
+            self._leave(self._session)
             self._session, self._loop = self._new_session(), loop
         return self._session
+
+    def _leave(self, session: ClientSession | None) -> None:
+        """Close the session of another loop, where that is running."""
+        if session is not None and self._loop is not None and self._loop.is_running():
+            asyncio.run_coroutine_threadsafe(session.close(), self._loop)
 
     def _new_session(self) -> ClientSession:
         from urllib.request import getproxies, proxy_bypass

@@ -5,17 +5,23 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+import sys
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
+from dialore.dialogue import parse_yaml
 from dialore.errors import InputError, UnknownNameError
+from dialore.methods.base import Method
+from dialore.plugins import find, names_of
+from dialore.prompts.library import add_prompts
 from dialore.sources.registry import option_of
 
 if TYPE_CHECKING:
-    from dialore.methods.base import Method
     from dialore.prompts.library import Prompt, PromptLibrary
 
 _OWN = {
@@ -45,21 +51,20 @@ _ATTRIBUTES = "Attributes:\n"
 
 def method_names() -> list[str]:
     """The names of all methods, sorted."""
-    return sorted({*_OWN, *(point.name for point in entry_points(group=GROUP))})
+    return names_of(GROUP, _OWN)
 
 
 def method_class(name: str) -> type[Method]:
-    """The class of a method; its module is imported now.
+    """The class of a method by its name, or of the file that has it, whose folder `prompts` beside it is then read too.
 
     Raises:
         UnknownNameError: no method is called that.
+        InputError: it cannot be loaded.
     """
-    own = [EntryPoint(name, _OWN[name], GROUP)] if name in _OWN else []
-    for point in own or entry_points(group=GROUP):
-        if point.name == name:
-            loaded: type[Method] = point.load()
-            return loaded
-    raise UnknownNameError("method", name, method_names())
+    cls: type[Method] = find("method", name, GROUP, _OWN, lambda each: Method in getattr(each, "__mro__", ()))
+    if name not in _OWN:
+        add_prompts(Path(inspect.getfile(cls)).parent / "prompts")
+    return cls
 
 
 def method_sources(cls: type[Method]) -> tuple[str, ...]:
@@ -91,21 +96,35 @@ def create_method(name: str, sources: Mapping[str, object], options: Mapping[str
         raise InputError(f"method {name} needs the source {missing[0]}", mend=f"give it with {option_of(missing[0])}")
     known = method_options(cls)
     values: dict[str, Any] = {}
+    for option, field in known.items():
+        if _default(field) is dataclasses.MISSING and option not in (options or {}):
+            raise InputError(f"method {name} needs its option {option}", mend=f"give it: -o {option}=...")
     for option, value in (options or {}).items():
         if option not in known:
             raise UnknownNameError(f"option of {name}", option, known)
-        values[option] = _read(name, known[option], value)
+        values[option] = _read(cls, known[option], value)
     return cls(**{name: sources.get(name) for name in method_sources(cls)}, **values)
 
 
-def _read(method: str, field: dataclasses.Field[Any], value: object) -> object:
-    """A value as the field's type: that of its default."""
+def _default(field: dataclasses.Field[Any]) -> Any:  # noqa: ANN401
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def _read(cls: type[Method], field: dataclasses.Field[Any], value: object) -> object:
+    """A value as the field's type; text as it stands, else as YAML has it: `null`, `[1, 2]`."""
+    holder = next(base for base in cls.__mro__ if field.name in inspect.get_annotations(base))
+    annotated, names = SimpleNamespace(__annotations__={"it": field.type}), vars(sys.modules[holder.__module__])
+    adapter: TypeAdapter[object] = TypeAdapter(get_type_hints(annotated, names)["it"])
     try:
-        return TypeAdapter(type(field.default)).validate_python(value)
+        return adapter.validate_python(value)
     except ValidationError as error:
-        kind = {int: "a whole number", float: "a number", bool: "true or false"}.get(type(field.default), "text")
-        said = f"option {field.name} of {method}: {value!r} is not {kind}"
-        raise InputError(said, mend=f"default: {field.default}") from error
+        with suppress(ValidationError, InputError):
+            if isinstance(value, str):
+                return adapter.validate_python(parse_yaml(value, field.name))
+        usual = _default(field)
+        said = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(type(usual))
+        wrong = f"option {field.name} of {cls.name}: {value!r} is not {said or field.type}"
+        raise InputError(wrong, mend="" if usual is dataclasses.MISSING else f"default: {usual}") from error
 
 
 # --- descriptions, for the command and the docs
@@ -122,13 +141,12 @@ def describe_method(cls: type[Method], prompts: PromptLibrary) -> dict[str, Any]
     told = "".join(inspect.cleandoc(base.__doc__ or "").partition(_ATTRIBUTES)[2] + "\n" for base in bases)
     helps = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", told, re.MULTILINE))
     return {
-        **{name: getattr(cls, name) for name in ("name", "paper", "summary")},
+        **{name: getattr(cls, name, "") for name in ("name", "paper", "summary", "calls")},
         "about": "\n\n".join(" ".join(paragraph.split()) for paragraph in about.strip().split("\n\n")),
         "needs": cls.needs,
         "takes": getattr(cls, "takes", ()),
-        "calls": cls.calls,
         "options": [
-            {"name": name, "default": option.default, "help": " ".join(helps.get(name, "").split())}
+            {"name": name, "default": _shown(_default(option)), "help": " ".join(helps.get(name, "").split())}
             for name, option in method_options(cls).items()
         ],
         "stages": [
@@ -142,6 +160,10 @@ def describe_method(cls: type[Method], prompts: PromptLibrary) -> dict[str, Any]
             for name, found in method_prompts(cls, prompts).items()
         ],
     }
+
+
+def _shown(default: object) -> object:
+    return "needed" if default is dataclasses.MISSING else default
 
 
 def method_prompts(cls: type[Method], prompts: PromptLibrary, form: str = "") -> dict[str, list[Prompt]]:

@@ -18,7 +18,7 @@ from dialore.llm.structured import Outcome as ParseOutcome
 from dialore.llm.structured import complete_structured
 from dialore.methods.citations import MarkReader, read_citations
 from dialore.methods.cleaning import CleanStream, clean_response
-from dialore.prompts.history import Block, friend_labels, on_one_line, render_history
+from dialore.prompts.history import Block, asking_for, friend_labels, on_one_line, render_history
 from dialore.response import Citation, Outcome, StageTrace
 from dialore.sources.base import Findings, KnowledgeSource
 
@@ -31,6 +31,7 @@ Result = TypeVar("Result")
 
 CITING = "shared/citing"
 """The prompt that says how to cite by number: a response prompt gets it as `citing` where `cite` is on."""
+FOREIGN = "{0}: prompts, graph and word lists are English and Chinese; the response is asked for in {0}"
 _OUTCOMES: dict[ParseOutcome, Outcome] = {"repaired_by_model": "repaired", "unparsed": "unparsed"}
 
 
@@ -50,6 +51,7 @@ class StageCall(Generic[T]):
         output: the shape of the answer; Text for plain text.
         variables: the prompt's variables, beside the dialogue.
         label: names the call in recordings: dialogue, method and stage.
+        replies: whether it writes what may become the response, which is asked for in the user's language.
         leads: words before plain text that a model may repeat of its prompt; they are taken off.
         form: the form of the prompt (see `Method`).
         reader: reads an answer that need not be JSON; what it gives None for is parsed.
@@ -60,6 +62,7 @@ class StageCall(Generic[T]):
     output: type[T]
     variables: dict[str, object]
     label: str
+    replies: bool = False
     leads: tuple[str, ...] = ()
     form: str = ""
     reader: Callable[[str], T | None] | None = None
@@ -132,6 +135,11 @@ class ModelResponder:
         request = self.prompts.get(call.prompt, dialogue.language, call.form).render(known, call.label)
         if citing is not None:
             request = request.model_copy(update={"prompt": f"{request.prompt} + {citing.prompt}"})
+        if call.replies and dialogue.spoken:
+            step.notes.append(FOREIGN.format(dialogue.spoken))
+            first, *others = request.messages
+            asked = first.model_copy(update={"content": f"{first.content}\n\n{asking_for(dialogue.spoken)}"})
+            request = request.model_copy(update={"messages": (asked, *others)})
         step.prompt = request.prompt
         step.messages = [{"role": message.role, "content": message.content} for message in request.messages]
         return request
@@ -295,7 +303,8 @@ class Stages:
         read, and taken out before anybody sees them, as are `leads`, words that a model may repeat of its prompt.
         """
         if cites is None or not self.cite:
-            return (await self._text(prompt, suffix, variables, on_text, leads, summary))[0]
+            replies = cites is not None
+            return (await self._text(prompt, suffix, variables, on_text, leads, summary, replies=replies))[0]
         reader = MarkReader(cites)
 
         def pass_on(piece: str) -> None:
@@ -303,7 +312,8 @@ class Stages:
                 on_text(piece)
 
         streamed = None if on_text is None else lambda piece: pass_on(reader.feed(piece))
-        text, step = await self._text(prompt, suffix, {**variables, "cite": bool(cites)}, streamed, leads, summary)
+        variables["cite"] = bool(cites)
+        text, step = await self._text(prompt, suffix, variables, streamed, leads, summary, replies=True)
         pass_on(reader.close())
         cited = read_citations(text, cites)
         step.output = {"text": cited.text, "citations": [each.model_dump() for each in cited.citations]}
@@ -369,8 +379,10 @@ class Stages:
         on_text: OnText | None = None,
         leads: tuple[str, ...] = (),
         summary: str = "",
+        *,
+        replies: bool = False,
     ) -> tuple[str, StageTrace]:
-        answer, step = await self._answer(prompt, suffix, Text, variables, on_text, leads)
+        answer, step = await self._answer(prompt, suffix, Text, variables, on_text, leads, replies=replies)
         text = answer.text if answer is not None else ""
         step.output = {"text": text}
         step.summary = summary.format(" ".join(text.split())) if text.strip() else ""
@@ -385,9 +397,11 @@ class Stages:
         on_text: OnText | None = None,
         leads: tuple[str, ...] = (),
         reader: Callable[[str], T | None] | None = None,
+        *,
+        replies: bool = False,
     ) -> tuple[T | None, StageTrace]:
         name = prompt.rsplit("/", 1)[-1]
         with self.step(f"{name}-{suffix}" if suffix else name, self.responder.name) as step:
             label = f"{self.dialogue.id}/{self.method}/{step.stage}"
-            call = StageCall(prompt, self.dialogue, output, variables, label, leads, self.form, reader)
+            call = StageCall(prompt, self.dialogue, output, variables, label, replies, leads, self.form, reader)
             return await self.responder.answer(call, step, on_text), step

@@ -36,6 +36,13 @@ def render_history(dialogue: Dialogue) -> Block:
     return Block("\n".join(f"{names[turn.speaker]}{colon}{on_one_line(turn.text)}" for turn in dialogue.turns))
 
 
+def asking_for(language: str) -> str:
+    """What asks a model for a turn in another language than its prompt's."""
+    return (
+        f"The conversation is held in {language}: write Friend's turn in {language}, whatever language is named above."
+    )
+
+
 def on_one_line(text: str) -> str:
     """A text with its line breaks, of any kind, as spaces."""
     return " ".join(text.split())

@@ -185,6 +185,16 @@ class Prompt:
             raise InputError(f"prompt {self.path}: steering: {describe(error)}") from error
 
 
+_BESIDE: list[Path] = []
+"""Folders of prompts beside the modules of methods that are not ours."""
+
+
+def add_prompts(folder: Path) -> None:
+    """Have every library find the prompts of a folder, too, laid out as ours; one that is not there adds nothing."""
+    if folder.is_dir() and folder not in _BESIDE:
+        _BESIDE.append(folder)
+
+
 class PromptLibrary:
     """The package's prompts, each of which a file of the same name in a folder of the user's overrides.
 
@@ -204,7 +214,7 @@ class PromptLibrary:
             if known and path.name.partition(".")[0] not in known:
                 raise UnknownNameError(f"prompt of {path.parent.name}: {path}", path.name.partition(".")[0], known)
         self._folders = [own] if overrides is None else [overrides, own]
-        self._read: dict[tuple[str, Language], Prompt | None] = {}
+        self._read: dict[tuple[str, Language], Prompt] = {}
 
     def get(self, name: str, language: Language, form: str = "") -> Prompt:
         """The prompt of that name and language; raises UnknownNameError where there is none.
@@ -218,15 +228,17 @@ class PromptLibrary:
 
     def _find(self, name: str, language: Language) -> Prompt | None:
         if (name, language) not in self._read:
-            paths = [folder / f"{name}.{language}.md" for folder in self._folders if _NAME.match(name)]
+            paths = [folder / f"{name}.{language}.md" for folder in (*self._folders, *_BESIDE) if _NAME.match(name)]
             path = next((path for path in paths if path.is_file()), None)
-            self._read[name, language] = Prompt(name, language, read_text(path), path) if path else None
+            if path is None:
+                return None  # a method that is loaded later may bring it
+            self._read[name, language] = Prompt(name, language, read_text(path), path)
         return self._read[name, language]
 
     def __iter__(self) -> Iterator[Prompt]:
         """Every prompt by name and language, overridden ones as they are overridden."""
         found: dict[tuple[str, str], Path] = {}
-        for folder in reversed(self._folders):
+        for folder in (*_BESIDE[::-1], *self._folders[::-1]):
             for path in folder.glob("*/*.md"):
                 stage, _, language = path.stem.rpartition(".")
                 if language in LANGUAGES:

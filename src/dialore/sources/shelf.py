@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
-from dialore.errors import InputError, UnknownNameError
+from dialore.errors import InputError, UnknownNameError, check_type
 from dialore.knowledge import Knowledge, Passage, Source
 from dialore.retrieval.reranking import Reranker, load_reranker
 from dialore.sources.base import Findings
@@ -34,7 +34,7 @@ class Shelf:
         own_language: give a dialogue only passages of its language.
 
     Raises:
-        InputError: a passage without text.
+        InputError: a passage without text, or what is no passage.
         UnknownNameError: no such kind; no retriever is called that.
     """
 
@@ -49,7 +49,11 @@ class Shelf:
     ) -> None:
         if kind not in KINDS:
             raise UnknownNameError("kind of shelf", kind, KINDS)
+        if isinstance(passages, str | Mapping) or not isinstance(passages, Iterable):
+            raise InputError(f"passages cannot be {passages!r:.80}", mend='give a list: Shelf(["We open at nine."])')
         whole = [passage if isinstance(passage, Passage) else Passage(passage) for passage in passages]
+        for passage in whole:
+            check_type("a passage's text", passage.text, str, 'give texts: Shelf(["We open at nine."])')
         if not all(passage.text.strip() for passage in whole):
             raise InputError("a shelf cannot hold a passage without text", mend="leave empty passages out")
         self.kind: Source = kind

@@ -155,11 +155,6 @@ class Answers(NamedTuple):
     dropped: int = 0
 
 
-def sheets_of(run: Path) -> list[Path]:
-    """The folders of sheets that `annotate export` wrote into the folder of a run."""
-    return [place for place in sorted(run.glob("*/")) if key_of(place).exists()]
-
-
 def read_answers(place: Path) -> Answers:
     """The answers in a folder of sheets whose key lies beside it, or in a file that `annotate import` wrote.
 

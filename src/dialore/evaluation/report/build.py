@@ -16,7 +16,7 @@ from pydantic_core import to_json
 
 from dialore.datasets import gold_text
 from dialore.evaluation.report.data import Results, ScoredResponse, Survey
-from dialore.evaluation.report.display import cited_numbers, cited_parts, notes_of, steps_of
+from dialore.evaluation.report.display import notes_of, steps_of
 from dialore.evaluation.report.plots import Figure, bars, distribution, knowledge_against, sizes_against
 from dialore.evaluation.report.tables import (
     Ablation,
@@ -269,9 +269,9 @@ def pack(data: object) -> str:
 
 def _detail(scored: ScoredResponse) -> dict[str, Any]:
     response = scored.response
-    numbers = cited_numbers(response)
+    numbers = response.numbers
     return response.model_dump(include={"by", "error", "seconds", "usage", "demands"}) | {
-        "parts": cited_parts(response),
+        "parts": response.parts,
         "steps": dataclasses.asdict(steps_of(response)),
         "knowledge": [
             [item.text, item.kind, item.source, item.score, item.used, item.set, numbers.get(item.id, 0), item.triple]

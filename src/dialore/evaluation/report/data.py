@@ -30,8 +30,8 @@ def decimals(value: float, figures: int = 3) -> int:
 
 
 def three(value: float) -> str:
-    """Three significant figures, with trailing zeros: `0.0120`, `68.7`, `1,230`."""
-    return fixed(value, decimals(value))
+    """Three significant figures, with trailing zeros: `0.0120`, `68.7`, `1,230`; a dash where there is no figure."""
+    return "–" if math.isnan(value) else fixed(value, decimals(value))
 
 
 def fixed(value: float, places: int) -> str:
@@ -73,7 +73,7 @@ def duration(seconds: float) -> str:
 
 def share(part: float, whole: float) -> str:
     """A share in per cent; a dash of nothing."""
-    return f"{100 * part / whole:.1f}%" if whole else "–"
+    return f"{100 * part / whole:.1f}%" if whole and not math.isnan(part) else "–"
 
 
 _SIZE = re.compile(r"(?<![\w.])(?:(\d+)x)?(\d+(?:\.\d+)?)\s?([bm])(?![a-z0-9])", re.IGNORECASE)

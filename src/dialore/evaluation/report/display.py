@@ -32,36 +32,9 @@ _SHORT = 160
 _BY = {"model": "the model's", "documents": "the base's"}
 
 
-def cited_numbers(response: Response) -> dict[str, int]:
-    """The number of each piece of knowledge that is cited, by its id: 1 for the one that is cited first."""
-    ordered = sorted(response.citations, key=lambda each: each.end)
-    return {name: number for number, name in enumerate(dict.fromkeys(each.knowledge for each in ordered), start=1)}
-
-
-def cited_parts(response: Response) -> list[tuple[str, list[int]]]:
-    """The response's text in parts, each with the numbers that stand after it; one part where nothing is cited."""
-    numbers = cited_numbers(response)
-    after: dict[int, list[int]] = {}
-    for each in response.citations:
-        after.setdefault(each.end, []).append(numbers[each.knowledge])
-    ends = [*sorted(after), len(response.text)]
-    starts = [0, *ends[:-1]]
-    parts = [
-        (response.text[start:end], sorted(set(after.get(end, [])))) for start, end in zip(starts, ends, strict=True)
-    ]
-    return [part for part in parts if part[0]]
-
-
 def raised(numbers: list[int]) -> str:
     """Numbers as they stand after a word: ¹ ³ as `¹˒³`."""
     return "˒".join(str(number).translate(_RAISED) for number in numbers)
-
-
-def used_knowledge(response: Response) -> list[Knowledge]:
-    """What a response drew on: what it cites in the order of the numbers, then the rest."""
-    numbers = cited_numbers(response)
-    used = (item for item in response.knowledge if item.used)
-    return sorted(used, key=lambda item: numbers.get(item.id, len(numbers) + 1))
 
 
 def origin_of(item: Knowledge) -> str:
@@ -76,9 +49,7 @@ def origin_of(item: Knowledge) -> str:
 
 def marked(response: Response) -> str:
     """The response's text with what it cites by number, as in `Honey soothes it [1].`, in it."""
-    return "".join(
-        text + (f" [{', '.join(map(str, numbers))}]" if numbers else "") for text, numbers in cited_parts(response)
-    )
+    return "".join(text + (f" [{', '.join(map(str, numbers))}]" if numbers else "") for text, numbers in response.parts)
 
 
 @dataclass(slots=True)
@@ -290,8 +261,7 @@ def _persona(dialogue: Dialogue) -> list[tuple[str, int]]:
 
 
 def _response(response: Response, dialogue: Dialogue, anchor: str) -> dict[str, Any]:
-    numbers = cited_numbers(response)
-    used = used_knowledge(response)
+    numbers, used = response.numbers, response.used
     calls = [stage for stage in response.trace if stage.usage.calls]
     return {
         "anchor": anchor,
@@ -299,9 +269,7 @@ def _response(response: Response, dialogue: Dialogue, anchor: str) -> dict[str, 
         "by": response.by,
         "failed": response.status == "failed",
         "error": response.error,
-        "text": Markup("").join(
-            _marked(text, used, dialogue) + _raised(after) for text, after in cited_parts(response)
-        ),
+        "text": Markup("").join(_marked(text, used, dialogue) + _raised(after) for text, after in response.parts),
         "way": steps_of(response),
         "given": "facts" if all(item.kind == "fact" for item in response.knowledge) else "pieces",
         "used": [_chip(item, numbers.get(item.id)) for item in used],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -83,8 +82,8 @@ class People:
         criteria = self.chosen.criteria
         asked = [criteria[found.criterion]] if found.criterion in criteria else criteria.values()
         is_share = self.findings.form == "likert" and all(each.scale == (0, 1) for each in asked)
-        mean, low, high = (share(x, 1) if is_share else _number(x) for x in (found.mean, found.low, found.high))
-        return [found.system, mean, "–" if math.isnan(found.low) else f"{low} to {high}", str(found.items)]
+        mean, low, high = (share(x, 1) if is_share else three(x) for x in (found.mean, found.low, found.high))
+        return [found.system, mean, low if low == "–" else f"{low} to {high}", str(found.items)]
 
 
 def people_of(answers: Answers) -> People:
@@ -112,9 +111,5 @@ def _contest(found: Contest, tests: Sequence[str]) -> list[str]:
 
 
 def _agreement(found: Agreement) -> list[str]:
-    same = "–" if math.isnan(found.same) else share(found.same, 1)
-    return [str(found.annotators), str(found.items), same, *map(_number, (found.cohen, found.fleiss, found.alpha))]
-
-
-def _number(value: float) -> str:
-    return "–" if math.isnan(value) else three(value)
+    kappas = map(three, (found.cohen, found.fleiss, found.alpha))
+    return [str(found.annotators), str(found.items), share(found.same, 1), *kappas]

@@ -239,7 +239,7 @@ def _hash(path: Path, *settings: object) -> str:
 
 def build_documents(
     path: Path | str,
-    files: Sequence[Path] = (),
+    files: str | Path | Sequence[str | Path] = (),
     *,
     texts: Iterable[str | Piece] = (),
     texts_name: str = "texts",

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from dialore.errors import InputError, MissingExtraError, first_line
+from dialore.errors import InputError, MissingExtraError, as_path, first_line
 from dialore.llm.model import mend_surrogates
 from dialore.sources.documents.chunking import Paragraph, Section, Unreadable, joined, unwrapped
 from dialore.text import SENTENCE_ENDS
@@ -58,7 +58,7 @@ _FINISHED = re.compile(rf"[{re.escape(SENTENCE_ENDS)}:：][\"'”’」』)\]）
 
 
 def find_files(
-    paths: Sequence[Path], file_format: FileFormat | None = None
+    named: str | Path | Sequence[str | Path], file_format: FileFormat | None = None
 ) -> tuple[dict[Path, FileFormat], list[Path]]:
     """The files, and those in the folders and below, by absolute path, each with its format; and what was passed over.
 
@@ -71,6 +71,7 @@ def find_files(
     """
     found: dict[Path, FileFormat] = {}
     skipped: list[Path] = []
+    paths = [as_path("a file", path) for path in ([named] if isinstance(named, str | Path) else named)]
     for path in paths:
         if not path.exists():
             raise InputError(f"no such file or folder: {path}", mend="check the name")

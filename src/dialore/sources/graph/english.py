@@ -296,7 +296,9 @@ class EnglishReader:
         for size in range(min(LONGEST, len(places)), 0, -1):
             for start in range(len(places) - size + 1):
                 end = start + size
-                if any(taken[start:end]) or (size == 1 and self._says_nothing(found[places[start] :], named)):
+                if any(taken[start:end]) or (
+                    size == 1 and self._says_nothing(found[places[start] : places[start] + 2], named)
+                ):
                     continue
                 match = self._match(found, places, start, end)
                 if match is not None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dialore.cache import cache_folder
 from dialore.sources.graph.facts import read_facts
 from dialore.sources.graph.store import FORMAT
 from dialore.sources.graph.writing import build_graph
@@ -31,19 +29,6 @@ def starter_facts() -> Iterator[Fact]:
     """Every fact of the starter graph."""
     for path in starter_files():
         yield from read_facts(path, file_format="tsv")
-
-
-def cache_folder() -> Path:
-    """Where derived files go: `DIALORE_CACHE`, else the user's cache folder, else a temporary one."""
-    from platformdirs import user_cache_path
-
-    wanted = os.environ.get("DIALORE_CACHE") or user_cache_path("dialore", appauthor=False)
-    for folder in (Path(wanted), Path(tempfile.gettempdir()) / "dialore"):
-        with suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            if os.access(folder, os.W_OK):
-                return folder
-    return Path(tempfile.mkdtemp(prefix="dialore-"))
 
 
 def starter_graph() -> Path:

@@ -21,7 +21,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from dialore import __version__
+from dialore._version import __version__
 from dialore.errors import DialoreError
 from dialore.llm.http import AdaptiveLimiter
 

@@ -1,0 +1,59 @@
+"""`dialore import`: responses made elsewhere, made a run."""
+
+# No deferred annotations here: typer reads them.
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dialore.cli.options import DatasetOptions, Json, takes_settings
+from dialore.cli.output import note, print_json
+
+
+@takes_settings
+def import_files(
+    said: DatasetOptions,
+    files: Annotated[list[str], typer.Argument(metavar="[NAME=]FILE...", help="Files of responses.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FOLDER", help="The run they go to, new or not. [default: runs/FILE's name]"),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Read responses made elsewhere into a run, for score, report, judge and annotate.
+
+    A file is JSONL of "id" and "text", and perhaps "system", "model" and the
+    "knowledge" that was given; or a log of ParlAI's worlds, generations of
+    the few-shot bot, samples of lm-eval. A system is called by NAME, by its
+    entries, or as its file. Into a run that is there, no --data is needed.
+
+    [bold]Examples[/bold]
+    dialore import bart.jsonl gpt=out.jsonl --data dialogues.jsonl
+    dialore import parlai.jsonl --dataset dailydialog --data test.json --cut all
+    dialore import bart.jsonl --out runs/try
+    """
+    imported(files, said, out, json=json)
+
+
+def imported(files: Sequence[str], said: Mapping[str, Any], out: Path | None, *, json: bool = False) -> Path:
+    """Import files and say what came of them; gives the run's folder."""
+    from dialore.experiments.config import DatasetConfig
+    from dialore.experiments.outside import import_responses
+    from dialore.settings import validated
+
+    whole = [("", "", text) if Path(text).exists() else text.rpartition("=") for text in files]
+    named = [(name, Path(file)) for name, _, file in whole]
+    folder = out or Path("runs") / named[0][1].name.partition(".")[0]
+    config = validated(DatasetConfig, {"name": "jsonl", **said}, where="options") if said else None
+    found = import_responses(folder, named, config)
+    if json:
+        print_json({"folder": str(folder), "systems": found})
+    for name, one in found.items():
+        empty = f"; {one['empty']} without text, which count as failed" if one["empty"] else ""
+        missing = (
+            f"; {len(one['missing'])} dialogues without one, such as {one['missing'][0]!r}" if one["missing"] else ""
+        )
+        note(f"{name}: {one['responses']} responses{empty}{missing}")
+    note(f"they are in {folder}")
+    return folder

@@ -1,0 +1,254 @@
+"""Responses made elsewhere, read into a run, which is then scored, judged, annotated and reported like any other."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from pydantic import ValidationError
+
+from dialore.datasets import data_set
+from dialore.datasets.files import Place, json_entries
+from dialore.dialogue import Dialogue, describe
+from dialore.errors import InputError
+from dialore.evaluation.meta import given_knowledge
+from dialore.experiments.config import DatasetConfig
+from dialore.experiments.run import load_dialogues
+from dialore.experiments.store import FILE, Job, RunStore, System
+from dialore.response import Response
+
+_FORM = (
+    'responses are JSONL of {"id", "text", "system"?, "knowledge"?}, a log of ParlAI\'s worlds, generations of the '
+    "few-shot bot, or samples of lm-eval"
+)
+_IDS, _TEXTS = ("id", "dialogue_id"), ("text", "response", "prediction", "output", "generation")
+_ELSEWHERE = "elsewhere"
+_Key: TypeAlias = "tuple[Any, ...]"
+"""What tells the dialogue of a response; see `_finder`."""
+
+
+class _Answer(NamedTuple):
+    """A response of a file: where it stands, the key of its dialogue (see `_finder`), who made it, and what it is."""
+
+    place: Place
+    key: _Key
+    system: str
+    response: Response
+
+
+def import_responses(
+    folder: Path, files: Sequence[tuple[str, Path]], config: DatasetConfig | None
+) -> dict[str, dict[str, Any]]:
+    """Read files of responses into a run's folder, made if need be.
+
+    A response without text is kept as a failed one: it is counted, and never scored. One that the run has already of a
+    system of that name is replaced.
+
+    Args:
+        folder: where the run is kept. One that is there keeps what it has.
+        files: the files, each with the name of its system; where that is empty, entries or the file name it.
+        config: the dialogues that are answered; those of the run where None.
+
+    Returns:
+        By system the number of its `responses`, how many of them are `empty`, and the `missing` dialogues' ids.
+
+    Raises:
+        InputError: a file is of no known form, or a response answers no dialogue or one that has been answered.
+    """
+    if config is None and not (folder / FILE).is_file():
+        raise InputError(f"which dialogues do they answer? {folder} is no run yet", mend="name their file by --data")
+    answers = [answer for name, path in files for answer in _read(path, name)]
+    with RunStore.resumed(folder) as store:
+        facts: dict[str, Any] = {"imported": [*store.facts().get("imported", []), *(str(path) for _, path in files)]}
+        if config is None:
+            config = DatasetConfig.model_validate(store.facts()["config"]["dataset"])
+            dialogues = [store.dialogue(position) for position in range(store.size)]
+        else:
+            dialogues = list(load_dialogues(config))
+        if not store.size:
+            about = "Responses that were made elsewhere."
+            facts |= {"name": folder.name, "about": about, "config": {"dataset": config.model_dump(mode="json")}}
+        placed = _placed(answers, dialogues, config)
+        models = {title: next(iter(mine.values())).by for title, mine in placed.items()}
+        systems = [System(number, title, title, {}, model) for number, (title, model) in enumerate(models.items())]
+        numbers = store.set_up(facts, systems, dialogues)
+        for system in systems:
+            for position, response in placed[system.title].items():
+                named = {"id": dialogues[position].id, "method": system.title}
+                store.add(Job(position, numbers[system.number]), response.model_copy(update=named))
+        return {
+            title: {
+                "responses": len(mine),
+                "empty": sum(response.status == "failed" for response in mine.values()),
+                "missing": [dialogue.id for position, dialogue in enumerate(dialogues) if position not in mine],
+            }
+            for title, mine in placed.items()
+        }
+
+
+def _placed(
+    answers: Sequence[_Answer], dialogues: Sequence[Dialogue], config: DatasetConfig
+) -> dict[str, dict[int, Response]]:
+    """The responses by system and by the position of the dialogue that they answer; raises as `import_responses`."""
+    find = _finder(answers, dialogues, config)
+    placed: dict[str, dict[int, Response]] = defaultdict(dict)
+    unknown = []
+    for answer in answers:
+        taken = placed[answer.system]
+        among = find(answer.key)
+        free = next((position for position in among if position not in taken), None)
+        if free is not None:
+            taken[free] = answer.response
+        elif among:
+            twice = f"{answer.system!r} has answered dialogue {dialogues[among[0]].id!r} before"
+            raise InputError(f"{answer.place.where}: {twice}", mend="keep one, or tell systems apart by a key `system`")
+        elif answer.key[0] not in {"turn", "pair"}:  # of generations some answer turns that are no reference
+            unknown.append(answer)
+    if unknown := unknown or [answer for answer in answers if not placed[answer.system]]:
+        first = unknown[0]
+        kind, said = first.key[:2]
+        ids = [dialogue.id for dialogue in dialogues]
+        near = get_close_matches(str(said), ids, n=1) if kind == "id" else []
+        mend = f"did you mean {near[0]!r}?" if near else f"ids here are like {ids[0]!r}" if ids else "there is none"
+        raise InputError(
+            f"{first.place.where}: no dialogue of the data has the {kind} {said!r}; so it is with {len(unknown)} of "
+            f"{len(answers)} responses",
+            mend=f"{mend}; name the data set, cut, limit and seed that they were made with",
+        )
+    return placed
+
+
+def _finder(
+    answers: Sequence[_Answer], dialogues: Sequence[Dialogue], config: DatasetConfig
+) -> Callable[[_Key], list[int]]:
+    """What gives the positions of the dialogues that a key may mean; where several are alike, they are taken in order.
+
+    Keys are `("id", id)`, `("number", position)`, `("latest turn", turn, references)`, and of generated dialogues
+    `("turn", number, turn)` and `("pair", number, pair)`.
+    """
+    found: dict[_Key, list[int]] = defaultdict(list)
+    generated = {answer.place.where: answer.key[1] + 1 for answer in answers if answer.key[0] in {"turn", "pair"}}
+    wholes = [dialogue.id for dialogue in data_set(config.name).read(config.path)] if generated else []
+    for where, count in generated.items():
+        if count != len(wholes):
+            problem = f"{where}: generations for {count} dialogues, and {config.path} has {len(wholes)}"
+            raise InputError(problem, mend="name the file that they were made of")
+    numbers = {identifier: number for number, identifier in enumerate(wholes)}
+    for position, dialogue in enumerate(dialogues):
+        number = numbers.get(dialogue.id.rpartition("@")[0], numbers.get(dialogue.id))
+        replies = sum(turn.speaker == dialogue.responder for turn in dialogue.turns)
+        for key in (
+            ("id", dialogue.id),
+            ("number", position),
+            ("latest turn", _letters(dialogue.last.text)),
+            ("reference", _letters(dialogue.reference or "")),
+            ("turn", number, len(dialogue.turns)),
+            ("pair", number, replies, len(dialogue.turns) % 2),
+        ):
+            found[key].append(position)
+
+    def find(key: _Key) -> list[int]:
+        match key:
+            case ("latest turn", turn, references):
+                last = found.get(("latest turn", _letters(turn)), [])
+                named = [place for each in references for place in found.get(("reference", _letters(each)), [])]
+                return [place for place in named if place in last] or named or ([] if references else last)
+            case ("pair", _, _):  # the reply of the second speaker; of the first where there is no other
+                return found.get((*key, 1)) or found.get((*key, 0), [])
+        return found.get(key, [])
+
+    return find
+
+
+def _letters(text: str) -> str:
+    """A text's letters and digits alone, as tokenisers leave them."""
+    return re.sub(r"[\W_]+", "", text.casefold())
+
+
+# --- the forms of files
+
+
+def _read(path: Path, name: str) -> Iterator[_Answer]:
+    """The responses of a file, each entry of the form that it shows."""
+    usual = name or path.name.partition(".")[0]
+    for place, entry in json_entries(path, _FORM):
+        match entry:
+            case {"generation": [*dialogues]}:  # the few-shot bot's; the dialogues are those of the data
+                for number, each in enumerate(dialogues):
+                    for key, text in _generated(place, number, each):
+                        yield _answer(place, key, usual, text)
+            case {"dialog": [*parleys]}:  # ParlAI's `--world-logs`: acts of the teacher, with labels, and of the model
+                for key, text in _logged(place, parleys):
+                    yield _answer(place, key, usual, text)
+            case (  # lm-eval's `--log_samples`
+                {"doc_id": int(number), "filtered_resps": [str(text) | [str(text), *_], *_]}
+                | {"doc_id": int(number), "resps": [[str(text), *_], *_]}
+            ):
+                doc = entry.get("doc")
+                named = ("id", str(doc["id"])) if isinstance(doc, dict) and "id" in doc else ("number", number)
+                kept = entry.get("filter") or "none"
+                yield _answer(place, named, usual if kept == "none" else f"{usual} ({kept})", text)
+            case {"doc_id": _}:
+                raise place.error("no generated text", "filtered_resps")
+            case dict():
+                yield _plain(place, entry, name, usual)
+            case _:
+                raise place.error("no object")
+
+
+def _answer(place: Place, key: _Key, system: str, text: str, **fields: Any) -> _Answer:  # noqa: ANN401
+    fields = {"by": _ELSEWHERE, **fields}
+    if not text.strip():
+        fields |= {"status": "failed", "error": f"{place.where}: the text is empty"}
+    return _Answer(place, key, system, Response(text=text.strip(), **fields))
+
+
+def _plain(place: Place, entry: dict[str, Any], name: str, usual: str) -> _Answer:
+    """An entry of id and text, or a response as Dialore writes it, whose trace and knowledge are kept."""
+    named = next((entry[key] for key in _IDS if key in entry), None)
+    text = next((entry[key] for key in _TEXTS if key in entry), None)
+    if not isinstance(named, str | int) or not isinstance(text, str):
+        raise place.error(f"an id and a text are wanted, and it has {', '.join(entry) or 'nothing'}")
+    key, system = ("id", str(named)), name or str(entry.get("system") or entry.get("method") or usual)
+    try:
+        if {"method", "status"} <= entry.keys():
+            whole = Response.model_validate(entry)
+            return _Answer(place, key, system, whole.model_copy(update={"by": whole.by or _ELSEWHERE}))
+        pieces = [given_knowledge(item) for item in entry.get("knowledge") or ()]
+    except ValidationError as error:
+        raise place.error(describe(error)) from error
+    except TypeError as error:
+        raise place.error("no list of texts", "knowledge") from error
+    return _answer(place, key, system, text, knowledge=pieces, by=str(entry.get("model") or _ELSEWHERE))
+
+
+def _logged(place: Place, parleys: Sequence[Any]) -> Iterator[tuple[_Key, str]]:
+    """What a model said in an episode of a ParlAI world: the teacher's turn and labels tell what it answered."""
+    for number, parley in enumerate(parleys):
+        match parley:
+            case [{"text": str(asked)} as act, {"text": str(text)}]:
+                labels = act.get("eval_labels") or act.get("labels")
+                labels = [each for each in labels if isinstance(each, str)] if isinstance(labels, list) else []
+                yield ("latest turn", asked.strip().rpartition("\n")[2], labels), text
+            case _:
+                raise place.error("no pair of acts with texts", f"dialog[{number}]")
+
+
+def _generated(place: Place, number: int, entry: Any) -> Iterator[tuple[_Key, str]]:  # noqa: ANN401
+    """What the few-shot bot generated for a dialogue: of each pair of turns a reply, or both turns."""
+    pairs = entry.get("dialogue") if isinstance(entry, dict) else None
+    if not isinstance(pairs, list):
+        raise place.error("no list of pairs", f"generation[{number}].dialogue")
+    for pair, texts in enumerate(pairs):
+        match texts:
+            case [str(reply)]:
+                yield ("pair", number, pair), reply
+            case [str(first), str(second)]:
+                yield ("turn", number, 2 * pair), first
+                yield ("turn", number, 2 * pair + 1), second
+            case _:
+                raise place.error("no reply, nor a pair", f"generation[{number}].dialogue[{pair}]")

@@ -1,0 +1,92 @@
+"""What is found by name: our own, what other packages add by entry points, and what stands in a file of the user's.
+
+A name that ends in `.py` is such a file, `mine.py:Mine` one of several in it. It is imported, and so runs: name only
+files whose code you trust. Whatever fails to load is an InputError of its own, and hides nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dialore.errors import DialoreError, InputError, UnknownNameError, first_line
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+def names_of(group: str, own: Iterable[str] = ()) -> list[str]:
+    """The names of our own and of the group's entry points, sorted; those that cannot be loaded, too."""
+    return sorted({*own, *(point.name for point in entry_points(group=group))})
+
+
+def find(kind: str, name: str, group: str, own: Mapping[str, str], fits: Callable[[object], bool]) -> Any:  # noqa: ANN401
+    """What a name stands for, imported now.
+
+    Args:
+        kind: what it is to be, in words.
+        name: its name, or the file that it stands in.
+        group: the group of entry points that others add it by.
+        own: our own, each as `module:name`.
+        fits: whether something in a file is of that kind.
+
+    Raises:
+        UnknownNameError: nothing is called so.
+        InputError: it cannot be loaded, or the file has none or several.
+    """
+    file, _, wanted = name.partition(".py:")
+    if wanted or name.endswith(".py"):
+        module = _module(kind, Path(file if not wanted else f"{file}.py"))
+        found = {
+            each: value
+            for each, value in vars(module).items()
+            if each == wanted or (not wanted and getattr(value, "__module__", "") == module.__name__ and fits(value))
+        }
+        if len(found) == 1:
+            return found.popitem()[1]
+        mend = f"name one: {name}:{min(found)}" if found else f"see `dialore.{group.partition('.')[2]}`"
+        raise InputError(f"{name} has {len(found) or 'no'} {kind}{'s' * (len(found) > 1)}", mend=mend)
+    for point in [EntryPoint(name, own[name], group)] if name in own else entry_points(group=group):
+        if point.name == name:
+            return _guarded(kind, name, point.load, f"{point.value} of {point.dist.name if point.dist else 'dialore'}")
+    raise UnknownNameError(kind, name, names_of(group, own))
+
+
+def loadable(names: Iterable[str], load: Callable[[str], T]) -> Iterator[T]:
+    """What can be loaded of several names; what cannot is logged."""
+    for name in names:
+        try:
+            yield load(name)
+        except DialoreError as error:
+            log.warning("left out: %s", error)
+
+
+def _module(kind: str, path: Path) -> Any:  # noqa: ANN401
+    name = f"file:{path.resolve()}"
+    if name not in sys.modules:
+        if not path.is_file():
+            raise InputError(f"no such file: {path}", mend=f"name a {kind}, or a Python file that has one")
+        spec = importlib.util.spec_from_file_location(name, path)
+        module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type] # the name ends in .py
+        sys.modules[name] = module  # dataclasses look their own up
+        try:
+            _guarded(kind, str(path), lambda: spec.loader.exec_module(module), str(path))  # type: ignore[union-attr]
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
+
+
+def _guarded(kind: str, name: str, load: Callable[[], T], where: str) -> T:
+    try:
+        return load()
+    except DialoreError:
+        raise
+    except Exception as error:
+        said = f"{kind} {name} cannot be loaded: {type(error).__name__}: {first_line(error)}"
+        raise InputError(said, mend=f"mend {where}") from error

@@ -1,0 +1,278 @@
+"""`dialore import` and `dialore score FILE`: responses of other tools become a run that every command works on."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dialore.errors import InputError
+from dialore.experiments.outside import _read
+from dialore.experiments.store import RunStore
+
+KEYS = [
+    *("id", "dialogue_id", "text", "response", "prediction", "system", "method", "status", "model", "knowledge", "doc"),
+    *("doc_id", "filtered_resps", "resps", "filter", "dialog", "dialogue", "generation", "labels", "eval_labels"),
+]
+PLAIN = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(0, 1) | st.text(max_size=4)
+VALUES = st.recursive(
+    PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3)
+)
+
+DIALOGUES = [
+    {"id": f"d{number}", "turns": [f"Tell me of {name}."], "reference": f"I like {name} a lot.", "knowledge": [fact]}
+    for number, (name, fact) in enumerate(
+        {"tea": "Tea is a drink.", "bread": "Bread is baked.", "rain": "Rain falls.", "jazz": "Jazz swings."}.items()
+    )
+]
+
+
+def lines(path, entries):
+    path.write_text("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in entries), "utf-8")
+    return path
+
+
+@pytest.fixture
+def data(tmp_path):
+    return lines(tmp_path / "dialogues.jsonl", DIALOGUES)
+
+
+def texts(folder="runs/mine"):
+    with RunStore.open(folder) as store:
+        systems = {system.number: system.title for system in store.systems()}
+        return {(systems[job.system], dialogue.id): response.text for job, dialogue, response in store.responses()}
+
+
+@pytest.fixture(autouse=True)
+def in_folders(monkeypatch):
+    """RunStore.open takes what a test names."""
+    opened = RunStore.open.__func__
+    monkeypatch.setattr(RunStore, "open", classmethod(lambda cls, folder: opened(cls, Path(folder))))
+
+
+def scores(call, *arguments):
+    done = call("score", *arguments, "--json")
+    assert done.code == 0, done.err
+    return {each["name"]: {name: one["value"] for name, one in each["scores"].items()} for each in json.loads(done.out)}
+
+
+def test_a_file_of_ids_and_texts_is_scored_in_one_command(call, data, tmp_path):
+    mine = lines(tmp_path / "mine.jsonl", [{"id": each["id"], "text": each["reference"]} for each in DIALOGUES])
+    done = call("score", mine, "--data", data, "-x", "f1", "--json")
+    assert "mine: 4 responses" in done.err
+    assert [(each["name"], each["scores"]["f1"]["value"]) for each in json.loads(done.out)] == [("mine", 1.0)]
+    assert scores(call, "runs/mine", "-x", "f1") == {"mine": {"f1": 1.0}}
+    # Read anew, what changed is measured anew.
+    lines(mine, [{"id": each["id"], "text": "No idea."} for each in DIALOGUES])
+    assert scores(call, mine, "--data", data, "-x", "f1") == {"mine": {"f1": 0.0}}
+
+
+def test_several_systems_in_one_file_and_in_several_with_what_they_were_given(call, data, tmp_path):
+    both = [
+        {"dialogue_id": each["id"], "response": text, "system": name, "knowledge": given}
+        for each in DIALOGUES
+        for name, text, given in (
+            ("good", each["knowledge"][0], [{"text": each["knowledge"][0]}, "Water is wet."]),
+            ("bad", "Hm.", []),
+        )
+    ]
+    lines(tmp_path / "both.jsonl", both)
+    own = [{"id": each["id"], "prediction": "Yes."} for each in DIALOGUES]
+    lines(tmp_path / "out.jsonl", own)
+    done = call("import", "both.jsonl", "bart=out.jsonl", "--data", data, "--out", "runs/mine", "--json")
+    assert done.code == 0
+    assert done.lines[0]["systems"]["bart"] == {"responses": 4, "empty": 0, "missing": []}
+    found = scores(call, "runs/mine", "-x", "kf1", "-x", "knowledge-copy")
+    assert list(found) == ["good", "bad", "bart"]
+    assert found["good"] == {"kf1": 1.0, "knowledge-copy": 1.0}
+    assert found["bad"]["knowledge-copy"] is None
+
+
+def test_what_is_missing_or_empty_is_said_counted_and_not_scored(call, data, tmp_path):
+    lines(tmp_path / "mine.jsonl", [{"id": "d0", "text": "I like tea a lot."}, {"id": "d2", "text": " "}])
+    done = call("import", "mine.jsonl", "--data", data)
+    assert "mine: 2 responses; 1 without text, which count as failed; 2 dialogues without one, such as 'd1'" in done.err
+    assert scores(call, "runs/mine", "-x", "f1") == {"mine": {"f1": 1.0}}
+    assert call("report", "runs/mine", "--markdown").code == 0
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        (
+            [{"id": "d0", "text": "a"}, {"id": "dx", "text": "b"}],
+            "entry 2: no dialogue of the data has the id 'dx'; so it is",
+        ),
+        ([{"id": "d0", "text": "a"}, {"id": "d0", "text": "b"}], "'mine' has answered dialogue 'd0' before (keep one"),
+        ([{"id": "d0", "said": "a"}], "an id and a text are wanted, and it has id, said"),
+        ([{"text": "a"}], "an id and a text are wanted"),
+        ([{"id": "d0", "text": 3}], "an id and a text are wanted"),
+        ([{"id": "d0", "text": "a", "knowledge": 3}], "field knowledge: no list of texts"),
+        ([{"id": "d0", "method": "x", "status": "good", "text": "a"}], "entry 1: field status: Input should be"),
+        ([{"dialog": [[{"text": "hi"}]]}], "field dialog[0]: no pair of acts with texts"),
+        ([{"generation": [{"dialogue": 3}]}], "field generation[0].dialogue: no list of pairs"),
+        ([{"generation": [{"dialogue": [[]]}]}], "field generation[0].dialogue[0]: no reply, nor a pair"),
+        ([{"doc_id": 0, "filtered_resps": [[-1.2, True]]}], "field filtered_resps: no generated text"),
+        ([{"doc_id": 7, "filtered_resps": ["a"]}], "no dialogue of the data has the number 7"),
+        ([], "the file is empty"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_leaves_no_run(call, data, tmp_path, entries, words):
+    lines(tmp_path / "mine.jsonl", entries)
+    assert words in call("import", "mine.jsonl", "--data", data).complaint
+    assert not (tmp_path / "runs" / "mine").exists()
+
+
+def test_without_dialogues_or_files_the_mend_is_said(call, data, tmp_path):
+    lines(tmp_path / "mine.jsonl", [{"id": "d0", "text": "a"}])
+    assert "runs/mine is no run yet (name their file by --data)" in call("score", "mine.jsonl").complaint
+    assert "no such file: none.jsonl" in call("import", "x=none.jsonl", "--data", data).complaint
+    assert call("import", "mine.jsonl", "--data", data).code == 0
+    assert "knows its dialogues" in call("score", "runs/mine", "--data", data).complaint
+    other = lines(tmp_path / "other.jsonl", DIALOGUES[:2])
+    assert "has 4 dialogues, not 2" in call("import", "mine.jsonl", "--data", other).complaint
+
+
+def test_ours_are_read_whole_and_set_beside_those_of_a_run(call, data):
+    assert (
+        call("run", "-M", "vanilla", "--data", data, "--dataset", "jsonl", "-m", "rehearsal", "--out", "runs/mine").code
+        == 0
+    )
+    done = call("respond", data, "-M", "t-rag", "-m", "rehearsal", "--json")
+    assert done.code == 0
+    Path("ours.jsonl").write_text(done.out, "utf-8")
+    assert call("import", "ours.jsonl", "--out", "runs/mine").code == 0
+    with RunStore.open("runs/mine") as store:
+        assert [system.title for system in store.systems()] == ["vanilla", "t-rag"]
+        response = store.response(store.jobs(1)[0])
+        assert response.status == "ok"
+        assert response.by == "rehearsal"
+    assert set(scores(call, "runs/mine", "-x", "f1")) == {"vanilla", "t-rag"}
+    again = call("run", "-M", "vanilla", "--data", data, "--dataset", "jsonl", "-m", "rehearsal", "--out", "runs/mine")
+    assert "0 answered, 0 failed, 4 were there" in again.err
+
+
+WHOLE = [
+    {"id": "w1", "turns": ["Hello !", "Hi , how are you ?", "Fine .", "Good ."]},
+    {"id": "w2", "turns": ["Tea ?", "Yes , please .", "Sugar ?"]},
+]
+
+
+@pytest.fixture
+def whole(tmp_path):
+    return lines(tmp_path / "whole.jsonl", WHOLE)
+
+
+def test_a_log_of_parlai_is_matched_by_labels_and_turns(call, whole, tmp_path):
+    """The form of `parlai eval_model --world-logs`: episodes of pairs of acts, in any order, tokenised otherwise."""
+
+    def parley(text, label, reply):
+        teacher = {"id": "dailydialog", "text": text, "eval_labels": [label], "episode_done": False}
+        return [teacher, {"id": "TransformerGenerator", "text": reply, "episode_done": False}]
+
+    logs = [
+        {
+            "dialog": [parley("your persona: i drink tea\nTea?", "Yes, please.", "No tea.")],
+            "context": [],
+            "metadata_path": "m",
+        },
+        {"dialog": [parley("Hello!", "Hi, how are you?", "Hey."), parley("Fine.", "Good.", "Great!")], "context": []},
+    ]
+    lines(tmp_path / "mine.jsonl", logs)
+    done = call("import", "mine.jsonl", "--data", whole, "--cut", "all")
+    assert "mine: 3 responses; 2 dialogues without one" in done.err
+    assert texts() == {("mine", "w1@1"): "Hey.", ("mine", "w1@3"): "Great!", ("mine", "w2@1"): "No tea."}
+    logs[0]["dialog"][0][0]["eval_labels"] = ["Never said."]
+    lines(tmp_path / "other.jsonl", logs)
+    assert (
+        "no dialogue of the data has the latest turn 'Tea?'; so it is with 1 of 3"
+        in call("import", "other.jsonl", "--data", whole, "--cut", "all").complaint
+    )
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_generations_of_the_few_shot_bot_go_by_dialogue_and_pair(call, whole, tmp_path, both):
+    """`{"score", "generation": [{"meta", "dialogue": [[reply], ...]}]}`, or both turns of each pair."""
+    replies = [[["u0", "s0"], ["u1", "s1"]], [["u2", "s2"], ["u3", "past the end"]]]
+    made = [
+        [pair if both else pair[1:] for pair in pairs] for pairs in (replies if both else [replies[0], replies[1][:1]])
+    ]
+    entry = {"score": {"F1": 1}, "generation": [{"meta": [], "dialogue": pairs} for pairs in made]}
+    (tmp_path / "mine.json").write_text(json.dumps(entry, indent=4), "utf-8")
+    assert call("import", "mine.json", "--data", whole, "--cut", "all").code == 0
+    system = {("mine", "w1@1"): "s0", ("mine", "w1@3"): "s1", ("mine", "w2@1"): "s2"}
+    user = {("mine", "w1@2"): "u1", ("mine", "w2@2"): "u3"}
+    assert texts() == (system | user if both else system)
+
+
+def test_samples_of_lm_eval_go_by_their_documents_id_or_number(call, data, tmp_path):
+    by_number = [
+        {
+            "doc_id": number,
+            "doc": {},
+            "target": "",
+            "arguments": [],
+            "resps": [["raw"]],
+            "filtered_resps": [f"n{number}"],
+        }
+        for number in range(4)
+    ]
+    by_id = [
+        {"doc_id": 3 - number, "doc": {"id": f"d{number}"}, "resps": [[f"i{number}"]], "filter": name}
+        for number in range(4)
+        for name in ("none", "first-line")
+    ]
+    lines(tmp_path / "mine.jsonl", by_number)
+    lines(tmp_path / "ids.jsonl", by_id)
+    assert call("import", "mine.jsonl", "ids.jsonl", "--data", data, "--out", "runs/mine").code == 0
+    found = texts()
+    assert {name for name, _ in found} == {"mine", "ids", "ids (first-line)"}
+    assert [found["mine", f"d{number}"] for number in range(4)] == ["n0", "n1", "n2", "n3"]
+    assert [found["ids", f"d{number}"] for number in range(4)] == ["i0", "i1", "i2", "i3"]
+
+
+def test_every_command_works_on_an_imported_run(call, data, tmp_path, url, monkeypatch):
+    for name, text in (("a", "I like it a lot."), ("b", "No.")):
+        lines(tmp_path / f"{name}.jsonl", [{"id": each["id"], "text": f"{text} {each['id']}"} for each in DIALOGUES])
+    assert call("import", "a.jsonl", "b.jsonl", "--data", data, "--out", "runs/two").code == 0
+    assert call("score", "runs/two", "-x", "f1", "-x", "distinct-1").code == 0
+    assert call("report", "runs/two", "--out", "report", "--baseline", "b").code == 0
+    assert "| a |" in (tmp_path / "report" / "report.md").read_text("utf-8")
+    monkeypatch.setenv("DIALORE_BASE_URL", url)
+    judged = call("judge", "runs/two", "--pairwise", "a", "b", "--model", "wait-0", "-c", "coherence", "--json")
+    assert judged.lines[0][0]["criterion"] == "coherence"
+    pytest.importorskip("openpyxl", reason="the evaluation extra is not installed")
+    exported = call("annotate", "export", "runs/two", "-c", "dcrag", "--form", "likert", "--annotators", "1", "--json")
+    (sheet,) = [path for path in exported.lines[0]["sheets"] if path.endswith(".csv")]
+    filled = fill(tmp_path / sheet)
+    assert call("annotate", "import", filled, "--key", exported.lines[0]["key"], "--out", "annotations.jsonl").code == 0
+    assert call("annotate", "judged", "annotations.jsonl", "runs/two", "--out", "judged.jsonl").code == 0
+    met = call("meta", "judged.jsonl", "-x", "f1", "--json")
+    assert met.code == 0
+    assert met.lines[0][0]["responses"] == 8
+
+
+def fill(path):
+    """The sheet with a score in every empty cell, rising from row to row."""
+    import csv
+
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.reader(file))
+    header, *body = rows
+    body = [[cell or str(number % 3 + 1) for cell in row] for number, row in enumerate(body)]
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        csv.writer(file).writerows([header, *body])
+    return path
+
+
+@settings(max_examples=400, deadline=None)
+@given(entry=st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=5))
+def test_no_entry_is_a_traceback(tmp_path_factory, entry):
+    path = tmp_path_factory.getbasetemp() / "any.jsonl"
+    path.write_text(json.dumps(entry) + "\n", "utf-8")
+    with suppress(InputError):
+        assert all(answer.key for answer in _read(path, ""))

@@ -1,0 +1,140 @@
+"""Methods, data sets and metrics that are not ours: in a file of the user's, or added by another package."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from dialore.errors import InputError
+from dialore.methods.registry import create_method, method_class
+
+METHOD = '''
+from __future__ import annotations
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+from dialore.methods.base import Method
+from dialore.response import Grounding
+if TYPE_CHECKING:
+    from dialore.sources.base import KnowledgeSource
+
+@dataclass(frozen=True, slots=True)
+class Mine(Method):
+    """Answer in a mood."""
+    name: ClassVar[str] = "mine"
+    summary: ClassVar[str] = "one call in a mood"
+    takes: ClassVar[tuple[str, ...]] = ("documents",)
+    mood: str
+    documents: KnowledgeSource | None = None
+    words: int | None = None
+    topics: list[str] = field(default_factory=list)
+
+    async def respond(self, dialogue, stage):
+        text = await stage.write("mine/reply", mood=self.mood, words=self.words, topics=self.topics)
+        return Grounding().response(text)
+'''
+PROMPT = (
+    '---\nversion: 1\noutput: text\n---\n<!-- user -->\n{{ history }} {{ mood }} {{ words }} {{ topics | join("+") }}\n'
+)
+SET = """
+from pathlib import Path
+from dialore.datasets.plain import Jsonl
+
+class Lines(Jsonl):
+    name = "lines"
+"""
+METRIC = """
+from dialore.evaluation.overlap import make as own
+
+def make(name, context):
+    return own("bleu-1", context)
+"""
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    monkeypatch.setattr("dialore.prompts.library._BESIDE", [])
+    for name in ("mine", "lines", "shared"):
+        monkeypatch.setitem(sys.modules, name, None)
+        del sys.modules[name]
+    for name, text in {"mine.py": METHOD, "lines.py": SET, "shared.py": METRIC}.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    prompts = tmp_path / "prompts" / "mine"
+    prompts.mkdir(parents=True)
+    (prompts / "reply.en.md").write_text(PROMPT, "utf-8")
+    return tmp_path / "mine.py"
+
+
+def test_a_method_of_a_file_answers_by_the_prompts_beside_it(call, mine, faulty_server):
+    options = ("-M", "./mine.py", "-o", "mood=glad", "-o", "words=5", "-o", "topics=[tea, honey]", "--no-cache")
+    done = call("ask", "Hello", *options, "-u", faulty_server.url, "--json")
+    assert (done.code, done.lines[0]["method"]) == (0, "mine"), done.err
+    assert faulty_server.calls[0].body["messages"][0]["content"] == "Me: Hello glad 5 tea+honey"
+    [described] = call("methods", "./mine.py", "--json").lines
+    assert {each["name"]: each["default"] for each in described["options"]} == {
+        "mood": "needed",
+        "words": None,
+        "topics": [],
+    }
+    assert described["stages"][0]["prompt"] == "mine/reply"
+
+
+def test_options_are_read_as_they_are_annotated(mine):
+    name = f"{mine}:Mine"
+    assert method_class(name) is method_class(str(mine))
+    assert create_method(name, {}, {"mood": "7", "words": "null"}).mood == "7"
+    assert create_method(name, {}, {"mood": "glad", "words": "5"}).words == 5
+    with pytest.raises(InputError, match=r"option words of mine: 'many' is not int \| None"):
+        create_method(name, {}, {"mood": "glad", "words": "many"})
+    with pytest.raises(InputError, match="needs its option mood"):
+        create_method(name, {}, {})
+
+
+def test_data_sets_and_metrics_of_a_file(call, mine, url, talks):
+    talks.write_text(json.dumps({"id": "a", "turns": ["Hello."], "reference": "Hello there."}), "utf-8")
+    options = ("-M", "./mine.py", "-o", "mood=glad", "--dataset", "./lines.py", "--data", talks, "-u", url)
+    assert call("run", *options, "--out", "run", "--no-cache").code == 0
+    done = call("score", "run", "-x", "./shared.py", "--json")
+    assert done.code == 0, done.err
+    assert list(done.lines[0][0]["scores"]) == ["bleu-1"]
+    assert call("data", "stats", "./lines.py", talks, "--json").lines[0]["dialogues"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import nothing_there", "method x.py cannot be loaded: ModuleNotFoundError: No module named 'nothing_there'"),
+        ("def (", "method x.py cannot be loaded: SyntaxError"),
+        ("x = 1", "x.py has no method"),
+        (METHOD + METHOD.partition("\n\n")[2].replace("Mine", "Other"), "x.py has 2 methods (name one: x.py:Mine)"),
+        (None, "no such file: x.py"),
+    ],
+)
+def test_a_file_that_does_not_do_is_one_line(call, tmp_path, text, said):
+    if text is not None:
+        (tmp_path / "x.py").write_text(text, "utf-8")
+    assert said in call("ask", "Hello", "-M", "x.py", "-m", "rehearsal").complaint
+
+
+def test_one_broken_plugin_hides_no_other(call, mine, tmp_path, monkeypatch, caplog):
+    info = tmp_path / "site" / "others-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n", "utf-8")
+    points = ["[dialore.methods]", "mine = mine:Mine", "bad = no_such_module:Bad"]
+    points += ["[dialore.datasets]", "lines = lines:Lines", "bad-set = no_such_module:Bad"]
+    points += ["[dialore.metrics]", "shared = shared:make", "bad-metric = no_such_module:make"]
+    (info / "entry_points.txt").write_text("\n".join(points), "utf-8")
+    monkeypatch.syspath_prepend(str(info.parent))
+    monkeypatch.syspath_prepend(str(mine.parent))
+    for command, good, bad in [
+        (("methods",), "mine", "method bad"),
+        (("data", "list"), "lines", "data set bad-set"),
+        (("score", "-", "--list"), "bleu-1", "metric bad-metric"),
+    ]:
+        done = call(*command)
+        assert (done.code, good in done.out) == (0, True)
+        assert f"left out: {bad} cannot be loaded: ModuleNotFoundError" in caplog.text
+        assert "of others" in caplog.text
+    assert call("ask", "Hello", "-M", "mine", "-o", "mood=glad", "-m", "rehearsal", "--no-cache").code == 0
+    assert "method bad cannot be loaded" in call("ask", "Hello", "-M", "bad", "-m", "rehearsal").complaint
