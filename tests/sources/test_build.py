@@ -265,8 +265,9 @@ SLOW = """
     from pathlib import Path
     from dialore.sources.graph import build_graph
     from tests.sources.graphs import embedder, facts
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what is in the background without it
-lines = [f"new {number} | IsA | thing {number % 7}" for number in range(20000)]
+    # What a shell starts in the background ignores SIGINT.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    lines = [f"new {number} | IsA | thing {number % 7}" for number in range(20000)]
     def slow(name, done, total):
         if name == sys.argv[2] and done:
             print("midway", flush=True)
