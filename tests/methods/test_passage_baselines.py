@@ -120,7 +120,7 @@ async def test_rag_asks_the_graph_only_where_nothing_else_gives_anything(small_g
     sore = talk(["I have a sore throat."])
     response, _, shown = await respond("rag", sore, sources={"graph": small_graph})
     assert {piece.kind for piece in response.knowledge} == {"fact"}
-    assert len(response.knowledge) == 5
+    assert len(response.knowledge) == 4
     assert response.knowledge[0].text in shown
     response, trace, _ = await respond("rag", sore, sources={"graph": small_graph, "documents": Shelf(MUGS)})
     assert "retrieval-graph" not in trace

@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dialore.errors import DialoreError, StageError, WindowError
 from dialore.methods.base import Method, check_least
@@ -181,7 +181,7 @@ def _persona(declared: DeclaredSources, dialogue: Dialogue) -> list[Knowledge]:
     return [piece for entry in entries for piece in listed(entry.source, dialogue)]
 
 
-def _shown(knowledge: Sequence[Knowledge]) -> dict[str, object]:
+def _shown(knowledge: Sequence[Knowledge]) -> dict[str, Any]:
     """The knowledge as the prompts have it: passages, which are numbered where they are cited, and the persona."""
     passages = [piece for piece in knowledge if piece.kind != "persona"]
     return {
