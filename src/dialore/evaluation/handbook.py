@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 SMALL_TALK = "small-talk"
 UNANSWERABLE = ("near-miss", "false-premise")
-RETRIEVERS = ("bm25", "dense", "fused")
 _FOLDER = resources.files("dialore") / "data" / "handbook"
 
 
@@ -104,7 +103,8 @@ def read_passages(language: str) -> list[HandbookPassage]:
 def judge(item: Item, response: Response) -> Verdict:
     """What became of an item; a response that failed is neither right nor refused."""
     if item.category == SMALL_TALK:
-        return Verdict(alone=response.text == response.draft if response.draft else None)
+        draft = getattr(response, "draft", "")
+        return Verdict(alone=response.text == draft if draft else None)
     if item.category in UNANSWERABLE:
         return Verdict(refused=refuses(item, response.text))
     ids = {passage.title: passage.id for passage in read_passages(item.language)}
@@ -166,7 +166,7 @@ _DIGIT = "".join(_DIGITS)
 _UNITS = {"十": 10, "百": 100, "千": 1000}
 _LATE = {"pm", "下午", "晚上", "傍晚", "晚间", "夜里", "中午", "evening", "afternoon", "night"}
 _CLOCK = re.compile(
-    r"(凌晨|早上|早晨|清晨|上午|中午|下午|傍晚|晚上|晚间|夜里)?(\d{1,2})(?:点|时(?!间))(?:(\d{1,2})分?|(半)|(1刻)|整|钟)*"
+    r"(凌晨|早上|早晨|清晨|上午|中午|下午|傍晚|晚上|晚间|夜里)?(\d{1,2})(?:点|时(?!间))(?:(1刻)|(半)|(\d{1,2})分?|整|钟)*"
 )
 _DAYTIME = re.compile(
     r"\b(\d{1,2})(?:[:.](\d\d))?\s*(?:o'clock\s*)?(?:([ap])\.?m\b\.?"
@@ -228,7 +228,7 @@ _REPLACED: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"(\d+) euro (\d\d)\b(?! euro)", r"\1.\2 euro"),
     (r"\b(half|quarter) (past|to) (\d{1,2})\b", _half),
     (_DAYTIME.pattern, lambda match: _clock(match[1], match[2] or "00", f"{match[3]}m" if match[3] else match[4])),
-    (_CLOCK.pattern, lambda match: _clock(match[2], match[3] or (match[4] and "30") or (match[5] and "15"), match[1])),
+    (_CLOCK.pattern, lambda match: _clock(match[2], (match[3] and "15") or (match[4] and "30") or match[5], match[1])),
     (r"(?<![\d:])(\d+\.\d*?)0+(?![\d:])", lambda match: match[1].rstrip(".")),
     (r"\b(minute|hour|day|week|month|year|litre|\w+day)s\b", r"\1"),
     (r"\bmins?\b", "minute"),

@@ -11,7 +11,7 @@ import numpy as np
 
 from dialore.cache import cache_folder
 from dialore.evaluation.base import Mean
-from dialore.evaluation.handbook import RETRIEVERS, Item, judge, read_passages, recall
+from dialore.evaluation.handbook import Item, judge, read_passages, recall
 from dialore.evaluation.report.display import longest_chain
 from dialore.evaluation.statistics import bootstrap, wilson
 from dialore.experiments.config import make_config
@@ -19,7 +19,7 @@ from dialore.experiments.run import Progress, run_experiment
 from dialore.experiments.store import RunStore
 from dialore.sources.documents.building import build_documents
 from dialore.sources.documents.chunking import Chunking
-from dialore.sources.documents.index import DocumentIndex
+from dialore.sources.documents.index import RETRIEVERS, DocumentIndex
 from dialore.sources.documents.tables import Piece
 from dialore.workbench import Connect, connect_model
 
@@ -127,17 +127,22 @@ def _figures(rows: Sequence[tuple[Item, Response]]) -> dict[str, Figures | int |
 
 def retrieval_table(items: Sequence[Item]) -> list[dict[str, Any]]:
     """Recall of the needed passages among the first three, without a model: by last turn and by all turns."""
-    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for language, own in _by_language(items):
-        for retriever in RETRIEVERS:
+    table = []
+    for retriever in RETRIEVERS:
+        found: dict[str, list[tuple[float, float]]] = {"last turn": [], "all turns": []}
+        for language, own in _by_language(items):
             with DocumentIndex(handbook_index(language), retriever=retriever) as index:
 
                 def titles(query: str, index: DocumentIndex = index) -> list[str]:
                     return [piece.passage.title for piece in index.find(query, TOP)]
 
-                for by in ("last turn", "all turns"):
-                    found.setdefault((retriever, by), []).extend(recall(titles, own, whole=by == "all turns"))
-    return [{"retriever": name, "query": by, "recall_at_3": _interval(rows)} for (name, by), rows in found.items()]
+                for by, rows in found.items():
+                    rows.extend(recall(titles, own, whole=by == "all turns"))
+        table.append(
+            {"retriever": retriever}
+            | {f"recall_at_3_by_{by.replace(' ', '_')}": _interval(rows) for by, rows in found.items()}
+        )
+    return table
 
 
 def _interval(rows: Iterable[tuple[float, float]]) -> Figures | None:
