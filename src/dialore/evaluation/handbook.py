@@ -227,6 +227,7 @@ _REPLACED: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"(\d)\s?(?:euros?|eur|€)(?![a-z])", r"\1 euro"),
     (r"(\d+) euro (\d\d)\b(?! euro)", r"\1.\2 euro"),
     (r"\b(half|quarter) (past|to) (\d{1,2})\b", _half),
+    (r"\b(\d{1,2}(?:[:.]\d\d)?)\s*(-|to|until)\s*(\d{1,2}(?:[:.]\d\d)?\s*([ap]m))\b", r"\1 \4 \2 \3"),
     (_DAYTIME.pattern, lambda match: _clock(match[1], match[2] or "00", f"{match[3]}m" if match[3] else match[4])),
     (_CLOCK.pattern, lambda match: _clock(match[2], (match[3] and "15") or (match[4] and "30") or match[5], match[1])),
     (r"(?<![\d:])(\d+\.\d*?)0+(?![\d:])", lambda match: match[1].rstrip(".")),
