@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _UNLIKE, _ALIKE = 0.5, 0.8
 """The cosines of two words from which one says something of the other, and all of it."""
+_embedder = functools.cache(StaticEmbedder)
 _RUN: dict[Language, int] = {"en": 4, "zh": 5}
 """Words, or Chinese characters, in a row that are a quotation."""
 
@@ -32,16 +33,14 @@ class _Told:
     Attributes:
         new: what the response could say first.
         told: how much of that it says.
+        share: the same, as a share.
         said: the share of all of the text that it says, new or not.
     """
 
     new: float
     told: float
+    share: float
     said: float
-
-    @property
-    def share(self) -> float:
-        return self.told / self.new if self.new > 0 else 0.0
 
 
 def is_drawn_on(piece: Knowledge, text: str, before: Sequence[str], language: Language) -> bool:
@@ -65,8 +64,8 @@ def _told(piece: str, text: str, earlier: str) -> _Told:
     vectors, weights = _read(piece)
     said, old = (_likeness(vectors, _read(other)[0]) for other in (text, earlier))
     whole = float(weights.sum())
-    told = float(weights @ np.maximum(said - old, 0))
-    return _Told(whole - float(weights @ old), told, float(weights @ said) / whole if whole else 0.0)
+    new, told = whole - float(weights @ old), float(weights @ np.maximum(said - old, 0))
+    return _Told(new, told, told / new if new > 0 else 0.0, float(weights @ said) / whole if whole else 0.0)
 
 
 def _likeness(these: NDArray[np.float32], those: NDArray[np.float32]) -> Vector:
@@ -77,14 +76,9 @@ def _likeness(these: NDArray[np.float32], those: NDArray[np.float32]) -> Vector:
     return np.clip((nearest - _UNLIKE) / (_ALIKE - _UNLIKE), 0, 1)
 
 
-@functools.lru_cache(maxsize=1)
-def _embedder() -> StaticEmbedder:
-    return StaticEmbedder()
-
-
 @functools.lru_cache(maxsize=1024)
 def _read(text: str) -> tuple[NDArray[np.float32], Vector]:
-    """The vector of each distinct word of a text, and what it weighs: a rare word's sum is long, an ordinary one's short."""
+    """The vector of each distinct word of a text, and its weight: a rare word's sum is long, a common one's short."""
     sums = _embedder().part_sums(np.unique(_embedder().parts([text])[0]))
     return normalise(sums), np.sqrt(np.einsum("ij,ij->i", sums, sums).astype(np.float64)) * 1e-6
 
