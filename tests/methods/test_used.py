@@ -85,7 +85,7 @@ def pieces(line: dict[str, Any], dialogue: WholeDialogue | None = None) -> tuple
 
 
 def found(dialogue: WholeDialogue, place: str) -> str:
-    """The text at a place: `p1`, a persona sentence; `p1.2`, a document under it; `3.0`, the gold knowledge of turn 3."""
+    """The text at a place: `p1`, a persona sentence; `p1.2`, a document under it; `3.0`, the gold of turn 3."""
     first, _, second = place.partition(".")
     if not first.startswith("p"):
         return gold_text(
