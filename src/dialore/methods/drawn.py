@@ -73,7 +73,8 @@ def _likeness(these: NDArray[np.float32], those: NDArray[np.float32]) -> Vector:
     if not len(those):
         return np.zeros(len(these))
     nearest = (these @ those.T).max(axis=1).astype(np.float64)
-    return np.clip((nearest - _UNLIKE) / (_ALIKE - _UNLIKE), 0, 1)
+    share: Vector = np.clip((nearest - _UNLIKE) / (_ALIKE - _UNLIKE), 0, 1)
+    return share
 
 
 @functools.lru_cache(maxsize=1024)
