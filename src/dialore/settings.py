@@ -23,6 +23,8 @@ from dialore.sources.registry import KINDS, kind_of_key
 _MODEL = "Language model"
 _KNOWLEDGE = "Knowledge and method"
 _FILE = "DIALORE_SETTINGS"
+DEFAULT_METHOD = "weave"
+"""The method where none is named; without any source, over the starter graph."""
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -252,7 +254,7 @@ class Settings(Strict):
 
     method: Annotated[
         list[str], Flag(("--method", "-M"), "NAME", _KNOWLEDGE), BeforeValidator(listed), Field(min_length=1)
-    ] = Field(default=["dcrag"], description="The method; may be given several times. Default: dcrag.")
+    ] = Field(default=[DEFAULT_METHOD], description="The method; may be given several times. Default: weave.")
     options: Annotated[dict[str, Any], Flag(("--option", "-o"), "NAME=VALUE", _KNOWLEDGE), _mapped("NAME=VALUE")] = (
         Field(
             default_factory=dict,

@@ -20,7 +20,7 @@ from dialore.errors import InputError, UnknownNameError, check_type
 from dialore.llm.model import LanguageModel, Sampled, Windowed
 from dialore.methods import registry
 from dialore.plugins import loadable
-from dialore.settings import ModelSettings, Settings, SourceSettings, read_settings, validated
+from dialore.settings import DEFAULT_METHOD, ModelSettings, Settings, SourceSettings, read_settings, validated
 from dialore.sources.registry import KINDS
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class Workbench:
         """Raise InputError where something is named that none of these methods has: a source, a stage, or citing."""
         methods = methods if models.main is not None else [LEXICAL]
         read = {source for name in methods for source in registry.method_sources(registry.method_class(name))}
-        named = [name for name in KINDS if self.settings.places(name) or name in self._given]
+        named = self._named
         if models.main is not None and models.stages:
             asked = [each for name in methods for each in registry.method_prompts(_class(name), self.prompts)]
             known = [*asked, *(each.rpartition("/")[2] for each in asked)]
@@ -191,6 +191,11 @@ class Workbench:
                 raise _unread(methods, KINDS[name].flag, able)
         if self.cite and models.main is not None and not any(map(self._cites, methods)):
             raise _unread(methods, "--cite", (each.name for each in _classes() if self._cites(each.name)))
+
+    @property
+    def _named(self) -> list[str]:
+        """The sources that are named or given."""
+        return [name for name in KINDS if self.settings.places(name) or name in self._given]
 
     def _cites(self, method: str) -> bool:
         """Whether one of a method's prompts says how to cite."""
@@ -208,7 +213,8 @@ class Workbench:
         cls = _class(method)
         if models.main is None and method != LEXICAL:
             method, cls, options = LEXICAL, _class(LEXICAL), None
-        wanted = {*cls.needs, *(("graph",) if method == LEXICAL else ())}
+        by_graph = method == LEXICAL or (method == DEFAULT_METHOD and not self._named)
+        wanted = {*cls.needs, *(("graph",) if by_graph else ())}
         sources = {name: self.source(name, needed=name in wanted) for name in registry.method_sources(cls)}
         made = registry.create_method(method, sources, options)
         return Agent(made, self._responder(Models(None) if method == LEXICAL else models), cite=self.cite)
@@ -309,7 +315,7 @@ def open_model(model: AnyModel) -> LanguageModel | None:
 
 
 def create_agent(
-    method: str | Method = "dcrag",
+    method: str | Method = DEFAULT_METHOD,
     *,
     model: AnyModel = ENVIRONMENT,
     graph: object = None,

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
 
 
+TITLES = 12
+"""How many titles a source tells of what it holds, at most."""
+
+
 class Findings(list[Knowledge]):
     """The knowledge that a search found, the best first, with what was done on the way.
 
@@ -72,6 +76,16 @@ class KnowledgeSource(Protocol):
     def close(self) -> None:
         """Release files and connections."""
         ...
+
+
+def titles_of(source: KnowledgeSource, dialogue: Dialogue) -> list[str] | None:
+    """A few titles of what a source holds for a dialogue; none where it holds nothing, None where it cannot tell.
+
+    A source that can tell has `titles`.
+    """
+    titles: Callable[[Dialogue], Iterable[str]] | None = getattr(source, "titles", None)
+    told = list(dict.fromkeys(filter(None, titles(dialogue)))) if titles is not None else None
+    return told and told[:: -(-len(told) // TITLES)]
 
 
 def ranked_by(source: KnowledgeSource, retriever: str) -> KnowledgeSource:

@@ -148,6 +148,10 @@ class PersonaDocuments:
             for at, score in found
         )
 
+    def titles(self, dialogue: Dialogue) -> list[str]:
+        """The persona sentences that own documents."""
+        return [sentence for sentence, documents in self._persona.of(dialogue).items() if documents]
+
     def close(self) -> None:
         """Nothing is held open."""
 

@@ -36,5 +36,10 @@ class PoolSource:
         passages = [Passage(piece["text"], piece.get("title", ""), piece.get("url", "")) for piece in pieces]
         return Findings(Knowledge.of_passage(passages[at], "documents", score) for at, score in ranked)
 
+    def titles(self, dialogue: Dialogue) -> list[str]:
+        """The titles of the dialogue's sentences, or the sentences where they have none."""
+        given = dialogue.extra.get("pool") or []
+        return [str(piece.get("title") or piece["text"]) if isinstance(piece, dict) else str(piece) for piece in given]
+
     def close(self) -> None:
         """Nothing is held open."""

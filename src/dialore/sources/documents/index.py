@@ -7,6 +7,7 @@ import copy
 import hashlib
 from collections import Counter
 from contextlib import ExitStack
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -14,7 +15,7 @@ from dialore.errors import DialoreError, InputError, SourceError, UnknownNameErr
 from dialore.knowledge import Knowledge, PassageDetail, Source
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.ranking import K, reciprocal_ranks
-from dialore.sources.base import Findings, ranked_by
+from dialore.sources.base import TITLES, Findings, ranked_by, titles_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -130,6 +131,13 @@ class DocumentIndex:
         with self._opened().read() as transaction:
             for passage in transaction.passages():
                 yield self._knowledge(passage, 0.0)
+
+    def titles(self, dialogue: Dialogue) -> list[str]:
+        """The titles of some passages' documents, from all over the index; of one without a title its beginning."""
+        with self._opened().read() as transaction:
+            count = transaction.state().passages
+            some = transaction.passages(range(1, count + 1, max(1, count // TITLES)))
+            return [each.piece.title.partition(" > ")[0] or each.piece.text[:60] for each in some]
 
     @property
     def fingerprint(self) -> str:
@@ -279,6 +287,11 @@ class SeveralDocuments:
         fused = reciprocal_ranks([[piece.text for piece in answer] for answer in found])[:top]
         knowledge = [by_text[text].model_copy(update={"score": round(score, 6)}) for text, score in fused]
         return Findings(knowledge, notes=notes)
+
+    def titles(self, dialogue: Dialogue) -> list[str]:
+        """The titles of what each holds, in turns."""
+        told = [titles_of(source, dialogue) or [] for source in self.sources]
+        return [title for each in zip_longest(*told, fillvalue="") for title in each]
 
     def by(self, retriever: str) -> SeveralDocuments:
         """These sources, ranked by another retriever where they can be; see `ranked_by`."""
