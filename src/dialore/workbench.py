@@ -20,7 +20,7 @@ from dialore.errors import InputError, UnknownNameError, check_type
 from dialore.llm.model import LanguageModel, Sampled, Windowed
 from dialore.methods import registry
 from dialore.plugins import loadable
-from dialore.settings import DEFAULT_METHOD, ModelSettings, Settings, SourceSettings, read_settings, validated
+from dialore.settings import ModelSettings, Settings, SourceSettings, default_method, read_settings, validated
 from dialore.sources.registry import KINDS
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class Workbench:
         """Raise InputError where something is named that none of these methods has: a source, a stage, or citing."""
         methods = methods if models.main is not None else [LEXICAL]
         read = {source for name in methods for source in registry.method_sources(registry.method_class(name))}
-        named = self._named
+        named = [name for name in KINDS if self.settings.places(name) or name in self._given]
         if models.main is not None and models.stages:
             asked = [each for name in methods for each in registry.method_prompts(_class(name), self.prompts)]
             known = [*asked, *(each.rpartition("/")[2] for each in asked)]
@@ -191,11 +191,6 @@ class Workbench:
                 raise _unread(methods, KINDS[name].flag, able)
         if self.cite and models.main is not None and not any(map(self._cites, methods)):
             raise _unread(methods, "--cite", (each.name for each in _classes() if self._cites(each.name)))
-
-    @property
-    def _named(self) -> list[str]:
-        """The sources that are named or given."""
-        return [name for name in KINDS if self.settings.places(name) or name in self._given]
 
     def _cites(self, method: str) -> bool:
         """Whether one of a method's prompts says how to cite."""
@@ -213,8 +208,7 @@ class Workbench:
         cls = _class(method)
         if models.main is None and method != LEXICAL:
             method, cls, options = LEXICAL, _class(LEXICAL), None
-        by_graph = method == LEXICAL or (method == DEFAULT_METHOD and not self._named)
-        wanted = {*cls.needs, *(("graph",) if by_graph else ())}
+        wanted = {*cls.needs, *(("graph",) if method == LEXICAL else ())}
         sources = {name: self.source(name, needed=name in wanted) for name in registry.method_sources(cls)}
         made = registry.create_method(method, sources, options)
         return Agent(made, self._responder(Models(None) if method == LEXICAL else models), cite=self.cite)
@@ -315,7 +309,7 @@ def open_model(model: AnyModel) -> LanguageModel | None:
 
 
 def create_agent(
-    method: str | Method = DEFAULT_METHOD,
+    method: str | Method | None = None,
     *,
     model: AnyModel = ENVIRONMENT,
     graph: object = None,
@@ -328,7 +322,8 @@ def create_agent(
     """Make an agent; whoever has it closes it, and all its parts with it.
 
     Args:
-        method: the method's name, or a method that is made already.
+        method: the method's name, or a method that is made already; None for `weave` where a source is given, else for
+            `dcrag` over the starter graph.
         model: an open language model (`connect`), a model's name, or `env` for the one that the environment names, as
             on the command line; None for none.
         graph: an open graph, or the path or URL of one; None for the starter graph where the method needs one.
@@ -345,7 +340,10 @@ def create_agent(
     for name, mapping in {"sources": sources, "stage_models": stage_models, "options": options}.items():
         check_type(name, mapping, (Mapping, NoneType), f'give a mapping: {name}={{"...": ...}}')
     check_type("cite", cite, bool, "cite=True or cite=False")
-    named = _checked_sources(method, {**(sources or {}), "graph": graph})
+    everything = {**(sources or {}), "graph": graph}
+    if method is None:
+        method = default_method(everything)
+    named = _checked_sources(method, everything)
     if not isinstance(method, str):
         if isinstance(method, type) or not hasattr(method, "respond"):
             raise InputError(f"method cannot be {method!r:.80}", mend='a name, method="dcrag", or one that is made')

@@ -172,7 +172,7 @@ async def test_the_trace_says_of_every_piece_why_it_was_looked_for_and_what_beca
         "kept": True,
         "why": "",
     }
-    assert (dropped["kept"], dropped["why"]) == (False, "its probability is under 0.3")
+    assert (dropped["kept"], dropped["why"]) == (False, "its probability is under 0.03")
     assert stage_of(response, "selection").summary == "Kept 1 of 2 pieces"
 
 
@@ -307,7 +307,9 @@ async def test_a_short_persona_alone_leaves_nothing_to_look_up():
 
 
 async def test_a_long_persona_is_looked_up_like_any_source():
-    persona = PersonaSource({f"I know {number} songs.": () for number in range(5)} | {"It is half past ten.": ()})
+    persona = PersonaSource(
+        {f"I open Lantern Café number {n} daily.": () for n in range(5)} | {"It is half past ten.": ()}
+    )
     needs = {"needs": [{"what": "time", "source": "persona", "query": "the time", "asked": True}]}
     model = Model({"needs": needs, "write": "Half past ten."})
     response, _ = await answer(model, {"persona": persona}, persona_limit=2)

@@ -17,7 +17,7 @@ from dialore.response import Demands, Grounding, Response
 from dialore.sources.base import titles_of
 from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources
 from dialore.sources.persona import PersonaSource
-from dialore.sources.usefulness import already_said, probabilities_of_use
+from dialore.sources.usefulness import already_said, kind_of, probabilities_of_use, threshold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from dialore.sources.base import KnowledgeSource
 
 _NEEDS = 3
+_ASKED = 0.25
+"""The share of the threshold that is enough for what is asked: the response is written anew in any case then."""
 
 
 class Need(BaseModel):
@@ -129,7 +131,8 @@ class Weave(Method):
         persona_limit: persona sentences up to which all are shown; of a longer persona so many, and it is searched.
         top: pieces asked of a source for each need.
         limit: pieces kept at most, over all needs; each need's best comes first.
-        threshold: the calibrated probability of use under which a piece is dropped.
+        threshold: the probability of use under which a piece is dropped; null: as calibrated for its kind of source. A
+            quarter of it is enough for what the turn asks: the writer sees whether it answers.
         check: have every citation tested: those that do not hold are taken out, and a sentence that rests on such a one
             alone has the response written once more.
     """
@@ -150,13 +153,13 @@ class Weave(Method):
     persona_limit: int = 20
     top: int = 10
     limit: int = 3
-    threshold: float = 0.3
+    threshold: float | None = None
     check: bool = False
 
     def __post_init__(self) -> None:
         """Check the numbers; raises InputError."""
         check_least(self, persona_limit=1, top=1, limit=1)
-        if not 0 <= self.threshold <= 1:
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
             raise InputError(f"option threshold of weave is a probability, not {self.threshold}", mend="0 to 1")
 
     @functools.cached_property
@@ -283,15 +286,15 @@ class Weave(Method):
         top = entry.top or self.top
         pieces = await stage.search(f"look-up-{entry.name}", entry.source, query, top, summary="Looked up: {}")
         chances = await asyncio.to_thread(probabilities_of_use, pieces, query, dialogue)
-        return [
-            _Found(
-                need,
-                entry.name,
-                piece.model_copy(update={"probability": round(chance, 3)}),
-                "the history has said it" if already_said(piece, dialogue) else "",
-            )
-            for piece, chance in zip(pieces, chances, strict=True)
-        ]
+        found = []
+        for piece, chance in zip(pieces, chances, strict=True):
+            least = threshold(kind_of(piece), dialogue.language) if self.threshold is None else self.threshold
+            least *= _ASKED if need.asked else 1
+            dropped = f"its probability is under {least:.3g}" if chance < least else ""
+            dropped = "the history has said it" if already_said(piece, dialogue) else dropped
+            known = piece.model_copy(update={"probability": round(chance, 3)})
+            found.append(_Found(need, entry.name, known, dropped))
+        return found
 
     def _select(
         self, plan: _Plan, found: Sequence[list[_Found]], own: Sequence[Knowledge], stage: Stages
@@ -301,9 +304,6 @@ class Weave(Method):
         ranked: list[tuple[bool, _Found]] = []
         with stage.step("selection") as step:
             for (need, _), each in zip(plan.asked, found, strict=True):
-                for one in each:
-                    if not one.dropped and one.probability < self.threshold:
-                        one.dropped = f"its probability is under {self.threshold}"
                 likely = sorted((one for one in each if not one.dropped), key=lambda one: -one.probability)
                 ranked += [(place > 0, one) for place, one in enumerate(likely)]
                 if need.asked and not likely and all("probability" in one.dropped for one in each):

@@ -79,13 +79,14 @@ class KnowledgeSource(Protocol):
 
 
 def titles_of(source: KnowledgeSource, dialogue: Dialogue) -> list[str] | None:
-    """A few titles of what a source holds for a dialogue; none where it holds nothing, None where it cannot tell.
+    """A few titles of what a source holds for a dialogue; [] where it holds nothing, None where it cannot tell.
 
-    A source that can tell has `titles`.
+    A source that can tell has `titles`, which gives "" for a piece without a title.
     """
     titles: Callable[[Dialogue], Iterable[str]] | None = getattr(source, "titles", None)
-    told = list(dict.fromkeys(filter(None, titles(dialogue)))) if titles is not None else None
-    return told and told[:: -(-len(told) // TITLES)]
+    told = None if titles is None else list(titles(dialogue))
+    known = list(dict.fromkeys(filter(None, told or [])))
+    return known[:: -(-len(known) // TITLES)] if known else None if told else told
 
 
 def ranked_by(source: KnowledgeSource, retriever: str) -> KnowledgeSource:

@@ -19,7 +19,7 @@ from dialore.knowledge import Knowledge, Passage, PersonaDetail, stable_id
 from dialore.retrieval.ranking import DECIMALS
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import Findings
-from dialore.sources.dialogue_ranking import DialogueRanker
+from dialore.sources.dialogue_ranking import DialogueRanker, joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -150,7 +150,7 @@ class PersonaDocuments:
 
     def titles(self, dialogue: Dialogue) -> list[str]:
         """The persona sentences that own documents."""
-        return [sentence for sentence, documents in self._persona.of(dialogue).items() if documents]
+        return [joined(sentence) for sentence, documents in self._persona.of(dialogue).items() if documents]
 
     def close(self) -> None:
         """Nothing is held open."""

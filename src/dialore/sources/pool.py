@@ -37,9 +37,9 @@ class PoolSource:
         return Findings(Knowledge.of_passage(passages[at], "documents", score) for at, score in ranked)
 
     def titles(self, dialogue: Dialogue) -> list[str]:
-        """The titles of the dialogue's sentences, or the sentences where they have none."""
+        """The titles of the dialogue's sentences."""
         given = dialogue.extra.get("pool") or []
-        return [str(piece.get("title") or piece["text"]) if isinstance(piece, dict) else str(piece) for piece in given]
+        return [str(piece.get("title", "")) if isinstance(piece, dict) else "" for piece in given]
 
     def close(self) -> None:
         """Nothing is held open."""

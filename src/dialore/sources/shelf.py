@@ -83,8 +83,8 @@ class Shelf:
         return Findings(Knowledge.of_passage(held[at], self.kind, round(score, 6)) for at, score in ranked)
 
     def titles(self, dialogue: Dialogue) -> list[str]:
-        """The titles of its passages, or their texts where they have none."""
-        return [passage.title or passage.text[:60] for passage in self.passages]
+        """The titles of its passages."""
+        return [passage.title for passage in self.passages]
 
     def by(self, retriever: str) -> Shelf:
         """The same passages, ranked in another way; raises UnknownNameError where no retriever is called that."""

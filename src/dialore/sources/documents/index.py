@@ -133,11 +133,11 @@ class DocumentIndex:
                 yield self._knowledge(passage, 0.0)
 
     def titles(self, dialogue: Dialogue) -> list[str]:
-        """The titles of some passages' documents, from all over the index; of one without a title its beginning."""
+        """The titles of some passages' documents, from all over the index."""
         with self._opened().read() as transaction:
             count = transaction.state().passages
             some = transaction.passages(range(1, count + 1, max(1, count // TITLES)))
-            return [each.piece.title.partition(" > ")[0] or each.piece.text[:60] for each in some]
+            return [each.piece.title.partition(" > ")[0] for each in some]
 
     @property
     def fingerprint(self) -> str:
@@ -291,7 +291,7 @@ class SeveralDocuments:
     def titles(self, dialogue: Dialogue) -> list[str]:
         """The titles of what each holds, in turns."""
         told = [titles_of(source, dialogue) or [] for source in self.sources]
-        return [title for each in zip_longest(*told, fillvalue="") for title in each]
+        return [title for each in zip_longest(*told, fillvalue="") for title in each] or [""]
 
     def by(self, retriever: str) -> SeveralDocuments:
         """These sources, ranked by another retriever where they can be; see `ranked_by`."""
