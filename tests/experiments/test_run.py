@@ -487,7 +487,7 @@ async def test_dialogues_that_nobody_can_answer_are_no_run(config_of, tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("dataset: {name: jsonl}\nsystems: [vanilla]", "dataset.path: Field required"),
+        ("dataset: {name: jsonl}\nsystems: [vanilla]", "which file of jsonl is not said"),
         ("dataset: {name: jsonl, path: x}\nsystems: []", "systems: List should have at least 1"),
         ("dataset: {name: jsonl, path: x, cut: middle}\nsystems: [vanilla]", "dataset.cut"),
         ("dataset: {name: jsonl, path: x}\nsystems: [vanilla]\nsystem: x", "unknown setting: 'system'"),

@@ -69,6 +69,18 @@ class Model:
         return "\n".join(message.content for message in self.asked[stage].messages)
 
 
+class Empty:
+    """Documents in which nothing is found."""
+
+    name, kind = "documents", "documents"
+
+    async def search(self, query, dialogue, top=10, within=()):
+        return []
+
+    def close(self):
+        pass
+
+
 class Down:
     """Documents that cannot be asked."""
 
@@ -176,17 +188,13 @@ async def test_the_trace_says_of_every_piece_why_it_was_looked_for_and_what_beca
     assert stage_of(response, "selection").summary == "Kept 1 of 2 pieces"
 
 
-@pytest.mark.parametrize(
-    "sources",
-    [{"documents": Shelf([OWNER])}, {"documents": Shelf([OPENS], own_language=True), "zh": True}],
-    ids=["all below the threshold", "nothing found"],
-)
+@pytest.mark.parametrize("documents", [Shelf([OWNER]), Empty()], ids=["all below the threshold", "nothing found"])
+@pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("need", ["optional", "asked"])
-async def test_what_is_asked_and_not_found_is_said_and_what_was_optional_is_let_be(sources, need):
-    chinese = sources.get("zh", False)
-    talk = Dialogue(id="cafe", language="zh", turns=["灯笼咖啡馆几点开门？"]) if chinese else TALK
+async def test_what_is_asked_and_not_found_is_said_and_what_was_optional_is_let_be(documents, language, need):
+    talk = TALK if language == "en" else Dialogue(id="cafe", language="zh", turns=["灯笼咖啡馆几点开门？"])
     model = Model({"needs": ASKED if need == "asked" else OPTIONAL, "write": "I'm not sure, to be honest."})
-    response, _ = await answer(model, {"documents": sources["documents"]}, talk)
+    response, _ = await answer(model, {"documents": documents}, talk)
     assert response.knowledge == []
     if need == "optional":
         assert (response.text, response.usage.calls) == (DRAFT, 2)
@@ -194,6 +202,13 @@ async def test_what_is_asked_and_not_found_is_said_and_what_was_optional_is_let_
         assert (response.text, response.usage.calls) == ("I'm not sure, to be honest.", 3)
         assert "its opening hour" in model.prompt("write").split("</knowledge>")[1]
         assert stage_of(response, "selection").output["not_found"] == ["its opening hour"]
+
+
+async def test_a_source_that_holds_nothing_is_not_asked():
+    response, _ = await answer(
+        Model({}), {"documents": Shelf([OPENS], own_language=True)}, Dialogue(id="x", language="zh", turns=["你好"])
+    )
+    assert response.usage.calls == 1
 
 
 async def test_what_the_history_has_said_is_neither_given_nor_missing():

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import BaseModel, Field
 
-from dialore.errors import InputError, SourceError, StageError, is_fatal
+from dialore.errors import DialoreError, InputError, StageError, is_fatal
 from dialore.methods.base import Method, check_least
 from dialore.methods.safari import titled_line
 from dialore.parallel import gather
 from dialore.response import Demands, Grounding, Response
-from dialore.sources.base import titles_of
+from dialore.sources.base import Listed
 from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources
+from dialore.sources.dialogue_ranking import joined
 from dialore.sources.persona import PersonaSource
 from dialore.sources.usefulness import already_said, kind_of, probabilities_of_use, threshold
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from dialore.methods.stages import Stages
     from dialore.sources.base import KnowledgeSource
 
-_NEEDS = 3
+_NEEDS, _SEEN, _TITLES = 3, 200, 12
 _ASKED = 0.25
 """The share of the threshold that is enough for what is asked: the response is written anew in any case then."""
 
@@ -207,10 +209,9 @@ class Weave(Method):
                 if len(found) > self.persona_limit:
                     entries.append(entry)
                 elif found:
-                    order = list(entry.source.of(dialogue))
-                    found.sort(key=lambda piece: order.index(piece.text))
+                    found = list(entry.source.every(dialogue))
                 own += found[: self.persona_limit]
-            elif entry.source is not None and _titles(entry, dialogue) != []:
+            elif _held(entry.source, dialogue) is not None:
                 entries.append(entry)
         return own, entries
 
@@ -238,7 +239,7 @@ class Weave(Method):
             {
                 "name": entry.name,
                 "description": entry.description[dialogue.language],
-                "titles": _titles(entry, dialogue) or [],
+                "titles": _held(entry.source, dialogue) or [],
             }
             for entry in entries
         ]
@@ -386,12 +387,16 @@ class Weave(Method):
         return list(dict.fromkeys(text[a:b] for a, b in ((e.start, e.end) for e in cited) if (a, b) not in grounded))
 
 
-def _titles(entry: DeclaredSource, dialogue: Dialogue) -> list[str] | None:
-    """As `titles_of`; a source that cannot be asked is found out by its search."""
+def _held(source: KnowledgeSource | None, dialogue: Dialogue) -> list[str] | None:
+    """The titles of some of what a source holds; None where there is nothing to ask: it holds nothing."""
+    if not isinstance(source, Listed):
+        return None if source is None else []
     try:
-        return None if entry.source is None else titles_of(entry.source, dialogue)
-    except SourceError:
-        return None
+        pieces = [piece.passage for piece in itertools.islice(source.every(dialogue), _SEEN)]
+    except DialoreError:  # its search will say what is wrong
+        return []
+    titles = (joined(piece.persona) or piece.title.partition(" > ")[0] for piece in pieces)
+    return list(dict.fromkeys(filter(None, titles)))[:_TITLES] if pieces else None
 
 
 def _named(name: str, entries: Sequence[DeclaredSource]) -> DeclaredSource | None:

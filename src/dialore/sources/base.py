@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from dialore.errors import InputError
 from dialore.knowledge import Knowledge, Source
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-
-
-TITLES = 12
-"""How many titles a source tells of what it holds, at most."""
 
 
 class Findings(list[Knowledge]):
@@ -78,15 +75,23 @@ class KnowledgeSource(Protocol):
         ...
 
 
-def titles_of(source: KnowledgeSource, dialogue: Dialogue) -> list[str] | None:
-    """A few titles of what a source holds for a dialogue; [] where it holds nothing, None where it cannot tell.
+@runtime_checkable
+class Listed(KnowledgeSource, Protocol):
+    """A source that can give all that it holds: documents and personas can, the web and graphs cannot."""
 
-    A source that can tell has `titles`, which gives "" for a piece without a title.
-    """
-    titles: Callable[[Dialogue], Iterable[str]] | None = getattr(source, "titles", None)
-    told = None if titles is None else list(titles(dialogue))
-    known = list(dict.fromkeys(filter(None, told or [])))
-    return known[:: -(-len(known) // TITLES)] if known else None if told else told
+    def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
+        """Every piece that it holds for a dialogue, in order, without a score."""
+        ...
+
+
+def listed(source: KnowledgeSource | None, dialogue: Dialogue) -> Iterator[Knowledge]:
+    """Every piece of a source; raises InputError where it cannot be listed."""
+    if not isinstance(source, Listed):
+        named = "what the model knows" if source is None else f"the source {source.name} ({source.kind})"
+        raise InputError(
+            f"{named} cannot be given whole", mend="name documents or a persona, or take a method that searches"
+        )
+    return source.every(dialogue)
 
 
 def ranked_by(source: KnowledgeSource, retriever: str) -> KnowledgeSource:

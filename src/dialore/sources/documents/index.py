@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import hashlib
+import itertools
 from collections import Counter
 from contextlib import ExitStack
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -15,7 +15,7 @@ from dialore.errors import DialoreError, InputError, SourceError, UnknownNameErr
 from dialore.knowledge import Knowledge, PassageDetail, Source
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.ranking import K, reciprocal_ranks
-from dialore.sources.base import TITLES, Findings, ranked_by, titles_of
+from dialore.sources.base import Findings, listed, ranked_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -132,12 +132,9 @@ class DocumentIndex:
             for passage in transaction.passages():
                 yield self._knowledge(passage, 0.0)
 
-    def titles(self, dialogue: Dialogue) -> list[str]:
-        """The titles of some passages' documents, from all over the index."""
-        with self._opened().read() as transaction:
-            count = transaction.state().passages
-            some = transaction.passages(range(1, count + 1, max(1, count // TITLES)))
-            return [each.piece.title.partition(" > ")[0] for each in some]
+    def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
+        """See `Listed`."""
+        return self.passages()
 
     @property
     def fingerprint(self) -> str:
@@ -288,10 +285,9 @@ class SeveralDocuments:
         knowledge = [by_text[text].model_copy(update={"score": round(score, 6)}) for text, score in fused]
         return Findings(knowledge, notes=notes)
 
-    def titles(self, dialogue: Dialogue) -> list[str]:
-        """The titles of what each holds, in turns."""
-        told = [titles_of(source, dialogue) or [] for source in self.sources]
-        return [title for each in zip_longest(*told, fillvalue="") for title in each] or [""]
+    def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
+        """See `Listed`; raises InputError where one of them cannot be listed."""
+        return itertools.chain.from_iterable(listed(source, dialogue) for source in self.sources)
 
     def by(self, retriever: str) -> SeveralDocuments:
         """These sources, ranked by another retriever where they can be; see `ranked_by`."""
