@@ -143,7 +143,7 @@ class Weave(Method):
     paper: ClassVar[str] = "our own"
     summary: ClassVar[str] = "needs and a draft at once, one look-up in every source, a rewrite only where it pays"
     takes: ClassVar[tuple[str, ...]] = ("sources", "persona", "documents", "graph", "web")
-    calls: ClassVar[str] = "1 to 3 in 1 or 2 steps; check adds 1, or 3"
+    calls: ClassVar[str] = "3 in 2 steps (2 in 1 where the draft stands; check adds 1, or 3)"
     stages: ClassVar[tuple[str, ...]] = ("weave/needs", "weave/draft", "weave/write", "weave/check")
     cites: ClassVar[bool] = True
 
