@@ -184,7 +184,7 @@ async def test_the_trace_says_of_every_piece_why_it_was_looked_for_and_what_beca
         "kept": True,
         "why": "",
     }
-    assert (dropped["kept"], dropped["why"]) == (False, "its probability is under 0.03")
+    assert (dropped["kept"], dropped["why"]) == (False, "its probability is under 0.0625")
     assert stage_of(response, "selection").summary == "Kept 1 of 2 pieces"
 
 

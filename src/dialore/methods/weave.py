@@ -19,7 +19,7 @@ from dialore.sources.base import Listed
 from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources
 from dialore.sources.dialogue_ranking import joined
 from dialore.sources.persona import PersonaSource
-from dialore.sources.usefulness import already_said, kind_of, probabilities_of_use, threshold
+from dialore.sources.usefulness import already_said, probabilities_of_use
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,8 +133,8 @@ class Weave(Method):
         persona_limit: persona sentences up to which all are shown; of a longer persona so many, and it is searched.
         top: pieces asked of a source for each need.
         limit: pieces kept at most, over all needs; each need's best comes first.
-        threshold: the probability of use under which a piece is dropped; null: as calibrated for its kind of source. A
-            quarter of it is enough for what the turn asks: the writer sees whether it answers.
+        threshold: the calibrated probability of use under which a piece is dropped; a quarter of it is enough for what
+            the turn asks: the writer sees whether it answers.
         check: have every citation tested: those that do not hold are taken out, and a sentence that rests on such a one
             alone has the response written once more.
     """
@@ -155,13 +155,13 @@ class Weave(Method):
     persona_limit: int = 20
     top: int = 10
     limit: int = 3
-    threshold: float | None = None
+    threshold: float = 0.25
     check: bool = False
 
     def __post_init__(self) -> None:
         """Check the numbers; raises InputError."""
         check_least(self, persona_limit=1, top=1, limit=1)
-        if self.threshold is not None and not 0 <= self.threshold <= 1:
+        if not 0 <= self.threshold <= 1:
             raise InputError(f"option threshold of weave is a probability, not {self.threshold}", mend="0 to 1")
 
     @functools.cached_property
@@ -289,8 +289,7 @@ class Weave(Method):
         chances = await asyncio.to_thread(probabilities_of_use, pieces, query, dialogue)
         found = []
         for piece, chance in zip(pieces, chances, strict=True):
-            least = threshold(kind_of(piece), dialogue.language) if self.threshold is None else self.threshold
-            least *= _ASKED if need.asked else 1
+            least = self.threshold * (_ASKED if need.asked else 1)
             dropped = f"its probability is under {least:.3g}" if chance < least else ""
             dropped = "the history has said it" if already_said(piece, dialogue) else dropped
             known = piece.model_copy(update={"probability": round(chance, 3)})
