@@ -355,7 +355,7 @@ async def test_every_need_keeps_its_best_before_any_keeps_a_second(monkeypatch):
 
 async def test_topics_are_looked_up_in_the_graph(small_graph, monkeypatch):
     monkeypatch.setattr(module, "probabilities_of_use", lambda pieces, *_: [0.5 for _ in pieces])
-    talk = Dialogue(id="throat", turns=["How are you?", "I've got a sore throat."])
+    talk = Dialogue(id="throat", turns=["How are you?", "I feel ill."])
     model = Model({"needs": {"needs": [], "topics": ["honey"]}, "write": "Try honey [1]."})
     response, _ = await answer(model, {"graph": small_graph}, talk)
     assert response.text == "Try honey."
