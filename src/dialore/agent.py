@@ -79,7 +79,9 @@ class Agent:
         citations = response.citations or stage.citations(response.text)
         response.citations = [each for each in citations if each.knowledge in given]
         cited = {each.knowledge for each in response.citations}
-        response.knowledge = mark_used(response.knowledge, response.text, dialogue.texts, dialogue.language, cited)
+        response.knowledge = mark_used(
+            response.knowledge, response.text, dialogue.texts, dialogue.language, cited, response.draft
+        )
 
     async def ground(self, dialogue: Given) -> Grounding:
         """Find what a response to the dialogue needs to know, without writing it; raises as `respond` does."""
