@@ -29,7 +29,7 @@ class Agent:
     Args:
         method: the method.
         responder: who does its stages.
-        cite: whether responses cite their knowledge (`Response.citations`).
+        cite: whether responses cite their knowledge (`Response.citations`); those of a method with `cites` always do.
 
     Raises:
         UnknownNameError: the method's `prompting` is none.
@@ -38,7 +38,7 @@ class Agent:
     def __init__(self, method: Method, responder: Responder, *, cite: bool = False) -> None:
         self.method = method
         self.responder = responder
-        self.cite = cite
+        self.cite = cite or getattr(method, "cites", False)
         self._form = form_of(method)
         self.closing: list[object] = []
         """What `close` closes: models, sources, a workbench."""
