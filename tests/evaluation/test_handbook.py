@@ -113,6 +113,8 @@ def test_citations_are_of_the_passages_that_are_needed():
 
 def test_small_talk_and_refusals_are_judged_by_themselves():
     assert judge(ITEMS["en-small-talk-1"], Response(text="Hello!")).model_dump(exclude_defaults=True) == {}
+    for draft, alone in (("Hello!", True), ("Hello, I am here.", False)):
+        assert judge(ITEMS["en-small-talk-1"], Response(text="Hello!", draft=draft)).alone is alone
     assert judge(ITEMS["en-near-miss-3"], Response(text="I don't know.")).refused
     assert not judge(ITEMS["en-near-miss-3"], Response(status="failed")).refused
 

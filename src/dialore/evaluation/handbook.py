@@ -103,8 +103,7 @@ def read_passages(language: str) -> list[HandbookPassage]:
 def judge(item: Item, response: Response) -> Verdict:
     """What became of an item; a response that failed is neither right nor refused."""
     if item.category == SMALL_TALK:
-        draft = getattr(response, "draft", "")
-        return Verdict(alone=response.text == draft if draft else None)
+        return Verdict(alone=response.text == response.draft if response.draft else None)
     if item.category in UNANSWERABLE:
         return Verdict(refused=refuses(item, response.text))
     ids = {passage.title: passage.id for passage in read_passages(item.language)}
