@@ -320,7 +320,7 @@ async def test_a_short_persona_alone_leaves_nothing_to_look_up():
     assert (response.text, response.usage.calls) == (DRAFT, 1)
     assert [piece.text for piece in response.knowledge] == ["I run a bakery.", "I have two cats."]
     response, _ = await answer(
-        Model({"draft": "My two cats woke me."}), {"persona": PersonaSource({"I have two cats.": ()})}
+        Model({"draft": "I have two cats, they woke me."}), {"persona": PersonaSource({"I have two cats.": ()})}
     )
     assert response.knowledge[0].used  # by the draft, which saw it
 
