@@ -56,18 +56,10 @@ def test_another_set_without_a_path_says_what_to_do(tmp_path, capsys, monkeypatc
 
 
 def readme():
-    """The block of the first table; that of the section's draft until it stands there."""
-    (block,) = re.findall(r"^```\n(dialore run examples/everyday.yaml.*?)^```", README, re.MULTILINE | re.DOTALL)
+    """The commands of the first table, without their remarks."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```\n(dialore run examples/everyday.yaml.*?)^```", text, re.MULTILINE | re.DOTALL)
     return [line.split("  #")[0] for line in block.splitlines()]
-
-
-README = """
-```
-dialore run examples/everyday.yaml --model rehearsal    # resumable; leave --model out for yours
-dialore score runs/everyday
-dialore report runs/everyday --out report               # HTML, Markdown, LaTeX, CSV, with significance
-```
-"""
 
 
 def test_the_first_table_has_figures_in_every_column(tmp_path):

@@ -318,7 +318,7 @@ async def test_a_failing_call_names_its_stage_and_stops_the_others(edit):
     ("options", "base", "word"),
     [
         ({"model_answers": False, "base_answers": False}, Base(), "both kinds"),
-        ({"model_answers": False}, None, r'sources={"documents": ...}'),
+        ({"model_answers": False}, None, "needs documents"),
         ({"questions": -1}, Base(), "questions of edit must be at least 0"),
         ({"top": 0}, Base(), "top of edit must be at least 1"),
     ],

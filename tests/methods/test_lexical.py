@@ -122,7 +122,7 @@ async def test_it_stands_in_for_every_method_where_there_is_no_model(graph, meth
 
 
 async def test_a_stage_that_needs_a_model_says_how_to_add_one(graph):
-    agent = Agent(create_agent("t-rag", model=object(), graph=graph).method, create_agent("lexical").responder)
+    agent = Agent(create_agent("t-rag", model="rehearsal", graph=graph).method, create_agent("lexical").responder)
     with pytest.raises(InputError) as raised:
         await agent.respond(dialogue())
     assert raised.value.mend == HOW_TO_ADD_A_MODEL

@@ -261,10 +261,12 @@ def python(script: str, **options: object) -> subprocess.CompletedProcess[str]:
 
 
 SLOW = """
-    import sys, time
+    import signal, sys, time
     from pathlib import Path
     from dialore.sources.graph import build_graph
     from tests.sources.graphs import embedder, facts
+    # What a shell starts in the background ignores SIGINT.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     lines = [f"new {number} | IsA | thing {number % 7}" for number in range(20000)]
     def slow(name, done, total):
         if name == sys.argv[2] and done:

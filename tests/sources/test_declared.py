@@ -137,7 +137,7 @@ FAULTS = {
         "[{name: p, kind: persona, description: x}, {name: w, kind: web, description: x, depends_on: p, join: filter}]",
         "source 'w' cannot be filtered.*join: query",
     ),
-    "nothing to open": ("[{name: w, kind: web, description: x}]", "source 'w' has no `from`, and no web.*--search"),
+    "nothing to open": ("[{name: w, kind: web, description: x}]", "source 'w' has no `from`, and no web is open"),
     "a model from a file": ("[{name: m, kind: model, description: x, from: y}]", "source 'm'.*opened from nothing"),
     "an unknown retriever": (
         "[{name: p, kind: persona, description: x, retriever: bm52}]",

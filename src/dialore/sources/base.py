@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from dialore.errors import InputError
 from dialore.knowledge import Knowledge, Source
 
 if TYPE_CHECKING:
@@ -72,6 +73,25 @@ class KnowledgeSource(Protocol):
     def close(self) -> None:
         """Release files and connections."""
         ...
+
+
+@runtime_checkable
+class Listed(KnowledgeSource, Protocol):
+    """A source that can give all that it holds: documents and personas can, the web and graphs cannot."""
+
+    def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
+        """Every piece that it holds for a dialogue, in order, without a score."""
+        ...
+
+
+def listed(source: KnowledgeSource | None, dialogue: Dialogue) -> Iterator[Knowledge]:
+    """Every piece of a source; raises InputError where it cannot be listed."""
+    if not isinstance(source, Listed):
+        named = "what the model knows" if source is None else f"the source {source.name} ({source.kind})"
+        raise InputError(
+            f"{named} cannot be given whole", mend="name documents or a persona, or take a method that searches"
+        )
+    return source.every(dialogue)
 
 
 def ranked_by(source: KnowledgeSource, retriever: str) -> KnowledgeSource:

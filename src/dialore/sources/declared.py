@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib import resources
@@ -34,7 +34,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from dialore.dialogue import Dialogue, describe, parse_yaml, read_text
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
 from dialore.retrieval.reranking import Reranker, load_reranker
-from dialore.sources.base import Findings, KnowledgeSource
+from dialore.sources.base import Findings, KnowledgeSource, listed
 from dialore.sources.persona import PersonaDocuments, PersonaSource, read_persona
 from dialore.sources.registry import KINDS
 from dialore.text import LANGUAGES, Language
@@ -284,6 +284,10 @@ class Reranked:
             raise
         pieces = (found[at].model_copy(update={"score": round(score, 4)}) for at, score in ranked)
         return Findings(pieces, query=found.query, notes=found.notes)
+
+    def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
+        """See `Listed`; raises InputError where the source cannot be listed."""
+        return listed(self.source, dialogue)
 
     def close(self) -> None:
         """Close the source."""

@@ -22,7 +22,7 @@ from dialore.sources.base import Findings
 from dialore.sources.dialogue_ranking import DialogueRanker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -88,17 +88,11 @@ class PersonaSource:
         found = await _ranked(
             self.retriever, lambda ranker: ranker.sentences(query, dialogue, persona), query, sentences, top
         )
-        return Findings(
-            Knowledge(
-                id=stable_id("persona", sentences[at]),
-                kind="persona",
-                text=sentences[at],
-                source="persona",
-                score=score,
-                detail=PersonaDetail(documents=list(persona[sentences[at]])),
-            )
-            for at, score in found
-        )
+        return Findings(_sentence(sentences[at], persona[sentences[at]], score) for at, score in found)
+
+    def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
+        """See `Listed`; raises SourceError where the dialogue's documents are malformed."""
+        return (_sentence(sentence, under) for sentence, under in self.of(dialogue).items())
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -134,10 +128,7 @@ class PersonaDocuments:
         chosen = [piece for piece in within if piece.kind == "persona"]
         if chosen:
             persona = {piece.text: persona.get(piece.text, _under(piece)) for piece in chosen}
-        owner: dict[str, str] = {}
-        for sentence, documents in persona.items():
-            for document in documents:
-                owner.setdefault(document, sentence)
+        owner = _owners(persona)
         texts = list(owner)
 
         found = await _ranked(
@@ -148,8 +139,30 @@ class PersonaDocuments:
             for at, score in found
         )
 
+    def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
+        """See `Listed`; raises SourceError where the dialogue's documents are malformed."""
+        owner = _owners(self._persona.of(dialogue))
+        return (Knowledge.of_passage(Passage(text), "documents", persona=owner[text]) for text in owner)
+
     def close(self) -> None:
         """Nothing is held open."""
+
+
+def _sentence(text: str, under: Sequence[str], score: float = 0.0) -> Knowledge:
+    """A persona sentence, with the documents under it, as knowledge."""
+    detail = PersonaDetail(documents=list(under))
+    return Knowledge(
+        id=stable_id("persona", text), kind="persona", text=text, source="persona", score=score, detail=detail
+    )
+
+
+def _owners(persona: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Each document with the first sentence that it stands under."""
+    owner: dict[str, str] = {}
+    for sentence, documents in persona.items():
+        for document in documents:
+            owner.setdefault(document, sentence)
+    return owner
 
 
 def _loaded(retriever: str | Ranker) -> Ranker:

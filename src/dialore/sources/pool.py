@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dialore.knowledge import Knowledge, Passage, Source
@@ -29,12 +29,20 @@ class PoolSource:
 
     async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
         """See `KnowledgeSource`; `within` is ignored."""
-        given = dialogue.extra.get("pool") or []
-        pieces = [piece if isinstance(piece, dict) else {"text": str(piece)} for piece in given]
-        texts = ["\n".join(filter(None, (piece.get("title"), piece["text"]))) for piece in pieces]
+        passages = _pool(dialogue)
+        texts = ["\n".join(filter(None, (passage.title, passage.text))) for passage in passages]
         ranked = await asyncio.to_thread(self._reranker.rerank, query, texts, top)
-        passages = [Passage(piece["text"], piece.get("title", ""), piece.get("url", "")) for piece in pieces]
         return Findings(Knowledge.of_passage(passages[at], "documents", score) for at, score in ranked)
+
+    def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
+        """See `Listed`."""
+        return (Knowledge.of_passage(passage, "documents") for passage in _pool(dialogue))
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+def _pool(dialogue: Dialogue) -> list[Passage]:
+    given = dialogue.extra.get("pool") or []
+    pieces = [piece if isinstance(piece, dict) else {"text": str(piece)} for piece in given]
+    return [Passage(piece["text"], piece.get("title", ""), piece.get("url", "")) for piece in pieces]

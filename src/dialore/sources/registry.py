@@ -157,7 +157,7 @@ KINDS: dict[str, SourceKind] = {
         SourceKind(
             "sources",
             "dialore.sources.declared:open_declared",
-            "A YAML file that declares sources, what they hold and how they depend on each other, for safari.",
+            "A YAML file that declares sources, what they hold and how they depend on each other.",
             key="declared",
             option="sources",
             metavar="FILE",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
 from dialore.errors import InputError, UnknownNameError, check_type
@@ -75,12 +75,19 @@ class Shelf:
         Raises:
             ModelError: the retriever's embedder is an endpoint that failed.
         """
-        every = zip(self.passages, self._languages, strict=True)
-        held = [passage for passage, language in every if not self.own_language or language == dialogue.language]
+        held = self._held(dialogue)
         ranked = await asyncio.to_thread(self.retriever.rerank, query, [_searched(passage) for passage in held], top)
         if self.retriever.name == "bm25":
             ranked = [(at, score) for at, score in ranked if score > 0]
         return Findings(Knowledge.of_passage(held[at], self.kind, round(score, 6)) for at, score in ranked)
+
+    def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
+        """See `Listed`."""
+        return (Knowledge.of_passage(passage, self.kind) for passage in self._held(dialogue))
+
+    def _held(self, dialogue: Dialogue) -> list[Passage]:
+        every = zip(self.passages, self._languages, strict=True)
+        return [passage for passage, language in every if not self.own_language or language == dialogue.language]
 
     def by(self, retriever: str) -> Shelf:
         """The same passages, ranked in another way; raises UnknownNameError where no retriever is called that."""

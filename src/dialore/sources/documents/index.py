@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import hashlib
+import itertools
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +15,7 @@ from dialore.errors import DialoreError, InputError, SourceError, UnknownNameErr
 from dialore.knowledge import Knowledge, PassageDetail, Source
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.ranking import K, reciprocal_ranks
-from dialore.sources.base import Findings, ranked_by
+from dialore.sources.base import Findings, listed, ranked_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -130,6 +131,10 @@ class DocumentIndex:
         with self._opened().read() as transaction:
             for passage in transaction.passages():
                 yield self._knowledge(passage, 0.0)
+
+    def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
+        """See `Listed`."""
+        return self.passages()
 
     @property
     def fingerprint(self) -> str:
@@ -279,6 +284,10 @@ class SeveralDocuments:
         fused = reciprocal_ranks([[piece.text for piece in answer] for answer in found])[:top]
         knowledge = [by_text[text].model_copy(update={"score": round(score, 6)}) for text, score in fused]
         return Findings(knowledge, notes=notes)
+
+    def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
+        """See `Listed`; raises InputError where one of them cannot be listed."""
+        return itertools.chain.from_iterable(listed(source, dialogue) for source in self.sources)
 
     def by(self, retriever: str) -> SeveralDocuments:
         """These sources, ranked by another retriever where they can be; see `ranked_by`."""

@@ -1,0 +1,190 @@
+"""What a user would take instead: passages in the prompt, retrieved (`rag`) or all of them (`full-context`)."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dialore.errors import DialoreError, StageError, WindowError
+from dialore.methods.base import Method, check_least
+from dialore.methods.safari import titled_line
+from dialore.parallel import gather
+from dialore.response import Grounding, Response
+from dialore.retrieval.ranking import reciprocal_ranks
+from dialore.sources.base import KnowledgeSource, listed
+from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources
+from dialore.text import HAN
+
+if TYPE_CHECKING:
+    from dialore.dialogue import Dialogue
+    from dialore.knowledge import Knowledge
+    from dialore.methods.base import AnyGraph
+    from dialore.methods.stages import Stages
+
+_WORD = re.compile(rf"[{HAN}]|[^\W{HAN}]+")
+_PASSAGES = ("documents", "web")
+
+
+# Without slots: what is declared by default is worked out once, when it is first asked for.
+@dataclass(frozen=True)
+class Rag(Method):
+    """Retrieve, then answer: what most chat services over documents do, and the baseline to beat.
+
+    One query, the last turn rewritten so that it stands alone, goes to every source of documents and to the web, the
+    persona's documents among them; their rankings are fused by reciprocal ranks. The graph is asked only where these
+    give nothing. The persona stands in the prompt in full. A dialogue of one turn is not rewritten: its turn stands
+    alone.
+
+    Attributes:
+        sources: declared sources (`open_declared`), whatever they depend on; what the model knows itself is left out.
+        persona: persona sentences, where nothing is declared; without them, each dialogue's own.
+        documents: a document index, where nothing is declared.
+        graph: the commonsense graph, likewise.
+        web: web search, likewise.
+        top: how many passages the response is given.
+        rewrite: have the model rewrite the last turn; off, it is the query as it stands.
+    """
+
+    name: ClassVar[str] = "rag"
+    paper: ClassVar[str] = "our own, a baseline: retrieval-augmented generation as it is usually done"
+    summary: ClassVar[str] = "the best passages for the last turn, rewritten to stand alone, and an answer from them"
+    takes: ClassVar[tuple[str, ...]] = ("sources", "persona", "documents", "graph", "web")
+    calls: ClassVar[str] = "2 (1 without rewrite, or where there is nothing to rewrite)"
+    stages: ClassVar[tuple[str, ...]] = ("rag/query-rewriting", "rag/response-generation")
+
+    sources: DeclaredSources | None = None
+    persona: KnowledgeSource | None = None
+    documents: KnowledgeSource | None = None
+    graph: AnyGraph | None = None
+    web: KnowledgeSource | None = None
+    top: int = 5
+    rewrite: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the option; raises InputError."""
+        check_least(self, top=1)
+
+    @functools.cached_property
+    def declared(self) -> DeclaredSources:
+        """The sources that are declared, or all that are open."""
+        further = {"documents": self.documents, "graph": self.graph, "web": self.web}
+        return self.sources or default_sources({"persona": self.persona, **further}, retriever="fused")
+
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+        """The best passages for one query, then the persona's sentences."""
+        query = await self._query(dialogue, stage)
+        passages = await self._search(_PASSAGES, query, stage) or await self._search(("graph",), query, stage)
+        return Grounding(knowledge=[*passages, *_persona(self.declared, dialogue)])
+
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+        """Ground, then write."""
+        grounding = await self.ground(dialogue, stage)
+        text = await stage.write("rag/response-generation", **_shown(grounding.knowledge))
+        return grounding.response(text)
+
+    async def _query(self, dialogue: Dialogue, stage: Stages) -> str:
+        """The last turn, rewritten where it may lean on others."""
+        if not self.rewrite or len(dialogue.turns) == 1:
+            return dialogue.last.text
+        rewritten = await stage.text("rag/query-rewriting", summary="Query: {}")
+        return " ".join(rewritten.split()).strip('"“”') or dialogue.last.text
+
+    async def _search(self, kinds: Sequence[str], query: str, stage: Stages) -> list[Knowledge]:
+        """The best pieces of all sources of some kinds, asked at once."""
+        asked = [(entry, entry.source) for entry in self.declared.entries if entry.kind in kinds]
+        searches = [
+            stage.search(f"retrieval-{entry.name}", source, query, entry.top or self.top)
+            for entry, source in asked
+            if source is not None
+        ]
+        found = [pieces for pieces in await gather(*searches) if pieces]
+        if len(found) == 1:
+            return found[0][: self.top]
+        by_id = {piece.id: piece for pieces in found for piece in pieces}
+        fused = reciprocal_ranks([[piece.id for piece in pieces] for pieces in found])[: self.top]
+        return [by_id[name].model_copy(update={"score": round(score, 6)}) for name, score in fused]
+
+
+@dataclass(frozen=True)
+class FullContext(Method):
+    """No retrieval: the persona and every document of the dialogue and of the index in one prompt, while they fit.
+
+    What cannot be listed (the web, a graph) cannot be given whole, and is an error.
+
+    Attributes:
+        sources: declared sources, where all can be listed.
+        persona: persona sentences, where nothing is declared; without them, each dialogue's own.
+        documents: a document index, where nothing is declared.
+        words: how many words of documents are sent at most, a Chinese character counted as one; the default is about
+            80,000 tokens. More is an error, as is what the model's window does not hold.
+    """
+
+    name: ClassVar[str] = "full-context"
+    paper: ClassVar[str] = "our own, a baseline for models with a long window"
+    summary: ClassVar[str] = "the persona and all documents in one prompt, while they fit"
+    takes: ClassVar[tuple[str, ...]] = ("sources", "persona", "documents")
+    calls: ClassVar[str] = "1"
+    stages: ClassVar[tuple[str, ...]] = ("full-context/response-generation",)
+
+    sources: DeclaredSources | None = None
+    persona: KnowledgeSource | None = None
+    documents: KnowledgeSource | None = None
+    words: int = 60_000
+
+    def __post_init__(self) -> None:
+        """Check the option; raises InputError."""
+        check_least(self, words=1)
+
+    @functools.cached_property
+    def declared(self) -> DeclaredSources:
+        """The sources that are declared, or all that are open."""
+        return self.sources or default_sources({"persona": self.persona, "documents": self.documents})
+
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+        """Everything there is, each text once, until it is too much."""
+        pieces: dict[str, Knowledge] = {}
+        words = 0
+        with stage.step("listing") as step:
+            for entry in self.declared.entries:
+                for piece in () if entry.kind == "persona" else listed(entry.source, dialogue):
+                    if pieces.setdefault(piece.text, piece) is piece:
+                        words += len(_WORD.findall(piece.text))
+                    if words > self.words:
+                        raise _too_much(f"the documents have more than {self.words:,} words")
+            step.output = {"passages": len(pieces), "words": words}
+        return Grounding(knowledge=[*pieces.values(), *_persona(self.declared, dialogue)])
+
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+        """List, then write."""
+        grounding = await self.ground(dialogue, stage)
+        try:
+            text = await stage.write("full-context/response-generation", **_shown(grounding.knowledge))
+        except StageError as error:
+            if not isinstance(error.cause, WindowError):
+                raise
+            raise StageError(error.stage, error.dialogue_id, _too_much(error.cause.message)) from error
+        return grounding.response(text)
+
+
+def _too_much(message: str) -> DialoreError:
+    return DialoreError(
+        message, mend="take rag, which retrieves, or name fewer documents; the bound is the option words"
+    )
+
+
+def _persona(declared: DeclaredSources, dialogue: Dialogue) -> list[Knowledge]:
+    """The sentences of every persona."""
+    entries: Iterable[DeclaredSource] = (entry for entry in declared.entries if entry.kind == "persona")
+    return [piece for entry in entries for piece in listed(entry.source, dialogue)]
+
+
+def _shown(knowledge: Sequence[Knowledge]) -> dict[str, Any]:
+    """The knowledge as the prompts have it: passages, which are numbered where they are cited, and the persona."""
+    passages = [piece for piece in knowledge if piece.kind != "persona"]
+    return {
+        "passages": [piece.model_copy(update={"text": titled_line(piece)}) for piece in passages],
+        "persona": [titled_line(piece) for piece in knowledge if piece.kind == "persona"],
+    }
