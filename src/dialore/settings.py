@@ -251,12 +251,21 @@ class SourceSettings(Strict):
         return (self.model_extra or {}).get(KINDS[name].key) or []
 
 
+def default_method(sources: Mapping[str, object]) -> str:
+    """The method where none is named: `weave` where a source is, by key or name; else `dcrag`, on the starter graph."""
+    keys = {key for kind in KINDS.values() if kind.name != "samples" for key in (kind.name, kind.key)}
+    return "weave" if any(sources.get(key) for key in keys) else "dcrag"
+
+
 class Settings(Strict):
     """What an agent is made of."""
 
     method: Annotated[
         list[str], Flag(("--method", "-M"), "NAME", _KNOWLEDGE), BeforeValidator(listed), Field(min_length=1)
-    ] = Field(default=["dcrag"], description="The method; may be given several times. Default: dcrag.")
+    ] = Field(
+        default=[default_method({})],
+        description="The method; may be given several times. Default: weave where a source is named, else dcrag.",
+    )
     options: Annotated[dict[str, Any], Flag(("--option", "-o"), "NAME=VALUE", _KNOWLEDGE), _mapped("NAME=VALUE")] = (
         Field(
             default_factory=dict,
@@ -269,6 +278,13 @@ class Settings(Strict):
     )
     model: ModelSettings = ModelSettings()
     sources: SourceSettings = SourceSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_method(cls, given: Any) -> Any:  # noqa: ANN401 - plain data
+        if isinstance(given, dict) and not given.get("method") and isinstance(sources := given.get("sources"), dict):
+            return {**given, "method": default_method(sources)}
+        return given
 
 
 def read_settings(file: Path | None = None, said: Mapping[str, object] | None = None) -> Settings:

@@ -17,7 +17,7 @@ from dialore.sources.graph import open_graph
 from dialore.workbench import create_agent
 
 # Other answers than a rehearsal's lead to these.
-RARE = {"model-knowledge", "passage-selection", "grounding-edit", "preference"}
+RARE = {"check", "model-knowledge", "passage-selection", "grounding-edit", "preference"}
 OPTIONS = {"scg-qp": {"decision": False}, "scg-qp-graph": {"decision": True}}
 
 

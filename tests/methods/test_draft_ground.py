@@ -50,6 +50,7 @@ async def test_the_edit_stands_where_it_is_preferred_and_the_other_order_does_no
     scripted.answers |= {FIRST: {"better": first}, SECOND: {"better": second}}
     response, stages = await run("draft-ground")
     assert response.text == (EDIT if kept == "edit" else DRAFT)
+    assert response.draft == DRAFT
     choice = next(traced for traced in stages.trace if traced.stage == "choice")
     names = {"same": "no difference"}
     votes = {

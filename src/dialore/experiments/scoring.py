@@ -43,8 +43,8 @@ OnProgress: TypeAlias = Callable[[str, int, int], None]
 
 
 def default_metrics(given: Iterable[str] = (), without: Iterable[str] = ()) -> tuple[str, ...]:
-    """The metrics that need no model but those given, and nothing that is not to be had."""
-    lacking = (NEEDS_MODEL - {*given}) | {*without}
+    """The metrics that need no model but those given, and nothing that is not to be had or that few data sets have."""
+    lacking = (NEEDS_MODEL - {*given}) | {*without, "answerability"}
     metrics = load_metrics(metric_names(), Context())
     return tuple(metric.about.name for metric in metrics if not lacking & set(metric.about.needs))
 

@@ -334,6 +334,10 @@ class Stages:
         """The citations of a text that was written here; none for one that has been changed since."""
         return self._citations.get(text, [])
 
+    def cited(self, text: str, citations: Sequence[Citation]) -> None:
+        """Have a text that was written here cite this and nothing else."""
+        self._citations[text] = list(citations)
+
     def send(self, text: str) -> None:
         """Give the reader a response that was not written by `write` and is now settled."""
         if self.on_text is not None:
