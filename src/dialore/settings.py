@@ -15,7 +15,7 @@ from typing import Annotated, Any, Self, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from dialore.dialogue import parse_yaml, read_text
+from dialore.dialogue import Checked, parse_yaml, read_text
 from dialore.errors import InputError, UnknownNameError
 from dialore.llm.model import Api
 from dialore.sources.registry import KINDS, kind_of_key
@@ -57,10 +57,14 @@ class Option:
         return get_origin(self.kind) in {list, dict}
 
 
-class Strict(BaseModel):
+class Strict(Checked):
     """Settings that know no other fields and do not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def _wrong(cls, error: ValidationError) -> InputError:
+        return _wrong(cls, error, f"{cls.__name__}(...)", {})
 
     @classmethod
     def flagged(cls, path: str = "") -> Iterator[Option]:
@@ -448,15 +452,19 @@ def validated(settings: type[S], given: Mapping[str, Any], *, where: str, named:
     try:
         return settings.model_validate(given)
     except ValidationError as error:
-        wrong: dict[str, list[str]] = {}
-        for issue in error.errors(include_url=False):
-            place = ".".join(map(str, issue["loc"]))
-            said = issue["msg"].removeprefix("Value error, ")
-            if issue["type"] == "extra_forbidden":
-                said, place = str(UnknownNameError("setting", place, _names(settings, issue["loc"][:-1]))), ""
-            by = next((name for path, name in (named or {}).items() if f"{place}.".startswith(f"{path}.")), "")
-            wrong.setdefault(by or where, []).append(f"{place}: {said}" if place and not by else said)
-        raise InputError("; ".join(f"{by}: {'; '.join(each)}" for by, each in wrong.items())) from error
+        raise _wrong(settings, error, where, named or {}) from error
+
+
+def _wrong(settings: type[BaseModel], error: ValidationError, where: str, named: Mapping[str, str]) -> InputError:
+    wrong: dict[str, list[str]] = {}
+    for issue in error.errors(include_url=False):
+        place = ".".join(map(str, issue["loc"]))
+        said = issue["msg"].removeprefix("Value error, ")
+        if issue["type"] == "extra_forbidden":
+            said, place = str(UnknownNameError("setting", place, _names(settings, issue["loc"][:-1]))), ""
+        by = next((name for path, name in named.items() if f"{place}.".startswith(f"{path}.")), "")
+        wrong.setdefault(by or where, []).append(f"{place}: {said}" if place and not by else said)
+    return InputError("; ".join(f"{by}: {'; '.join(each)}" for by, each in wrong.items()))
 
 
 def _names(settings: type[BaseModel], steps: tuple[int | str, ...]) -> list[str]:
