@@ -240,8 +240,8 @@ async def complete(request: Request, body: ChatRequest) -> Reply:
         chunks = _chunks(events, {**head, "object": "chat.completion.chunk"}, with_usage=with_usage)
         return streamed(chunks)
     trace, response = await until_gone(request, last(events))
-    message = {"role": "assistant", "content": response.text, "refusal": None}
-    message |= {"grounding": grounding_of(response, trace)}
+    grounding = grounding_of(response, trace)
+    message = {"role": "assistant", "content": response.text, "refusal": None, "grounding": grounding}
     choice = {"index": 0, "message": message, "finish_reason": finish_reason(response), "logprobs": None}
     return reply({**head, "object": "chat.completion", "choices": [choice], "usage": usage_of(response.usage)})
 

@@ -174,9 +174,8 @@ class Guard:
         """Refuse other sites' pages, and, on this machine, names that somebody has pointed to it."""
         host = headers.get("host", "")
         name = urlsplit(f"//{host}").hostname if "@" not in host else None
-        if is_loopback(self._settings.host) and not self._settings.keys:
-            if name not in {*_LOOPBACK, *self._settings.hosts}:
-                raise ServiceError(403, "this service does not answer to that host name", code="unknown_host")
+        if not self._callers and name not in {*_LOOPBACK, *self._settings.hosts}:
+            raise ServiceError(403, "this service does not answer to that host name", code="unknown_host")
         origin = headers.get("origin")
         if origin is not None and origin not in self._settings.origins and urlsplit(origin).netloc != host:
             raise ServiceError(403, "pages of that origin may not ask this service", code="unknown_origin")

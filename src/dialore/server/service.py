@@ -271,12 +271,11 @@ def _too_long(what: str) -> ServiceError:
 
 # --- system messages
 
-_BE = (
-    r"(?:am|are|was|were|have|had|live|work|love|like|enjoy|hate|own|play|come|grew|grow|speak|study|teach|keep|prefer)"
-)
-_ORDER = r"(?:not|to|allowed|asked|required|expected|supposed|only|never|always|given|going|about|free|here|able)\b"
+_BE = "am|are|was|were|have|live|work|love|like|enjoy|hate|own|play|come|grew|speak|study|teach|keep|prefer"
+_ORDER = "not|to|allowed|asked|required|expected|supposed|only|never|always|given|going|free|here|able"
 _SAID = re.compile(
-    rf"(?:I|You)(?:'m|'re|’m|’re| {_BE})\b (?!{_ORDER})|(?:My|Your) (?:name|hobby|job|favou?rite)\b|[我你您](?:是|叫|住|姓|喜欢|爱|有|来自|在|的名字|的爱好)"
+    rf"(?:I|You)(?:'m|'re|’m|’re| (?:{_BE}))\b(?! (?:{_ORDER})\b)|(?:My|Your) (?:name|job|hobby|favou?rite)\b"
+    "|[我你您](?:是|叫|住|姓|喜欢|爱|有|来自|在|的名字|的爱好)"
 )
 _FIRST = (
     (re.compile(r"^You(?:'re|’re| are)\b"), "I am"),
