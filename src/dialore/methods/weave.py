@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _NEEDS, _SEEN, _TITLES = 3, 200, 12
 _ASKED = 0.25
 """The share of the threshold that is enough for what is asked: the response is written anew in any case then."""
+_FACTS = 2
+"""How many times as likely of use a fact of the graph must be: a capable model knows most of them, and writing costs."""
 
 
 class Need(BaseModel):
@@ -134,7 +136,7 @@ class Weave(Method):
         top: pieces asked of a source for each need.
         limit: pieces kept at most, over all needs; each need's best comes first.
         threshold: the calibrated probability of use under which a piece is dropped; a quarter of it is enough for what
-            the turn asks: the writer sees whether it answers.
+            the turn asks: the writer sees whether it answers; facts of a graph need twice as much.
         check: have every citation tested: those that do not hold are taken out, and a sentence that rests on such a one
             alone has the response written once more.
     """
@@ -289,7 +291,7 @@ class Weave(Method):
         chances = await asyncio.to_thread(probabilities_of_use, pieces, query, dialogue)
         found = []
         for piece, chance in zip(pieces, chances, strict=True):
-            least = self.threshold * (_ASKED if need.asked else 1)
+            least = self.threshold * (_ASKED if need.asked else 1) * (_FACTS if entry.kind == "graph" else 1)
             dropped = f"its probability is under {least:.3g}" if chance < least else ""
             dropped = "the history has said it" if already_said(piece, dialogue) else dropped
             known = piece.model_copy(update={"probability": round(chance, 3)})
