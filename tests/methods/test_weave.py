@@ -369,15 +369,23 @@ async def test_every_need_keeps_its_best_before_any_keeps_a_second(monkeypatch, 
 
 
 async def test_what_the_turn_asks_for_comes_before_what_would_only_be_nice(monkeypatch):
-    chances = {OPENS: 0.3, OWNER: 0.9}
-    monkeypatch.setattr(module, "probabilities_of_use", lambda pieces, *_: [chances[each.text] for each in pieces])
+    monkeypatch.setattr(module, "probabilities_of_use", lambda pieces, query, _: [0.9 if query == "nice" else 0.3])
+
+    class One:
+        name, kind = "documents", "documents"
+
+        async def search(self, query, dialogue, top=10, within=()):
+            return [Knowledge(id=query, kind="passage", text=query, source="documents")]
+
+        def close(self):
+            pass
+
     needs = [
-        {"what": "who owns it", "source": "library", "query": "owner of the Lantern Café", "asked": False},
-        {"what": "its opening hour", "source": "library", "query": "Lantern Café opens", "asked": True},
+        {"what": each, "source": "documents", "query": each, "asked": each == "asked"} for each in ("nice", "asked")
     ]
     model = Model({"needs": {"needs": needs}, "write": "At half past seven [1]."})
-    response, _ = await answer(model, asked_limit=1)
-    assert [piece.text for piece in response.knowledge] == [OPENS]
+    response, _ = await answer(model, {"documents": One()}, asked_limit=1)
+    assert [piece.text for piece in response.knowledge] == ["asked"]
 
 
 async def test_the_needs_are_told_the_titles_that_a_source_holds():

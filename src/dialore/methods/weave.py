@@ -36,7 +36,7 @@ _NEEDS, _SEEN, _TITLES = 3, 200, 4000
 _ASKED = 0.05
 """The share of the threshold that is enough for what is asked: the response is written anew in any case then."""
 _FACTS = 2
-"""How many times as likely of use a fact of the graph must be: a capable model knows most of them, and writing costs."""
+"""How many times as likely of use a fact of the graph must be: a model knows most of them, and writing costs."""
 
 
 class Need(BaseModel):
