@@ -384,8 +384,8 @@ async def test_what_the_turn_asks_for_comes_before_what_would_only_be_nice(monke
         {"what": each, "source": "documents", "query": each, "asked": each == "asked"} for each in ("nice", "asked")
     ]
     model = Model({"needs": {"needs": needs}, "write": "At half past seven [1]."})
-    response, _ = await answer(model, {"documents": One()}, asked_limit=1)
-    assert [piece.text for piece in response.knowledge] == ["asked"]
+    response, _ = await answer(model, {"documents": One()}, limit=1)
+    assert [piece.text for piece in response.knowledge] == ["asked"]  # and nothing of what would be nice
 
 
 async def test_the_needs_are_told_the_titles_that_a_source_holds():
