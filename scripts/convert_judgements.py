@@ -4,7 +4,8 @@
 or not: USR on Topical-Chat (Mehri and Eskenazi, ACL 2020; topicalchat_usr.json), BEGIN (Dziri et al., TACL 2022;
 begin_dev_wow.tsv, begin_dev_topicalchat.tsv), the DailyDialog part of xDial-Eval (Zhang et al., 2023; judgements of
 Zhao et al., ACL 2020, and of Gupta et al., SIGDIAL 2019; xdial_dailydialog_zhao.csv, xdial_dailydialog_gupta.csv, in
-English and Chinese), and factual correctness of grounded responses (Santhanam et al., 2021; alexa_factual_expert.csv).
+English and Chinese), factual correctness of grounded responses (Santhanam et al., 2021; alexa_factual_expert.csv), and
+the human evaluation of MTRAG (Katsis et al., 2025; human_evaluations.json), whose lines keep the turns' answerability.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from dialore.datasets import data_set, split_dialogues
 from dialore.datasets.files import open_text
 from dialore.errors import InputError
 
@@ -159,6 +162,31 @@ def alexa(path: Path) -> Iterator[Line]:
         }
 
 
+MTRAG = ("naturalness", "appropriateness", "completeness", "faithfulness")
+
+
+def mtrag(path: Path) -> Iterator[Line]:
+    """Responses of people, GPT-4o and Llama 3.1 405B; the mean of two or three annotators, and how often each won."""
+    dialogues = {each.extra["task_id"]: each for each in split_dialogues(data_set("mtrag").read(path), cut="all")}
+    with open_text(path) as file:
+        evaluations = json.load(file)["evaluations"]
+    for evaluation in evaluations:
+        dialogue, system, given = dialogues[evaluation["task_id"]], evaluation["model_id"], evaluation["annotations"]
+
+        def mean(name: str, given: Mapping[str, Any] = given) -> float:
+            return fmean(float(each["value"]) for each in given[name].values())
+
+        yield {
+            "turns": [turn.model_dump() for turn in dialogue.turns],
+            "response": evaluation["model_response"],
+            "system": system,
+            "knowledge": list(dialogue.knowledge),
+            "reference": None if system == "reference" else dialogue.reference,
+            "answerability": dialogue.extra["answerability"],
+            "ratings": {name: mean(name) for name in MTRAG} | {"win_rate": mean("win-rate")},
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class PublishedSet:
     """A published set: its file, its dialogues' language, and what reads it."""
@@ -173,6 +201,7 @@ SETS: dict[str, PublishedSet] = {
     "begin_dev_wow": PublishedSet("begin_dev_wow.tsv", "en", begin),
     "begin_dev_topicalchat": PublishedSet("begin_dev_topicalchat.tsv", "en", begin),
     "alexa_factual_expert": PublishedSet("alexa_factual_expert.csv", "en", alexa),
+    "mtrag_human": PublishedSet("human_evaluations.json", "en", mtrag),
 }
 for source in ("zhao", "gupta"):
     stem = f"xdial_dailydialog_{source}"

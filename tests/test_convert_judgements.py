@@ -36,6 +36,14 @@ REAL = [
     ("xdial_dailydialog_gupta_en", 500, 100, 1, ["overall"], "great . why"),
     ("xdial_dailydialog_gupta_zh", 500, 100, 1, ["overall"], "太好了"),
     ("alexa_factual_expert", 926, 926, 1, ["factual_correctness", "not_hallucinated"], "the term accounting"),
+    (
+        "mtrag_human",
+        477,
+        159,
+        3,
+        ["naturalness", "appropriateness", "completeness", "faithfulness", "win_rate"],
+        "Yes, you can visit the law library",
+    ),
 ]
 
 
@@ -44,7 +52,7 @@ def judged(tmp_path):
     """The judgements of a published set, converted and read."""
 
     def read(name):
-        path = real_file(f"judgements/{SETS[name].file}.gz")
+        path = real_file(f"{'mtrag' if name == 'mtrag_human' else 'judgements'}/{SETS[name].file}.gz")
         convert(name, path, tmp_path / f"{name}.jsonl")
         return read_judgements(tmp_path / f"{name}.jsonl")
 
@@ -75,6 +83,20 @@ def test_what_the_real_files_say_of_their_responses(judged):
     assert sum("factual_correctness" not in one.ratings for one in alexa) == 1  # a 3 on a scale of 0 to 1
     assert alexa[0].dialogue.last.speaker == "B"
     assert alexa[0].dialogue.responder == "A"
+
+
+def test_mtrag_keeps_what_its_metrics_need(judged):
+    found = judged("mtrag_human")
+    people = found[0]
+    gpt = next(one for one in found if one.system == "gpt-4o" and one.dialogue.history == people.dialogue.history)
+    assert {one.system for one in found} == {"reference", "llama-3.1-405b-instruct", "gpt-4o"}
+    assert people.dialogue.reference is None
+    assert gpt.dialogue.reference == people.response.text
+    assert people.ratings["naturalness"] == 4
+    assert 1 <= gpt.ratings["faithfulness"] <= 4
+    assert len(gpt.response.knowledge) == 2
+    labels = [one.dialogue.extra["answerability"] for one in found]
+    assert (labels.count("UNANSWERABLE"), labels.count("PARTIAL")) == (21, 45)
 
 
 async def test_what_copies_its_knowledge_is_attributable(judged):

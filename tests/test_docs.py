@@ -113,12 +113,12 @@ def test_every_snippet_of_python_runs_in_the_order_shown(world):
     assert listed == {path.stem for path in NOTEBOOKS}
 
 
-@pytest.mark.parametrize("page", ["experiments.md", "sources.md"])
+@pytest.mark.parametrize("page", ["experiments.md", "sources.md", "handbook.md"])
 def test_every_command_works_in_the_order_shown(page, world, capsys):
     if page == "experiments.md":
         run("dialore graph build data/conceptnet-assertions-5.7.0.csv.gz --language en --out data/conceptnet.en.graph")
     shown = [line.split("  #")[0] for block in blocks(page, "") for line in block.splitlines()]
-    assert len(shown) >= 9
+    assert len(shown) >= 4
     for command in shown:
         assert not run(command), (command, capsys.readouterr().err)
 

@@ -185,6 +185,26 @@ def test_in_python_too():
         create_agent("dcrag", model=Rehearsal(), sources={"documents": Shelf(["We open at nine."])})
 
 
+@pytest.mark.parametrize("kind", ["documents", "persona", "graph", "search", "sources"])
+def test_where_a_source_is_named_the_method_is_weave(kind, monkeypatch):
+    key = "declared" if kind == "sources" else kind
+    assert read_settings(said={f"sources.{key}": ["x"]}).method == ["weave"]
+    assert read_settings(said={f"sources.{key}": ["x"], "method": ["t-rag"]}).method == ["t-rag"]
+    assert read_settings().method == ["dcrag"]
+    monkeypatch.setenv(f"DIALORE_{kind.upper()}", "x")
+    assert read_settings().method == ["weave"]
+
+
+def test_where_a_source_is_given_the_method_is_weave():
+    shelf = Shelf(["We open at nine."])
+    with create_agent(model=Rehearsal(), sources={"documents": shelf}) as agent:
+        assert agent.method.name == "weave"
+    with create_agent(model=Rehearsal()) as agent:
+        assert agent.method.name == "dcrag"
+    with create_agent(model=None, sources={"documents": shelf}) as agent:
+        assert agent.method.name == "lexical"
+
+
 async def test_the_embedder_ranks_facts_and_a_rehearsal_asks_no_endpoint(tmp_path):
     from dialore.sources.graph.writing import build_graph
     from tests.retrieval.embedding_server import EmbeddingServer

@@ -29,7 +29,7 @@ class Agent:
     Args:
         method: the method.
         responder: who does its stages.
-        cite: whether responses cite their knowledge (`Response.citations`).
+        cite: whether responses cite their knowledge (`Response.citations`); those of a method with `cites` always do.
 
     Raises:
         UnknownNameError: the method's `prompting` is none.
@@ -38,7 +38,7 @@ class Agent:
     def __init__(self, method: Method, responder: Responder, *, cite: bool = False) -> None:
         self.method = method
         self.responder = responder
-        self.cite = cite
+        self.cite = cite or getattr(method, "cites", False)
         self._form = form_of(method)
         self.closing: list[object] = []
         """What `close` closes: models, sources, a workbench."""
@@ -79,7 +79,11 @@ class Agent:
         citations = response.citations or stage.citations(response.text)
         response.citations = [each for each in citations if each.knowledge in given]
         cited = {each.knowledge for each in response.citations}
-        response.knowledge = mark_used(response.knowledge, response.text, dialogue.texts, dialogue.language, cited)
+        # What nobody looked up, a persona in full, was there before the draft.
+        seen = [piece for piece in response.knowledge if piece.probability is None]
+        sought = [piece for piece in response.knowledge if piece.probability is not None]
+        asked = response.text, dialogue.texts, dialogue.language, cited
+        response.knowledge = [*mark_used(sought, *asked, response.draft), *mark_used(seen, *asked)]
 
     async def ground(self, dialogue: Given) -> Grounding:
         """Find what a response to the dialogue needs to know, without writing it; raises as `respond` does."""

@@ -140,6 +140,7 @@ class Knowledge(BaseModel):
         text: the knowledge in words.
         source: where it was got from.
         score: what it was ranked by: for facts see `Ranking`, under `paper` the cosine with the dialogue history.
+        probability: calibrated probability that it is of use; None where nobody asked.
         used: whether the response draws on it.
         set: for DCRAG's facts `foreseen` or `unforeseen` (Section 3.3), else empty.
         detail: what the kind has besides; see `fact` and `passage`.
@@ -150,6 +151,7 @@ class Knowledge(BaseModel):
     text: str
     source: Source
     score: float = 0.0
+    probability: float | None = None
     used: bool = False
     set: Literal["", "foreseen", "unforeseen"] = ""
     detail: Detail = Field(default_factory=PassageDetail)

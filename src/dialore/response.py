@@ -147,10 +147,12 @@ class Response(Grounding):
     Attributes:
         text: the answer; empty only where the response failed.
         citations: spans of the text and their grounds.
+        draft: what was written before anything was looked up; empty where there is none.
     """
 
     text: str = ""
     citations: list[Citation] = Field(default_factory=list)
+    draft: str = ""
 
     @property
     def numbers(self) -> dict[str, int]:

@@ -20,7 +20,7 @@ from dialore.errors import InputError, UnknownNameError, check_type
 from dialore.llm.model import LanguageModel, Sampled, Windowed
 from dialore.methods import registry
 from dialore.plugins import loadable
-from dialore.settings import ModelSettings, Settings, SourceSettings, read_settings, validated
+from dialore.settings import ModelSettings, Settings, SourceSettings, default_method, read_settings, validated
 from dialore.sources.registry import KINDS
 
 if TYPE_CHECKING:
@@ -208,8 +208,10 @@ class Workbench:
         cls = _class(method)
         if models.main is None and method != LEXICAL:
             method, cls, options = LEXICAL, _class(LEXICAL), None
-        wanted = {*cls.needs, *(("graph",) if method == LEXICAL else ())}
-        sources = {name: self.source(name, needed=name in wanted) for name in registry.method_sources(cls)}
+        read = registry.method_sources(cls)
+        named = any(self.settings.places(name) or name in self._given for name in read)
+        wanted = {*cls.needs, *(("graph",) if method == LEXICAL and not named else ())}
+        sources = {name: self.source(name, needed=name in wanted) for name in read}
         made = registry.create_method(method, sources, options)
         return Agent(made, self._responder(Models(None) if method == LEXICAL else models), cite=self.cite)
 
@@ -309,7 +311,7 @@ def open_model(model: AnyModel) -> LanguageModel | None:
 
 
 def create_agent(
-    method: str | Method = "dcrag",
+    method: str | Method | None = None,
     *,
     model: AnyModel = ENVIRONMENT,
     graph: object = None,
@@ -322,7 +324,8 @@ def create_agent(
     """Make an agent; whoever has it closes it, and all its parts with it.
 
     Args:
-        method: the method's name, or a method that is made already.
+        method: the method's name, or a method that is made already; None for `weave` where a source is given, else for
+            `dcrag` over the starter graph.
         model: an open language model (`connect`), a model's name, or `env` for the one that the environment names, as
             on the command line; None for none.
         graph: an open graph, or the path or URL of one; None for the starter graph where the method needs one.
@@ -339,7 +342,10 @@ def create_agent(
     for name, mapping in {"sources": sources, "stage_models": stage_models, "options": options}.items():
         check_type(name, mapping, (Mapping, NoneType), f'give a mapping: {name}={{"...": ...}}')
     check_type("cite", cite, bool, "cite=True or cite=False")
-    named = _checked_sources(method, {**(sources or {}), "graph": graph})
+    everything = {**(sources or {}), "graph": graph}
+    if method is None:
+        method = default_method(everything)
+    named = _checked_sources(method, everything)
     if not isinstance(method, str):
         if isinstance(method, type) or not hasattr(method, "respond"):
             raise InputError(f"method cannot be {method!r:.80}", mend='a name, method="dcrag", or one that is made')

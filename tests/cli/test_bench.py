@@ -37,3 +37,30 @@ def test_an_endpoint_is_needed(call, monkeypatch):
     done = call("bench", "endpoint")
     assert done.code == 2
     assert "set --base-url and --model" in done.err
+
+
+def test_the_handbook_is_answered_once_and_its_table_printed(call, live, tmp_path):
+    command = ("bench", "handbook", *live, "-M", "rag", "--limit", 4, "--out", tmp_path / "kept", "--json")
+    (first,) = json.loads(call(*command).out)
+    assert (first["method"], first["responses"], first["failed"]) == ("rag", 8, 0)
+    assert first["steps"][0] == first["calls"][0] > 1
+    assert first["drafts_left_alone"] is None
+    both = call(*command[:-1], "-M", "full-context")
+    assert both.code == 0, both.err
+    for words in ("full-context", "right", "citation precision", "refused", "drafts left alone", "prompt tokens"):
+        assert words in both.out
+    again = json.loads(call(*command).out)
+    assert again[0] == first
+    assert len(again) == 2
+
+
+def test_retrieval_of_the_handbook_needs_no_model(call):
+    rows = json.loads(call("bench", "handbook", "--retrieval", "--half", "both", "--json").out)
+    assert [row["retriever"] for row in rows] == ["fused", "bm25", "dense"]
+    for row in rows:
+        assert 0.2 < row["recall_at_3_by_last_turn"][0] < row["recall_at_3_by_all_turns"][0] < 0.9
+
+
+def test_what_the_handbook_cannot_do_is_said(call, live):
+    assert "did you mean" in call("bench", "handbook", *live, "--half", "both!").complaint
+    assert "--documents" in call("bench", "handbook", *live, "-M", "vanilla", "--limit", 2).complaint

@@ -40,7 +40,17 @@ def test_list_says_what_each_holds_and_where_it_is(call):
     found = {each["name"]: each for each in call("data", "list", "--json").lines[0]}
     assert set(found) == {
         *("cmu-dog", "commonsense-dialogues", "coq", "dailydialog", "diamante", "everyday"),
-        *("holl-e", "jsonl", "kbp", "kdconv", "multi-session-chat", "opendialkg", "personachat", "topical-chat"),
+        *(
+            "holl-e",
+            "jsonl",
+            "kbp",
+            "kdconv",
+            "mtrag",
+            "multi-session-chat",
+            "opendialkg",
+            "personachat",
+            "topical-chat",
+        ),
         *("wizard-of-internet", "wizard-of-wikipedia", "xdailydialog-en", "xdailydialog-zh"),
     }
     assert found["kbp"]["has"] == ["knowledge", "persona", "plan"]
@@ -51,8 +61,8 @@ def test_list_says_what_each_holds_and_where_it_is(call):
     assert all(name in out for name in found)
     assert (found["kbp"]["get"], found["coq"]["get"]) == (["train", "dev", "test"], [])
     err = call("data", "list").err
-    assert "`dialore data get NAME` fetches dailydialog, kbp, multi-session-chat, personachat" in err
-    assert "mtrag (Apache-2.0): there is no reader for it yet; the file alone is fetched" in err
+    assert "`dialore data get NAME` fetches dailydialog, kbp, mtrag, multi-session-chat, personachat" in err
+    assert "conceptnet (CC BY-SA 4.0): all assertions of ConceptNet 5.7" in err
 
 
 def test_show_puts_gold_knowledge_beside_its_turn(call, kbp):

@@ -229,7 +229,7 @@ def test_a_folder_without_prompts_is_said(call, talks, url, tmp_path):
 
 
 def test_what_a_method_does_not_read_is_said(call, talks, url):
-    settings = ("respond", talks, "-u", url, "-m", "m", "--documents", "no-such.idx", "--cite")
+    settings = ("respond", talks, "-u", url, "-m", "m", "-M", "dcrag", "--documents", "no-such.idx", "--cite")
     complaint = call(*settings).complaint
     assert "dcrag: no use for --documents" in complaint
     assert "draft-ground" in complaint

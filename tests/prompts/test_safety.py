@@ -32,7 +32,7 @@ TEXTS = {
 }
 TEXTS |= {"separator", "topic"}
 LISTS = {"about_you", "answers", "candidates", "extended", "interests", "persona", "queries", "sentences", "statements"}
-LISTS |= {"texts", "turns"}
+LISTS |= {"instructions", "missing", "texts", "topics", "turns", "unsupported"}
 
 
 def hostile_variables(line_break: str) -> dict[str, object]:
@@ -48,11 +48,11 @@ def hostile_variables(line_break: str) -> dict[str, object]:
         response=text,
         turns=[SimpleNamespace(side=side, text=text) for side in ("user", "system")],
     )
-    source = SimpleNamespace(name=text, description=text, depends_on=[text])
+    source = SimpleNamespace(name=text, description=text, depends_on=[text], titles=[text])
     history = render_history(Dialogue.model_validate({"id": "x", "turns": turns}))
     kinds = ("explicit", "implicit", "maintained", "extended")
     known: dict[str, object] = dict.fromkeys(TEXTS, text) | {name: [text] * 2 for name in LISTS}
-    known |= {name: [piece] for name in ("pieces", "passages", "knowledge")}
+    known |= {name: [piece] for name in ("own", "pieces", "passages", "knowledge")}
     known |= dict.fromkeys(("cite", "thoughts", "dependency", "searched", "trained"), True)
     shown = {"history": history, "response": text, "knowledge": [(text, text)], "plan": [text]}
     return known | {
@@ -65,6 +65,7 @@ def hostile_variables(line_break: str) -> dict[str, object]:
         "sources": [source],
         "demands": {**{kind: [text] for kind in kinds}, "thoughts": dict.fromkeys(kinds, text)},
         "names": {"p": text},
+        "pairs": [{"statement": text, "piece": text}],
         "steering": {"words": [text], "iterations": 3},
         "criteria": ["relevance", "overall"],
         "criterion": "overall",

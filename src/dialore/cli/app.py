@@ -26,6 +26,7 @@ from dialore.cli import (
     run,
     samples,
     score,
+    serve,
     train,
 )
 from dialore.cli.options import TYPER, SettingsGroup
@@ -78,6 +79,7 @@ for command in (
     judge.judge,
     meta.meta,
     demo.demo,
+    serve.serve,
     methods.methods,
 ):
     app.command()(command)

@@ -1,4 +1,4 @@
-"""`dialore bench endpoint`: how fast your endpoint answers, and how much of its speed arrives."""
+"""`dialore bench`: how fast your endpoint answers, and how well a model answers from a handbook that it cannot know."""
 
 # No deferred annotations here: typer reads them.
 from collections.abc import Sequence
@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dialore.cli.options import AgentSettings, Json, SettingsGroup, takes_settings
+from dialore.cli.options import AgentSettings, Json, SettingsGroup, connecting, one_of, takes_settings
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
+    from dialore.experiments.run import Progress
     from dialore.llm.model import Completion, LanguageModel, OnText, Request
     from dialore.response import Response
     from dialore.settings import ModelSettings, Settings
 
-app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help="Measure your own endpoint.")
+app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help="Measure your own endpoint, or a model.")
 
 
 @app.command("endpoint")
@@ -153,3 +154,75 @@ def _words(figures: dict[str, Any]) -> list[tuple[str, str]]:
         ("of the ideal", f"{figures['share_of_ideal']:.1%}"),
         ("our CPU a call", f"{figures['own_cpu_ms_a_call']:.2f} ms"),
     ]
+
+
+@app.command("handbook")
+@takes_settings
+def handbook(
+    settings: AgentSettings,
+    half: Annotated[
+        str, typer.Option("--half", metavar="a|b|both", help="Tune prompts on a alone, report figures of b.")
+    ] = "b",
+    language: Annotated[str | None, typer.Option("--language", metavar="en|zh", help="Only this language.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="So many turns of each language, of all categories.")
+    ] = None,
+    retrieval: Annotated[bool, typer.Option("--retrieval", help="Measure retrieval alone, without a model.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="Where it is kept. [default: runs/handbook-HALF]")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Measure how well methods answer from a handbook that no model can know.
+
+    The 200 turns are about an invented town: 120 want its handbook, 40 ask
+    what it does not say, 40 are small talk. Scored without a judge. Run the
+    same command again and only what is missing or failed is answered.
+
+    [bold]Examples[/bold]
+    dialore bench handbook --model llama3.1 -M rag -M full-context
+    dialore bench handbook --model gpt-4o -M rag --half a --limit 20 --json
+    dialore bench handbook --retrieval
+    """
+    import asyncio
+
+    from dialore.cli.output import console, note, print_json, progress, table
+    from dialore.evaluation.handbook import read_items
+    from dialore.experiments.handbook import handbook_table, retrieval_table, run_handbook
+    from dialore.text import check_language
+
+    chosen = None if one_of("half", half, ("a", "b", "both")) == "both" else half
+    items = read_items(half=chosen, language=language and check_language(language), limit=limit)
+    if retrieval:
+        figures = retrieval_table(items)
+    else:
+        folder = out or Path("runs") / f"handbook-{half}"
+        connect, say_without = connecting()
+        with progress("answering") as step:
+
+            def on_progress(now: "Progress") -> None:
+                step(f"answering: {now.rate:.1f}/s, {now.failed} failed", now.before + now.done, now.total)
+
+            ended = asyncio.run(run_handbook(settings, items, folder, connect, on_progress))
+        say_without("what was found is scored")
+        for failure in [each for run in ended for each in run.failures]:
+            note(f"failed: {failure}")
+        figures = handbook_table(folder, items)
+    if json:
+        print_json(figures)
+        return
+    by_figure = [[row[name] for row in figures] for name in figures[0]]
+    rows = table(next(iter(figures[0])), *(f">{each}" for each in by_figure[0]))
+    for name, values in zip(list(figures[0])[1:], by_figure[1:], strict=True):
+        rows.add_row(name.replace("_", " "), *(_figure(name, value) for value in values))
+    console().print(rows)
+
+
+def _figure(name: str, value: Any) -> str:  # noqa: ANN401 - of a table in plain data
+    """A figure with its interval, shares in per cent; a dash where there is none."""
+    if not isinstance(value, tuple):
+        return "-" if value is None else str(value)
+    if name in {"calls", "steps"} or name.endswith("tokens"):
+        places = 0 if value[0] >= 100 else 2
+        return f"{value[0]:,.{places}f} [{value[1]:,.{places}f}, {value[2]:,.{places}f}]"
+    return f"{value[0]:.1%} [{value[1]:.0%}, {value[2]:.0%}]"

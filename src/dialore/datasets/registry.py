@@ -22,6 +22,7 @@ _SETS = {
     "jsonl": "dialore.datasets.plain:Jsonl",
     "kbp": "dialore.datasets.kbp:KBP",
     "kdconv": "dialore.datasets.kdconv:KdConv",
+    "mtrag": "dialore.datasets.mtrag:Mtrag",
     "multi-session-chat": "dialore.datasets.multi_session_chat:MultiSessionChat",
     "opendialkg": "dialore.datasets.opendialkg:OpenDialKG",
     "personachat": "dialore.datasets.personachat:PersonaChat",

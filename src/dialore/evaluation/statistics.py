@@ -192,8 +192,13 @@ def win_rate(outcomes: Sequence[Literal["win", "loss", "tie"]]) -> Rate:
     if not n:
         return Rate(0, 0, 0, 1.0, math.nan, math.nan)
     p = float(library("scipy.stats").binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
-    low, high = library("statsmodels.stats.proportion").proportion_confint(wins, n, method="wilson")
-    return Rate(wins, losses, ties, p, float(low), float(high))
+    return Rate(wins, losses, ties, p, *wilson(wins, n))
+
+
+def wilson(hits: int, n: int) -> tuple[float, float]:
+    """The 95% Wilson interval of the share of hits among `n`, at least one."""
+    middle, half = hits + _Z**2 / 2, _Z * math.sqrt(hits * (n - hits) / n + _Z**2 / 4)
+    return (middle - half) / (n + _Z**2), (middle + half) / (n + _Z**2)
 
 
 def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> float:

@@ -30,6 +30,8 @@ class Method(Protocol):
     gives the field the default None. The prompts of its stages, in order, stand in `stages: tuple[str, ...]`; without
     it they are those of the folder of prompts that is called as the method.
 
+    A method whose responses always cite by number has a class attribute `cites`, which is True.
+
     A method that has a `paper` setting of its prompts has the field `prompting: str = OURS`: `paper` asks by
     `<method>/<stage>.paper.<language>.md` in place of `<method>/<stage>.<language>.md`, wherever there is such a file.
     """

@@ -131,6 +131,7 @@ class DraftGround:
             grounding.cancel()
             await asyncio.gather(drafting, grounding, return_exceptions=True)
         stage.send(result.text)
+        result.draft = draft
         return result
 
     @staticmethod

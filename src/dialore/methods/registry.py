@@ -45,6 +45,7 @@ _OWN = {
     "ssdp": "dialore.methods.msdp:Ssdp",
     "t-rag": "dialore.methods.baselines:TRag",
     "vanilla": "dialore.methods.baselines:Vanilla",
+    "weave": "dialore.methods.weave:Weave",
 }
 GROUP = "dialore.methods"
 

@@ -1,0 +1,108 @@
+"""Whether "I do not know" is said where it should be, and figures that hang on it (MTRAG: IDK-conditioned)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel
+
+from dialore.evaluation import overlap
+from dialore.evaluation.base import Mean, Measure, Metric, Sample, about_of, unavailable
+from dialore.evaluation.judges import scoring
+from dialore.evaluation.judges.asking import Asker, UnjudgedError, asker_of, spoken
+from dialore.text import HAN, split_lines
+
+if TYPE_CHECKING:
+    from dialore.evaluation.registry import Context
+
+PROMPT = "idk"
+_LABELS = {"ANSWERABLE": False, "PARTIAL": False, "UNANSWERABLE": True}
+"""Whether a response is to say that it does not know, by the label of a dialogue's last turn."""
+_REST = 20
+"""Words that may follow "I do not know" before they count as an answer."""
+_KNOWABLE = r"(?:information|info|details?|data|answer|knowledge|records?|evidence|mention|specifics)"
+_NONE_EN = r"(?:any|enough|sufficient|specific|exact|further|more|the|an|a|such|that|detailed|relevant|clear)"
+_UNKNOWN = re.compile(
+    rf"\b(?:do|did|does|could|can)(?: not|n't) (?:\w+ ){{0,2}}?(?:have|find|provide|contain|include|offer|give|see)"
+    rf" (?:{_NONE_EN} ){{0,3}}{_KNOWABLE}\b"
+    rf"|\b(?:have|has|is|are|there's|found|find|with|contains?|includes?|provides?) no (?:\w+ ){{0,2}}?{_KNOWABLE}\b"
+    r"|\b(?:i|we)(?:'m| am|'re| are)? (?:\w+ )?(?:do not|don't|not|didn't|did not) (?:actually |really )?"
+    r"(?:know|sure|aware|certain)\b"
+    r"|\b(?:i|we)(?:'m| am| are)? (?:unable|not able) to (?:answer|find|say|tell)\b"
+    r"|\b(?:i|we) (?:cannot|can't|can not|couldn't|could not) (?:answer|find|say|tell)\b"
+    r"|\b(?:is|are|was|were)(?: not|n't) (?:\w+ )?"
+    r"(?:mentioned|specified|stated|given|provided|known|covered|available)\b"
+    r"|\b(?:no|not) idea\b|\bunanswerable\b"
+    r"|不知道|不清楚|不了解|不太(?:清楚|了解|确定)|不确定|没有?(?:找到|查到|看到|提到|提及|说明|相关|具体|这方面|任何|足够)"
+    r"|没有.{0,8}(?:信息|资料|内容|记录)|无法(?:回答|确定|告诉|得知|提供)|(?:未|没)(?:提及|提到|说明)|没听说|查不到",
+    re.IGNORECASE,
+)
+
+
+_WORD = re.compile(rf"[{HAN}]|[^\W{HAN}]+")
+
+
+def make(name: str, context: Context) -> IdkConditioned:
+    """A metric of this file by name."""
+    if name in {"idk-lexical", "idk-rouge-l"}:
+        return IdkConditioned(name, None, None if name == "idk-lexical" else overlap.make("rouge-l", context))
+    judge = asker_of(context)
+    return IdkConditioned(
+        name, judge or "no judge was given", None if name == "idk" else scoring.make("ragas-faithfulness", context)
+    )
+
+
+def says_unknown(text: str) -> bool:
+    """Whether a response says no more than that it does not know, by its wording in English or Chinese.
+
+    Its first sentence says so, and what follows is short or says so too: what is admitted after an answer, or before a
+    longer one, is the limit of that answer. Of MTRAG's 471 responses that are labelled by its own judge this finds all
+    15 that say they do not know, and 2 others.
+    """
+    first, *others = split_lines(text.replace("’", "'")) or [""]
+    told = sum(len(_WORD.findall(each)) for each in others if not _UNKNOWN.search(each))
+    return _UNKNOWN.search(first) is not None and told <= _REST
+
+
+class Knowing(BaseModel):
+    """Whether a response answers what was asked."""
+
+    verdict: Literal["answers", "partly", "does not know"]
+
+
+class IdkConditioned(Mean):
+    """A metric where an answer is called for and given; else 1 where "I do not know" is said as it should be, or 0.
+
+    Without a metric it is 1 where an answer is called for and given. Whether a response says that it does not know is
+    told by its wording, or by a judge.
+    """
+
+    def __init__(self, name: str, judge: Asker | str | None, metric: Metric | None) -> None:
+        self.about, self._judge, self._metric = about_of(name), judge, metric
+        own = judge.identity(PROMPT) if isinstance(judge, Asker) else ""
+        self.identity = ", ".join(filter(None, [own, getattr(metric, "identity", "")]))
+
+    async def measure(self, sample: Sample) -> Measure:
+        """0 to 1."""
+        label = str(sample.dialogue.extra.get("answerability") or "")
+        if label not in _LABELS:
+            said = f"it is {label.lower()}" if label else "nobody labelled it"
+            return unavailable(f"the dialogue is neither to be answered nor not: {said}")
+        try:
+            unknown = await self._says_unknown(sample)
+        except UnjudgedError as error:
+            return error.measure
+        if self._metric is None or unknown or _LABELS[label]:
+            return Measure(
+                (float(unknown == _LABELS[label]),), detail="says it does not know" if unknown else "answers"
+            )
+        return await self._metric.measure(sample)
+
+    async def _says_unknown(self, sample: Sample) -> bool:
+        if self._judge is None:
+            return says_unknown(sample.response.text)
+        if isinstance(self._judge, str):
+            raise UnjudgedError(unavailable(self._judge))
+        said = await self._judge.ask(PROMPT, Knowing, sample.dialogue, response=spoken(sample.response))
+        return said.verdict == "does not know"

@@ -1,0 +1,92 @@
+"""What a response draws on: knowledge of which it says what neither the history nor the draft had said."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dialore.retrieval.static import StaticEmbedder, normalise
+from dialore.text import Language, is_stop_word, words
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dialore.knowledge import Knowledge
+
+    Vector = NDArray[np.float64]
+
+_UNLIKE, _ALIKE = 0.5, 0.8
+"""The cosines of two words from which one says something of the other, and all of it."""
+_embedder = functools.cache(StaticEmbedder)
+_RUN: dict[Language, int] = {"en": 4, "zh": 5}
+"""Words, or Chinese characters, in a row that are a quotation."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What becomes of a text's words in a response, each weighed by how rare it is.
+
+    Attributes:
+        new: what the response could say first.
+        told: how much of that it says.
+        share: the same, as a share.
+        said: the share of all of the text that it says, new or not.
+    """
+
+    new: float
+    told: float
+    share: float
+    said: float
+
+
+def is_drawn_on(piece: Knowledge, text: str, before: Sequence[str], language: Language) -> bool:
+    """Whether a response says what is specific to a piece of knowledge and was not said before.
+
+    A fact is drawn on where its tail is news and told, or where its head is and the tail is said as well; anything else
+    where much of what is news is told, by words alike, or where it is quoted.
+    """
+    earlier = "\n".join(before)
+    if piece.kind == "fact":
+        head, tail = (_told(end, text, earlier) for end in (piece.fact.head, piece.fact.tail))
+        told = tail.told >= 0.2 and tail.share >= 0.44 and head.new - head.told < 0.67 * tail.told
+        return told or (head.told >= 0.3 and head.share >= 0.8 and tail.said >= 0.5)
+    told_of = _told(piece.text, text, earlier)
+    if told_of.told * told_of.share**0.5 >= 0.73:
+        return True
+    return bool((_runs(piece.text, language) & _runs(text, language)) - _runs(earlier, language))
+
+
+def _told(piece: str, text: str, earlier: str) -> _Told:
+    vectors, weights = _read(piece)
+    said, old = (_likeness(vectors, _read(other)[0]) for other in (text, earlier))
+    whole = float(weights.sum())
+    new, told = whole - float(weights @ old), float(weights @ np.maximum(said - old, 0))
+    return _Told(new, told, told / new if new > 0 else 0.0, float(weights @ said) / whole if whole else 0.0)
+
+
+def _likeness(these: NDArray[np.float32], those: NDArray[np.float32]) -> Vector:
+    """For each of these words, how far the nearest of those says it: 0 to 1."""
+    if not len(those):
+        return np.zeros(len(these))
+    nearest = (these @ those.T).max(axis=1).astype(np.float64)
+    share: Vector = np.clip((nearest - _UNLIKE) / (_ALIKE - _UNLIKE), 0, 1)
+    return share
+
+
+@functools.lru_cache(maxsize=1024)
+def _read(text: str) -> tuple[NDArray[np.float32], Vector]:
+    """The vector of each distinct word of a text, and its weight: a rare word's sum is long, a common one's short."""
+    sums = _embedder().part_sums(np.unique(_embedder().parts([text])[0]))
+    return normalise(sums), np.sqrt(np.einsum("ij,ij->i", sums, sums).astype(np.float64)) * 1e-6
+
+
+@functools.lru_cache(maxsize=1024)
+def _runs(text: str, language: Language) -> frozenset[tuple[str, ...]]:
+    """Every run of so many words that has two of content; of characters where it is Chinese."""
+    said = words(text, language) if language == "en" else [*"".join(words(text, language))]
+    runs = zip(*(said[start:] for start in range(_RUN[language])), strict=False)
+    return frozenset(run for run in runs if sum(not is_stop_word(word, language) for word in run) > 1)

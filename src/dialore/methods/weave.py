@@ -1,0 +1,429 @@
+"""Weave: needs and a draft at once, one look-up in every source, one rewrite where what was found is worth it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import BaseModel, Field
+
+from dialore.errors import DialoreError, InputError, StageError, is_fatal
+from dialore.methods.base import Method, check_least
+from dialore.methods.safari import titled_line
+from dialore.parallel import gather
+from dialore.response import Demands, Grounding, Response
+from dialore.sources.base import Listed
+from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources
+from dialore.sources.dialogue_ranking import joined
+from dialore.sources.persona import PersonaSource
+from dialore.sources.usefulness import already_said, probabilities_of_use
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dialore.dialogue import Dialogue
+    from dialore.knowledge import Knowledge
+    from dialore.llm.model import OnText
+    from dialore.methods.base import AnyGraph
+    from dialore.methods.stages import Stages
+    from dialore.sources.base import KnowledgeSource
+
+_NEEDS, _SEEN, _TITLES = 3, 200, 12
+_ASKED = 0.25
+"""The share of the threshold that is enough for what is asked: the response is written anew in any case then."""
+
+
+class Need(BaseModel):
+    """Something that the response should know: what, where it may be found, by which query, and whether it is asked."""
+
+    what: str
+    source: str = Field(default="none", description="a source's name, or none")
+    query: str = Field(default="", description="stands alone")
+    asked: bool = Field(default=False, description="whether the latest turn asks for it, so that it must not be wrong")
+
+
+class Needs(BaseModel):
+    """What the response should know, the topics that could come next, and whether the latest turn turns to another."""
+
+    needs: list[Need] = Field(default_factory=list)
+    topics: list[str] = Field(default_factory=list)
+    shift: bool = False
+
+
+class Unsupported(BaseModel):
+    """The numbers of the statements that are not said by the piece that they cite."""
+
+    unsupported: list[int]
+
+
+@dataclass(slots=True)
+class _Found:
+    """A piece, what it was looked up for and where, and why it was dropped; nothing where it is kept."""
+
+    need: Need
+    source: str
+    piece: Knowledge
+    dropped: str = ""
+
+    @property
+    def probability(self) -> float:
+        return self.piece.probability or 0.0
+
+
+@dataclass(slots=True)
+class _Plan:
+    """The needs as they are looked up: those with a source to ask, and the names of all that were planned."""
+
+    needs: Needs
+    asked: list[tuple[Need, DeclaredSource]]
+    names: list[str]
+
+
+@dataclass(slots=True)
+class _Reader:
+    """The reader of the stream: what is held back for him until it is settled, and whether he was sent anything."""
+
+    on_text: OnText | None
+    held: list[str] = field(default_factory=list)
+    is_held: bool = True
+    has_begun: bool = False
+
+    def feed(self, piece: str) -> None:
+        """Send a piece, or hold it back."""
+        if self.is_held:
+            self.held.append(piece)
+        elif self.on_text is not None and piece:
+            self.has_begun = True
+            self.on_text(piece)
+
+    def release(self) -> None:
+        """Send what was held back, and what comes from now on."""
+        self.is_held = False
+        held, self.held = "".join(self.held), []
+        self.feed(held)
+
+    def drop(self) -> None:
+        """Forget what was held back: another text is sent."""
+        self.held, self.is_held = [], False
+
+
+# Without slots: what is declared by default is worked out once, when it is first asked for.
+@dataclass(frozen=True)
+class Weave(Method):
+    """Our own, over every source: at once what the response needs to know and a draft, one look-up, one rewrite.
+
+    The draft is written from history and persona while one call says what a well-informed talker would have to know,
+    where it may be found, and by which query. All named sources are searched at once. Pieces that the history has said
+    go, and those that are less likely of use than `threshold`; where nothing is left, the draft is the response,
+    streamed as soon as that is certain. Otherwise it is written anew from the draft and the pieces: what was asked is
+    answered, what was wrong is mended, what was asked and not found is not invented, and the rest stays as it was.
+
+    A persona of at most `persona_limit` sentences is in every prompt and never looked up; where there is no other
+    source, the draft is the response without further ado. Responses always cite by number; readers see no numbers.
+
+    Attributes:
+        sources: declared sources (`open_declared`).
+        persona: persona sentences, where nothing is declared; without them, each dialogue's own.
+        documents: documents, where nothing is declared.
+        graph: the commonsense graph, likewise; the topics that could come next are looked up in it, too.
+        web: web search, likewise.
+        persona_limit: persona sentences up to which all are shown; of a longer persona so many, and it is searched.
+        top: pieces asked of a source for each need.
+        limit: pieces kept at most, over all needs; each need's best comes first.
+        threshold: the calibrated probability of use under which a piece is dropped; a quarter of it is enough for what
+            the turn asks: the writer sees whether it answers.
+        check: have every citation tested: those that do not hold are taken out, and a sentence that rests on such a one
+            alone has the response written once more.
+    """
+
+    name: ClassVar[str] = "weave"
+    paper: ClassVar[str] = "our own"
+    summary: ClassVar[str] = "needs and a draft at once, one look-up in every source, a rewrite only where it pays"
+    takes: ClassVar[tuple[str, ...]] = ("sources", "persona", "documents", "graph", "web")
+    calls: ClassVar[str] = "3 in 2 steps (2 in 1 where the draft stands; check adds 1, or 3)"
+    stages: ClassVar[tuple[str, ...]] = ("weave/needs", "weave/draft", "weave/write", "weave/check")
+    cites: ClassVar[bool] = True
+
+    sources: DeclaredSources | None = None
+    persona: KnowledgeSource | None = None
+    documents: KnowledgeSource | None = None
+    graph: AnyGraph | None = None
+    web: KnowledgeSource | None = None
+    persona_limit: int = 20
+    top: int = 10
+    limit: int = 3
+    threshold: float = 0.25
+    check: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the numbers; raises InputError."""
+        check_least(self, persona_limit=1, top=1, limit=1)
+        if not 0 <= self.threshold <= 1:
+            raise InputError(f"option threshold of weave is a probability, not {self.threshold}", mend="0 to 1")
+
+    @functools.cached_property
+    def declared(self) -> DeclaredSources:
+        """The sources that can be asked."""
+        if self.sources is not None:
+            return self.sources
+        opened = {"persona": self.persona, "documents": self.documents, "graph": self.graph, "web": self.web}
+        return default_sources(opened)
+
+    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+        """Needs and look-up, without a draft."""
+        own, entries = await self._open(dialogue, stage)
+        return (await self._ground(dialogue, own, entries, stage))[0]
+
+    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+        """Draft and ground at once, then write, where there is something to write with."""
+        own, entries = await self._open(dialogue, stage)
+        reader = _Reader(stage.on_text)
+        drafting = asyncio.create_task(self._draft(own, reader, stage))
+        try:
+            grounding, needs, missing = await self._ground(dialogue, own, entries, stage)
+            if len(grounding.knowledge) == len(own) and not missing:
+                reader.release()
+                if draft := await drafting:
+                    return _responded(grounding, draft, draft)
+            draft = await drafting
+        finally:
+            drafting.cancel()
+            await asyncio.gather(drafting, return_exceptions=True)
+        reader.drop()
+        text = await self._write(draft, own, grounding, needs, missing, reader, stage)
+        return _responded(grounding, text, draft)
+
+    # --- what there is to ask
+
+    async def _open(self, dialogue: Dialogue, stage: Stages) -> tuple[list[Knowledge], list[DeclaredSource]]:
+        """The persona that every prompt shows, and the sources that are left to be asked."""
+        own: list[Knowledge] = []
+        entries: list[DeclaredSource] = []
+        for entry in self.declared.entries:
+            if isinstance(entry.source, PersonaSource):
+                query = " ".join(dialogue.texts[-2:])
+                found = await stage.search(entry.name, entry.source, query, self.persona_limit + 1)
+                if len(found) > self.persona_limit:
+                    entries.append(entry)
+                elif found:
+                    found = list(entry.source.every(dialogue))
+                own += found[: self.persona_limit]
+            elif _held(entry.source, dialogue) is not None:
+                entries.append(entry)
+        return own, entries
+
+    # --- needs and draft
+
+    async def _draft(self, own: Sequence[Knowledge], reader: _Reader, stage: Stages) -> str:
+        """The draft; nothing where it failed before anything was sent."""
+        try:
+            streamed = None if reader.on_text is None else reader.feed
+            about = [titled_line(piece) for piece in own]
+            return await stage.text("weave/draft", cites=(), on_text=streamed, persona=about)
+        except StageError as error:
+            _go_on(error, "the response is written without a draft", stage, begun=reader.has_begun)
+            return ""
+
+    async def _plan(
+        self, dialogue: Dialogue, own: Sequence[Knowledge], entries: Sequence[DeclaredSource], stage: Stages
+    ) -> _Plan:
+        """Ask for the needs, and find the source of each; what cannot be read is the last turn, asked everywhere."""
+        if not entries:
+            return _Plan(Needs(), [], [])
+        last = dialogue.last.text
+        fallback = Needs(needs=[Need(what=last, source=entry.name, query=last) for entry in entries])
+        listed = [
+            {
+                "name": entry.name,
+                "description": entry.description[dialogue.language],
+                "titles": _held(entry.source, dialogue) or [],
+            }
+            for entry in entries
+        ]
+        try:
+            needs = await stage.ask(
+                "weave/needs", Needs, fallback, sources=listed, persona=[titled_line(piece) for piece in own]
+            )
+        except StageError as error:
+            _go_on(error, "the last turn is looked up in every source", stage)
+            needs = fallback
+        most = len(entries) if needs is fallback else _NEEDS
+        asked = [(need, entry) for need in needs.needs[:most] if (entry := _named(need.source, entries))]
+        if needs.topics and needs is not fallback:
+            topics = Need(what="topics that could come next", query=", ".join(needs.topics))
+            asked += [(topics, entry) for entry in entries if entry.kind == "graph"]
+        declared = [entry for need in needs.needs if (entry := _named(need.source, self.declared.entries))]
+        return _Plan(needs, asked, list(dict.fromkeys(entry.name for entry in declared)))
+
+    # --- look-up
+
+    async def _ground(
+        self, dialogue: Dialogue, own: list[Knowledge], entries: Sequence[DeclaredSource], stage: Stages
+    ) -> tuple[Grounding, Needs, list[str]]:
+        """The pieces that are kept and the persona, the needs, and what was asked for and not found."""
+        plan = await self._plan(dialogue, own, entries, stage)
+        found = await gather(*(self._search(need, entry, dialogue, stage) for need, entry in plan.asked))
+        kept: list[Knowledge] = []
+        missing: list[str] = []
+        if plan.asked:
+            kept, missing = self._select(plan, found, own, stage)
+        needs = plan.needs
+        demands = Demands(
+            explicit=[need.query or need.what for need in needs.needs if need.asked],
+            implicit=[need.query or need.what for need in needs.needs if not need.asked],
+            extended=needs.topics,
+        )
+        kinds = {entry.name: entry.kind for entry in self.declared.entries}
+        return Grounding(knowledge=[*kept, *own], demands=demands, plan=plan.names, kinds=kinds), needs, missing
+
+    async def _search(self, need: Need, entry: DeclaredSource, dialogue: Dialogue, stage: Stages) -> list[_Found]:
+        """What a source has for a need, each piece with the probability that it is of use."""
+        query = need.query or need.what
+        if entry.source is None:  # what the model knows itself is in the draft
+            return []
+        top = entry.top or self.top
+        pieces = await stage.search(f"look-up-{entry.name}", entry.source, query, top, summary="Looked up: {}")
+        chances = await asyncio.to_thread(probabilities_of_use, pieces, query, dialogue)
+        found = []
+        for piece, chance in zip(pieces, chances, strict=True):
+            least = self.threshold * (_ASKED if need.asked else 1)
+            dropped = f"its probability is under {least:.3g}" if chance < least else ""
+            dropped = "the history has said it" if already_said(piece, dialogue) else dropped
+            known = piece.model_copy(update={"probability": round(chance, 3)})
+            found.append(_Found(need, entry.name, known, dropped))
+        return found
+
+    def _select(
+        self, plan: _Plan, found: Sequence[list[_Found]], own: Sequence[Knowledge], stage: Stages
+    ) -> tuple[list[Knowledge], list[str]]:
+        """The pieces that are kept, every need's best before any second one; and what was asked and not found."""
+        missing: list[str] = []
+        ranked: list[tuple[bool, _Found]] = []
+        with stage.step("selection") as step:
+            for (need, _), each in zip(plan.asked, found, strict=True):
+                likely = sorted((one for one in each if not one.dropped), key=lambda one: -one.probability)
+                ranked += [(place > 0, one) for place, one in enumerate(likely)]
+                if need.asked and not likely and all("probability" in one.dropped for one in each):
+                    missing.append(need.what)
+            kept = {piece.id: piece for piece in own}
+            for _, one in sorted(ranked, key=lambda pair: (pair[0], -pair[1].probability)):
+                if one.piece.id in kept:
+                    one.dropped = "it is given already"
+                elif len(kept) - len(own) == self.limit:
+                    one.dropped = f"{self.limit} are kept already"
+                else:
+                    kept[one.piece.id] = one.piece
+            everything = [one for each in found for one in each]
+            step.output = {"pieces": [_traced(one) for one in everything], "not_found": missing}
+            step.summary = f"Kept {len(kept) - len(own)} of {len(everything)} pieces"
+            if missing:
+                step.summary += f"; not found: {'; '.join(missing)}"
+        return list(kept.values())[len(own) :], missing
+
+    # --- write and check
+
+    async def _write(
+        self,
+        draft: str,
+        own: Sequence[Knowledge],
+        grounding: Grounding,
+        needs: Needs,
+        missing: Sequence[str],
+        reader: _Reader,
+        stage: Stages,
+    ) -> str:
+        """The response from draft and pieces; the draft where that fails."""
+        kinds = {piece.id: piece for piece in grounding.knowledge[: len(grounding.knowledge) - len(own)]}
+        given = [piece.model_copy(update={"text": titled_line(piece)}) for piece in (*own, *kinds.values())]
+
+        async def written(unsupported: Sequence[str] = ()) -> str:
+            return await stage.text(
+                "weave/write",
+                suffix="again" if unsupported else "",
+                cites=given,
+                on_text=None if self.check or reader.on_text is None else reader.feed,
+                own=given[: len(own)],
+                knowledge=given[len(own) :],
+                draft=draft,
+                topics=needs.topics,
+                missing=list(missing),
+                unsupported=list(unsupported),
+            )
+
+        try:
+            text = await written()
+            if self.check:
+                if alone := await self._check(text, given, stage):
+                    text = await written(alone) or text
+                    await self._check(text, given, stage, suffix="again")
+                reader.feed(text)
+        except StageError as error:
+            if not draft:
+                raise
+            _go_on(error, "the draft is sent", stage, begun=reader.has_begun)
+            text = ""
+        if not text.strip() and draft:
+            text = draft
+            reader.feed(text)
+        return text
+
+    async def _check(self, text: str, given: Sequence[Knowledge], stage: Stages, suffix: str = "") -> list[str]:
+        """Take out the citations that do not hold; gives the statements that are left without any."""
+        cited = stage.citations(text)
+        if not cited:
+            return []
+        texts = {piece.id: piece.text for piece in given}
+        pairs = [{"statement": text[each.start : each.end], "piece": texts[each.knowledge]} for each in cited]
+        answer = await stage.ask(
+            "weave/check", Unsupported, Unsupported(unsupported=[]), suffix=suffix, response=text, pairs=pairs
+        )
+        hold = [each for number, each in enumerate(cited, start=1) if number not in answer.unsupported]
+        stage.cited(text, hold)
+        grounded = {(each.start, each.end) for each in hold}
+        return list(dict.fromkeys(text[a:b] for a, b in ((e.start, e.end) for e in cited) if (a, b) not in grounded))
+
+
+def _held(source: KnowledgeSource | None, dialogue: Dialogue) -> list[str] | None:
+    """The titles of some of what a source holds; None where there is nothing to ask: it holds nothing."""
+    if not isinstance(source, Listed):
+        return None if source is None else []
+    try:
+        pieces = [piece.passage for piece in itertools.islice(source.every(dialogue), _SEEN)]
+    except DialoreError:  # its search will say what is wrong
+        return []
+    titles = (joined(piece.persona) or piece.title.partition(" > ")[0] for piece in pieces)
+    return list(dict.fromkeys(filter(None, titles)))[:_TITLES] if pieces else None
+
+
+def _named(name: str, entries: Sequence[DeclaredSource]) -> DeclaredSource | None:
+    """The source of that name, else of that kind; None where there is none."""
+    wanted = " ".join(name.split()).casefold()
+    by_name = (entry for entry in entries if entry.name.casefold() == wanted)
+    return next(by_name, None) or next((entry for entry in entries if entry.kind == wanted), None)
+
+
+def _responded(grounding: Grounding, text: str, draft: str) -> Response:
+    return grounding.response(text).model_copy(update={"draft": draft})
+
+
+def _go_on(error: StageError, how: str, stage: Stages, *, begun: bool = False) -> None:
+    """Note how the response goes on after a failed stage; raises what cannot be gone on after."""
+    if is_fatal(error.cause) or begun:
+        raise error
+    next(step for step in reversed(stage.trace) if step.outcome == "failed").notes.append(how)
+
+
+def _traced(found: _Found) -> dict[str, object]:
+    return {
+        "id": found.piece.id,
+        "need": found.need.what,
+        "asked": found.need.asked,
+        "source": found.source,
+        "query": found.need.query or found.need.what,
+        "probability": found.probability,
+        "kept": not found.dropped,
+        "why": found.dropped,
+    }

@@ -1,0 +1,237 @@
+"""When is a piece of knowledge of use? The calibrated probability, for whatever retriever found it.
+
+Scores of retrievers do not compare: BM25 has no upper end, a cosine of .4 may be much or little, and reciprocal ranks
+call the best of six useless passages a 1. Here a small logistic model for each kind of source and language looks at
+the texts themselves: how much of the query, the last turn and the history a piece shares, by words and by static
+embeddings, and how it stands among the pieces of the same search. `scripts/calibrate_usefulness.py` fits the models and
+writes `data/usefulness.json`; docs/weave.md says on what, and how well they are calibrated.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dialore.knowledge import Fact, PersonaDetail
+from dialore.retrieval.static import StaticEmbedder
+from dialore.sources.dialogue_ranking import joined
+from dialore.text import normalise as folded
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dialore.dialogue import Dialogue
+    from dialore.knowledge import Knowledge
+
+    Vector = NDArray[np.float64]
+
+_NUMBER = re.compile(r"\d+")
+_REMEMBERED = 4096
+_SAID = 0.6
+"""The share of a piece's words and meaning from which one utterance has said it."""
+_SAME = 0.99
+_LEAST = 1e-9
+_NO_WORD = -1
+
+
+def probabilities_of_use(pieces: Sequence[Knowledge], query: str, dialogue: Dialogue) -> list[float]:
+    """For each piece found for a query, the probability that it is of use in the response to the dialogue.
+
+    The pieces of one kind of source are one search: how a piece stands among them counts, their order does not.
+
+    Args:
+        pieces: what a search found.
+        query: what was looked for, standing alone.
+        dialogue: the history; the response is to its last turn.
+    """
+    found = np.zeros(len(pieces))
+    names = [_model_of(piece) for piece in pieces]
+    for name in dict.fromkeys(names):
+        rows = [row for row, one in enumerate(names) if one == name]
+        features = features_of([pieces[row] for row in rows], query, dialogue)
+        model = _models()[name]
+        found[rows] = 1 / (1 + np.exp(-(features @ np.array(model["weights"]) + model["intercept"])))
+    return [round(float(probability), 4) for probability in found]
+
+
+def already_said(piece: Knowledge, dialogue: Dialogue) -> bool:
+    """Whether the history has said a piece: one utterance holds its numbers and most of its words and meaning."""
+    pieces = _Pieces([_read(_text_of(piece))])
+    return any(float(pieces.told(_read(turn))[0]) >= _SAID for turn in dialogue.texts)
+
+
+@functools.lru_cache(maxsize=1)
+def _models() -> dict[str, Any]:
+    text = (files("dialore") / "data" / "usefulness.json").read_text(encoding="utf-8")
+    models: dict[str, Any] = json.loads(text)["models"]
+    return models
+
+
+_MODEL_OF = {"persona": "persona", "memory": "persona", "documents": "passages", "web": "passages", "graph": "graph"}
+THRESHOLD: dict[str, float] = {kind: _models()[model]["threshold"] for kind, model in _MODEL_OF.items()}
+"""By kind of source, the probability from which a piece is kept by default: the best F1 on held-out labels."""
+
+
+def _model_of(piece: Knowledge) -> str:
+    """Facts and persona sentences are told by what they are, whatever their source is called."""
+    if piece.kind != "passage":
+        return "graph" if piece.kind == "fact" else "persona"
+    return _MODEL_OF.get(piece.source, "passages")
+
+
+# --- what is looked at
+
+
+FEATURES = (
+    "cosine with the query",
+    "cosine with the last turn",
+    "cosine with the earlier turns, the highest",
+    "share of the query's words in the piece",
+    "share of the piece's words in the query",
+    "share of the query's meaning in the piece",
+    "share of the piece's meaning in the query",
+    "share of the last turn's meaning in the piece",
+    "the rarest word that query and piece share",
+    "numbers of the query in the piece",
+    "length",
+    "share of the piece that an earlier turn has said",
+    "the best likeness of what belongs to the piece",
+    "likeness, below the best of the search",
+    "likeness, above the next of the search",
+    "likeness, reciprocal rank in the search",
+    "likeness, the best of the search",
+)
+"""What the models weigh, in order."""
+
+
+def features_of(pieces: Sequence[Knowledge], query: str, dialogue: Dialogue) -> Vector:
+    """(len(pieces), len(FEATURES)): what the models weigh, of the pieces of one search."""
+    if not pieces:
+        return np.zeros((0, len(FEATURES)))
+    asked, last = _read(query), _read(dialogue.last.text)
+    earlier = [_read(turn) for turn in dialogue.texts[:-1]]
+    found = _Pieces([_read(_text_of(piece)) for piece in pieces])
+    of_query, by_query, share, share_of, rarest = found.compare(asked)
+    zeros = np.zeros(len(pieces))
+    under = np.array([_best_under(piece, asked) for piece in pieces])
+    numbers = [len(asked.numbers & one.numbers) / max(1, len(asked.numbers)) for one in found.readings]
+    cosine = found.vectors @ asked.vector
+    likeness = cosine + share + of_query + 0.5 * under
+    order = np.argsort(np.argsort(-likeness, kind="stable"), kind="stable")
+    best, second = np.append(np.sort(likeness)[::-1], 0.0)[:2]
+    above = np.maximum(likeness - np.where(order == 0, second, best), 0)
+    columns = (
+        cosine,
+        found.vectors @ last.vector,
+        np.max([found.vectors @ turn.vector for turn in earlier], axis=0, initial=0.0) if earlier else zeros,
+        share,
+        share_of,
+        of_query,
+        by_query,
+        found.compare(last)[0],
+        rarest,
+        numbers,
+        np.log1p([len(one.weights) for one in found.readings]),
+        np.max([found.told(turn) for turn in earlier], axis=0) if earlier else zeros,
+        under,
+        best - likeness,
+        above,
+        1 / (1 + order),
+        np.full(len(pieces), best),
+    )
+    return np.column_stack(columns).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reading:
+    """A text as it is compared: its vector, those of its words with what each weighs, and its numbers."""
+
+    vector: NDArray[np.float32]
+    words: NDArray[np.float32]
+    weights: NDArray[np.float32]
+    numbers: frozenset[str]
+
+
+class _Pieces:
+    """The readings of some pieces, compared with another text all at once."""
+
+    def __init__(self, readings: Sequence[_Reading]) -> None:
+        self.readings = readings
+        self.vectors = np.stack([one.vector for one in readings])
+        self._words = np.concatenate([one.words for one in readings])
+        self._weights = np.concatenate([one.weights for one in readings])
+        self._starts = np.cumsum([0, *(len(one.weights) for one in readings[:-1])])
+        self._sums = np.add.reduceat(self._weights, self._starts)
+
+    def compare(self, text: _Reading) -> tuple[Vector, Vector, Vector, Vector, Vector]:
+        """For each piece: the share of the text's meaning in it and of its in the text, the same of words; the rarest.
+
+        Meaning: how near each word comes to the nearest of the other side; words: those that the other side has. Each
+        counts by its weight. Last, the weight of the rarest word that both have.
+        """
+        cosines = text.words @ self._words.T
+        nearest = np.maximum.reduceat(cosines, self._starts, axis=1)
+        back = cosines.max(axis=0)
+        share = text.weights / text.weights.sum()
+        same = nearest > _SAME
+        return (
+            share @ nearest,
+            np.add.reduceat(back * self._weights, self._starts) / self._sums,
+            share @ same,
+            np.add.reduceat((back > _SAME) * self._weights, self._starts) / self._sums,
+            (same * text.weights[:, None]).max(axis=0),
+        )
+
+    def told(self, turn: _Reading) -> Vector:
+        """How much of each piece an utterance has said, words and meaning; nothing where it lacks a number of it."""
+        _, meaning, _, words, _ = self.compare(turn)
+        return (meaning + words) / 2 * [not one.numbers - turn.numbers for one in self.readings]
+
+
+@functools.lru_cache(maxsize=1)
+def _embedder() -> StaticEmbedder:
+    return StaticEmbedder()
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _read(text: str) -> _Reading:
+    text = joined(text)
+    parts = _embedder().parts([text])[0].tolist() or [_NO_WORD]
+    rows = np.array([_word(part) for part in parts])
+    whole = rows.sum(axis=0)
+    rows = rows[list({part: at for at, part in enumerate(parts)}.values())]
+    # A rare word's vector is long, a function word's short: its length is what the word weighs.
+    weights = np.maximum(np.sqrt(np.einsum("ij,ij->i", rows, rows)), _LEAST)
+    vector = whole / max(float(np.sqrt(whole @ whole)), _LEAST)
+    return _Reading(vector, rows / weights[:, None], weights, frozenset(_NUMBER.findall(folded(text))))
+
+
+@functools.lru_cache(maxsize=16 * _REMEMBERED)
+def _word(part: int) -> NDArray[np.float32]:
+    """A part's vector in a text's sum; its length, of the order of 1, is larger the rarer the part."""
+    if part == _NO_WORD:
+        return np.zeros(_embedder().dimension, np.float32)
+    vector: NDArray[np.float32] = (_embedder().part_sums(np.array([part]))[0] * 1e-6).astype(np.float32)
+    return vector
+
+
+def _text_of(piece: Knowledge) -> str:
+    if isinstance(piece.detail, Fact):
+        return f"{piece.detail.head} {piece.detail.tail}"
+    title = piece.passage.title
+    return f"{title}\n{piece.text}" if title else piece.text
+
+
+def _best_under(piece: Knowledge, asked: _Reading) -> float:
+    """The likeness with the query of the best document under a persona sentence."""
+    if not isinstance(piece.detail, PersonaDetail) or not piece.detail.documents:
+        return 0.0
+    under = _Pieces([_read(text) for text in piece.detail.documents])
+    return float((under.vectors @ asked.vector + under.compare(asked)[2]).max())

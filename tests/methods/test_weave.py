@@ -1,0 +1,387 @@
+"""Weave: what it asks, what it looks up, what it sends, in every case that its issue names."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from dialore.agent import Agent
+from dialore.dialogue import Dialogue
+from dialore.errors import InputError, ModelError, SourceError
+from dialore.knowledge import Knowledge, Passage
+from dialore.llm.model import Completion, Usage
+from dialore.methods import weave as module
+from dialore.methods.registry import create_method
+from dialore.methods.stages import ModelResponder
+from dialore.prompts.library import PromptLibrary
+from dialore.sources.persona import PersonaSource
+from dialore.sources.shelf import Shelf
+
+DRAFT = "Oh, I think they open at ten."
+OPENS = "The Lantern Café opens at half past seven."
+OWNER = "The Lantern Café belongs to Mara Oduya."
+TALK = Dialogue(id="cafe", turns=["Good morning!", "Hi there.", "When does the Lantern Café open?"])
+NOTHING = {"needs": [], "topics": ["weekend"], "shift": False}
+ASKED = {
+    "needs": [{"what": "its opening hour", "source": "library", "query": "Lantern Café opens", "asked": True}],
+    "topics": ["breakfast"],
+    "shift": False,
+}
+OPTIONAL = {**ASKED, "needs": [{**ASKED["needs"][0], "asked": False}]}
+
+
+class Model:
+    """Answers by stage, in pieces, each after its delay; keeps what was asked, and what ran beside what."""
+
+    name = "scripted"
+
+    def __init__(self, answers, delays=None):
+        self.answers = {"draft": DRAFT, "needs": NOTHING, **answers}
+        self.delays = delays or {}
+        self.asked = {}
+        self.under_way = set()
+        self.together = []
+
+    async def complete(self, request, on_text=None):
+        stage = request.label.rsplit("/", 1)[-1]
+        stage = "needs" if stage == "repair" else stage
+        self.asked[stage] = request
+        self.under_way.add(stage)
+        await asyncio.sleep(self.delays.get(stage, 0.001))
+        self.together.append(set(self.under_way))
+        answer = self.answers[stage]
+        if isinstance(answer, Exception):
+            self.under_way.discard(stage)
+            raise answer
+        text = answer if isinstance(answer, str) else json.dumps(answer)
+        if on_text is not None:
+            for start in range(0, len(text), 4):
+                on_text(text[start : start + 4])
+                await asyncio.sleep(self.delays.get(f"{stage}-piece", 0))
+                if isinstance(self.answers.get(f"{stage}-breaks"), Exception):
+                    raise self.answers[f"{stage}-breaks"]
+        self.under_way.discard(stage)
+        return Completion(text=text, model=self.name, usage=Usage(calls=1, prompt_tokens=10, completion_tokens=5))
+
+    def prompt(self, stage):
+        return "\n".join(message.content for message in self.asked[stage].messages)
+
+
+class Empty:
+    """Documents in which nothing is found."""
+
+    name, kind = "documents", "documents"
+
+    async def search(self, query, dialogue, top=10, within=()):
+        return []
+
+    def close(self):
+        pass
+
+
+class Down:
+    """Documents that cannot be asked."""
+
+    name, kind = "documents", "documents"
+
+    async def search(self, query, dialogue, top=10, within=()):
+        raise SourceError("the index is damaged")
+
+    def close(self):
+        pass
+
+
+@pytest.fixture(autouse=True)
+def likely(monkeypatch):
+    """Pieces that name the opening hour are likely of use, others hardly: what is calibrated is tested elsewhere."""
+    monkeypatch.setattr(
+        module,
+        "probabilities_of_use",
+        lambda pieces, *_: [0.9 if "half past" in each.text else 0.01 for each in pieces],
+    )
+
+
+class Heard:
+    """What a reader of the stream got, and when."""
+
+    def __init__(self, model):
+        self.model, self.pieces, self.beside = model, [], []
+
+    def __call__(self, piece):
+        self.pieces.append(piece)
+        self.beside.append(set(self.model.under_way))
+
+    @property
+    def text(self):
+        return "".join(self.pieces)
+
+
+async def answer(model, sources=None, dialogue=TALK, **options):
+    """The response, and what the reader heard of it."""
+    given = {"documents": Shelf([Passage(OPENS, "Hours"), Passage(OWNER, "People")])} if sources is None else sources
+    agent = Agent(create_method("weave", given, options), ModelResponder(model, PromptLibrary()))
+    heard = Heard(model)
+    response = await agent.respond(dialogue, heard)
+    plain = await Agent(agent.method, ModelResponder(model, PromptLibrary())).respond(dialogue)
+    assert (plain.text, plain.status) == (response.text, response.status)  # streaming changes nothing
+    if response.status == "ok":
+        assert heard.text == response.text
+        assert "[" not in heard.text
+    return response, heard
+
+
+def stage_of(response, name):
+    return next(step for step in response.trace if step.stage == name)
+
+
+async def test_where_nothing_is_needed_the_draft_is_the_response():
+    model = Model({}, {"draft-piece": 0.002})
+    response, heard = await answer(model)
+    assert response.text == response.draft == DRAFT
+    assert response.usage.calls == 2
+    assert {"needs", "draft"} in model.together  # one step
+    assert (response.plan, response.demands.extended, response.knowledge) == ([], ["weekend"], [])
+    assert len(heard.pieces) > 1
+    assert heard.beside[-1] == {"draft"}  # the rest of the draft streams as it is written
+
+
+async def test_what_is_held_back_is_sent_at_once_when_it_is_certain():
+    response, heard = await answer(Model({}, {"needs": 0.05}))
+    assert heard.pieces == [DRAFT]
+    assert response.usage.calls == 2
+
+
+async def test_what_is_asked_and_found_is_written_and_cited():
+    model = Model({"needs": ASKED, "write": "They open at half past seven [1]."})
+    response, heard = await answer(model)
+    assert response.text == "They open at half past seven."
+    assert response.draft == DRAFT
+    assert response.usage.calls == 3
+    assert [piece.text for piece in response.knowledge] == [OPENS]
+    (piece,), (cited,) = response.knowledge, response.citations
+    assert (piece.used, piece.probability, cited.knowledge) == (True, 0.9, piece.id)
+    assert DRAFT not in heard.text
+    assert all("draft" not in under_way for under_way in heard.beside)
+    assert "[1] (Hours) " + OPENS in model.prompt("write")
+    assert OWNER not in model.prompt("write")
+    assert DRAFT in model.prompt("write")
+    assert response.plan == ["library"]
+
+
+async def test_the_trace_says_of_every_piece_why_it_was_looked_for_and_what_became_of_it():
+    response, _ = await answer(Model({"needs": ASKED, "write": "At half past seven [1]."}))
+    kept, dropped = stage_of(response, "selection").output["pieces"]
+    assert kept["id"] == response.knowledge[0].id
+    said = {name: kept[name] for name in ("need", "asked", "source", "query", "probability", "kept", "why")}
+    assert said == {
+        "need": "its opening hour",
+        "asked": True,
+        "source": "library",
+        "query": "Lantern Café opens",
+        "probability": 0.9,
+        "kept": True,
+        "why": "",
+    }
+    assert (dropped["kept"], dropped["why"]) == (False, "its probability is under 0.0625")
+    assert stage_of(response, "selection").summary == "Kept 1 of 2 pieces"
+
+
+@pytest.mark.parametrize("documents", [Shelf([OWNER]), Empty()], ids=["all below the threshold", "nothing found"])
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("need", ["optional", "asked"])
+async def test_what_is_asked_and_not_found_is_said_and_what_was_optional_is_let_be(documents, language, need):
+    talk = TALK if language == "en" else Dialogue(id="cafe", language="zh", turns=["灯笼咖啡馆几点开门？"])
+    model = Model({"needs": ASKED if need == "asked" else OPTIONAL, "write": "I'm not sure, to be honest."})
+    response, _ = await answer(model, {"documents": documents}, talk)
+    assert response.knowledge == []
+    if need == "optional":
+        assert (response.text, response.usage.calls) == (DRAFT, 2)
+    else:
+        assert (response.text, response.usage.calls) == ("I'm not sure, to be honest.", 3)
+        assert "its opening hour" in model.prompt("write").split("</knowledge>")[1]
+        assert stage_of(response, "selection").output["not_found"] == ["its opening hour"]
+
+
+async def test_a_source_that_holds_nothing_is_not_asked():
+    response, _ = await answer(
+        Model({}), {"documents": Shelf([OPENS], own_language=True)}, Dialogue(id="x", language="zh", turns=["你好"])
+    )
+    assert response.usage.calls == 1
+
+
+async def test_what_the_history_has_said_is_neither_given_nor_missing():
+    talk = Dialogue(id="cafe", turns=[OPENS, "Thanks!", "When was that again?"])
+    response, _ = await answer(Model({"needs": ASKED}), {"documents": Shelf([OPENS])}, talk)
+    assert (response.text, response.usage.calls) == (DRAFT, 2)
+    assert stage_of(response, "selection").output["pieces"][0]["why"] == "the history has said it"
+
+
+async def test_a_piece_that_was_found_may_stay_unused():
+    response, _ = await answer(Model({"needs": OPTIONAL, "write": DRAFT}))
+    assert response.text == response.draft == DRAFT
+    assert [piece.used for piece in response.knowledge] == [False]
+    assert response.citations == []
+
+
+async def test_a_draft_that_goes_against_what_is_found_is_mended():
+    persona = PersonaSource({"I run a bakery.": ()})
+    sources = {"persona": persona, "documents": Shelf([OPENS])}
+    model = Model({"needs": OPTIONAL, "write": "Half past seven [2], before my bakery does [1]."})
+    response, _ = await answer(model, sources)
+    assert response.text == "Half past seven, before my bakery does."
+    texts = {piece.id: piece.text for piece in response.knowledge}
+    assert [texts[each.knowledge] for each in response.citations] == [OPENS, "I run a bakery."]
+    for stage in ("needs", "draft", "write"):
+        assert "I run a bakery." in model.prompt(stage)
+
+
+async def test_a_citation_that_does_not_hold_is_taken_out_and_what_rests_on_it_alone_is_written_again():
+    model = Model(
+        {
+            "needs": ASKED,
+            "write": "They open at eight [1].",
+            "write-again": "They open at half past seven [1].",
+            "check": {"unsupported": [1]},
+            "check-again": {"unsupported": []},
+        }
+    )
+    response, heard = await answer(model, check=True)
+    assert response.text == "They open at half past seven."
+    assert len(response.citations) == 1
+    assert response.usage.calls == 6
+    assert "- They open at eight" in model.prompt("write-again")
+    assert "eight" not in heard.text
+    model.answers["check-again"] = {"unsupported": [1]}
+    response, _ = await answer(model, check=True)
+    assert response.citations == []
+    model.answers["check"] = {"unsupported": []}
+    response, _ = await answer(model, check=True)
+    assert (response.text, response.usage.calls) == ("They open at eight.", 4)
+
+
+async def test_a_source_that_is_down_is_a_note():
+    model = Model({"needs": ASKED, "write": "I can't say."})
+    response, _ = await answer(model, {"documents": Down()})
+    assert (response.text, response.usage.calls) == ("I can't say.", 3)
+    assert "could not be asked" in stage_of(response, "look-up-library").notes[0]
+    response, _ = await answer(Model({"needs": OPTIONAL}), {"documents": Down()})
+    assert response.text == DRAFT
+
+
+async def test_without_a_draft_the_response_is_written_all_the_same():
+    model = Model({"needs": ASKED, "draft": ModelError("gone"), "write": "At half past seven [1]."})
+    response, _ = await answer(model)
+    assert (response.text, response.draft) == ("At half past seven.", "")
+    assert "written without a draft" in stage_of(response, "draft").notes[0]
+    response, _ = await answer(Model({"draft": ModelError("gone"), "write": "Hello."}))
+    assert response.text == "Hello."
+
+
+async def test_a_draft_that_breaks_off_before_the_reader_is_not_followed_by_another_text():
+    model = Model({"draft-breaks": ModelError("gone")}, {"draft": 0.02})
+    agent = Agent(create_method("weave", {"documents": Shelf([OPENS])}), ModelResponder(model, PromptLibrary()))
+    heard = Heard(model)
+    response = await agent.respond(TALK, heard)
+    assert (response.status, heard.text) == ("failed", "Oh,")
+
+
+async def test_where_writing_fails_the_draft_is_sent():
+    response, _ = await answer(Model({"needs": ASKED, "write": ModelError("gone")}))
+    assert response.text == DRAFT
+    assert "the draft is sent" in stage_of(response, "write").notes[0]
+    response, _ = await answer(Model({"needs": ASKED, "write": " "}))
+    assert response.text == DRAFT
+    response, _ = await answer(Model({"needs": ASKED, "draft": ModelError("gone"), "write": ModelError("gone")}))
+    assert response.status == "failed"
+
+
+async def test_needs_that_cannot_be_read_are_the_last_turn_everywhere():
+    for broken in ("no idea", ModelError("gone")):
+        model = Model({"needs": broken, "write": "At half past seven [1]."})
+        response, _ = await answer(model)
+        assert response.text == "At half past seven."
+        assert stage_of(response, "look-up-library").output["query"] == TALK.last.text
+
+
+async def test_a_wrong_key_is_not_gone_on_after():
+    wrong = ModelError("401", configuration=True)
+    agent = Agent(
+        create_method("weave", {"documents": Shelf([OPENS])}),
+        ModelResponder(Model({"needs": wrong}), PromptLibrary()),
+    )
+    with pytest.raises(ModelError):
+        await agent.respond(TALK)
+
+
+async def test_a_short_persona_alone_leaves_nothing_to_look_up():
+    response, _ = await answer(Model({}), {"persona": PersonaSource({"I run a bakery.": (), "I have two cats.": ()})})
+    assert (response.text, response.usage.calls) == (DRAFT, 1)
+    assert [piece.text for piece in response.knowledge] == ["I run a bakery.", "I have two cats."]
+    response, _ = await answer(
+        Model({"draft": "I have two cats, they woke me."}), {"persona": PersonaSource({"I have two cats.": ()})}
+    )
+    assert response.knowledge[0].used  # by the draft, which saw it
+
+
+async def test_a_long_persona_is_looked_up_like_any_source():
+    persona = PersonaSource(
+        {f"I open Lantern Café number {n} daily.": () for n in range(5)} | {"It is half past ten.": ()}
+    )
+    needs = {"needs": [{"what": "time", "source": "persona", "query": "the time", "asked": True}]}
+    model = Model({"needs": needs, "write": "Half past ten."})
+    response, _ = await answer(model, {"persona": persona}, persona_limit=2)
+    assert response.usage.calls == 3
+    assert "It is half past ten." in [piece.text for piece in response.knowledge]
+    assert len(response.knowledge) == 3
+
+
+async def test_every_need_keeps_its_best_before_any_keeps_a_second(monkeypatch):
+    chances = {"a1": 0.9, "a2": 0.8, "a3": 0.7, "b1": 0.5, "b2": 0.4}
+    monkeypatch.setattr(module, "probabilities_of_use", lambda pieces, *_: [chances[each.text] for each in pieces])
+
+    class Two:
+        name, kind = "documents", "documents"
+
+        async def search(self, query, dialogue, top=10, within=()):
+            return [Knowledge(id=t, kind="passage", text=t, source="documents") for t in chances if t[0] == query]
+
+        def close(self):
+            pass
+
+    needs = [{"what": each, "source": "Documents", "query": each, "asked": True} for each in "ab"]
+    response, _ = await answer(Model({"needs": {"needs": needs}, "write": "Both."}), {"documents": Two()})
+    assert [piece.text for piece in response.knowledge] == ["a1", "b1", "a2"]
+    reasons = [piece["why"] for piece in stage_of(response, "selection").output["pieces"]]
+    assert reasons == ["", "", "3 are kept already", "", "3 are kept already"]
+
+
+async def test_topics_are_looked_up_in_the_graph(small_graph, monkeypatch):
+    monkeypatch.setattr(module, "probabilities_of_use", lambda pieces, *_: [0.5 for _ in pieces])
+    talk = Dialogue(id="throat", turns=["How are you?", "I feel ill."])
+    model = Model({"needs": {"needs": [], "topics": ["honey"]}, "write": "Try honey [1]."})
+    response, _ = await answer(model, {"graph": small_graph}, talk)
+    assert response.text == "Try honey."
+    assert response.knowledge[0].fact.head == "honey"
+    assert "honey" in stage_of(response, "look-up-graph").output["query"]
+
+
+async def test_the_needs_see_what_the_sources_hold():
+    model = Model({})
+    await answer(model)
+    assert "library: a collection of documents" in model.prompt("needs")
+    assert "Hours; People" in model.prompt("needs")
+
+
+async def test_grounding_asks_for_needs_and_no_draft():
+    model = Model({"needs": ASKED})
+    agent = Agent(create_method("weave", {"documents": Shelf([OPENS])}), ModelResponder(model, PromptLibrary()))
+    grounding = await agent.ground(TALK)
+    assert [piece.text for piece in grounding.knowledge] == [OPENS]
+    assert list(model.asked) == ["needs"]
+
+
+def test_a_threshold_is_a_probability():
+    with pytest.raises(InputError, match="threshold of weave"):
+        create_method("weave", {}, {"threshold": 3})
