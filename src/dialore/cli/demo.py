@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dialore.llm.recording import Replay
 
 METHODS: tuple[str, ...] = ("vanilla", "t-rag", "qp-rag", "dcrag")
-FURTHER: tuple[str, ...] = ("safari", "scg-qp", "edit", "msdp", "draft-ground")
+FURTHER: tuple[str, ...] = ("weave", "safari", "scg-qp", "edit", "msdp", "draft-ground")
 _INSTEAD = "a shelf of our own passages, in the place of the web"
 _TOKENS_A_SECOND = 6000
 _MADE = "Completions recorded from a capable instruction-tuned model; retrieval is live."
@@ -39,8 +39,8 @@ def demo(
     """Nine dialogues, answered by every method, side by side.
 
     Six are answered over the starter graph by vanilla, t-rag, qp-rag and
-    dcrag, three over sources of our own by safari, scg-qp, edit, msdp and
-    draft-ground. Completions are replayed, retrieval is live. Writes a page
+    dcrag, three over sources of our own by weave, safari, scg-qp, edit, msdp
+    and draft-ground. Completions are replayed, retrieval is live. Writes a page
     with the whole trace of every response.
 
     [bold]Examples[/bold]
