@@ -65,7 +65,7 @@ def test_gold_passages_hold_the_facts_and_other_passages_the_wrong_ones():
 
 
 def test_the_scorer_agrees_with_people():
-    assert len(ANSWERS) == 120
+    assert len(ANSWERS) == 166
     for good, score in (("right", is_right), ("refused", refuses)):
         mine = [row for row in ANSWERS if bool(ITEMS[row[0]].answer) == (good == "right")]
         pairs = Counter((label == good, score(ITEMS[name], text)) for name, label, text in mine)
@@ -83,6 +83,7 @@ def test_the_scorer_agrees_with_people():
         ("at 6.35 pm, or 9 a.m.", "at 18:35, or 09:00"),
         ("one hundred and twenty-one days", "121 day"),
         ("€5.80 and 1,340 euros", "5.8 euro and 1340 euro"),
+        ("from 4-7 pm", "from 16:00 - 19:00"),
         ("15 per cent", "15%"),
         ("晚上七点半，一周要二十块", "19:30,1周要20元"),
         ("周三10点到十二点一刻", "周三10:00到12:15"),
@@ -112,6 +113,8 @@ def test_citations_are_of_the_passages_that_are_needed():
 
 def test_small_talk_and_refusals_are_judged_by_themselves():
     assert judge(ITEMS["en-small-talk-1"], Response(text="Hello!")).model_dump(exclude_defaults=True) == {}
+    for draft, alone in (("Hello!", True), ("Hello, I am here.", False)):
+        assert judge(ITEMS["en-small-talk-1"], Response(text="Hello!", draft=draft)).alone is alone
     assert judge(ITEMS["en-near-miss-3"], Response(text="I don't know.")).refused
     assert not judge(ITEMS["en-near-miss-3"], Response(status="failed")).refused
 

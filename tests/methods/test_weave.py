@@ -319,6 +319,10 @@ async def test_a_short_persona_alone_leaves_nothing_to_look_up():
     response, _ = await answer(Model({}), {"persona": PersonaSource({"I run a bakery.": (), "I have two cats.": ()})})
     assert (response.text, response.usage.calls) == (DRAFT, 1)
     assert [piece.text for piece in response.knowledge] == ["I run a bakery.", "I have two cats."]
+    response, _ = await answer(
+        Model({"draft": "I have two cats, they woke me."}), {"persona": PersonaSource({"I have two cats.": ()})}
+    )
+    assert response.knowledge[0].used  # by the draft, which saw it
 
 
 async def test_a_long_persona_is_looked_up_like_any_source():

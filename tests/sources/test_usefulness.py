@@ -6,11 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dialore.datasets import data_set, split_dialogues
+from dialore.datasets.base import gold_text
 from dialore.dialogue import Dialogue
 from dialore.knowledge import Fact, Knowledge, Passage, PersonaDetail, stable_id
+from dialore.retrieval.reranking import load_reranker
 from dialore.sources.usefulness import FEATURES, THRESHOLD, already_said, features_of, probabilities_of_use
+from tests.data_folder import real_file
 
 ASKED = Path(__file__).parent / "usefulness" / "asked.jsonl"
+
+
+WIZARD = "wizard_of_wikipedia/valid.json.gz"
 
 
 def passage(text, source="documents"):
@@ -93,6 +100,25 @@ def test_what_the_history_has_said_is_told_apart():
     assert not already_said(passage("我 喜欢 打 羽毛球"), Dialogue(["你喜欢打什么球？"]))
 
 
+def test_probabilities_hold_for_a_data_set_that_no_model_was_fitted_on():
+    dialogues = split_dialogues(data_set("wizard-of-wikipedia").read(real_file(WIZARD)), where=["knowledge"], limit=90)
+    pool = list(dict.fromkeys(gold_text(item) for dialogue in dialogues for item in dialogue.knowledge))
+    found = []
+    for dialogue in dialogues:
+        best = load_reranker("fused").rerank(dialogue.last.text, pool, 10)
+        pieces = [passage(pool[at]) for at, _ in best]
+        gold = {gold_text(item) for item in dialogue.knowledge}
+        chances = probabilities_of_use(pieces, dialogue.last.text, dialogue)
+        found += [(chance, piece.text in gold) for chance, piece in zip(chances, pieces, strict=True)]
+    assert calibration_error(*map(np.array, zip(*found, strict=True))) < 0.05
+
+
+def calibration_error(probabilities, useful):
+    """ECE over ten bins of equal size."""
+    parts = np.array_split(np.argsort(probabilities, kind="stable"), 10)
+    return sum(abs(probabilities[part].mean() - useful[part].mean()) * len(part) for part in parts) / len(useful)
+
+
 def labelled():
     """Persona sentences of our own labelled turns: the probability of each, and whether it is of use."""
     for line in ASKED.read_text(encoding="utf-8").splitlines():
@@ -106,10 +132,27 @@ def labelled():
 
 def test_probabilities_are_calibrated():
     probabilities, useful = map(np.array, zip(*labelled(), strict=True))
-    error = 0.0
-    for part in np.array_split(np.argsort(probabilities, kind="stable"), 10):
-        error += abs(probabilities[part].mean() - useful[part].mean()) * len(part) / len(useful)
-    assert error < 0.06
+    assert calibration_error(probabilities, useful) < 0.06
     kept = probabilities >= THRESHOLD["persona"]
     assert useful[kept].mean() > 0.7
     assert kept[useful].mean() > 0.75
+
+
+def test_what_is_called_said_is_said():
+    """Sixty pairs of real dialogues, labelled before they were looked at by the code; precision counts most."""
+    labels = [json.loads(line) for line in (ASKED.parent / "said.jsonl").read_text(encoding="utf-8").splitlines()]
+    found = []
+    for name, path in (("wizard-of-wikipedia", WIZARD), ("kbp", "kbp/train.json.gz")):
+        histories = split_dialogues(data_set(name).read(real_file(path)), cut="all")
+        whole = {}
+        for history in histories:
+            known = whole.setdefault(history.id.partition("@")[0], {})
+            known |= {(piece := passage(gold_text(item))).id: piece for item in history.knowledge}
+        by_id = {history.id: history for history in histories}
+        for label in (one for one in labels if one["data"] == name):
+            piece = whole[label["id"].partition("@")[0]][label["piece"]]
+            found.append((already_said(piece, by_id[label["id"]]), bool(label["said"])))
+    right = sum(said and labelled_so for said, labelled_so in found)
+    assert len(found) == 60
+    assert right / sum(said for said, _ in found) >= 0.8
+    assert right / sum(labelled_so for _, labelled_so in found) >= 0.5

@@ -103,8 +103,7 @@ def read_passages(language: str) -> list[HandbookPassage]:
 def judge(item: Item, response: Response) -> Verdict:
     """What became of an item; a response that failed is neither right nor refused."""
     if item.category == SMALL_TALK:
-        draft = getattr(response, "draft", "")
-        return Verdict(alone=response.text == draft if draft else None)
+        return Verdict(alone=response.text == response.draft if response.draft else None)
     if item.category in UNANSWERABLE:
         return Verdict(refused=refuses(item, response.text))
     ids = {passage.title: passage.id for passage in read_passages(item.language)}
@@ -227,6 +226,7 @@ _REPLACED: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"(\d)\s?(?:euros?|eur|€)(?![a-z])", r"\1 euro"),
     (r"(\d+) euro (\d\d)\b(?! euro)", r"\1.\2 euro"),
     (r"\b(half|quarter) (past|to) (\d{1,2})\b", _half),
+    (r"\b(\d{1,2}(?:[:.]\d\d)?)\s*(-|to|until)\s*(\d{1,2}(?:[:.]\d\d)?\s*([ap]m))\b", r"\1 \4 \2 \3"),
     (_DAYTIME.pattern, lambda match: _clock(match[1], match[2] or "00", f"{match[3]}m" if match[3] else match[4])),
     (_CLOCK.pattern, lambda match: _clock(match[2], (match[3] and "15") or (match[4] and "30") or match[5], match[1])),
     (r"(?<![\d:])(\d+\.\d*?)0+(?![\d:])", lambda match: match[1].rstrip(".")),

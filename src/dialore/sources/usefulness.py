@@ -21,7 +21,7 @@ import numpy as np
 
 from dialore.knowledge import Fact, PersonaDetail
 from dialore.retrieval.static import StaticEmbedder
-from dialore.sources.dialogue_ranking import grams, joined
+from dialore.sources.dialogue_ranking import joined
 from dialore.text import normalise as folded
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ _NUMBER = re.compile(r"\d+")
 _REMEMBERED = 4096
 _SAID = 0.6
 """The share of a piece's words and meaning from which one utterance has said it."""
+_SAME = 0.99
+_LEAST = 1e-9
+_NO_WORD = -1
 
 
 def probabilities_of_use(pieces: Sequence[Knowledge], query: str, dialogue: Dialogue) -> list[float]:
@@ -59,9 +62,9 @@ def probabilities_of_use(pieces: Sequence[Knowledge], query: str, dialogue: Dial
 
 
 def already_said(piece: Knowledge, dialogue: Dialogue) -> bool:
-    """Whether the history has said a piece: one utterance holds nearly all of its words and numbers."""
-    piece_read = _read(_text_of(piece))
-    return any(_told(piece_read, _read(turn)) >= _SAID for turn in dialogue.texts)
+    """Whether the history has said a piece: one utterance holds its numbers and most of its words and meaning."""
+    pieces = _Pieces([_read(_text_of(piece))])
+    return any(float(pieces.told(_read(turn))[0]) >= _SAID for turn in dialogue.texts)
 
 
 @functools.lru_cache(maxsize=1)
@@ -110,28 +113,86 @@ FEATURES = (
 
 def features_of(pieces: Sequence[Knowledge], query: str, dialogue: Dialogue) -> Vector:
     """(len(pieces), len(FEATURES)): what the models weigh, of the pieces of one search."""
+    if not pieces:
+        return np.zeros((0, len(FEATURES)))
     asked, last = _read(query), _read(dialogue.last.text)
     earlier = [_read(turn) for turn in dialogue.texts[:-1]]
-    rows = [_features(piece, asked, last, earlier) for piece in pieces]
-    table = np.array(rows, dtype=np.float64).reshape(len(rows), len(FEATURES) - 4)
-    likeness = table[:, 0] + table[:, 3] + table[:, 5] + 0.5 * table[:, 12]
+    found = _Pieces([_read(_text_of(piece)) for piece in pieces])
+    of_query, by_query, share, share_of, rarest = found.compare(asked)
+    zeros = np.zeros(len(pieces))
+    under = np.array([_best_under(piece, asked) for piece in pieces])
+    numbers = [len(asked.numbers & one.numbers) / max(1, len(asked.numbers)) for one in found.readings]
+    cosine = found.vectors @ asked.vector
+    likeness = cosine + share + of_query + 0.5 * under
     order = np.argsort(np.argsort(-likeness, kind="stable"), kind="stable")
-    ranked = np.sort(likeness)[::-1]
-    best = ranked[0] if len(ranked) else 0.0
-    others = np.where(order == 0, ranked[1] if len(ranked) > 1 else 0.0, best)
-    above = np.maximum(likeness - others, 0)
-    return np.column_stack([table, best - likeness, above, 1 / (1 + order), np.full(len(rows), best)])
+    best, second = np.append(np.sort(likeness)[::-1], 0.0)[:2]
+    above = np.maximum(likeness - np.where(order == 0, second, best), 0)
+    columns = (
+        cosine,
+        found.vectors @ last.vector,
+        np.max([found.vectors @ turn.vector for turn in earlier], axis=0, initial=0.0) if earlier else zeros,
+        share,
+        share_of,
+        of_query,
+        by_query,
+        found.compare(last)[0],
+        rarest,
+        numbers,
+        np.log1p([len(one.weights) for one in found.readings]),
+        np.max([found.told(turn) for turn in earlier], axis=0) if earlier else zeros,
+        under,
+        best - likeness,
+        above,
+        1 / (1 + order),
+        np.full(len(pieces), best),
+    )
+    return np.column_stack(columns).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reading:
-    """A text as it is compared: its vector, those of its words with what each weighs, its grams and numbers."""
+    """A text as it is compared: its vector, those of its words with what each weighs, and its numbers."""
 
     vector: NDArray[np.float32]
     words: NDArray[np.float32]
     weights: NDArray[np.float32]
-    grams: frozenset[str]
     numbers: frozenset[str]
+
+
+class _Pieces:
+    """The readings of some pieces, compared with another text all at once."""
+
+    def __init__(self, readings: Sequence[_Reading]) -> None:
+        self.readings = readings
+        self.vectors = np.stack([one.vector for one in readings])
+        self._words = np.concatenate([one.words for one in readings])
+        self._weights = np.concatenate([one.weights for one in readings])
+        self._starts = np.cumsum([0, *(len(one.weights) for one in readings[:-1])])
+        self._sums = np.add.reduceat(self._weights, self._starts)
+
+    def compare(self, text: _Reading) -> tuple[Vector, Vector, Vector, Vector, Vector]:
+        """For each piece: the share of the text's meaning in it and of its in the text, the same of words; the rarest.
+
+        Meaning: how near each word comes to the nearest of the other side; words: those that the other side has. Each
+        counts by its weight. Last, the weight of the rarest word that both have.
+        """
+        cosines = text.words @ self._words.T
+        nearest = np.maximum.reduceat(cosines, self._starts, axis=1)
+        back = cosines.max(axis=0)
+        share = text.weights / text.weights.sum()
+        same = nearest > _SAME
+        return (
+            share @ nearest,
+            np.add.reduceat(back * self._weights, self._starts) / self._sums,
+            share @ same,
+            np.add.reduceat((back > _SAME) * self._weights, self._starts) / self._sums,
+            (same * text.weights[:, None]).max(axis=0),
+        )
+
+    def told(self, turn: _Reading) -> Vector:
+        """How much of each piece an utterance has said, words and meaning; nothing where it lacks a number of it."""
+        _, meaning, _, words, _ = self.compare(turn)
+        return (meaning + words) / 2 * [not one.numbers - turn.numbers for one in self.readings]
 
 
 @functools.lru_cache(maxsize=1)
@@ -142,20 +203,21 @@ def _embedder() -> StaticEmbedder:
 @functools.lru_cache(maxsize=_REMEMBERED)
 def _read(text: str) -> _Reading:
     text = joined(text)
-    parts = _embedder().parts([text])[0].tolist()
-    rows = np.array([_word(part) for part in parts], np.float32).reshape(len(parts), _embedder().dimension)
+    parts = _embedder().parts([text])[0].tolist() or [_NO_WORD]
+    rows = np.array([_word(part) for part in parts])
     whole = rows.sum(axis=0)
     rows = rows[list({part: at for at, part in enumerate(parts)}.values())]
     # A rare word's vector is long, a function word's short: its length is what the word weighs.
-    weights = np.linalg.norm(rows, axis=1)
-    words = rows / np.maximum(weights, 1e-9)[:, None]
-    vector = whole / max(float(np.linalg.norm(whole)), 1e-9)
-    return _Reading(vector, words, weights, frozenset(grams(text)), frozenset(_NUMBER.findall(folded(text))))
+    weights = np.maximum(np.sqrt(np.einsum("ij,ij->i", rows, rows)), _LEAST)
+    vector = whole / max(float(np.sqrt(whole @ whole)), _LEAST)
+    return _Reading(vector, rows / weights[:, None], weights, frozenset(_NUMBER.findall(folded(text))))
 
 
 @functools.lru_cache(maxsize=16 * _REMEMBERED)
 def _word(part: int) -> NDArray[np.float32]:
     """A part's vector in a text's sum; its length, of the order of 1, is larger the rarer the part."""
+    if part == _NO_WORD:
+        return np.zeros(_embedder().dimension, np.float32)
     vector: NDArray[np.float32] = (_embedder().part_sums(np.array([part]))[0] * 1e-6).astype(np.float32)
     return vector
 
@@ -167,52 +229,9 @@ def _text_of(piece: Knowledge) -> str:
     return f"{title}\n{piece.text}" if title else piece.text
 
 
-def _features(piece: Knowledge, asked: _Reading, last: _Reading, earlier: Sequence[_Reading]) -> list[float]:
-    read = _read(_text_of(piece))
-    under = piece.detail.documents if isinstance(piece.detail, PersonaDetail) else []
-    return [
-        float(read.vector @ asked.vector),
-        float(read.vector @ last.vector),
-        max((float(read.vector @ turn.vector) for turn in earlier), default=0.0),
-        _share(asked, read),
-        _share(read, asked),
-        _meaning(asked, read),
-        _meaning(read, asked),
-        _meaning(last, read),
-        _rarest(asked, read),
-        len(asked.numbers & read.numbers) / max(1, len(asked.numbers)),
-        float(np.log1p(len(read.weights))),
-        max((_told(read, turn) for turn in earlier), default=0.0),
-        max((_likeness(asked, _read(text)) for text in under), default=0.0),
-    ]
-
-
-def _likeness(asked: _Reading, read: _Reading) -> float:
-    return float(read.vector @ asked.vector) + _share(asked, read)
-
-
-def _share(of: _Reading, within: _Reading) -> float:
-    """How many of a text's words, Chinese characters and pairs of them stand in the other."""
-    return len(of.grams & within.grams) / max(1, len(of.grams))
-
-
-def _meaning(of: _Reading, within: _Reading) -> float:
-    """How well each of a text's words is matched by the nearest word of the other, weighed."""
-    if not len(of.words) or not len(within.words):
+def _best_under(piece: Knowledge, asked: _Reading) -> float:
+    """The likeness with the query of the best document under a persona sentence."""
+    if not isinstance(piece.detail, PersonaDetail) or not piece.detail.documents:
         return 0.0
-    return float((of.words @ within.words.T).max(axis=1) @ of.weights / of.weights.sum())
-
-
-def _rarest(asked: _Reading, read: _Reading) -> float:
-    """What the rarest word weighs that both texts have."""
-    if not len(asked.words) or not len(read.words):
-        return 0.0
-    same = (asked.words @ read.words.T).max(axis=1) > 0.99
-    return float((asked.weights * same).max())
-
-
-def _told(read: _Reading, turn: _Reading) -> float:
-    """How much of a piece an utterance has said: words and meaning, nothing where one of its numbers is not said."""
-    if read.numbers - turn.numbers:
-        return 0.0
-    return (_share(read, turn) + _meaning(read, turn)) / 2
+    under = _Pieces([_read(text) for text in piece.detail.documents])
+    return float((under.vectors @ asked.vector + under.compare(asked)[2]).max())
