@@ -144,8 +144,8 @@ FURTHER_SYSTEMS = Part(
     "further",
     "Further systems",
     "A persona with documents under each sentence, a turn that asks for nothing, and a question: answered over small "
-    "sources of our own. weave and safari go to the persona, its documents and a library of 60 passages; edit answers its "
-    "questions from the same passages; msdp writes knowledge after 15 samples a language; draft-ground searches "
+    "sources of our own. weave and safari go to the persona, its documents and a library of 60 passages; edit answers "
+    "its questions from the same passages; msdp writes knowledge after 15 samples a language; draft-ground searches "
     "persona, passages and graph. scg-qp's “web” is here a shelf with those passages: nothing is searched online. "
     "Small numbers cite.",
     FURTHER,
