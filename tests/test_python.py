@@ -18,7 +18,9 @@ from dialore import (
     DialoreError,
     Passage,
     Response,
+    Settings,
     Shelf,
+    Utterance,
     Workbench,
     connect,
     create_agent,
@@ -30,6 +32,7 @@ from dialore.errors import ON_COMMAND_LINE, InputError
 from dialore.llm.rehearsal import Rehearsal
 from dialore.methods.baselines import Vanilla
 from dialore.methods.edit import Edit
+from dialore.settings import ModelSettings
 from dialore.sources.registry import KINDS
 
 MESSAGES = [
@@ -137,6 +140,15 @@ MISTAKES = {
     "a number to connect": (lambda: connect(42), "model=...: "),
     "an address without http": (lambda: connect("m", base_url="localhost:8000"), "give a full URL"),
     "a number as address": (lambda: connect("m", base_url=8000), r"connect\(base_url=\.\.\.\): "),
+    "a field of no utterance": (
+        lambda: Utterance(speaker="user", txt="x"),
+        r"Utterance\(\.\.\.\): field text: Field required",
+    ),
+    "a field of no setting": (
+        lambda: Settings(modl="m"),
+        r"Settings\(\.\.\.\): unknown setting: 'modl' \(did you mean model",
+    ),
+    "a setting that cannot be": (lambda: ModelSettings(temperature=-1), r"ModelSettings\(\.\.\.\): temperature: "),
     "a word as time": (lambda: connect("m", timeout="soon"), "timeout=...: "),
     "an unknown setting": (lambda: connect("m", temprature=1), "model.temprature"),
     "retries below none": (lambda: connect("m", retries=-1), "retries=...: "),
@@ -296,10 +308,7 @@ async def test_many_come_in_order_and_say_how_far_they_are(capsys):
 def test_what_a_notebook_shows_is_short_and_whole():
     with create_agent("edit", model=None, sources={"documents": CAFE}) as made:
         response = made.respond_sync("When <b>do</b> you open?")
-        assert (
-            repr(made)
-            == "Agent(method='lexical', model='no model', graph='starter', documents='documents', persona='persona')"
-        )
+        assert repr(made) == "Agent(method='lexical', model='no model', documents='documents', persona='persona')"
         assert "<td" in made._repr_html_()
     assert len(repr(response)) < 300
     assert response.used[0].text == "We open at nine."

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -24,7 +24,28 @@ _LONGEST = 1_000_000
 """Characters of an utterance: more is a document, whose linking would take minutes."""
 
 
-class Utterance(BaseModel):
+class Checked(BaseModel):
+    """A model that, called in Python, raises InputError naming every field that is wrong, in one line.
+
+    What is read from JSON does not pass here, as pydantic marks its own constructor, and keeps its own errors.
+    """
+
+    if not TYPE_CHECKING:  # else checkers of types forget the fields
+
+        def __init__(self, /, **fields: Any) -> None:  # noqa: ANN401 - checked here
+            try:
+                super().__init__(**fields)
+            except ValidationError as error:
+                raise self._wrong(error) from None
+
+        __init__.__pydantic_base_init__ = True
+
+    @classmethod
+    def _wrong(cls, error: ValidationError) -> InputError:
+        return InputError(f"{cls.__name__}(...): {describe(error)}", mend=f"its fields: {', '.join(cls.model_fields)}")
+
+
+class Utterance(Checked):
     """One speaker's turn."""
 
     model_config = ConfigDict(frozen=True)

@@ -25,6 +25,12 @@ def names_of(group: str, own: Iterable[str] = ()) -> list[str]:
     return sorted({*own, *(point.name for point in entry_points(group=group))})
 
 
+def file_of(name: str) -> Path | None:
+    """The file that a name stands for; None where it is no such name."""
+    file, _, wanted = name.partition(".py:")
+    return Path(f"{file}.py") if wanted else Path(name) if name.endswith(".py") else None
+
+
 def find(kind: str, name: str, group: str, own: Mapping[str, str], fits: Callable[[object], bool]) -> Any:  # noqa: ANN401
     """What a name stands for, imported now.
 
@@ -39,9 +45,8 @@ def find(kind: str, name: str, group: str, own: Mapping[str, str], fits: Callabl
         UnknownNameError: nothing is called so.
         InputError: it cannot be loaded, or the file has none or several.
     """
-    file, _, wanted = name.partition(".py:")
-    if wanted or name.endswith(".py"):
-        module = _module(kind, Path(file if not wanted else f"{file}.py"))
+    if file := file_of(name):
+        module, wanted = _module(kind, file), name.partition(".py:")[2]
         found = {
             each: value
             for each, value in vars(module).items()

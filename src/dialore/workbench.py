@@ -208,8 +208,10 @@ class Workbench:
         cls = _class(method)
         if models.main is None and method != LEXICAL:
             method, cls, options = LEXICAL, _class(LEXICAL), None
-        wanted = {*cls.needs, *(("graph",) if method == LEXICAL else ())}
-        sources = {name: self.source(name, needed=name in wanted) for name in registry.method_sources(cls)}
+        read = registry.method_sources(cls)
+        named = any(self.settings.places(name) or name in self._given for name in read)
+        wanted = {*cls.needs, *(("graph",) if method == LEXICAL and not named else ())}
+        sources = {name: self.source(name, needed=name in wanted) for name in read}
         made = registry.create_method(method, sources, options)
         return Agent(made, self._responder(Models(None) if method == LEXICAL else models), cite=self.cite)
 

@@ -19,6 +19,15 @@ def test_methods_say_their_paper_calls_and_options(call):
     assert "graph" not in options
 
 
+def test_the_list_is_a_line_and_a_sentence_each(call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = call("methods").out.splitlines()
+    place = lines.index("dcrag           6 calls  graph")
+    assert lines[place + 1].startswith("  queries and topics guide a search of the graph")
+    assert len(lines) <= 3 * len([line for line in lines if " calls" in line])
+    assert max(map(len, lines)) <= 80
+
+
 def test_one_method(call):
     out = call("methods", "dcrag").out
     for words in ("cross_revision", "w/o CR", "true"):

@@ -18,7 +18,7 @@ from dialore.workbench import create_agent
 
 # Other answers than a rehearsal's lead to these.
 RARE = {"check", "model-knowledge", "passage-selection", "grounding-edit", "preference"}
-OPTIONS = {"scg-qp": {"decision": False}, "scg-qp-graph": {"decision": True}}
+OPTIONS = {"scg-qp": {"decision": False}, "scg-qp-graph": {"decision": True}, "weave": {"threshold": 0}}
 
 
 @pytest.fixture(scope="module")

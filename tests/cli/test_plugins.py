@@ -80,6 +80,21 @@ def test_a_method_of_a_file_answers_by_the_prompts_beside_it(call, mine, faulty_
     assert described["stages"][0]["prompt"] == "mine/reply"
 
 
+def test_a_changed_file_of_a_method_is_refused_or_accepted_and_the_report_says_so(call, mine, talks, url):
+    talks.write_text(json.dumps({"id": "a", "turns": ["Hello."], "reference": "Hello there."}), "utf-8")
+    options = ("-M", "./mine.py", "-o", "mood=glad", "--dataset", "jsonl", "--data", talks, "-u", url, "--out", "run")
+    assert call("run", *options, "--no-cache").code == 0
+    mine.write_text(METHOD.replace("mood=self.mood", "mood=self.mood + '!'"), "utf-8")
+    options = (*options, "--no-cache", "--repetitions", 2)
+    complaint = call("run", *options).complaint
+    assert "was made with other methods: mine.py " in complaint
+    assert "--accept-changed-prompts" in complaint
+    assert call("run", *options, "--accept-changed-prompts").code == 0
+    assert call("score", "run", "-x", "f1").code == 0
+    assert call("report", "run", "--markdown", "--out", "shown").code == 0
+    assert "made with several versions of its methods: mine.py " in (mine.parent / "shown/report.md").read_text("utf-8")
+
+
 def test_options_are_read_as_they_are_annotated(mine):
     name = f"{mine}:Mine"
     assert method_class(name) is method_class(str(mine))

@@ -317,7 +317,7 @@ def test_a_dry_run_asks_no_embedder(call, flags):
     assert "12 responses to make" in done.err
 
 
-def test_a_run_is_not_gone_on_with_by_another_server_unless_that_is_accepted(call, flags, faulty_server):
+def test_a_run_is_not_gone_on_with_by_another_server_unless_that_is_accepted(call, flags, faulty_server, tmp_path):
     from tests.llm.server import FaultyServer
 
     settings = (*flags[:3], *flags[5:-4], "-m", "m", "--no-cache", "--retries", 0, "--out", "out")
@@ -330,4 +330,9 @@ def test_a_run_is_not_gone_on_with_by_another_server_unless_that_is_accepted(cal
     assert call(*more, "--accept-changed-server").code == 0
     assert len(other.calls) == 2
     assert call(*settings, "--limit", 2, "--repetitions", 2, "-u", faulty_server.url).code == 0
+    assert call("score", "out", "--metric", "f1").code == 0
+    assert call("report", "out", "--markdown", "--out", "shown").code == 0
+    report = (tmp_path / "shown" / "report.md").read_text("utf-8")
+    servers = f"{faulty_server.url}, {other.url}"
+    assert f"The responses of m in the run vanilla-jsonl are of several servers: {servers}." in report
     other.close()

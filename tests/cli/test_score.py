@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 import sqlite3
+import sys
 
 import pytest
 
+from dialore.evaluation import meteor, overlap
 from dialore.experiments.config import make_config
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import FILE, Job, RunStore
@@ -16,6 +19,8 @@ from dialore.response import Response
 from dialore.workbench import connect_model
 from tests.cli.processes import interrupted
 from tests.experiments.conftest import write_dialogues
+
+CACHED = [overlap._sacrebleu, overlap._bleu_sums, overlap._rouge, meteor.find_wordnet]
 
 
 @pytest.fixture
@@ -233,3 +238,39 @@ def test_the_embedder_of_answer_relevance_is_named_else_the_files(call, tmp_path
         assert call(*judged, *(("--embedder", "static") if embedder == "static" else ())).code == 0
         with RunStore.open(tmp_path / "out") as store:
             assert store.metrics()["ragas-answer-relevance"]["identity"].endswith(f", {embedder}")
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """Hides libraries, as where their extra is not installed."""
+
+    def hide(*names):
+        for name in [*names, *(each for each in sys.modules if each.partition(".")[0] in names)]:
+            monkeypatch.setitem(sys.modules, name, None)
+        for cached in CACHED:
+            cached.cache_clear()
+
+    yield hide
+    for cached in CACHED:
+        cached.cache_clear()
+
+
+def test_what_no_library_measures_is_named_with_its_extra_and_the_rest_is_scored(call, run, without):
+    without("sacrebleu", "nltk", "rouge_score")
+    done = call("score", run)
+    assert done.code == 0
+    for name in ("bleu-1", "meteor-exact-stem", "rouge-l"):
+        assert re.search(rf"not available: {name}: .*pip install 'dialore\[evaluation\]'", done.err), name
+    assert re.search(r"f1 +\d", done.out)
+    assert "pip install 'dialore[evaluation]'" in call("score", run, "-x", "bleu-1").complaint
+
+
+def test_what_was_left_out_is_measured_once_its_library_is_there(call, run, monkeypatch):
+    with monkeypatch.context() as hidden:
+        hidden.setitem(sys.modules, "sacrebleu.metrics.bleu", None)
+        for cached in CACHED:
+            cached.cache_clear()
+        [[first, _]] = call("score", run, "--json").lines
+    assert first["scores"]["bleu-1"]["value"] is None
+    [[second, _]] = call("score", run, "--json").lines
+    assert second["scores"]["bleu-1"]["value"] is not None

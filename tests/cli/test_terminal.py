@@ -17,6 +17,21 @@ from tests.cli.processes import DIALORE
 from tests.llm.server import say, status
 
 NARROW = struct.pack("HHHH", 24, 80, 0, 0)
+NOISY = """
+import logging
+from dataclasses import dataclass
+from dialore.methods.base import Method
+from dialore.response import Grounding
+
+@dataclass(frozen=True, slots=True)
+class Noisy(Method):
+    name = "noisy"
+    summary = "warns"
+
+    async def respond(self, dialogue, stage):
+        logging.getLogger("elsewhere").warning("something is odd")
+        return Grounding().response("Well.", [])
+"""
 CONTROL = re.compile(r"\x1b\[\?25[lh]|\x1b\[[\d;]*m")
 
 
@@ -61,6 +76,18 @@ def test_results_and_messages_stand_above_the_bar(talks, faulty_server):
     assert any(line.startswith("dialore: london, vanilla: failed: ") for line in lines)
     assert "system: One." in lines
     assert all(len(line) <= 80 for line in lines if not line.startswith("dialore: "))  # the terminal breaks these
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such terminals")
+def test_what_is_logged_stands_above_the_bar(talks, faulty_server, tmp_path):
+    (tmp_path / "noisy.py").write_text(NOISY, "utf-8")
+    faulty_server.always = say("One.")
+    code, lines, shown = at_terminal(
+        "respond", talks, "-M", "noisy.py", "-u", faulty_server.url, "--no-cache", "--concurrency", 1
+    )
+    assert code == 0
+    assert "answering" in shown
+    assert lines.count("dialore: something is odd") == 3
 
 
 def test_a_chat_shows_the_stage_at_work(faulty_server):

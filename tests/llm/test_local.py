@@ -96,8 +96,9 @@ async def test_what_on_text_raises_comes_out(model):
 @needs_torch
 async def test_a_cancelled_call_stops_early(model):
     await model.complete(ask())
-    task = asyncio.create_task(model.complete(ask(max_tokens=100)))
-    await asyncio.sleep(0.02)
+    begun = asyncio.Event()
+    task = asyncio.create_task(model.complete(ask(max_tokens=100), lambda _: begun.set()))
+    await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -127,16 +127,16 @@ async def test_a_grounding_that_fails_leaves_the_draft(run, scripted):
 
 
 class SlowEdit:
-    """The scripted model, whose edit takes its time."""
+    """The scripted model, whose edit waits until a reader has something, where it is told to."""
 
     name = "slow"
 
-    def __init__(self, model, seconds):
-        self.model, self.seconds = model, seconds
+    def __init__(self, model, read):
+        self.model, self.read = model, read
 
     async def complete(self, request, on_text=None):
-        if request.label.endswith(EDITING):
-            await asyncio.sleep(self.seconds)
+        if request.label.endswith(EDITING) and self.read is not None:
+            await self.read.wait()
         return await self.model.complete(request)
 
 
@@ -147,9 +147,15 @@ async def test_a_reader_of_the_stream_gets_the_edit_if_it_comes_in_time(
     scripted, small_graph, dialogue, patience, streams, sent
 ):
     pieces: list[str] = []
+    read = asyncio.Event()
+
+    def take(piece):
+        pieces.append(piece)
+        read.set()
+
     method = create_method("draft-ground", {"graph": small_graph}, {"patience": patience})
-    responder = ModelResponder(SlowEdit(scripted, 0.5), PromptLibrary())
-    stages = Stages(responder, "draft-ground", dialogue, pieces.append if streams else None)
+    responder = ModelResponder(SlowEdit(scripted, read if sent == DRAFT else None), PromptLibrary())
+    stages = Stages(responder, "draft-ground", dialogue, take if streams else None)
     response = await method.respond(dialogue, stages)
     assert response.text == sent
     assert pieces == ([sent] if streams else [])

@@ -40,7 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _begin(arguments: Sequence[str] | None) -> int:
     import logging
 
-    logging.basicConfig(level=logging.WARNING, format="dialore: %(message)s")
     # Before numpy is loaded. Our products are small: several threads of BLAS would spend most of their time waiting for
     # each other, busily (msdp over 100,000 samples: 22 ms of CPU a response instead of 6).
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -49,8 +48,10 @@ def _begin(arguments: Sequence[str] | None) -> int:
     import typer
 
     from dialore.cli.app import app
-    from dialore.cli.output import say_error
+    from dialore.cli.output import Notes, say_error
     from dialore.errors import DialoreError
+
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[Notes()])
 
     # Typer brings a click of its own, whose errors have no public name.
     usage_error: type[Exception] = typer.BadParameter.__mro__[2]

@@ -1,12 +1,13 @@
 """`dialore methods`: what there is, where it comes from, and what can be set."""
 
 # No deferred annotations here: typer reads them.
+import re
 from typing import Annotated, Any
 
 import typer
 
 from dialore.cli.options import METHODS, Json
-from dialore.cli.output import console, print_json, table
+from dialore.cli.output import console, escape, print_json, table
 
 
 def methods(
@@ -38,13 +39,12 @@ def methods(
 
 
 def _show_all(described: list[dict[str, Any]]) -> None:
-    rows = table("!method", "what it does", "paper", "calls", "sources", "stages")
     for method in described:
-        stages = ", ".join(stage["name"] for stage in method["stages"])
-        rows.add_row(method["name"], method["summary"], method["paper"], method["calls"], _sources(method), stages)
-    console().print(rows)
+        calls = re.match(r"\d*", method["calls"])
+        said = f"{calls[0] if calls else '':>2} calls"
+        console().print(f"[bold cyan]{method['name']:<15}[/]{said}  {_sources(method)}\n  {escape(method['summary'])}")
     console().print(
-        "[dim]sources in brackets can be done without; `dialore methods NAME` explains options and stages, "
+        "[dim]sources in brackets can be done without; `dialore methods NAME` explains its paper, options and stages, "
         "-o NAME=VALUE sets an option[/]"
     )
 

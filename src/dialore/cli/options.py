@@ -56,6 +56,12 @@ Metrics = Annotated[
         autocompletion=_completing("dialore.evaluation.registry:metric_names"),
     ),
 ]
+LogTo = Annotated[
+    str | None,
+    typer.Option(
+        "--log-to", metavar="mlflow|wandb", help="Tell a tracker, too. [default: the one that the run was told to]"
+    ),
+]
 _FILE = inspect.Parameter(
     "settings_file",
     inspect.Parameter.KEYWORD_ONLY,

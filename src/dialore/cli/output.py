@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import sys
@@ -42,6 +43,14 @@ def say_error(message: str) -> None:
 def note(message: str) -> None:
     """One line on standard error: something to know that is no failure."""
     say(f"dialore: {' '.join(message.split())}", stderr=True)
+
+
+class Notes(logging.Handler):
+    """What is logged, as notes: above a progress bar where there is one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it."""
+        note(self.format(record))
 
 
 def note_languages(names: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from dialore.cli.annotate import PLACE
-from dialore.cli.options import Json, Metrics, one_of
+from dialore.cli.options import Json, LogTo, Metrics, one_of
 from dialore.cli.output import note, print_json, write_whole
 from dialore.errors import InputError
 
@@ -47,6 +47,7 @@ def report(
         typer.Option("--sheets", metavar="PLACE", help=f"{PLACE} [default: those of RUN]"),
     ] = None,
     plots: Annotated[bool, typer.Option("--plots", help="Write each plot as PDF, SVG and PNG, too.")] = False,
+    log_to: LogTo = None,
     json: Json = False,
 ) -> None:
     """Report scored runs: tables with significance, ablations, people, cost, failures, plots, and every dialogue.
@@ -67,6 +68,7 @@ def report(
     from dialore.evaluation.report.plots import can_draw
     from dialore.experiments.results import RunResults
     from dialore.experiments.store import RunStore
+    from dialore.experiments.tracking import tracking
 
     chosen = {"html": html, "md": markdown, "tex": latex, "csv": csv}
     forms = [form for form, is_wanted in chosen.items() if is_wanted] or list(chosen)
@@ -92,14 +94,16 @@ def report(
         for name in given:
             one_of("model", name, models)
         written = _write(made, out or runs[0] / "report", forms, plots=plots)
+        for path in written[: 0 if json else _SHOWN]:
+            typer.echo(path)
+        for store in stores:
+            with tracking(log_to or store.facts().get("config", {}).get("log_to"), store) as tracked:
+                tracked.add(written)
     if "html" in forms and not can_draw():
         note('the report has no plots, only their numbers: pip install "dialore[report]" draws them')
     if json:
         print_json({"files": [str(path) for path in written]})
-        return
-    for path in written[:_SHOWN]:
-        typer.echo(path)
-    if len(written) > _SHOWN:
+    elif len(written) > _SHOWN:
         note(f"and {len(written) - _SHOWN} more in {written[-1].parent}")
 
 

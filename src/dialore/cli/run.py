@@ -51,11 +51,17 @@ def run(
     ] = None,
     accept_changed_prompts: Annotated[
         bool,
-        typer.Option("--accept-changed-prompts", help="Go on where prompts changed since; the report will say so."),
+        typer.Option(
+            "--accept-changed-prompts",
+            help="Go on where prompts or a method's file changed since; the report will say so.",
+        ),
     ] = False,
     accept_changed_server: Annotated[
         bool,
-        typer.Option("--accept-changed-server", help="Go on where the same model answers at another address now."),
+        typer.Option(
+            "--accept-changed-server",
+            help="Go on where a model answers at another address now; the report will say so.",
+        ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, whatever it is expected to cost.")] = False,
     dry: Annotated[bool, typer.Option("--dry-run", help="Say what it is expected to cost, and leave.")] = False,
@@ -198,6 +204,8 @@ def _say_end(ended: "Progress", folder: Path, expected: dict[str, object] | None
         note(f"failed: {failure}")
     if ended.failed > len(ended.failures):
         note(f"and {ended.failed - len(ended.failures)} more failed")
+    if ended.logged:
+        note(f"logged to {ended.logged}")
     if ended.stopped:
         note(f"stopped: {ended.stopped}")
     missing = ended.total - ended.before - ended.ok

@@ -4,7 +4,7 @@
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from dialore.cli.options import (
     DatasetOptions,
     Json,
     JudgeModel,
+    LogTo,
     MeasureSettings,
     Metrics,
     connecting,
@@ -45,6 +46,7 @@ def score(
     metric: Metrics = None,
     again: Annotated[bool, typer.Option("--again", help="Measure what has been measured, too.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="List the metrics and leave; RUN may be `-`.")] = False,
+    log_to: LogTo = None,
     json: Json = False,
 ) -> None:
     """Score a run, each figure with its 95% interval; judges are asked by --model and --base-url.
@@ -67,6 +69,7 @@ def score(
     from dialore.experiments.results import RunResults
     from dialore.experiments.scoring import context_of
     from dialore.experiments.store import RunStore
+    from dialore.experiments.tracking import tracking
 
     if listing:
         _show_list(json=json)
@@ -84,7 +87,9 @@ def score(
         async def measure_all() -> None:
             needs = {need for about in known for need in about.needs}
             async with measuring(measures, judge, needs, must_judge=bool(metric)) as opened:
-                await _measure(context_of(store, opened), store, names, at_once=judge.concurrency, again=again)
+                context = context_of(store, opened)
+                how = {"at_once": judge.concurrency, "again": again, "optional": not metric}
+                await _measure(context, store, names, **how)
 
         with store.writing():
             try:
@@ -97,9 +102,13 @@ def score(
             print_json([dataclasses.asdict(system) for system in results.systems()])
         else:
             _show(results)
+        with tracking(log_to or kept.get("log_to"), store) as tracked:
+            tracked.log_scores(results)
+        if tracked.place:
+            note(f"logged to {tracked.place}")
 
 
-async def _measure(context: "Context", store: "RunStore", names: Sequence[str], *, at_once: int, again: bool) -> None:
+async def _measure(context: "Context", store: "RunStore", names: Sequence[str], **how: Any) -> None:  # noqa: ANN401
     from dialore.evaluation.registry import load_metrics
     from dialore.experiments.scoring import measure_run
 
@@ -116,8 +125,7 @@ async def _measure(context: "Context", store: "RunStore", names: Sequence[str], 
         await measure_run(
             store,
             [metric for metric in metrics if metric.about.name not in kept],
-            at_once=at_once,
-            again=again,
+            **how,
             on_progress=step,
         )
 

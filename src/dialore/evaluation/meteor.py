@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dialore.errors import import_optional
+from dialore.errors import MissingExtraError, import_optional
 from dialore.evaluation.base import Measure, Metric, Sample, about_of, unavailable
 from dialore.evaluation.overlap import NO_REFERENCE, Compared, check_chinese_tokens, on_one_line
 
@@ -56,7 +56,10 @@ class Meteor(MeteorExactStem):
     @property
     def identity(self) -> str:
         """How Chinese is counted, and which WordNet there is: once there is one, what lacked it is measured."""
-        found = find_wordnet()
+        try:
+            found = find_wordnet()
+        except MissingExtraError as error:  # raised again when it measures
+            found = str(error)
         which = "without WordNet" if isinstance(found, str) else f"WordNet {found.get_version()}"
         return f"{super().identity}, {which}"
 

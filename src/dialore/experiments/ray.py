@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dialore.errors import DialoreError, MissingExtraError
+from dialore.errors import DialoreError, import_optional
 from dialore.experiments.config import BudgetConfig, RunConfig
 from dialore.experiments.run import Opened, open_systems
 from dialore.llm.model import Budget
@@ -47,11 +47,7 @@ class RayEngine:
     def __init__(self, workers: int | None = None) -> None:
         # Ray reports its use to its makers unless told not to.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        try:
-            import ray
-        except ImportError:
-            raise MissingExtraError("a run over many machines", "ray") from None
-        self._ray: Any = ray
+        self._ray: Any = import_optional("ray", "a run over many machines", "ray")
         self._workers = workers
 
     @contextmanager

@@ -5,6 +5,7 @@ A work queue over whole dialogues: each finished response is on disk at once, an
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import platform
 import time
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dialore.datasets import data_set, gold_text, stream_histories
 from dialore.datasets.plain import Jsonl
@@ -23,6 +24,7 @@ from dialore.errors import BudgetError, InputError, UnknownNameError, as_path
 from dialore.evaluation.registry import metric_names
 from dialore.experiments.config import BudgetConfig, DatasetConfig, RunConfig, any_config
 from dialore.experiments.store import ADDRESSES, PROMPTS, Job, RunStore, System
+from dialore.experiments.tracking import tracking
 from dialore.knowledge import Knowledge, Source
 from dialore.llm.model import Budget, Budgeted, Sampled
 from dialore.llm.rehearsal import Rehearsal
@@ -30,6 +32,7 @@ from dialore.methods.base import form_of
 from dialore.methods.registry import method_prompts, method_sources
 from dialore.methods.stages import CITING
 from dialore.parallel import bounded_map
+from dialore.plugins import file_of
 from dialore.sources.base import Findings
 from dialore.text import LANGUAGES
 from dialore.workbench import Connect, Workbench, connect_model
@@ -49,6 +52,8 @@ numbers in the store by those in the configuration."""
 _PARTS = ("dialore", "numpy", "lmdb", "aiohttp", "pydantic", "jinja2", "torch", "transformers")
 _REHEARSED = 4
 _SHOWN = 10
+_TOLD = 100
+"""How often a tracker is told how the run stands."""
 
 
 async def run_experiment(
@@ -60,6 +65,7 @@ async def run_experiment(
     engine: Engine | None = None,
     accept_changed_prompts: bool = False,
     accept_changed_server: bool = False,
+    log_to: Literal["mlflow", "wandb"] | None = None,
     on_estimate: Callable[[Estimate], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Progress:
@@ -73,8 +79,10 @@ async def run_experiment(
         connect: makes models of their settings.
         changes: what is otherwise than in the file, by dotted name: `{"dataset.limit": 20, "models.model": "gpt-4o"}`.
         engine: what the responses are made by, elsewhere than in this process (`dialore.experiments.ray`).
-        accept_changed_prompts: go on with a run whose prompts changed since, and keep that for its report.
+        accept_changed_prompts: go on with a run whose prompts, or files of methods, changed since, and keep that for
+            its report.
         accept_changed_server: go on with a run whose model answers at another address now.
+        log_to: tell MLflow or Weights & Biases of the run; what its configuration says where None.
         on_estimate: told what the run is expected to cost before it starts; what it raises stops the run there, and
             leaves one that was there as it was.
         on_progress: told of every response.
@@ -85,6 +93,7 @@ async def run_experiment(
         ModelError: an endpoint that refuses.
     """
     config = config if isinstance(config, RunConfig) else any_config(config, changes)
+    config = config.model_copy(update={"log_to": log_to or config.log_to})
     folder = Path("runs", config.name) if folder is None else as_path("a run's folder", folder)
     with RunStore.resumed(folder) as store:
         async with open_systems(config, connect) as opened:
@@ -99,8 +108,17 @@ async def run_experiment(
                 return await placed[job.system, job.repetition].respond(dialogue)
 
             elsewhere = engine(config, connect, numbers, len(missing)) if engine is not None and missing else None
-            with elsewhere or nullcontext(here) as respond:
-                await _answer(store, missing, respond, progress, config.concurrency, on_progress)
+            with tracking(config.log_to, store) as tracked, elsewhere or nullcontext(here) as respond:
+                progress.logged = tracked.place
+
+                def tell(now: Progress) -> None:
+                    if on_progress is not None:
+                        on_progress(now)
+                    if now.done % max(1, len(missing) // _TOLD) == 0:
+                        tracked.log(now.figures, now.before + now.done)
+
+                await _answer(store, missing, respond, progress, config.concurrency, tell)
+                tracked.log(progress.figures, progress.before + progress.done)
             return progress
 
 
@@ -223,7 +241,7 @@ def facts_of(config: RunConfig, opened: Opened) -> dict[str, Any]:
         "about": config.about,
         "config": config.model_dump(mode="json"),
         "versions": _versions(),
-        PROMPTS: _prompts(agents, opened.prompts, cite=config.cite),
+        PROMPTS: _prompts(agents, opened.prompts, cite=config.cite) | _files(opened.systems),
         "fingerprints": _fingerprints(agents),
         ADDRESSES: {
             system.model: [where]
@@ -244,6 +262,12 @@ def _prompts(agents: Sequence[Agent], library: PromptLibrary, *, cite: bool) -> 
     if cite and asked:
         asked += [library.get(CITING, language) for language in LANGUAGES]
     return dict(sorted((f"{prompt.name}.{prompt.language}", prompt.reference) for prompt in asked))
+
+
+def _files(systems: Sequence[System]) -> dict[str, str]:
+    """The hash of every file of the user's own that methods stand in."""
+    files = {file for system in systems if (file := file_of(system.method))}
+    return {str(file): f"{file} {hashlib.sha256(file.read_bytes()).hexdigest()[:12]}" for file in sorted(files)}
 
 
 def _fingerprints(agents: Sequence[Agent]) -> dict[str, str]:
@@ -285,6 +309,7 @@ class Progress:
         calls: calls since, `cached` ones, which the cache answered, left out.
         stopped: why the run ended early, if it did.
         failures: the first few failures: what failed, and why.
+        logged: where a tracker has the run, if one is told.
     """
 
     total: int
@@ -297,6 +322,12 @@ class Progress:
     began: float = field(default_factory=time.perf_counter)
     stopped: str = ""
     failures: list[str] = field(default_factory=list)
+    logged: str = ""
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """What a tracker is told."""
+        return {name: getattr(self, name) for name in ("ok", "failed", "tokens", "calls", "cached")}
 
     @property
     def done(self) -> int:
@@ -330,7 +361,7 @@ async def _answer(
     respond: Respond,
     progress: Progress,
     concurrency: int,
-    on_progress: Callable[[Progress], None] | None,
+    on_progress: Callable[[Progress], None],
 ) -> None:
     """Make the missing responses, several dialogues at once, each kept as soon as it is finished.
 
@@ -348,8 +379,7 @@ async def _answer(
             return
         store.add(job, response)
         progress.count(job, response)
-        if on_progress is not None:
-            on_progress(progress)
+        on_progress(progress)
 
     # The first that raises stops all: what it raises would befall every dialogue.
     await bounded_map(missing, answer, limit=concurrency)

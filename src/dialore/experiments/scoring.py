@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from dialore.errors import ModelError, is_fatal
+from dialore.errors import MissingExtraError, ModelError, is_fatal
 from dialore.evaluation.base import Measure, Metric, Sample, Score
 from dialore.evaluation.judges.comparing import Judged, Preference, Together, compare, shown
 from dialore.evaluation.registry import Context, load_metrics, metric_names
@@ -65,15 +65,17 @@ async def measure_run(
     *,
     at_once: int = 64,
     again: bool = False,
+    optional: bool = False,
     on_progress: OnProgress | None = None,
 ) -> None:
     """Measure every response that has no measure yet, or with `again` every one; the store must be held for writing.
 
     Metrics that need no model measure a response one after another, so that it is read once; the others follow, metric
     by metric, `at_once` responses at a time, each measure kept as soon as it is there. Measures that failed (a judge's
-    endpoint was down) are made again, too.
+    endpoint was down) are made again, too. With `optional`, so are those of a metric whose library is not installed.
 
     Raises:
+        MissingExtraError: a metric's library is not installed, without `optional`.
         ModelError: a judge's endpoint refuses for every response.
         BudgetError: the budget is spent; what is measured is kept.
     """
@@ -85,13 +87,13 @@ async def measure_run(
         also = {} if identity is None else {"identity": identity}
         store.set_metric(metric.about.name, dataclasses.asdict(metric.about) | also)
     plain = [metric for metric in single if not NEEDS_MODEL & set(metric.about.needs)]
-    await _measure_plain(store, plain, again=again, on_progress=on_progress)
+    await _measure_plain(store, plain, again=again, optional=optional, on_progress=on_progress)
     for metric in single:
         if metric not in plain:
             name = metric.about.name
 
             async def one(job: Job, metric: Metric = metric, name: str = name) -> None:
-                found = await measure(metric, store.dialogue(job.position), store.response(job))
+                found = await measure(metric, store.dialogue(job.position), store.response(job), optional=optional)
                 store.measure({name: {job: found}})
 
             await _each(store.jobs(without_metric=None if again else name), one, at_once, name, on_progress)
@@ -101,7 +103,7 @@ async def measure_run(
 
 
 async def _measure_plain(
-    store: RunStore, metrics: Sequence[Metric], *, again: bool, on_progress: OnProgress | None
+    store: RunStore, metrics: Sequence[Metric], *, again: bool, optional: bool, on_progress: OnProgress | None
 ) -> None:
     wanted: dict[Job, list[Metric]] = {}
     for metric in metrics:
@@ -115,7 +117,8 @@ async def _measure_plain(
         for job in some:
             dialogue, response = store.dialogue(job.position), store.response(job)
             for metric in wanted[job]:
-                found.setdefault(metric.about.name, {})[job] = await measure(metric, dialogue, response)
+                measured = await measure(metric, dialogue, response, optional=optional)
+                found.setdefault(metric.about.name, {})[job] = measured
         store.measure(found)
         done += len(some)
         if on_progress is not None:
@@ -208,12 +211,17 @@ def responses_of(store: RunStore, place: Place, systems: Sequence[int]) -> dict[
     return {names[number]: store.response(Job(place[0], number, place[1])) for number in systems}
 
 
-async def measure(metric: Metric, dialogue: Dialogue, response: Response) -> Measure:
+async def measure(metric: Metric, dialogue: Dialogue, response: Response, *, optional: bool = False) -> Measure:
     """One response's measure; raises as `measure_run`. One that failed has none: it is counted, never scored."""
     if response.status == "failed":
         return Measure(problem="unavailable", reason="the response failed")
     measured = metric.measure(Sample(dialogue, response))
-    return await _or_failed(measured, lambda reason: Measure(problem="failed", reason=reason))
+    try:
+        return await _or_failed(measured, lambda reason: Measure(problem="failed", reason=reason))
+    except MissingExtraError as error:
+        if not optional:
+            raise
+        return Measure(problem="failed", reason=str(error))
 
 
 def table_of(measures: Iterable[Measure]) -> NDArray[np.float64]:

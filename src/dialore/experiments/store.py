@@ -10,7 +10,7 @@ import fcntl
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +48,7 @@ ADDRESSES = "addresses"
 """The fact that tells by model from which servers its responses are."""
 PROMPTS = "prompts"
 CHANGED_PROMPTS = "changed_prompts"
-"""The fact that tells of responses by several versions of a prompt: its references, in order, by its name."""
+"""The fact that tells of responses by several versions of a prompt, or a method's file: its references, by its name."""
 _SAME_DIALOGUES = "use its data set, cut, limit and seed, or name another folder"
 
 
@@ -206,10 +206,14 @@ class RunStore:
             kept = self._checked(facts, languages, accept_changed_prompts)
             if addresses := self._addresses(facts.get(ADDRESSES, {}), accept_changed_server):
                 kept[ADDRESSES] = addresses
-            for name, value in kept.items():
-                row = (name, json.dumps(value, ensure_ascii=False, default=str))
-                database.execute("insert or replace into facts values (?, ?)", row)
+            self.keep(kept)
         return numbers
+
+    def keep(self, facts: Mapping[str, object]) -> None:
+        """Keep facts, each in the place of that of its name."""
+        rows = [(name, json.dumps(value, ensure_ascii=False, default=str)) for name, value in facts.items()]
+        with self.together():
+            self._database.executemany("insert or replace into facts values (?, ?)", rows)
 
     def _set_dialogues(self, dialogues: Iterable[Dialogue]) -> set[str]:
         """Write the dialogues, or check them; gives their languages."""
@@ -251,7 +255,7 @@ class RunStore:
             kept[model] = list(dict.fromkeys([*before, *places]))
         return kept
 
-    def _checked(self, facts: Mapping[str, Any], languages: Container[str], accept: bool) -> dict[str, Any]:
+    def _checked(self, facts: Mapping[str, Any], languages: Iterable[str], accept: bool) -> dict[str, Any]:
         """The facts, with those of sources and prompts not asked for now; refuse what changed under responses."""
         before, kept = self.facts(), dict(facts)
         answered = self._database.execute("select 1 from responses where status = 'ok' limit 1").fetchone() is not None
@@ -271,12 +275,13 @@ class RunStore:
         changed = [
             name
             for name, reference in prompts.items()
-            if were.get(name, reference) != reference and name.rpartition(".")[2] in languages
+            if were.get(name, reference) != reference and name.rpartition(".")[2] in {*languages, "py"}
         ]
         if changed and not accept:
+            kind = "methods" if all(name.endswith(".py") for name in changed) else "prompts"
             said = "; ".join(f"{were[name]}, now {prompts[name].removeprefix(f'{name} ')}" for name in changed)
             raise InputError(
-                f"the run in {self.folder} was made with other prompts: {said}",
+                f"the run in {self.folder} was made with other {kind}: {said}",
                 mend="use those that it was made with, name another folder, or go on with --accept-changed-prompts",
             )
         versions: dict[str, list[str]] = dict(before.get(CHANGED_PROMPTS, {}))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dialore.errors import DialoreError, InputError, MissingExtraError, ModelError, WindowError, first_line
+from dialore.errors import DialoreError, InputError, ModelError, WindowError, first_line, import_optional
 from dialore.llm.model import Api, Completion, Message, OnText, Request, Role, ThinkFilter, Usage, strip_thoughts
 
 log = logging.getLogger(__name__)
@@ -33,11 +33,7 @@ def load(name: str, device: str = "auto", dtype: str = "auto", *, is_causal: boo
     Raises:
         InputError: there is no such model, device or type, or the extra is not installed.
     """
-    try:
-        import torch
-        import transformers
-    except ImportError:
-        raise MissingExtraError("a local model", "local") from None
+    torch, transformers = (import_optional(name, "a local model", "local") for name in ("torch", "transformers"))
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from dialore.errors import InputError, MissingExtraError, ModelError, first_line
+from dialore.errors import InputError, ModelError, first_line, import_optional
 from dialore.llm.http import HttpClient, Retry, run_blocking
 
 if TYPE_CHECKING:
@@ -63,12 +63,9 @@ class SentenceTransformerEmbedder(_LocalEmbedder):
     """
 
     def __init__(self, model: str, kind: str = "st") -> None:
+        library = import_optional("sentence_transformers", "the embedder 'st'", "sentence-transformers")
         try:
-            from sentence_transformers import SentenceTransformer
-        except ImportError as error:
-            raise MissingExtraError("the embedder 'st'", "sentence-transformers") from error
-        try:
-            self._model = SentenceTransformer(model)
+            self._model: SentenceTransformer = library.SentenceTransformer(model)
         except (OSError, ValueError) as error:
             raise InputError(
                 f"cannot load the sentence-transformers model {model!r}: {first_line(error)}",
@@ -114,11 +111,8 @@ class OnnxEmbedder(_LocalEmbedder):
     """
 
     def __init__(self, folder: str | Path, *, batch_size: int = 32, longest: int = 256) -> None:
-        try:
-            import onnxruntime
-            from tokenizers import Tokenizer
-        except ImportError as error:
-            raise MissingExtraError("the embedder 'onnx'", "onnx") from error
+        onnxruntime = import_optional("onnxruntime", "the embedder 'onnx'", "onnx")
+        tokenizers = import_optional("tokenizers", "the embedder 'onnx'", "onnx")
         path = Path(folder)
         for name in ("model.onnx", "tokenizer.json"):
             if not (path / name).is_file():
@@ -126,7 +120,7 @@ class OnnxEmbedder(_LocalEmbedder):
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1  # batches of short texts are no faster on more
         try:
-            self._tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
+            self._tokenizer = tokenizers.Tokenizer.from_file(str(path / "tokenizer.json"))
             self._session = onnxruntime.InferenceSession(
                 str(path / "model.onnx"), options, providers=["CPUExecutionProvider"]
             )

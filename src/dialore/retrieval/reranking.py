@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from dialore.errors import InputError, MissingExtraError, UnknownNameError, first_line
+from dialore.errors import InputError, UnknownNameError, first_line, import_optional
 from dialore.retrieval.bm25 import Bm25, okapi_rarity
 from dialore.retrieval.embedding import Embedder, load_embedder
 from dialore.retrieval.ranking import DECIMALS, K, best, reciprocal_ranks
@@ -180,12 +180,9 @@ class CrossEncoderReranker(_Scored):
     """
 
     def __init__(self, model: str) -> None:
+        library = import_optional("sentence_transformers", "the reranker 'cross'", "sentence-transformers")
         try:
-            from sentence_transformers import CrossEncoder
-        except ImportError as error:
-            raise MissingExtraError("the reranker 'cross'", "sentence-transformers") from error
-        try:
-            self._model: Any = CrossEncoder(model)
+            self._model: Any = library.CrossEncoder(model)
         except (OSError, ValueError) as error:
             message = f"cannot load the cross-encoder {model!r}: {first_line(error)}"
             raise InputError(message, mend="check the name, or give a local folder") from error

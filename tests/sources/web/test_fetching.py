@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 import tracemalloc
 import zlib
@@ -199,14 +200,15 @@ async def test_a_port_where_nothing_listens(site):
 
 
 async def test_no_more_pages_at_once_than_allowed(site):
-    busy, most = 0, 0
+    busy, most, both = 0, 0, threading.Event()
 
     def reply(handler):
         nonlocal busy, most
         with site.lock:
             busy += 1
             most = max(most, busy)
-        time.sleep(0.05)
+            both.set() if busy > 1 else None
+        both.wait(20)
         with site.lock:
             busy -= 1
         page(BODY)(handler)

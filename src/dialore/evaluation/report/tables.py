@@ -429,14 +429,17 @@ def main_table(results: Results, *, baseline: str | None = None, keep_absent: bo
 
 
 def _remarks(facts: Mapping[str, Any]) -> list[str]:
-    """Which runs went on after their prompts had changed."""
+    """Which runs went on after their prompts or files of methods had changed, or at another server."""
     found = []
-    for run, kept in facts.items():
-        changed = kept.get("changed_prompts") if isinstance(kept, dict) else None
-        if changed:
+    for run, kept in ((run, kept) for run, kept in facts.items() if isinstance(kept, dict)):
+        name = kept.get("name") or run
+        if changed := kept.get("changed_prompts"):
+            kind = "methods" if all(each.endswith(".py") for each in changed) else "prompts"
             said = "; ".join(" and ".join(references) for references in changed.values())
-            name = kept.get("name") or run
-            found.append(f"The responses of the run {name} were made with several versions of its prompts: {said}.")
+            found.append(f"The responses of the run {name} were made with several versions of its {kind}: {said}.")
+        for model, places in (kept.get("addresses") or {}).items():
+            if len(places) > 1:
+                found.append(f"The responses of {model} in the run {name} are of several servers: {', '.join(places)}.")
     return found
 
 

@@ -6,7 +6,7 @@ import re
 from contextlib import suppress
 from typing import Any
 
-from dialore.errors import MissingExtraError
+from dialore.errors import import_optional
 from dialore.knowledge import Passage
 from dialore.sources.web.fetching import Fetched, PageError
 
@@ -28,10 +28,7 @@ def read_page(fetched: Fetched) -> Passage:
     text = decode(fetched.data, fetched.charset)
     title = ""
     if fetched.kind != "text/plain":
-        try:
-            import trafilatura
-        except ImportError as error:
-            raise MissingExtraError("reading web pages", "documents") from error
+        trafilatura = import_optional("trafilatura", "reading web pages", "documents")
         found: Any = trafilatura.bare_extraction(text, url=fetched.url, include_comments=False, with_metadata=True)
         title, text = (str(found.title or ""), str(found.text or "")) if found is not None else ("", "")
     text = without_controls(text).strip()
