@@ -106,6 +106,8 @@ def test_other_sites_and_other_names_are_refused(serving):
     assert ask(Origin="null").status_code == 403
     assert ask(Host="evil.example").status_code == 403
     assert ask(Host="evil.example@127.0.0.1").status_code == 403
+    assert ask(Host="[").status_code == 400
+    assert ask(Origin="http://[").status_code == 400
     assert ask(Origin=running.url).status_code == 200
     mine = ask(Origin="https://mine.example")
     assert mine.headers["access-control-allow-origin"] == "https://mine.example"

@@ -172,12 +172,15 @@ class Guard:
 
     def _check_place(self, headers: dict[str, str]) -> None:
         """Refuse other sites' pages, and, on this machine, names that somebody has pointed to it."""
-        host = headers.get("host", "")
-        name = urlsplit(f"//{host}").hostname if "@" not in host else None
+        host, origin = headers.get("host", ""), headers.get("origin")
+        try:
+            name = urlsplit(f"//{host}").hostname if "@" not in host else None
+            site = urlsplit(origin or "").netloc
+        except ValueError:
+            raise ServiceError(400, "the host or the origin is malformed", code="invalid_request") from None
         if not self._callers and name not in {*_LOOPBACK, *self._settings.hosts}:
             raise ServiceError(403, "this service does not answer to that host name", code="unknown_host")
-        origin = headers.get("origin")
-        if origin is not None and origin not in self._settings.origins and urlsplit(origin).netloc != host:
+        if origin is not None and origin not in self._settings.origins and site != host:
             raise ServiceError(403, "pages of that origin may not ask this service", code="unknown_origin")
 
     def _caller(self, headers: dict[str, str]) -> Caller:
