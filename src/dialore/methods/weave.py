@@ -127,6 +127,7 @@ class Weave(Method):
     Attributes:
         sources: declared sources (`open_declared`).
         persona: persona sentences, where nothing is declared; without them, each dialogue's own.
+        memory: what the user said of himself in earlier dialogues, likewise: each dialogue's own, or a file's.
         documents: documents, where nothing is declared.
         graph: the commonsense graph, likewise; the topics that could come next are looked up in it, too.
         web: web search, likewise.
@@ -142,13 +143,14 @@ class Weave(Method):
     name: ClassVar[str] = "weave"
     paper: ClassVar[str] = "our own"
     summary: ClassVar[str] = "needs and a draft at once, one look-up in every source, a rewrite only where it pays"
-    takes: ClassVar[tuple[str, ...]] = ("sources", "persona", "documents", "graph", "web")
+    takes: ClassVar[tuple[str, ...]] = ("sources", "persona", "memory", "documents", "graph", "web")
     calls: ClassVar[str] = "3 in 2 steps (2 in 1 where the draft stands; check adds 1, or 3)"
     stages: ClassVar[tuple[str, ...]] = ("weave/needs", "weave/draft", "weave/write", "weave/check")
     cites: ClassVar[bool] = True
 
     sources: DeclaredSources | None = None
     persona: KnowledgeSource | None = None
+    memory: KnowledgeSource | None = None
     documents: KnowledgeSource | None = None
     graph: AnyGraph | None = None
     web: KnowledgeSource | None = None
@@ -169,8 +171,8 @@ class Weave(Method):
         """The sources that can be asked."""
         if self.sources is not None:
             return self.sources
-        opened = {"persona": self.persona, "documents": self.documents, "graph": self.graph, "web": self.web}
-        return default_sources(opened)
+        further = {"documents": self.documents, "graph": self.graph, "web": self.web}
+        return default_sources({"persona": self.persona, "memory": self.memory, **further})
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Needs and look-up, without a draft."""
