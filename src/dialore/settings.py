@@ -257,8 +257,64 @@ def default_method(sources: Mapping[str, object]) -> str:
     return "weave" if any(sources.get(key) for key in keys) else "dcrag"
 
 
+class AgentSettings(Strict):
+    """One more agent of a service: `[agents.NAME]` in a file. What it does not say is as of the service's own agent."""
+
+    method: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    persona: Annotated[list[str], BeforeValidator(listed)] = Field(default_factory=list)
+    sources: SourceSettings | None = None
+    cite: bool | None = None
+
+    @classmethod
+    def flagged(cls, path: str = "") -> Iterator[Option]:
+        """Nothing: agents stand in files."""
+        return iter(())
+
+
+class Limits(Strict):
+    """What a key may do; 0 where there is no limit."""
+
+    requests_per_minute: int = Field(default=120, ge=0)
+    concurrency: int = Field(default=32, ge=0, description="Requests under way at once.")
+    tokens_per_day: int = Field(default=0, ge=0, description="Of prompts and completions, by UTC days.")
+
+
+class KeySettings(Limits):
+    """A key of a service, as `dialore serve --new-key NAME` prints it: the key itself is written nowhere."""
+
+    name: str = Field(pattern=r"^[\w.-]{1,64}$")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", repr=False)
+    knowledge: bool = Field(default=False, description="Whether it may change the knowledge.")
+
+
+class ServerSettings(Strict):
+    """How a service is reached and what it takes: `[server]` in a file."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8017, ge=0, le=65535)
+    folder: Path | None = Field(default=None, description="Where added knowledge is kept; else the user's data folder.")
+    keys: list[KeySettings] = Field(default_factory=list)
+    hosts: list[str] = Field(default_factory=list, description="Further names that a service without keys answers to.")
+    origins: list[str] = Field(default_factory=list, description="Other sites whose pages may ask it.")
+    concurrency: int = Field(default=256, ge=1, description="Requests under way at once, of all keys.")
+    max_body: int = Field(default=1_000_000, ge=1, description="Bytes of a request.")
+    max_upload: int = Field(default=20_000_000, ge=1, description="Bytes of an uploaded file, also when unpacked.")
+    max_messages: int = Field(default=500, ge=1)
+    max_characters: int = Field(default=200_000, ge=1, description="Of all messages together.")
+    max_tokens: int = Field(default=4096, ge=1, description="The most that a request may ask for.")
+    max_seconds: float = Field(default=300, gt=0, description="Of one response.")
+    traces: int = Field(default=1000, ge=0, description="How many are kept, in memory.")
+
+    @model_validator(mode="after")
+    def _named_once(self) -> Self:
+        if len({key.name for key in self.keys}) < len(self.keys):
+            raise ValueError("two keys have the same name")
+        return self
+
+
 class Settings(Strict):
-    """What an agent is made of."""
+    """What an agent is made of, and in files further agents and the service that offers them."""
 
     method: Annotated[
         list[str], Flag(("--method", "-M"), "NAME", _KNOWLEDGE), BeforeValidator(listed), Field(min_length=1)
@@ -278,6 +334,8 @@ class Settings(Strict):
     )
     model: ModelSettings = ModelSettings()
     sources: SourceSettings = SourceSettings()
+    agents: dict[Annotated[str, Field(pattern=r"^[\w.-]{1,64}$")], AgentSettings] = Field(default_factory=dict)
+    server: ServerSettings = ServerSettings()
 
     @model_validator(mode="before")
     @classmethod
@@ -303,8 +361,9 @@ def read_settings(file: Path | None = None, said: Mapping[str, object] | None = 
     given: dict[str, Any] = {}
     if file is not None:
         given = read_table(file)
-        if "sources" in given:
-            given["sources"] = located(given["sources"], file.parent)
+        for each in (given, *_tables(given.get("agents"))):
+            if "sources" in each:
+                each["sources"] = located(each["sources"], file.parent)
     if isinstance(given.get("model"), str):
         given["model"] = {"model": given["model"]}
     asked = {**_environment(), **(said or {})}
@@ -344,6 +403,10 @@ def read_table(file: Path, what: str = "settings") -> dict[str, Any]:
     if not isinstance(given, dict):
         raise InputError(f"{file} holds no {what}", mend="it is to hold names and values")
     return {str(name): value for name, value in given.items() if value is not None}
+
+
+def _tables(given: object) -> list[dict[str, Any]]:
+    return [each for each in given.values() if isinstance(each, dict)] if isinstance(given, dict) else []
 
 
 def located(sources: Any, folder: Path) -> Any:  # noqa: ANN401 - plain data

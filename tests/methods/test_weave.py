@@ -184,7 +184,7 @@ async def test_the_trace_says_of_every_piece_why_it_was_looked_for_and_what_beca
         "kept": True,
         "why": "",
     }
-    assert (dropped["kept"], dropped["why"]) == (False, "its probability is under 0.0625")
+    assert (dropped["kept"], dropped["why"]) == (False, "its probability is under 0.0125")
     assert stage_of(response, "selection").summary == "Kept 1 of 2 pieces"
 
 
@@ -202,6 +202,13 @@ async def test_what_is_asked_and_not_found_is_said_and_what_was_optional_is_let_
         assert (response.text, response.usage.calls) == ("I'm not sure, to be honest.", 3)
         assert "its opening hour" in model.prompt("write").split("</knowledge>")[1]
         assert stage_of(response, "selection").output["not_found"] == ["its opening hour"]
+
+
+async def test_what_a_graph_lacks_is_left_to_the_draft(small_graph, monkeypatch):
+    monkeypatch.setattr(module, "probabilities_of_use", lambda pieces, *_: [0.0 for _ in pieces])
+    need = {"what": "what helps", "source": "graph", "query": "sore throat", "asked": True}
+    response, _ = await answer(Model({"needs": {"needs": [need]}}), {"graph": small_graph})
+    assert (response.text, response.usage.calls) == (DRAFT, 2)
 
 
 async def test_a_source_that_holds_nothing_is_not_asked():
@@ -337,7 +344,8 @@ async def test_a_long_persona_is_looked_up_like_any_source():
     assert len(response.knowledge) == 3
 
 
-async def test_every_need_keeps_its_best_before_any_keeps_a_second(monkeypatch):
+@pytest.mark.parametrize("asked", [True, False])
+async def test_every_need_keeps_its_best_before_any_keeps_a_second(monkeypatch, asked):
     chances = {"a1": 0.9, "a2": 0.8, "a3": 0.7, "b1": 0.5, "b2": 0.4}
     monkeypatch.setattr(module, "probabilities_of_use", lambda pieces, *_: [chances[each.text] for each in pieces])
 
@@ -350,11 +358,40 @@ async def test_every_need_keeps_its_best_before_any_keeps_a_second(monkeypatch):
         def close(self):
             pass
 
-    needs = [{"what": each, "source": "Documents", "query": each, "asked": True} for each in "ab"]
-    response, _ = await answer(Model({"needs": {"needs": needs}, "write": "Both."}), {"documents": Two()})
-    assert [piece.text for piece in response.knowledge] == ["a1", "b1", "a2"]
+    needs = [{"what": each, "source": "Documents", "query": each, "asked": asked} for each in "ab"]
+    model = Model({"needs": {"needs": needs}, "write": "Both."})
+    response, _ = await answer(model, {"documents": Two()}, asked_limit=4)
+    order = ["a1", "b1", "a2", "b2"]
+    assert [piece.text for piece in response.knowledge] == (order if asked else order[:3])
+    most = 4 if asked else 3
     reasons = [piece["why"] for piece in stage_of(response, "selection").output["pieces"]]
-    assert reasons == ["", "", "3 are kept already", "", "3 are kept already"]
+    assert reasons == ["", "", f"{most} are kept already", "", "" if asked else "3 are kept already"]
+
+
+async def test_what_the_turn_asks_for_comes_before_what_would_only_be_nice(monkeypatch):
+    monkeypatch.setattr(module, "probabilities_of_use", lambda pieces, query, _: [0.9 if query == "nice" else 0.3])
+
+    class One:
+        name, kind = "documents", "documents"
+
+        async def search(self, query, dialogue, top=10, within=()):
+            return [Knowledge(id=query, kind="passage", text=query, source="documents")]
+
+        def close(self):
+            pass
+
+    needs = [
+        {"what": each, "source": "documents", "query": each, "asked": each == "asked"} for each in ("nice", "asked")
+    ]
+    model = Model({"needs": {"needs": needs}, "write": "At half past seven [1]."})
+    response, _ = await answer(model, {"documents": One()}, limit=1)
+    assert [piece.text for piece in response.knowledge] == ["asked"]  # and nothing of what would be nice
+
+
+async def test_the_needs_are_told_the_titles_that_a_source_holds():
+    model = Model({})
+    await answer(model)
+    assert "Hours" in model.prompt("needs")
 
 
 async def test_topics_are_looked_up_in_the_graph(small_graph, monkeypatch):

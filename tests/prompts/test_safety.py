@@ -32,7 +32,7 @@ TEXTS = {
 }
 TEXTS |= {"separator", "topic"}
 LISTS = {"about_you", "answers", "candidates", "extended", "interests", "persona", "queries", "sentences", "statements"}
-LISTS |= {"missing", "texts", "topics", "turns", "unsupported"}
+LISTS |= {"instructions", "missing", "texts", "topics", "turns", "unsupported"}
 
 
 def hostile_variables(line_break: str) -> dict[str, object]:

@@ -25,6 +25,7 @@ from dialore.cli import (
     run,
     samples,
     score,
+    serve,
 )
 from dialore.cli.options import TYPER, SettingsGroup
 
@@ -76,6 +77,7 @@ for command in (
     judge.judge,
     meta.meta,
     demo.demo,
+    serve.serve,
     methods.methods,
 ):
     app.command()(command)

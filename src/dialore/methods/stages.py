@@ -31,6 +31,10 @@ Result = TypeVar("Result")
 
 CITING = "shared/citing"
 """The prompt that says how to cite by number: a response prompt gets it as `citing` where `cite` is on."""
+INSTRUCTIONS = "shared/instructions"
+"""The prompt that hands on what whoever runs a conversation wants of its responses."""
+CUT_OFF = "the answer was cut off at the token limit"
+"""A stage's note."""
 FOREIGN = "{0}: prompts, graph and word lists are English and Chinese; the response is asked for in {0}"
 _OUTCOMES: dict[ParseOutcome, Outcome] = {"repaired_by_model": "repaired", "unparsed": "unparsed"}
 
@@ -94,11 +98,16 @@ class ModelResponder:
         prompts: the prompt files.
         stages: other models by the stage's name without a suffix, e.g. `commonsense-directive`, or by
             `<method>/<stage>`, which wins.
+        instructions: what whoever runs the conversation wants of responses, line by line; the stages that write what
+            may become the response get it.
+        sampling: what these stages sample otherwise than their prompts say.
     """
 
     model: LanguageModel
     prompts: PromptLibrary
     stages: Mapping[str, LanguageModel] = field(default_factory=dict)
+    instructions: Sequence[str] = ()
+    sampling: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -140,6 +149,14 @@ class ModelResponder:
             first, *others = request.messages
             asked = first.model_copy(update={"content": f"{first.content}\n\n{asking_for(dialogue.spoken)}"})
             request = request.model_copy(update={"messages": (asked, *others)})
+        if call.replies and self.instructions:
+            wanted = self.prompts.get(INSTRUCTIONS, dialogue.language).render({"instructions": self.instructions})
+            first, *others = request.messages
+            told = first.model_copy(update={"content": f"{first.content}\n\n{wanted.messages[0].content}"})
+            prompt = f"{request.prompt} + {wanted.prompt}"
+            request = request.model_copy(update={"messages": (told, *others), "prompt": prompt})
+        if call.replies and self.sampling:
+            request = request.model_copy(update={"sampling": request.sampling.model_copy(update=self.sampling)})
         step.prompt = request.prompt
         step.messages = [{"role": message.role, "content": message.content} for message in request.messages]
         return request
@@ -173,7 +190,7 @@ def _record(step: StageTrace, completions: Sequence[Completion]) -> None:
     if step.recorded_with:
         step.notes.append(f"recorded with {step.recorded_with} of the prompt")
     if last.finish_reason == "length":
-        step.notes.append("the answer was cut off at the token limit")
+        step.notes.append(CUT_OFF)
 
 
 @dataclass(slots=True)

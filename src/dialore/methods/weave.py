@@ -31,9 +31,12 @@ if TYPE_CHECKING:
     from dialore.methods.stages import Stages
     from dialore.sources.base import KnowledgeSource
 
-_NEEDS, _SEEN, _TITLES = 3, 200, 12
-_ASKED = 0.25
+_NEEDS, _SEEN, _TITLES = 3, 200, 4000
+"""Needs at most, passages whose titles are looked at, and characters of titles that the needs are told."""
+_ASKED = 0.05
 """The share of the threshold that is enough for what is asked: the response is written anew in any case then."""
+_FACTS = 2
+"""How many times as likely of use a fact of the graph must be: a model knows most of them, and writing costs."""
 
 
 class Need(BaseModel):
@@ -133,9 +136,10 @@ class Weave(Method):
         web: web search, likewise.
         persona_limit: persona sentences up to which all are shown; of a longer persona so many, and it is searched.
         top: pieces asked of a source for each need.
-        limit: pieces kept at most, over all needs; each need's best comes first.
-        threshold: the calibrated probability of use under which a piece is dropped; a quarter of it is enough for what
-            the turn asks: the writer sees whether it answers.
+        limit: pieces kept at most for what would only make the response better; each need's best comes first.
+        asked_limit: pieces kept at most where the turn asks for something: what it asks for comes first.
+        threshold: the calibrated probability of use under which a piece is dropped; a twentieth is enough for what
+            the turn asks: the writer sees whether it answers; facts of a graph need twice as much.
         check: have every citation tested: those that do not hold are taken out, and a sentence that rests on such a one
             alone has the response written once more.
     """
@@ -157,12 +161,13 @@ class Weave(Method):
     persona_limit: int = 20
     top: int = 10
     limit: int = 3
+    asked_limit: int = 6
     threshold: float = 0.25
     check: bool = False
 
     def __post_init__(self) -> None:
         """Check the numbers; raises InputError."""
-        check_least(self, persona_limit=1, top=1, limit=1)
+        check_least(self, persona_limit=1, top=1, limit=1, asked_limit=1)
         if not 0 <= self.threshold <= 1:
             raise InputError(f"option threshold of weave is a probability, not {self.threshold}", mend="0 to 1")
 
@@ -291,7 +296,7 @@ class Weave(Method):
         chances = await asyncio.to_thread(probabilities_of_use, pieces, query, dialogue)
         found = []
         for piece, chance in zip(pieces, chances, strict=True):
-            least = self.threshold * (_ASKED if need.asked else 1)
+            least = self.threshold * (_ASKED if need.asked else 1) * (_FACTS if entry.kind == "graph" else 1)
             dropped = f"its probability is under {least:.3g}" if chance < least else ""
             dropped = "the history has said it" if already_said(piece, dialogue) else dropped
             known = piece.model_copy(update={"probability": round(chance, 3)})
@@ -303,19 +308,22 @@ class Weave(Method):
     ) -> tuple[list[Knowledge], list[str]]:
         """The pieces that are kept, every need's best before any second one; and what was asked and not found."""
         missing: list[str] = []
-        ranked: list[tuple[bool, _Found]] = []
+        ranked: list[tuple[bool, int, _Found]] = []
         with stage.step("selection") as step:
-            for (need, _), each in zip(plan.asked, found, strict=True):
+            for (need, entry), each in zip(plan.asked, found, strict=True):
                 likely = sorted((one for one in each if not one.dropped), key=lambda one: -one.probability)
-                ranked += [(place > 0, one) for place, one in enumerate(likely)]
-                if need.asked and not likely and all("probability" in one.dropped for one in each):
+                ranked += [(not need.asked, place, one) for place, one in enumerate(likely)]
+                # What a commonsense graph lacks, a model may well know: the draft's word stands.
+                silent = entry.kind != "graph" and all("probability" in one.dropped for one in each)
+                if need.asked and not likely and silent:
                     missing.append(need.what)
             kept = {piece.id: piece for piece in own}
-            for _, one in sorted(ranked, key=lambda pair: (pair[0], -pair[1].probability)):
+            for optional, _, one in sorted(ranked, key=lambda each: (*each[:2], -each[2].probability)):
+                most = self.limit if optional else self.asked_limit
                 if one.piece.id in kept:
                     one.dropped = "it is given already"
-                elif len(kept) - len(own) == self.limit:
-                    one.dropped = f"{self.limit} are kept already"
+                elif len(kept) - len(own) >= most:
+                    one.dropped = f"{most} are kept already"
                 else:
                     kept[one.piece.id] = one.piece
             everything = [one for each in found for one in each]
@@ -396,8 +404,11 @@ def _held(source: KnowledgeSource | None, dialogue: Dialogue) -> list[str] | Non
         pieces = [piece.passage for piece in itertools.islice(source.every(dialogue), _SEEN)]
     except DialoreError:  # its search will say what is wrong
         return []
-    titles = (joined(piece.persona) or piece.title.partition(" > ")[0] for piece in pieces)
-    return list(dict.fromkeys(filter(None, titles)))[:_TITLES] if pieces else None
+    whole = dict.fromkeys(filter(None, (joined(piece.persona) or piece.title for piece in pieces)))
+    if sum(map(len, whole)) > _TITLES:  # those of the documents alone, without their sections
+        whole = dict.fromkeys(title.partition(" > ")[0] for title in whole)
+    lengths = itertools.accumulate(map(len, whole))
+    return [title for title, length in zip(whole, lengths, strict=True) if length <= _TITLES] if pieces else None
 
 
 def _named(name: str, entries: Sequence[DeclaredSource]) -> DeclaredSource | None:

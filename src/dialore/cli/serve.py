@@ -1,0 +1,56 @@
+"""`dialore serve`: agents behind OpenAI's API."""
+
+# No deferred annotations here: typer reads them.
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dialore.cli.options import Spread, takes_settings
+from dialore.cli.output import note, say
+from dialore.errors import import_optional
+
+_Said = Annotated[Mapping[str, object], Spread("dialore.settings:Settings", "said")]
+
+
+@takes_settings
+def serve(
+    said: _Said,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Settings, dialore.toml. Else DIALORE_SETTINGS.")
+    ] = None,
+    host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="[default: 127.0.0.1]")] = None,
+    port: Annotated[int | None, typer.Option("--port", min=0, max=65535, help="[default: 8017]")] = None,
+    new_key: Annotated[
+        str | None, typer.Option("--new-key", metavar="NAME", help="Make a key, show what FILE is to hold, and leave.")
+    ] = None,
+) -> None:
+    """Serve agents to any client of OpenAI's API, with what they rest on.
+
+    Each agent is a model: dialore, and dialore/NAME for each further method
+    and each [agents.NAME] of the file. Documents, facts and persona may be
+    added while it runs.
+
+    [bold]Examples[/bold]
+    dialore serve
+    dialore serve dialore.toml --port 9000
+    dialore serve -M weave -M vanilla --documents handbook.idx
+    dialore serve --new-key app
+
+    It answers this machine alone, unless --host says otherwise, which needs keys.
+    """
+    import_optional("fastapi", "dialore serve", "serve")
+    from dialore.server.app import serve as run
+    from dialore.server.guard import new_key as make
+    from dialore.settings import read_settings
+
+    if new_key is not None:
+        key, mark = make()
+        say(f'# {new_key}: {key}\n# It is not shown again. In dialore.toml:\n[[server.keys]]\nname = "{new_key}"')
+        say(f'sha256 = "{mark}"\n# knowledge = true   # to let it change the knowledge')
+        return
+    where = {"server.host": host, "server.port": port}
+    settings = read_settings(file, {**said, **{name: value for name, value in where.items() if value is not None}})
+    note(f"serving http://{settings.server.host}:{settings.server.port}/v1")
+    run(settings)

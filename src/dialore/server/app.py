@@ -1,0 +1,122 @@
+"""The service as an application: its routes, its guard, how it begins and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import uvicorn
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.cors import CORSMiddleware
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.exceptions import HTTPException
+
+from dialore import __version__
+from dialore.server import completions, knowledge
+from dialore.server.errors import ServiceError, reply
+from dialore.server.guard import Guard, check_address
+from dialore.server.service import Service
+from dialore.server.telemetry import JsonLines, Telemetry
+from dialore.workbench import Connect, connect_model
+
+if TYPE_CHECKING:
+    from dialore.settings import Settings
+
+
+def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastAPI:
+    """The application that serves the agents of settings.
+
+    Raises:
+        InputError: its address can be reached from outside and it has no keys; or as `Workbench` does.
+    """
+    check_address(settings.server)
+    telemetry = Telemetry()
+    service = Service(settings, telemetry, connect=connect)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service.open()
+        app.state.is_ready = True
+        try:
+            yield
+        finally:
+            app.state.is_ready = False
+            await service.close()
+
+    app = FastAPI(title="Dialore", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    app.state.service, app.state.is_ready = service, False
+    app.include_router(completions.router)
+    app.include_router(knowledge.router)
+
+    @app.get("/healthz")
+    async def healthz() -> Response:
+        """Whether the process is alive."""
+        return reply({"status": "ok"})
+
+    @app.get("/readyz")
+    async def readyz() -> Response:
+        """Whether it can answer."""
+        return reply({"status": "ok"}) if app.state.is_ready else reply({"status": "not ready"}, 503)
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        """Figures for Prometheus."""
+        return Response(generate_latest(telemetry.registry), media_type=CONTENT_TYPE_LATEST)
+
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _malformed)
+    app.add_exception_handler(Exception, _broken)
+    app.add_middleware(Guard, settings=settings.server, telemetry=telemetry)
+    if settings.server.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.server.origins,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["Authorization", "Content-Type"],
+        )
+    return app
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    if isinstance(error, ServiceError):
+        return error.response
+    status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "")
+    return ServiceError(status, detail, code="invalid_request").response
+
+
+async def _malformed(_: Request, error: Exception) -> Response:
+    """What is wrong with a body, without the body: it may be large, or secret."""
+    found = error.errors() if isinstance(error, RequestValidationError) else []
+    first = found[0]
+    place = ".".join(str(step)[:80] for step in first["loc"][1:8])
+    message = "; ".join(dict.fromkeys(f"{each['msg'].removeprefix('Value error, ')}"[:300] for each in found[:3]))
+    return ServiceError(400, f"{place or 'the body'}: {message}", code="invalid_value", param=place or None).response
+
+
+async def _broken(_: Request, __: Exception) -> Response:
+    return ServiceError(500, "an unforeseen error; the log has it", code="internal_error").response
+
+
+def serve(settings: Settings, *, connect: Connect = connect_model) -> None:
+    """Serve until the process is asked to end; what is being answered then is finished first."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines())
+    for name in ("dialore", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.INFO)
+    server = settings.server
+    config = uvicorn.Config(
+        create_app(settings, connect=connect),
+        server.host,
+        server.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=int(server.max_seconds) + 5,
+    )
+    asyncio.run(uvicorn.Server(config).serve())

@@ -1,0 +1,287 @@
+"""OpenAI's chat completions: `/v1/chat/completions` and `/v1/models`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from fastapi import APIRouter, Request
+from fastapi import Response as Reply
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from dialore.dialogue import check_text
+from dialore.errors import InputError
+from dialore.response import Response
+from dialore.server.errors import ServiceError, reply
+from dialore.server.service import MODEL, Asked, Events, Service, Stage, finish_reason, split_system
+
+if TYPE_CHECKING:
+    from dialore.knowledge import Knowledge
+    from dialore.llm.model import Usage
+    from dialore.response import Grounding
+
+router = APIRouter(prefix="/v1")
+_NAMED = 256
+T = TypeVar("T")
+
+
+class Body(BaseModel):
+    """The body of a request; fields that it does not know are passed over."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_text(cls, data: object) -> object:
+        try:
+            check_text(data, "the body")
+        except InputError as error:
+            raise ValueError(error.message) from error
+        return data
+
+
+class Part(BaseModel):
+    """A part of a message's content; only text is taken."""
+
+    type: Literal["text", "input_text", "output_text"]
+    text: str
+
+
+class ChatMessage(BaseModel):
+    """One message."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[Part] | None = None
+
+    @property
+    def text(self) -> str:
+        """Its text."""
+        if isinstance(self.content, list):
+            return "\n".join(part.text for part in self.content)
+        return self.content or ""
+
+
+class StreamOptions(BaseModel):
+    """What a stream tells besides."""
+
+    include_usage: bool = False
+
+
+class Sampled(Body):
+    """What requests say of sampling and of the speaker."""
+
+    model_config = ConfigDict(protected_namespaces=())
+
+    model: str = Field(default=MODEL, max_length=_NAMED)
+    stream: bool = False
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    user: str = Field(default="", max_length=_NAMED)
+    tools: list[Any] | None = None
+    store: bool | None = None
+
+    @field_validator("tools")
+    @classmethod
+    def _no_tools(cls, tools: list[Any] | None) -> list[Any] | None:
+        if tools:
+            raise ValueError("tools are not supported")
+        return tools
+
+    def sampling(self, max_tokens: int | None, most: int, **further: object) -> dict[str, object]:
+        """What the writing stages sample otherwise."""
+        if max_tokens is not None and max_tokens > most:
+            raise ServiceError(400, f"at most {most} tokens can be asked for", code="invalid_value", param="max_tokens")
+        said = {"temperature": self.temperature, "top_p": self.top_p, "max_tokens": max_tokens, **further}
+        return {name: value for name, value in said.items() if value is not None}
+
+
+class ChatRequest(Sampled):
+    """A request for a chat completion."""
+
+    messages: list[ChatMessage] = Field(min_length=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    n: Literal[1] | None = None
+    stream_options: StreamOptions | None = None
+    response_format: dict[str, Any] | None = None
+    functions: list[Any] | None = Field(default=None, max_length=0)
+    logprobs: Literal[False] | None = None
+
+    @field_validator("stop")
+    @classmethod
+    def _few(cls, stop: str | list[str] | None) -> list[str] | None:
+        stops = [stop] if isinstance(stop, str) else stop
+        if stops is not None and not (len(stops) <= 4 and all(stops)):
+            raise ValueError("at most four texts, none of them empty")
+        return stops
+
+    @field_validator("response_format")
+    @classmethod
+    def _is_text_alone(cls, wanted: dict[str, Any] | None) -> dict[str, Any] | None:
+        if wanted and wanted.get("type") != "text":
+            raise ValueError("only text is supported")
+        return wanted
+
+    def asked(self, most: int) -> Asked:
+        """What is asked of the service."""
+        further: dict[str, object] = {"seed": self.seed, "stop": tuple(self.stop) if self.stop else None}
+        sampling = self.sampling(self.max_completion_tokens or self.max_tokens, most, **further)
+        return asked_of(self.model, self.messages, sampling, self.user)
+
+
+def asked_of(model: str, messages: list[ChatMessage], sampling: dict[str, object], user: str = "") -> Asked:
+    """What messages ask; raises ServiceError where the last one is not the user's. Blank answers are left out."""
+    persona, instructions = split_system(each.text for each in messages if each.role in {"system", "developer"})
+    turns = [{"role": each.role, "content": each.text} for each in messages if each.role in {"user", "assistant"}]
+    turns = [each for each in turns if each["role"] == "user" or each["content"].strip()]
+    if not turns or turns[-1]["role"] != "user":
+        raise ServiceError(400, "the last message is to be the user's", code="invalid_request", param="messages")
+    return Asked(model, turns, persona, instructions, sampling, user)
+
+
+def service_of(request: Request) -> Service:
+    """The service that a request is for."""
+    found: Service = request.app.state.service
+    return found
+
+
+def grounding_of(result: Grounding, trace: str) -> dict[str, Any]:
+    """What a result rests on, as clients get it: citations with their places, what was given, demands, the trace."""
+    known = {piece.id: piece for piece in result.knowledge}
+    cited = []
+    if isinstance(result, Response):
+        numbers = result.numbers
+        cited = [
+            {"number": numbers[each.knowledge], "start": each.start, "end": each.end, **told(known[each.knowledge])}
+            for each in result.citations
+        ]
+    demands = result.demands.model_dump(exclude={"thoughts"}) if result.demands else None
+    knowledge = [{**told(piece), "score": piece.score, "used": piece.used} for piece in result.knowledge]
+    return {"trace": trace, "method": result.method, "citations": cited, "demands": demands, "knowledge": knowledge}
+
+
+def told(piece: Knowledge) -> dict[str, Any]:
+    """A piece of knowledge with where to look it up; of a file its name alone, not where it lies here."""
+    where = piece.passage.where
+    if "file" in where:
+        where["file"] = where["file"].replace("\\", "/").rpartition("/")[2]
+    return {"id": piece.id, "kind": piece.kind, "source": piece.source, "text": piece.text, **where}
+
+
+def usage_of(usage: Usage) -> dict[str, int]:
+    """The tokens of all stages, as OpenAI names them."""
+    sent, made = usage.prompt_tokens, usage.completion_tokens
+    return {"prompt_tokens": sent, "completion_tokens": made, "total_tokens": sent + made}
+
+
+async def last(events: Events) -> tuple[str, Response]:
+    """The trace's id and the whole response."""
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, tuple):
+                return event
+    raise RuntimeError("an answer ends in its response")
+
+
+async def until_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """What work gives; it is stopped where the client goes before it is done."""
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    tasks = working, watching = asyncio.create_task(work), asyncio.create_task(gone())
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ServiceError(499, "the client has gone", code="client_gone")
+        return working.result()
+    finally:
+        working.cancel()
+        watching.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@router.get("/models")
+async def list_models(request: Request) -> Reply:
+    """The agents of this service, each as a model."""
+    return reply({"object": "list", "data": [_model(name) for name in service_of(request).models]})
+
+
+@router.get("/models/{model:path}")
+async def show_model(request: Request, model: str) -> Reply:
+    """One model."""
+    if model not in service_of(request).models:
+        raise ServiceError(404, "there is no such model", code="model_not_found", param="model")
+    return reply(_model(model))
+
+
+def _model(name: str) -> dict[str, object]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "dialore"}
+
+
+@router.post("/chat/completions")
+async def complete(request: Request, body: ChatRequest) -> Reply:
+    """Answer the last message, at once or as a stream of events."""
+    service, caller = service_of(request), request.state.caller
+    asked = body.asked(service.settings.server.max_tokens)
+    head: dict[str, object] = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time())}
+    head |= {"model": body.model}
+    events = service.answer(asked, caller)
+    request.state.told = {"model": body.model}
+    if body.stream:
+        with_usage = body.stream_options is not None and body.stream_options.include_usage
+        chunks = _chunks(events, {**head, "object": "chat.completion.chunk"}, with_usage=with_usage)
+        return streamed(chunks)
+    trace, response = await until_gone(request, last(events))
+    grounding = grounding_of(response, trace)
+    message = {"role": "assistant", "content": response.text, "refusal": None, "grounding": grounding}
+    choice = {"index": 0, "message": message, "finish_reason": finish_reason(response), "logprobs": None}
+    return reply({**head, "object": "chat.completion", "choices": [choice], "usage": usage_of(response.usage)})
+
+
+async def _chunks(events: Events, head: dict[str, object], *, with_usage: bool) -> AsyncGenerator[str]:
+    def chunk(delta: dict[str, object], finish: str | None = None, **further: object) -> str:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+        return event_of({**head, "choices": [choice], **further})
+
+    yield chunk({"role": "assistant", "content": ""})
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, str):
+                yield chunk({"content": event})
+            elif isinstance(event, Stage):
+                yield chunk({}, stage=event.name)
+            else:
+                trace, response = event
+                yield chunk({}, finish_reason(response), grounding=grounding_of(response, trace))
+                if with_usage:
+                    yield event_of({**head, "choices": [], "usage": usage_of(response.usage)})
+    yield "data: [DONE]\n\n"
+
+
+def event_of(data: dict[str, Any], name: str = "") -> str:
+    """A server-sent event."""
+    named = f"event: {name}\n" if name else ""
+    return f"{named}data: {json.dumps(data)}\n\n"
+
+
+def streamed(events: AsyncGenerator[str]) -> StreamingResponse:
+    """Events as they come; an error ends them as OpenAI's servers do. A client that goes ends the work."""
+
+    async def explained() -> AsyncGenerator[str]:
+        async with aclosing(events):
+            try:
+                async for event in events:
+                    yield event
+            except ServiceError as error:
+                yield event_of(error.body)
+
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(explained(), media_type="text/event-stream", headers=headers)

@@ -1,0 +1,50 @@
+"""Errors of the service, in the shape that clients of OpenAI's API know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from fastapi import HTTPException, Response
+
+_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+
+
+class ServiceError(HTTPException):
+    """A request that is refused or cannot be answered.
+
+    Args:
+        status: the HTTP status.
+        message: what is wrong, for the client.
+        code: its short name.
+        param: the parameter at fault.
+        headers: of the answer.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str,
+        param: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(status, message, dict(headers or {}))
+        self.code, self.param = code, param
+
+    @property
+    def body(self) -> dict[str, object]:
+        """What the client gets."""
+        kind = _TYPES.get(self.status_code, "server_error" if self.status_code >= 500 else "invalid_request_error")
+        return {"error": {"message": self.detail, "type": kind, "param": self.param, "code": self.code}}
+
+    @property
+    def response(self) -> Response:
+        """The answer."""
+        return reply(self.body, self.status_code, self.headers)
+
+
+def reply(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer in JSON; in ASCII, so that no text is beyond its encoding."""
+    return Response(json.dumps(body), status, headers, media_type="application/json")

@@ -1,0 +1,222 @@
+"""Who may ask, how much, and how large: checked before anything of a request is read, let alone parsed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from dialore.errors import InputError
+from dialore.server.errors import ServiceError
+from dialore.settings import KeySettings
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from dialore.server.telemetry import Telemetry
+    from dialore.settings import ServerSettings
+
+OPEN = {"/healthz", "/readyz"}
+"""What is answered without a key."""
+UPLOADS = "/v1/knowledge/files"
+_PATIENCE = 30
+"""Seconds in which the next part of a body has to come."""
+_DAY = 86_400
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+
+
+def new_key() -> tuple[str, str]:
+    """A key and its hash. It is random and long, so that a plain hash keeps it."""
+    key = f"dlr-{secrets.token_urlsafe(32)}"
+    return key, hashlib.sha256(key.encode()).hexdigest()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check_address(settings: ServerSettings) -> None:
+    """Raise InputError where a service would be open to others without keys."""
+    if not is_loopback(settings.host) and not settings.keys:
+        mend = "make one: dialore serve --new-key NAME"
+        raise InputError(f"{settings.host} can be reached from outside, which needs keys", mend=mend)
+
+
+@dataclass(slots=True)
+class Caller:
+    """Whoever asks by a key, and what it has used; without keys there is one caller, who may do anything."""
+
+    settings: KeySettings
+    under_way: int = 0
+    tokens: int = 0
+    _day: int = 0
+    _allowance: float = 0.0
+    _seen: float = field(default_factory=time.monotonic)
+
+    @property
+    def name(self) -> str:
+        """The key's name."""
+        return self.settings.name
+
+    def __post_init__(self) -> None:
+        self._allowance = float(self.settings.requests_per_minute)
+
+    def check(self) -> None:
+        """Count a request; raises ServiceError where it is one too many."""
+        limits, now = self.settings, time.monotonic()
+        if limits.requests_per_minute:
+            rate = limits.requests_per_minute / 60
+            self._allowance = min(self._allowance + (now - self._seen) * rate, limits.requests_per_minute)
+            self._seen = now
+            if self._allowance < 1:
+                raise _too_many("requests a minute", (1 - self._allowance) / rate)
+            self._allowance -= 1
+        if limits.concurrency and self.under_way >= limits.concurrency:
+            raise _too_many("requests at once", 1)
+        self._begin_day()
+        if limits.tokens_per_day and self.tokens >= limits.tokens_per_day:
+            raise _too_many("tokens a day", _DAY - time.time() % _DAY)
+
+    def spend(self, tokens: int) -> None:
+        """Count tokens."""
+        self._begin_day()
+        self.tokens += tokens
+
+    def _begin_day(self) -> None:
+        if (day := int(time.time() // _DAY)) != self._day:
+            self._day, self.tokens = day, 0
+
+    def check_knowledge(self) -> None:
+        """Raise ServiceError where the key may not change the knowledge."""
+        if not self.settings.knowledge:
+            message = f"the key {self.name} may not change the knowledge"
+            raise ServiceError(403, message, code="knowledge_not_allowed")
+
+
+def _too_many(what: str, seconds: float) -> ServiceError:
+    headers = {"Retry-After": str(max(1, int(seconds + 0.999)))}
+    return ServiceError(429, f"too many {what}", code="rate_limit_exceeded", headers=headers)
+
+
+class Guard:
+    """ASGI middleware: lets a request through where its host, origin, key, rate and size are as the settings want."""
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings, telemetry: Telemetry) -> None:
+        self._app, self._settings, self._telemetry = app, settings, telemetry
+        self._callers = [Caller(key) for key in settings.keys]
+        free = KeySettings(name="local", sha256="0" * 64, knowledge=True, requests_per_minute=0, concurrency=0)
+        self._anybody = Caller(free)
+        self._under_way = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        begun = False
+
+        async def sent(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                scope["state"]["status"] = message["status"]
+                own = [(b"x-content-type-options", b"nosniff"), (b"x-request-id", request.encode())]
+                message = {**message, "headers": [*message.get("headers", []), *own]}
+            await send(message)
+
+        request = secrets.token_hex(8)
+        scope.setdefault("state", {})
+        with self._telemetry.request(scope, request):
+            try:
+                with self._admitted(scope):
+                    await self._app(scope, self._measured(scope, receive), sent)
+            except ServiceError as error:
+                if not begun:
+                    await error.response(scope, receive, sent)
+
+    @contextmanager
+    def _admitted(self, scope: Scope) -> Iterator[None]:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self._check_place(headers)
+        if scope["path"] in OPEN:
+            yield
+            return
+        caller = self._caller(headers)
+        scope["state"]["caller"] = caller
+        if self._under_way >= self._settings.concurrency:
+            raise _too_many("requests at once", 1)
+        caller.check()
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length[:20]) > self._most(scope):
+            raise _too_large()
+        self._under_way += 1
+        caller.under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            caller.under_way -= 1
+
+    def _check_place(self, headers: dict[str, str]) -> None:
+        """Refuse other sites' pages, and, on this machine, names that somebody has pointed to it."""
+        host = headers.get("host", "")
+        name = urlsplit(f"//{host}").hostname if "@" not in host else None
+        if not self._callers and name not in {*_LOOPBACK, *self._settings.hosts}:
+            raise ServiceError(403, "this service does not answer to that host name", code="unknown_host")
+        origin = headers.get("origin")
+        if origin is not None and origin not in self._settings.origins and urlsplit(origin).netloc != host:
+            raise ServiceError(403, "pages of that origin may not ask this service", code="unknown_origin")
+
+    def _caller(self, headers: dict[str, str]) -> Caller:
+        if not self._callers:
+            return self._anybody
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        mark = hashlib.sha256(given.strip().encode()).hexdigest()
+        # All are compared, each in constant time: how long it takes tells nothing.
+        same = [caller for caller in self._callers if hmac.compare_digest(caller.settings.sha256, mark)]
+        if scheme.lower() != "bearer" or not same:
+            headers = {"WWW-Authenticate": "Bearer"}
+            raise ServiceError(401, "no such key", code="invalid_api_key", headers=headers)
+        return same[0]
+
+    def _most(self, scope: Scope) -> int:
+        return self._settings.max_upload + 10_000 if scope["path"] == UPLOADS else self._settings.max_body
+
+    def _measured(self, scope: Scope, receive: Receive) -> Receive:
+        """Receives a body that has to stay small, and to come."""
+        read, whole = 0, False
+
+        async def measured() -> Message:
+            nonlocal read, whole
+            if whole:
+                return await receive()
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    message = await receive()
+            except TimeoutError:
+                raise ServiceError(408, "the request's body did not come", code="request_timeout") from None
+            if message["type"] == "http.request":
+                read += len(message.get("body", b""))
+                whole = not message.get("more_body", False)
+                if read > self._most(scope):
+                    raise _too_large()
+            return message
+
+        return measured
+
+
+def _too_large() -> ServiceError:
+    return ServiceError(413, "the request is too large", code="request_too_large")

@@ -1,0 +1,172 @@
+"""What a service knows: `/v1/ground`, `/v1/knowledge` and `/v1/traces`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, UploadFile
+from fastapi import Response as Reply
+from pydantic import BaseModel, Field, StringConstraints
+
+from dialore.knowledge import Fact
+from dialore.server.completions import (
+    Body,
+    ChatMessage,
+    asked_of,
+    grounding_of,
+    service_of,
+    usage_of,
+)
+from dialore.server.errors import reply
+from dialore.server.service import MODEL, explained
+
+router = APIRouter(prefix="/v1")
+Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=300)]
+
+
+class GroundRequest(Body):
+    """A dialogue whose knowledge is wanted."""
+
+    model: str = MODEL
+    messages: list[ChatMessage] = Field(min_length=1)
+
+
+class NewDocument(Body):
+    """A text that is to be known."""
+
+    text: str = Field(min_length=1)
+    title: str = Field(default="", max_length=300)
+    url: str = Field(default="", max_length=2000, description="Where it can be looked up; it is not opened.")
+
+
+class NewFact(BaseModel):
+    """A fact that is to be known."""
+
+    head: Line
+    relation: Line
+    tail: Line
+    weight: float = Field(default=1.0, gt=0, le=1000)
+
+
+class NewFacts(Body):
+    """Facts that are to be known."""
+
+    facts: list[NewFact] = Field(min_length=1, max_length=10_000)
+
+
+class Sentences(Body):
+    """Sentences about the responder."""
+
+    sentences: list[Line] = Field(min_length=1, max_length=1000)
+
+
+def _may_change(request: Request) -> None:
+    request.state.caller.check_knowledge()
+
+
+_CHANGES = [Depends(_may_change)]
+
+
+@router.post("/ground")
+async def ground(request: Request, body: GroundRequest) -> Reply:
+    """What a response would need to know, without writing it."""
+    trace, grounding = await service_of(request).ground(asked_of(body.model, body.messages, {}), request.state.caller)
+    return reply({**grounding_of(grounding, trace), "model": body.model, "usage": usage_of(grounding.usage)})
+
+
+@router.get("/traces/{identifier}")
+async def show_trace(request: Request, identifier: str) -> Reply:
+    """Every stage of a response: prompt, completion, knowledge, time, tokens."""
+    found = service_of(request).trace(identifier, request.state.caller)
+    return reply(found.model_dump(mode="json", include={"method", "status", "error", "seconds", "usage", "trace"}))
+
+
+# --- documents
+
+
+@router.get("/knowledge/documents")
+async def list_documents(request: Request) -> Reply:
+    """The documents that were added."""
+    return reply({"data": await service_of(request).knowledge.documents()})
+
+
+@router.post("/knowledge/documents", dependencies=_CHANGES)
+async def add_document(request: Request, body: NewDocument) -> Reply:
+    """Add a text; the next response knows it."""
+    service = service_of(request)
+    with explained():
+        made = await service.knowledge.add_text(body.text, body.title, body.url)
+        await service.refresh()
+    return reply(made, 201)
+
+
+@router.post("/knowledge/files", dependencies=_CHANGES)
+async def add_file(request: Request, file: UploadFile) -> Reply:
+    """Upload a file; the next response knows it."""
+    service = service_of(request)
+    most = service.settings.server.max_upload
+    with explained():
+        made = await service.knowledge.add_file(file.filename or "", await file.read(), most)
+        await service.refresh()
+    return reply(made, 201)
+
+
+@router.delete("/knowledge/documents/{identifier}", dependencies=_CHANGES)
+async def delete_document(request: Request, identifier: str) -> Reply:
+    """Delete a document that was added."""
+    with explained():
+        await service_of(request).knowledge.delete_document(identifier)
+    return reply({"id": identifier, "deleted": True})
+
+
+# --- facts
+
+
+@router.get("/knowledge/facts")
+async def list_facts(request: Request) -> Reply:
+    """The facts that were added."""
+    return reply({"data": [_shown(fact) for fact in await service_of(request).knowledge.facts()]})
+
+
+@router.post("/knowledge/facts", dependencies=_CHANGES)
+async def add_facts(request: Request, body: NewFacts) -> Reply:
+    """Add facts; of one that is there already, the heavier is kept."""
+    service = service_of(request)
+    facts = [Fact(each.head, each.relation, each.tail, each.weight, "added") for each in body.facts]
+    with explained():
+        await service.knowledge.add_facts(facts)
+        await service.refresh()
+    return reply({"data": [_shown(fact) for fact in facts]}, 201)
+
+
+@router.delete("/knowledge/facts/{identifier}", dependencies=_CHANGES)
+async def delete_fact(request: Request, identifier: str) -> Reply:
+    """Delete a fact that was added."""
+    with explained():
+        await service_of(request).knowledge.delete_fact(identifier)
+    return reply({"id": identifier, "deleted": True})
+
+
+def _shown(fact: Fact) -> dict[str, object]:
+    return {"id": fact.id, "head": fact.head, "relation": fact.relation, "tail": fact.tail, "weight": fact.weight}
+
+
+# --- persona
+
+
+@router.get("/knowledge/persona")
+async def list_persona(request: Request) -> Reply:
+    """The sentences that were added about the responder."""
+    return reply({"sentences": service_of(request).knowledge.persona})
+
+
+@router.post("/knowledge/persona", dependencies=_CHANGES)
+async def add_persona(request: Request, body: Sentences) -> Reply:
+    """Add sentences."""
+    return reply({"sentences": await service_of(request).knowledge.set_persona(add=body.sentences)}, 201)
+
+
+@router.delete("/knowledge/persona", dependencies=_CHANGES)
+async def delete_persona(request: Request, body: Sentences) -> Reply:
+    """Delete sentences."""
+    return reply({"sentences": await service_of(request).knowledge.set_persona(delete=body.sentences)})

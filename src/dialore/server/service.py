@@ -1,0 +1,310 @@
+"""The agents of a service, opened anew where its knowledge has a new source, and how they are asked."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import re
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dialore.agent import Agent
+from dialore.dialogue import Dialogue
+from dialore.errors import DialoreError, InputError, ModelError, UnknownNameError
+from dialore.methods.stages import CUT_OFF, ModelResponder
+from dialore.server.added import AddedKnowledge
+from dialore.server.errors import ServiceError
+from dialore.settings import AgentSettings, Settings, SourceSettings, validated
+from dialore.sources.persona import PersonaSource
+from dialore.workbench import Connect, Workbench, connect_model, options_by_method
+
+if TYPE_CHECKING:
+    from dialore.response import Grounding, Response
+    from dialore.server.guard import Caller
+    from dialore.server.telemetry import Telemetry
+
+log = logging.getLogger(__name__)
+
+MODEL = "dialore"
+"""The id of the service's own agent as a model; others are `dialore/NAME`."""
+_METHOD = "weave"
+"""The method where none is named: knowledge may be added at any time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """An agent as a model of the service, and who speaks."""
+
+    agent: Agent
+    persona: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage that has begun."""
+
+    name: str
+
+
+Events: TypeAlias = "AsyncGenerator[str | Stage | tuple[str, Response]]"
+"""What an answer is made of: the stages as they begin, the text as it comes, at last the trace's id and the whole."""
+
+
+@dataclass(slots=True)
+class _Opened:
+    """The agents on one state of what sources there are; closed when nobody asks them any more."""
+
+    models: dict[str, Served]
+    benches: list[Workbench]
+    places: Mapping[str, str]
+    users: int = 0
+    is_old: bool = False
+
+    async def close(self) -> None:
+        for bench in self.benches:
+            await bench.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks of a model of the service.
+
+    Attributes:
+        messages: the turns, `user` and `assistant` alone, each with its text.
+        persona: sentences about the responder.
+        instructions: what else the request wants of the response.
+        sampling: how the stages sample that write what may become the response.
+        user: whoever speaks, as the caller names him.
+    """
+
+    model: str
+    messages: Sequence[Mapping[str, str]]
+    persona: tuple[str, ...] = ()
+    instructions: tuple[str, ...] = ()
+    sampling: Mapping[str, object] = field(default_factory=dict)
+    user: str = ""
+
+
+class Service:
+    """Agents by the ids of models, the knowledge that is added to them, and the traces of what they said."""
+
+    def __init__(self, settings: Settings, telemetry: Telemetry, *, connect: Connect = connect_model) -> None:
+        self.settings, self.knowledge = settings, AddedKnowledge(settings.server.folder)
+        self._telemetry, self._connect = telemetry, connect
+        self._opened = _Opened({}, [], {})
+        self._traces: OrderedDict[str, tuple[str, Grounding]] = OrderedDict()
+
+    # --- the agents
+
+    def open(self) -> None:
+        """Open the agents; raises InputError as `Workbench` does."""
+        self._opened = self._open()
+        if not isinstance(self._opened.models[MODEL].agent.responder, ModelResponder):
+            log.warning("no model: responses show what was found; add one by --base-url and --model")
+
+    async def refresh(self) -> None:
+        """Open the agents on the sources that there are by now; who is being answered keeps the old ones."""
+        if self.knowledge.places == self._opened.places:
+            return
+        old, self._opened = self._opened, self._open()
+        old.is_old = True
+        if not old.users:
+            await old.close()
+
+    async def close(self) -> None:
+        """Close the agents."""
+        await self._opened.close()
+
+    def _open(self) -> _Opened:
+        settings = self.settings
+        methods = settings.method if "method" in settings.model_fields_set else [_METHOD]
+        options = options_by_method(methods, settings.options)
+        named = {method: AgentSettings(method=method, options=options[method]) for method in options}
+        bench = self._bench(settings.sources)
+        opened = _Opened({}, [bench], self.knowledge.places)
+        for name, each in {"": named[methods[0]], **named, **settings.agents}.items():
+            own = bench if each.sources is None else self._bench(each.sources)
+            if own is not bench:
+                opened.benches.append(own)
+            made = own.agent(each.method, own.models(settings.model.cached()), each.options)
+            made.cite = each.cite if each.cite is not None else self._cites
+            persona = own.source("persona")
+            sentences = tuple(persona.persona) if isinstance(persona, PersonaSource) else ()
+            opened.models[f"{MODEL}/{name}" if name else MODEL] = Served(made, (*each.persona, *sentences))
+        return opened
+
+    @property
+    def _cites(self) -> bool:
+        return self.settings.cite if "cite" in self.settings.model_fields_set else True
+
+    def _bench(self, sources: SourceSettings) -> Workbench:
+        given: dict[str, Any] = sources.model_dump(exclude_none=True)
+        places = sources.model_extra or {}
+        if not places:
+            given["graph"] = ["starter"]
+        for key, place in self.knowledge.places.items():
+            given[key] = [*given.get(key, ()), place]
+        return Workbench(validated(SourceSettings, given, where="sources"), connect=self._connect)
+
+    @property
+    def models(self) -> list[str]:
+        """The ids of the models."""
+        return list(self._opened.models)
+
+    @contextmanager
+    def _served(self, model: str) -> Iterator[Served]:
+        """A model, which stays open meanwhile; raises ServiceError where there is none of that id."""
+        opened = self._opened
+        if model not in opened.models:
+            error = UnknownNameError("model", model[:100], opened.models)
+            raise ServiceError(404, str(error), code="model_not_found", param="model")
+        opened.users += 1
+        try:
+            yield opened.models[model]
+        finally:
+            opened.users -= 1
+            if opened.is_old and not opened.users:
+                asyncio.get_running_loop().create_task(opened.close())
+
+    # --- asking them
+
+    def _dialogue(self, asked: Asked, served: Served) -> Dialogue:
+        limits = self.settings.server
+        if len(asked.messages) > limits.max_messages:
+            raise _too_long(f"{len(asked.messages)} messages, more than the {limits.max_messages} that are taken")
+        said = (*(message["content"] for message in asked.messages), *asked.persona, *asked.instructions)
+        if (characters := sum(map(len, said))) > limits.max_characters:
+            raise _too_long(f"{characters} characters, more than the {limits.max_characters} that are taken")
+        sides = {"user": "user", "assistant": "system"}
+        turns = [{"speaker": sides[message["role"]], "text": message["content"]} for message in asked.messages]
+        persona = dict.fromkeys((*served.persona, *self.knowledge.persona, *asked.persona))
+        return Dialogue(turns, persona=tuple(persona), extra={"user": asked.user} if asked.user else {})
+
+    async def answer(self, asked: Asked, caller: Caller) -> Events:
+        """Answer (see `Events`).
+
+        Raises:
+            ServiceError: nothing can be answered.
+        """
+        with self._served(asked.model) as served, explained():
+            dialogue = self._dialogue(asked, served)
+            responder = served.agent.responder
+            if isinstance(responder, ModelResponder):
+                responder = dataclasses.replace(responder, instructions=asked.instructions, sampling=asked.sampling)
+            agent = Agent(served.agent.method, responder, cite=served.agent.cite)
+            events: asyncio.Queue[str | Stage | None] = asyncio.Queue()
+            responding = agent.respond(dialogue, events.put_nowait, lambda name: events.put_nowait(Stage(name)))
+            task = asyncio.create_task(asyncio.wait_for(responding, self.settings.server.max_seconds))
+            task.add_done_callback(lambda _: events.put_nowait(None))
+            started, has_text = time.perf_counter(), False
+            try:
+                while (event := await events.get()) is not None:
+                    if isinstance(event, str) and not has_text:
+                        has_text = True
+                        self._telemetry.first_text(asked.model, time.perf_counter() - started)
+                    yield event
+                response = await task
+                yield self._made(asked.model, response, caller), response
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    async def ground(self, asked: Asked, caller: Caller) -> tuple[str, Grounding]:
+        """What a response would need to know, with the trace's id; raises as `answer` does."""
+        with self._served(asked.model) as served, explained():
+            grounding = await asyncio.wait_for(
+                served.agent.ground(self._dialogue(asked, served)), self.settings.server.max_seconds
+            )
+            return self._made(asked.model, grounding, caller), grounding
+
+    def _made(self, model: str, result: Grounding, caller: Caller) -> str:
+        """Keep the trace; raises ServiceError where nothing was made."""
+        self._telemetry.made(model, result)
+        caller.spend(result.usage.prompt_tokens + result.usage.completion_tokens)
+        identifier = f"trace-{secrets.token_hex(12)}"
+        self._traces[identifier] = caller.name, result
+        while len(self._traces) > self.settings.server.traces:
+            self._traces.popitem(last=False)
+        if result.status == "failed":
+            stage = next((each.stage for each in result.trace if each.outcome == "failed"), "response")
+            raise ServiceError(502, f"the stage {stage} failed; see the trace {identifier}", code="stage_failed")
+        return identifier
+
+    def trace(self, identifier: str, caller: Caller) -> Grounding:
+        """The trace of that id; raises ServiceError where the caller has none."""
+        name, found = self._traces.get(identifier, ("", None))
+        if found is None or name != caller.name:
+            raise ServiceError(404, "there is no such trace, or no longer", code="trace_not_found")
+        return found
+
+
+def finish_reason(response: Response) -> str:
+    """`length` where the response was cut off, else `stop`."""
+    cut = (each for each in response.trace if CUT_OFF in each.notes)
+    return "length" if any(each.output.get("text") == response.text for each in cut) else "stop"
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn errors of Dialore into what a client may know of them."""
+    try:
+        yield
+    except InputError as error:
+        raise ServiceError(400, str(error), code="invalid_request") from error
+    except TimeoutError as error:
+        raise ServiceError(504, "the response took too long", code="timeout") from error
+    except ModelError as error:
+        raise ServiceError(502, "the language model could not be asked", code="model_failed") from error
+    except DialoreError as error:
+        raise ServiceError(502, "the response could not be made", code="failed") from error
+
+
+def _too_long(what: str) -> ServiceError:
+    return ServiceError(400, what, code="context_length_exceeded", param="messages")
+
+
+# --- system messages
+
+_BE = "am|are|was|were|have|live|work|love|like|enjoy|hate|own|play|come|grew|speak|study|teach|keep|prefer"
+_ORDER = "not|to|allowed|asked|required|expected|supposed|only|never|always|given|going|free|here|able"
+_SAID = re.compile(
+    rf"(?:I|You)(?:'m|'re|’m|’re| (?:{_BE}))\b(?! (?:{_ORDER})\b)|(?:My|Your) (?:name|job|hobby|favou?rite)\b"
+    "|[我你您](?:是|叫|住|姓|喜欢|爱|有|来自|在|的名字|的爱好)"
+)
+_FIRST = (
+    (re.compile(r"^You(?:'re|’re| are)\b"), "I am"),
+    (re.compile(r"^You were\b"), "I was"),
+    (re.compile(r"^You\b"), "I"),
+    (re.compile(r"^Your\b"), "My"),
+    (re.compile(r"\byour\b"), "my"),
+    (re.compile(r"^[你您]"), "我"),
+)
+_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+_BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
+
+
+def split_system(texts: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What system messages say, sentence by sentence: who the responder is, in the first person, and everything else.
+
+    A sentence tells who the responder is where it begins with "You are", "Your name is", "You live" and the like, in
+    either person; "You are to", "You must" and whatever is not clearly a description is an instruction.
+    """
+    persona: list[str] = []
+    instructions: list[str] = []
+    for sentence in (part.strip() for text in texts for part in _END.split(text)):
+        bare = _BULLET.sub("", sentence)
+        if not bare:
+            continue
+        if not _SAID.match(bare):
+            instructions.append(bare)
+            continue
+        for pattern, first in _FIRST:
+            bare = pattern.sub(first, bare)
+        persona.append(bare)
+    return tuple(persona), tuple(instructions)
