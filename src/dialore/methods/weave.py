@@ -397,18 +397,23 @@ class Weave(Method):
 
 
 def _held(source: KnowledgeSource | None, dialogue: Dialogue) -> list[str] | None:
-    """The titles of some of what a source holds; None where there is nothing to ask: it holds nothing."""
+    """The titles of some of what a source holds, of a memory its statements; None where it holds nothing to ask."""
     if not isinstance(source, Listed):
         return None if source is None else []
     try:
-        pieces = [piece.passage for piece in itertools.islice(source.every(dialogue), _SEEN)]
+        pieces = list(itertools.islice(source.every(dialogue), _SEEN))
     except DialoreError:  # its search will say what is wrong
         return []
-    whole = dict.fromkeys(filter(None, (joined(piece.persona) or piece.title for piece in pieces)))
+    whole = dict.fromkeys(filter(None, map(_title, pieces)))
     if sum(map(len, whole)) > _TITLES:  # those of the documents alone, without their sections
         whole = dict.fromkeys(title.partition(" > ")[0] for title in whole)
     lengths = itertools.accumulate(map(len, whole))
     return [title for title, length in zip(whole, lengths, strict=True) if length <= _TITLES] if pieces else None
+
+
+def _title(piece: Knowledge) -> str:
+    known = piece.passage
+    return joined(known.persona) or known.title or (piece.text if known.said else "")
 
 
 def _named(name: str, entries: Sequence[DeclaredSource]) -> DeclaredSource | None:
