@@ -19,6 +19,7 @@ from dialore.cli import (
     judge,
     meta,
     methods,
+    models,
     prompts,
     report,
     respond,
@@ -26,6 +27,7 @@ from dialore.cli import (
     samples,
     score,
     serve,
+    train,
 )
 from dialore.cli.options import TYPER, SettingsGroup
 
@@ -82,5 +84,5 @@ for command in (
 ):
     app.command()(command)
 app.command("import")(imports.import_files)
-for group in (graph, documents, prompts, data, samples, annotate, bench):
+for group in (graph, documents, prompts, data, samples, train, models, annotate, bench):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])

@@ -22,6 +22,9 @@ from dialore.prompts.history import on_one_line, render_history
 from dialore.response import Grounding, Response
 from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources
 from dialore.sources.dialogue_ranking import joined
+from dialore.sources.persona import PersonaSource
+from dialore.sources.trained import open_planner
+from dialore.sources.trained.model import PREFIX
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -66,7 +69,8 @@ class Safari(Method):
         web: web search, likewise.
         prompting: `ours`: prompts with guidance, and plans in JSON; `paper`: what Tables 2, 3 and 12 say, and no more.
         planning: `model`; `persona`: always the persona ("- Planning*"); `all`: always every source, for the paper's
-            two "- Planning**"; `gold`: as the data set says ("+ Ground Planning").
+            two "- Planning**"; `gold`: as the data set says ("+ Ground Planning"); `trained:FOLDER`: by a model that
+            `dialore train planner` made, without a call.
         reading: how an answer is read as a plan: `names`, separated in any way, in JSON or between [SOURCE] and [EOS],
             and nothing besides; or `substring`, as the authors' code does: a source is planned whose name stands
             anywhere, in capitals.
@@ -77,7 +81,8 @@ class Safari(Method):
             ("+ Ground Retrieval").
         top: pieces of each source that does not say (Section 5.1: 1; Table 8: 2, 3).
         turns: how many of the last turns make the query; 0: the whole context, with its speakers.
-        retriever: ranks the persona and its documents where nothing is declared: `dialogue`, or a reranker's spec.
+        retriever: ranks the persona and its documents where nothing is declared: `dialogue`, `trained:FOLDER` (a ranker
+            that `dialore train retriever` made), or a reranker's spec.
         dependency: off: "- Dependency"; no source is narrowed by another, whose pieces are joined to the query instead.
         use_documents: off: "- Documents"; sources of the kind `documents` are planned, but give nothing.
         longest: characters that are kept of a response; 0: all.
@@ -111,8 +116,10 @@ class Safari(Method):
     def __post_init__(self) -> None:
         """Check the switches; raises InputError where one does not fit."""
         for option, known in _CHOICES.items():
-            if getattr(self, option) not in known:
+            if getattr(self, option) not in known and not (option == "planning" and self.planning.startswith(PREFIX)):
                 raise UnknownNameError(f"{option} of safari", getattr(self, option), known)
+        if self.planning.startswith(PREFIX):
+            open_planner(self.planning)
         check_least(self, top=1, turns=0, demonstrations=0, longest=0)
         if not self._always("persona") and self.planning == "persona":
             raise InputError("planning=persona needs a source of the kind persona", mend="declare one")
@@ -168,14 +175,27 @@ class Safari(Method):
             names = (await self._ask_planner(dialogue, stage)).sources
         else:
             with stage.step("planning") as step:
-                gold = self.planning == "gold"
-                names = gold_plan(dialogue, self.declared) if gold else self._always(self.planning)
-                step.output = {"sources": names}
+                if self.planning.startswith(PREFIX):
+                    names, probabilities = self._planned(dialogue)
+                    step.output = {"sources": names, "probabilities": probabilities}
+                else:
+                    gold = self.planning == "gold"
+                    names = gold_plan(dialogue, self.declared) if gold else self._always(self.planning)
+                    step.output = {"sources": names}
         plan, notes = mend_plan(names, self.declared, drop=self.broken == "null")
         if notes:
             with stage.step("plan-mending") as step:
                 step.output, step.notes, step.summary = {"sources": plan}, notes, f"Plan mended: {'; '.join(notes)}"
         return plan
+
+    def _planned(self, dialogue: Dialogue) -> tuple[list[str], dict[str, float]]:
+        """The trained plan, in names of declared sources, and how probable each plan is."""
+        planner, entry = open_planner(self.planning), of_kind("persona", self.declared)
+        persona = entry.source.of(dialogue) if entry and isinstance(entry.source, PersonaSource) else {}
+        probabilities = planner.probabilities(dialogue, persona)
+        entries = [of_kind(kind, self.declared) for kind in planner.choose(probabilities)]
+        said = {", ".join(plan) or "null": round(share, 4) for plan, share in probabilities.items()}
+        return [entry.name for entry in entries if entry is not None], said
 
     async def _ask_planner(self, dialogue: Dialogue, stage: Stages) -> Plan:
         """Ask for a plan: in JSON with a repair turn by our own prompt, in plain text by the paper's."""

@@ -12,7 +12,8 @@ A declaration is YAML (or JSON), a list of sources or `{sources: [...], demonstr
     join          how: `filter` (documents under the chosen persona sentences alone) or `query` (their text is joined
                   to the query); `filter` where it can be, else `query`
     top           how many pieces; the method says, where this does not
-    retriever     how its pieces are ranked: `dialogue` (see `dialogue_ranking`; of a persona and its documents alone),
+    retriever     how its pieces are ranked: `dialogue` (see `dialogue_ranking`) or `trained:FOLDER` (`dialore train
+                  retriever`; both of a persona and its documents alone),
                   or a reranker's spec (`bm25`, `okapi`, `dense`, `fused`, `cross:NAME`); of a graph, its ranking
 
 and a demonstration `{turns: [...], plan: [...], knowledge: {source: [...]}, response: ...}`, listed by language.
@@ -37,6 +38,7 @@ from dialore.retrieval.reranking import Reranker, load_reranker
 from dialore.sources.base import Findings, KnowledgeSource, listed
 from dialore.sources.persona import PersonaDocuments, PersonaSource, read_persona
 from dialore.sources.registry import KINDS
+from dialore.sources.trained.model import PREFIX
 from dialore.text import LANGUAGES, Language
 
 if TYPE_CHECKING:
@@ -377,8 +379,8 @@ def _persona(entry: Declaration, opened: Mapping[str, object], folder: Path | No
 def _other(
     entry: Declaration, opened: Mapping[str, object], own: ExitStack, folder: Path | None, place: str
 ) -> KnowledgeSource:
-    if entry.retriever == "dialogue":
-        message = f"{place}: source {entry.name!r}: the retriever `dialogue` ranks a persona and its documents"
+    if entry.retriever is not None and (entry.retriever == "dialogue" or entry.retriever.startswith(PREFIX)):
+        message = f"{place}: source {entry.name!r}: the retriever `{entry.retriever}` ranks a persona and its documents"
         raise InputError(message, mend="take bm25, dense, fused or cross:NAME")
     given: Any = opened.get(entry.kind) if entry.opened_from is None else None
     if given is None and entry.opened_from is None and entry.kind != "graph":

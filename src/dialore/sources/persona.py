@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -20,10 +21,11 @@ from dialore.retrieval.ranking import DECIMALS
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import Findings
 from dialore.sources.dialogue_ranking import DialogueRanker
+from dialore.sources.trained import TrainedRanker
+from dialore.sources.trained.model import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -48,8 +50,9 @@ class PersonaSource:
     Every sentence is ranked, and none is left out for having no word in common with the query: the best of a few is
     what is asked for. `persona` stands in where a dialogue has none; its documents also serve a dialogue's sentences
     that have none of their own. The retriever is a `Reranker` or its spec (`bm25`, `dense`, `fused`, ...), or
-    `dialogue`, a `DialogueRanker`. Of the specs that see the query alone `fused` finds the most persona sentences in
-    KBP's dev split (Recall@1 of .67, dense .65, BM25 .62, by the last two turns).
+    `dialogue`, a `DialogueRanker`; `trained:FOLDER` is one that `dialore train retriever` made. Of the
+    specs that see the query alone `fused` finds the most persona sentences in KBP's dev split (Recall@1 of .67, dense
+    .65, BM25 .62, by the last two turns).
     """
 
     kind: Source = "persona"
@@ -168,6 +171,8 @@ def _owners(persona: Mapping[str, Sequence[str]]) -> dict[str, str]:
 def _loaded(retriever: str | Ranker) -> Ranker:
     if retriever == "dialogue":
         return DialogueRanker()
+    if isinstance(retriever, str) and retriever.startswith(PREFIX):
+        return TrainedRanker(Path(retriever.removeprefix(PREFIX)))
     return load_reranker(retriever) if isinstance(retriever, str) else retriever
 
 

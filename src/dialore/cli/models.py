@@ -1,0 +1,55 @@
+"""`dialore models`: trained parts on disk."""
+
+# No deferred annotations here: typer reads them.
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dialore.cli.options import Json
+from dialore.cli.output import console, escape, note, print_json, table
+from dialore.errors import InputError
+
+app = typer.Typer(no_args_is_help=True, help="List trained parts, and show what they are made of.")
+
+
+@app.command("list")
+def list_models(
+    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where they lie.")] = Path("models"),
+    json: Json = False,
+) -> None:
+    """List the trained parts in a folder.
+
+    [bold]Example[/bold]
+    dialore models list models
+    """
+    from dialore.sources.trained import describe_all
+
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder}", mend="name one, or train a model: `dialore train --help`")
+    found = list(describe_all(folder))
+    if json:
+        print_json([{"path": str(path), **card} for path, card in found])
+        return
+    shown = table("!folder", "kind", "data set", ">responses", ">seed")
+    for path, card in found:
+        data = card["data"]
+        shown.add_row(escape(str(path)), card["kind"], data["dataset"], f"{data['responses']:,}", str(card["seed"]))
+    console().print(shown)
+    note(f"{len(found)} trained parts in {folder}")
+
+
+@app.command("show")
+def show(path: Annotated[Path, typer.Argument(metavar="FOLDER", help="The model.")], json: Json = False) -> None:
+    """Show a model's card: its data, settings and figures.
+
+    [bold]Example[/bold]
+    dialore models show models/planner
+    """
+    from dialore.sources.trained import describe
+
+    card = describe(path)
+    if json:
+        print_json({"path": str(path), **card})
+    else:
+        typer.echo((path / "README.md").read_text(encoding="utf-8").rstrip())

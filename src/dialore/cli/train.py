@@ -1,0 +1,102 @@
+"""`dialore train`: small trained parts, from a data set's own plans and knowledge."""
+
+# No deferred annotations here: typer reads them.
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dialore.cli.options import DATA_SETS, Json, one_of
+from dialore.cli.output import console, note, print_json, progress, table
+from dialore.errors import InputError
+
+if TYPE_CHECKING:
+    from dialore.sources.trained.model import Arrays
+    from dialore.training import Examples
+
+app = typer.Typer(no_args_is_help=True, help="Train small parts that need no language model, on a laptop's processor.")
+_Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="The data set, with personas and plans: kbp.", autocompletion=DATA_SETS)
+]
+_Data = Annotated[
+    Path, typer.Option("--data", metavar="DIR", help="Where its train.json lies, and dev.json, gzipped or not.")
+]
+_Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the model goes.")]
+_Seed = Annotated[int, typer.Option("--seed", help="The same seed and data give the same files.")]
+_SPLITS = ("train", "dev")
+
+
+@app.command("planner")
+def planner(name: _Name, data: _Data, out: _Out, seed: _Seed = 0, json: Json = False) -> None:
+    """Train a planner: which sources a response needs, without a call.
+
+    Use it with `-o planning=trained:FOLDER` of safari. Trees and thresholds
+    are chosen by cross-validation on the training file, by whole dialogues;
+    of a dev.json is only made sure that none of it is in there, too.
+
+    [bold]Example[/bold]
+    dialore train planner kbp --data shared/data/kbp --out models/planner
+    """
+    from dialore.training import train_planner
+
+    _train(train_planner, name, data, out, seed, json)
+
+
+@app.command("retriever")
+def retriever(
+    name: _Name,
+    data: _Data,
+    out: _Out,
+    kind: Annotated[str, typer.Option("--kind", metavar="ranker", help="What is trained.")] = "ranker",
+    seed: _Seed = 0,
+    json: Json = False,
+) -> None:
+    """Train a ranker of persona sentences and the documents under them.
+
+    Use it with `-o retriever=trained:FOLDER` of safari, or as the retriever
+    of a declared persona.
+
+    [bold]Example[/bold]
+    dialore train retriever kbp --data shared/data/kbp --out models/ranker
+    """
+    from dialore.training import train_ranker
+
+    one_of("kind of retriever", kind, ("ranker",))
+    _train(train_ranker, name, data, out, seed, json)
+
+
+def _train(
+    recipe: "Callable[[Examples, Any], tuple[dict[str, Any], Arrays]]",
+    name: str,
+    data: Path,
+    out: Path,
+    seed: int,
+    json: bool,
+) -> None:
+    from dialore.sources.trained.model import check_place
+    from dialore.training import read_examples, refuse_leaks, save_trained
+
+    check_place(out)
+    found = {split: path for split in _SPLITS for path in data.glob(f"{split}.json*")}
+    if "train" not in found:
+        raise InputError(f"{data} has no train.json", mend=f"`dialore data get {name} --split train --out FILE`")
+    examples = read_examples(name, found["train"], seed=seed)
+    if "dev" in found:
+        refuse_leaks(examples, read_examples(name, found["dev"]))
+    with progress("training") as step:
+        card, arrays = recipe(examples, step)
+    card = save_trained(out, examples, card, arrays)
+    if json:
+        print_json({"path": str(out), **card})
+        return
+    show_measured(card)
+    note(f"{out} is written; `dialore models show {out}` says what it is")
+
+
+def show_measured(card: "dict[str, Any]") -> None:
+    """A model's figures of cross-validation."""
+    shown = table("!measure, in percent", ">mean", ">least fold", ">greatest fold", title="Cross-validation")
+    for name, one in card["measured"].items():
+        shown.add_row(name, *(f"{one[key]:.1f}" for key in ("mean", "low", "high")))
+    console().print(shown)

@@ -1,0 +1,168 @@
+"""A trained model on disk: a folder with `weights.npz`, `model.json` and `README.md`, and the trees that weights hold.
+
+`model.json` says what the model is, from which data and settings it was made, how well it did in cross-validation, and
+the SHA-256 of the weights, without which they are not read. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dialore.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Arrays = dict[str, NDArray[Any]]
+
+FORM = 1
+PREFIX = "trained:"
+_PICKLED = {".pkl", ".pickle", ".joblib", ".pt", ".pth", ".bin", ".ckpt"}
+_MEND = "train it with `dialore train`, or name its folder"
+
+
+@dataclass
+class Trees:
+    """Boosted trees as arrays: an inner node leads to the left where its feature is at most its threshold.
+
+    Attributes:
+        roots: (trees,) the first node of each tree.
+        outputs: how many values a row gets: tree t adds to value t % outputs.
+        feature, threshold, left, right, value: of each node; a leaf leads to itself.
+    """
+
+    roots: NDArray[np.int64]
+    outputs: int
+    feature: NDArray[np.int64]
+    threshold: NDArray[np.float64]
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
+    value: NDArray[np.float64]
+
+    def scores(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
+        """(rows, outputs): the sum of the leaves that each row falls into."""
+        node = np.repeat(self.roots[None], len(features), 0)
+        rows = np.arange(len(features))[:, None]
+        while True:
+            goes_left = features[rows, self.feature[node]] <= self.threshold[node]
+            following = np.where(goes_left, self.left[node], self.right[node])
+            if (following == node).all():
+                leaves = self.value[node].reshape(len(features), -1, self.outputs)
+                summed: NDArray[np.float64] = leaves.sum(1)
+                return summed
+            node = following
+
+    def arrays(self, name: str) -> Arrays:
+        """The arrays that they are saved as."""
+        saved = {
+            "roots": self.roots.astype(np.int32),
+            "outputs": np.array(self.outputs),
+            "feature": self.feature.astype(np.int16),
+            "threshold": self.threshold,
+            "left": self.left.astype(np.int32),
+            "right": self.right.astype(np.int32),
+            "value": self.value,
+        }
+        return {f"{name}-{part}": array for part, array in saved.items()}
+
+    @classmethod
+    def read(cls, saved: Mapping[str, NDArray[Any]], name: str) -> Trees:
+        """The trees of the arrays of `arrays`."""
+        roots, feature, left, right = (
+            saved[f"{name}-{part}"].astype(np.int64) for part in ("roots", "feature", "left", "right")
+        )
+        threshold, value = saved[f"{name}-threshold"], saved[f"{name}-value"]
+        return cls(roots, int(saved[f"{name}-outputs"]), feature, threshold, left, right, value)
+
+
+def write_model(folder: Path, card: Mapping[str, Any], arrays: Arrays, readme: str) -> None:
+    """Write a model whole or not at all; one of an earlier training in the same folder is replaced.
+
+    Raises:
+        InputError: the folder holds something else, or cannot be written.
+    """
+    packed = io.BytesIO()
+    np.savez_compressed(packed, **{name: arrays[name] for name in sorted(arrays)})  # type: ignore[arg-type]
+    whole = {"form": FORM, **card, "sha256": hashlib.sha256(packed.getvalue()).hexdigest()}
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        being = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            (being / "weights.npz").write_bytes(packed.getvalue())
+            (being / "README.md").write_text(readme, encoding="utf-8")
+            text = json.dumps(whole, ensure_ascii=False, indent=1)
+            (being / "model.json").write_text(text + "\n", encoding="utf-8")
+            being.chmod(0o755)
+            if folder.exists():
+                check_place(folder)
+                shutil.rmtree(folder)
+            being.rename(folder)
+        finally:
+            shutil.rmtree(being, ignore_errors=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot write the model: {error.strerror}", mend="choose another --out") from error
+
+
+def check_place(folder: Path) -> None:
+    """Raise InputError where a model cannot go to a folder: it holds something that is no model."""
+    if (
+        folder.exists()
+        and not (folder / "model.json").is_file()
+        and not (folder.is_dir() and not any(folder.iterdir()))
+    ):
+        raise InputError(f"{folder} is there, and no trained model", mend="choose another --out")
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """What `model.json` says.
+
+    Raises:
+        InputError: no model, one of another form, or a pickle.
+    """
+    if path.suffix in _PICKLED:
+        raise InputError(f"{path}: pickled models are not read", mend="they can run any code when read; " + _MEND)
+    try:
+        card: dict[str, Any] = json.loads((path / "model.json").read_text(encoding="utf-8"))
+        if card["form"] == FORM and {"kind", "settings", "data", "measured", "sha256"} <= card.keys():
+            return card
+    except OSError as error:
+        raise InputError(f"{path} holds no trained model: {error.strerror}: model.json", mend=_MEND) from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{path}: its model.json is damaged", mend=_MEND) from error
+    raise InputError(f"{path}: a model of another form than this version reads", mend="train it again")
+
+
+def describe_all(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The models in a folder, and those in folders in it, by path."""
+    for path in sorted({each.parent for pattern in ("model.json", "*/model.json") for each in folder.glob(pattern)}):
+        if not path.name.startswith("."):
+            yield path, describe(path)
+
+
+def read_model(path: Path, kind: str) -> tuple[dict[str, Any], Arrays]:
+    """A model's description and arrays.
+
+    Raises:
+        InputError: as `describe`, or it is of another kind, or its weights are not those that it was saved with.
+    """
+    card = describe(path)
+    if card["kind"] != kind:
+        raise InputError(f"{path} is a trained {card['kind']}, not a {kind}", mend=_MEND)
+    try:
+        packed = (path / "weights.npz").read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: its weights.npz cannot be read: {error.strerror}", mend="train it again") from error
+    if hashlib.sha256(packed).hexdigest() != card["sha256"]:
+        raise InputError(f"{path}: its weights are not those that it was saved with", mend="train it again")
+    with np.load(io.BytesIO(packed), allow_pickle=False) as saved:
+        return card, dict(saved)

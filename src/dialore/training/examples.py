@@ -1,0 +1,163 @@
+"""Training examples: the responses of a data set with their plans and pieces, in folds of whole dialogues."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dialore.datasets import data_set, gold_text, split_dialogues
+from dialore.errors import InputError
+from dialore.sources.trained.features import Past, Pool, document_features, sentence_features
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dialore.dialogue import Dialogue
+
+    Numbers = NDArray[np.int64]
+    Step = Callable[[str, int, int | None], None]
+
+FOLDS = 5
+_FEWEST = 2 * FOLDS
+
+
+@dataclass
+class Examples:
+    """The responses of a file.
+
+    Attributes:
+        name: of the data set.
+        sha256: of the file.
+        dialogues: the history before each response, with its plan and gold knowledge.
+        numbers: of the whole dialogue that each is of, from 0.
+        seed: of the folds, and of all that is drawn in training.
+    """
+
+    name: str
+    sha256: str
+    dialogues: list[Dialogue]
+    numbers: Numbers
+    seed: int
+
+    @functools.cached_property
+    def folds(self) -> Numbers:
+        """The fold of each response: whole dialogues together."""
+        order = np.random.default_rng(self.seed).permutation(int(self.numbers.max()) + 1)
+        return (order % FOLDS)[self.numbers]
+
+    @functools.cached_property
+    def gold(self) -> list[list[str]]:
+        """The texts that each response stands on."""
+        return [[gold_text(item) for item in one.knowledge] for one in self.dialogues]
+
+    @functools.cached_property
+    def past(self) -> Past:
+        """What a model trained on these has seen."""
+        return Past.of(self.dialogues, self.numbers, self.gold)
+
+    def described(self) -> dict[str, object]:
+        """The data, as the model's description has it."""
+        return {
+            "dataset": self.name,
+            "sha256": self.sha256,
+            "dialogues": int(self.numbers.max()) + 1,
+            "responses": len(self.dialogues),
+        }
+
+
+@dataclass
+class Compared:
+    """Features of every response's pieces, with the past of its own dialogue left out.
+
+    Attributes:
+        sentences, documents, all_documents: a row a piece; the last against all documents, beside the gold sentence.
+        of_sentence, of_document: the response that a row is of.
+        owner: the place of the sentence over each document's.
+        is_gold, is_gold_document: whether the response stands on it.
+        sizes: documents under each sentence, by response.
+    """
+
+    sentences: NDArray[np.float32]
+    documents: NDArray[np.float32]
+    all_documents: NDArray[np.float32]
+    of_sentence: Numbers
+    of_document: Numbers
+    owner: Numbers
+    is_gold: NDArray[np.bool_]
+    is_gold_document: NDArray[np.bool_]
+    sizes: list[list[int]]
+
+
+def read_examples(name: str, path: Path, *, seed: int = 0) -> Examples:
+    """The responses of a data set's file.
+
+    Raises:
+        InputError: it cannot be read, or has no persona, no plans, or too few dialogues.
+    """
+    reader = data_set(name)
+    if lacking := [what for what in ("persona", "plan", "knowledge") if what not in reader.has]:
+        raise InputError(f"{name} has no {' and no '.join(lacking)} to learn from", mend="kbp has all that is needed")
+    dialogues = split_dialogues(reader.read(path), cut="all")
+    if kept := [one.id for one in dialogues if not one.persona or not any(one.extra.get("documents", {}).values())]:
+        raise InputError(f"{path}: dialogue {kept[0]} has no persona with documents", mend="leave it out")
+    wholes = {whole: place for place, whole in enumerate(dict.fromkeys(one.id.partition("@")[0] for one in dialogues))}
+    if len(wholes) < _FEWEST:
+        message = f"{path}: {len(wholes)} dialogues cannot be divided for cross-validation"
+        raise InputError(message, mend=f"give at least {_FEWEST}")
+    numbers = np.array([wholes[one.id.partition("@")[0]] for one in dialogues])
+    return Examples(name, hashlib.sha256(path.read_bytes()).hexdigest(), dialogues, numbers, seed)
+
+
+def refuse_leaks(train: Examples, held: Examples) -> None:
+    """Raise InputError where a dialogue of the held-out file stands in the training file, too."""
+    seen = set(_wholes(train).values())
+    for identifier, texts in _wholes(held).items():
+        if texts in seen:
+            message = f"dialogue {identifier} of the held-out file is in the training file, too"
+            raise InputError(message, mend="train on a file without it, or figures will be too good")
+
+
+def _wholes(examples: Examples) -> dict[str, tuple[str, ...]]:
+    """The texts of each whole dialogue, up to its last response."""
+    return {one.id.partition("@")[0]: (*one.texts, one.reference or "") for one in examples.dialogues}
+
+
+def compare(examples: Examples, step: Step) -> Compared:
+    """Features of every piece of every response."""
+    rows: list[list[NDArray[np.float32]]] = [[], [], []]
+    of: list[list[int]] = [[], []]
+    owner: list[int] = []
+    gold: list[list[bool]] = [[], []]
+    sizes: list[list[int]] = []
+    pool, of_pool = None, -1
+    for at, dialogue in enumerate(examples.dialogues):
+        if of_pool != examples.numbers[at] or pool is None:
+            of_pool = int(examples.numbers[at])
+            under = dialogue.extra["documents"]
+            pool = Pool(examples.past, {line: under.get(line, ()) for line in dialogue.persona}, leave=of_pool)
+            step("comparing turns with pieces", of_pool, int(examples.numbers[-1]) + 1)
+        compared = pool.compare(dialogue)
+        own = [text for text in pool.texts[: pool.count] if text in examples.gold[at]]
+        rows[0].append(sentence_features(pool, dialogue, compared))
+        rows[1].append(document_features(pool, dialogue, compared))
+        rows[2].append(document_features(pool, dialogue, compared, beside=" ".join(own), whole=True))
+        for place, texts in enumerate((pool.texts[: pool.count], pool.texts[pool.count :])):
+            of[place] += [at] * len(texts)
+            gold[place] += [text in examples.gold[at] for text in texts]
+        owner += [place for place, size in enumerate(pool.sizes) for _ in range(size)]
+        sizes.append(pool.sizes)
+    sentences, documents, all_documents = (np.concatenate(each) for each in rows)
+    of_sentence, of_document = map(np.array, of)
+    rows_of = (of_sentence, of_document, np.array(owner), np.array(gold[0]), np.array(gold[1]))
+    return Compared(sentences, documents, all_documents, *rows_of, sizes)
+
+
+def labels_of(examples: Examples, plans: Sequence[tuple[str, ...]]) -> Numbers:
+    """The number of each response's plan."""
+    return np.array([plans.index(tuple(one.sources)) for one in examples.dialogues])

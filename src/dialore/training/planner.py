@@ -1,0 +1,185 @@
+"""`dialore train planner`: boosted trees that decide which sources a response needs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dialore.errors import InputError, import_optional
+from dialore.sources.trained.features import softmax
+from dialore.sources.trained.planner import WORDS, likely, logits_of, plan_features, votes, with_owner, word_rows
+from dialore.training.examples import FOLDS, Compared, Examples, compare, labels_of
+from dialore.training.trees import grow
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dialore.sources.trained.model import Arrays
+    from dialore.training.examples import Numbers, Step
+
+USE: dict[str, Any] = {
+    "objective": "binary",
+    "learning_rate": 0.2,
+    "num_leaves": 15,
+    "min_child_samples": 60,
+    "lambda_l2": 10.0,
+    "feature_fraction": 0.4,
+    "bagging_fraction": 0.5,
+    "bagging_freq": 1,
+}
+PLANS: dict[str, Any] = {
+    "objective": "multiclass",
+    "learning_rate": 0.05,
+    "num_leaves": 10,
+    "min_child_samples": 40,
+    "lambda_l2": 10.0,
+    "feature_fraction": 0.4,
+    "bagging_fraction": 0.7,
+    "bagging_freq": 1,
+}
+_PENALTY = 1.0
+_MOST = 250
+_MOST_OF_USE = 100
+_GRID = np.round(np.arange(-1.0, 1.81, 0.05), 2)
+
+
+def train_planner(examples: Examples, step: Step) -> tuple[dict[str, Any], Arrays]:
+    """A planner's card and arrays; how many trees, and the thresholds, by cross-validation.
+
+    Raises:
+        InputError: every response has the same plan.
+    """
+    counts = Counter(tuple(one.sources) for one in examples.dialogues)
+    plans = sorted((plan for plan in counts), key=lambda plan: (len(plan), plan))
+    if len(plans) < 2 or min(counts.values()) < FOLDS:
+        message = f"nothing to learn: {', '.join(f'{named(plan)} {counts[plan]} times' for plan in plans)}"
+        raise InputError(message, mend=f"every plan has to come at least {FOLDS} times, and two at least")
+    labels = labels_of(examples, plans)
+    compared = compare(examples, step)
+    arrays = {**examples.past.arrays(), "labels": labels.astype(np.int8)}
+    stages = iter(range(3 * (FOLDS + 1)))
+
+    def done(_: int) -> None:
+        step("training, a fold held out", next(stages), 3 * (FOLDS + 1))
+
+    pieces = (compared.sentences, compared.is_gold, compared.of_sentence)
+    sentences = grow(USE, *pieces, examples, most=_MOST_OF_USE, step=done)
+    of_sentences = likely(sentences.scores[:, 0])
+    pieces = (_with_owners(compared, of_sentences), compared.is_gold_document, compared.of_document)
+    documents = grow(USE, *pieces, examples, most=_MOST_OF_USE, step=done)
+    said, linear = _linear(examples, labels, len(plans))
+    features = _plan_features(
+        examples, compared, of_sentences, likely(documents.scores[:, 0]), said, labels, len(plans)
+    )
+    settings = {**PLANS, "num_class": len(plans)}
+    decided_by = grow(settings, features, labels, np.arange(len(labels)), examples, most=_MOST, step=done)
+    grown = {"sentences": sentences, "documents": documents, "plans": decided_by}
+    arrays |= linear
+    for name, each in grown.items():
+        arrays |= each.trees.arrays(name)
+    shares = softmax(decided_by.scores)
+    offsets = choose_offsets(shares, labels)
+    decided = np.argmax(np.log(shares + 1e-12) + offsets, 1)
+    measured = {}
+    for place, plan in enumerate(plans):
+        of_fold = [100 * f1(decided[at], labels[at], place) for at in (examples.folds == fold for fold in range(FOLDS))]
+        measured[f"F1 of {named(plan)}"] = {
+            "mean": round(100 * f1(decided, labels, place), 2),
+            "low": round(min(of_fold), 2),
+            "high": round(max(of_fold), 2),
+        }
+    trees_of = {name: each.rounds for name, each in grown.items()}
+    card = {
+        "kind": "planner",
+        "plans": [list(plan) for plan in plans],
+        "offsets": offsets.tolist(),
+        "settings": {"of use": USE, "plans": PLANS, "linear C": _PENALTY, "trees": trees_of},
+        "measured": measured,
+    }
+    return card, arrays
+
+
+def named(plan: tuple[str, ...]) -> str:
+    """A plan in words, as the paper has it."""
+    return ", ".join(name.upper() for name in plan) or "NULL"
+
+
+def f1(decided: Numbers, labels: Numbers, plan: int) -> float:
+    """The F1 of one plan."""
+    both = int(((decided == plan) & (labels == plan)).sum())
+    return 2 * both / max(1, int((decided == plan).sum() + (labels == plan).sum()))
+
+
+def choose_offsets(shares: NDArray[np.float64], labels: Numbers) -> NDArray[np.float64]:
+    """What is added to each plan's log probability so that the sum of the plans' F1 is greatest."""
+    logs, plans = np.log(shares + 1e-12), range(shares.shape[1])
+    offsets = np.zeros(shares.shape[1])
+    for _ in range(4):
+        for place in plans[:-1]:
+            scored = []
+            for value in _GRID:
+                offsets[place] = value
+                decided = np.argmax(logs + offsets, 1)
+                scored.append(sum(f1(decided, labels, plan) for plan in plans))
+            offsets[place] = _GRID[int(np.argmax(scored))]
+    return offsets
+
+
+def _with_owners(compared: Compared, of_sentences: NDArray[np.float64]) -> NDArray[np.float32]:
+    owned, sentence, document = [], 0, 0
+    for sizes in compared.sizes:
+        documents = compared.documents[document : document + sum(sizes)]
+        owned.append(with_owner(documents, of_sentences[sentence : sentence + len(sizes)], sizes))
+        sentence, document = sentence + len(sizes), document + sum(sizes)
+    return np.concatenate(owned)
+
+
+def _linear(examples: Examples, labels: Numbers, plans: int) -> tuple[NDArray[np.float64], Arrays]:
+    """Held-out log probabilities by the words of the last turns, and the weights on everything."""
+    linear = import_optional("sklearn.linear_model", "training", "train")
+    sparse = import_optional("scipy.sparse", "training", "train")
+    rows = word_rows(examples.dialogues, examples.past.idf)
+    ends = np.cumsum([0, *map(len, rows)])
+    values = np.concatenate([np.fromiter(row.values(), float) for row in rows])
+    matrix = sparse.csr_matrix((values, np.concatenate([[*row] for row in rows]), ends), (len(rows), WORDS))
+
+    def fitted(at: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        model = linear.LogisticRegression(C=_PENALTY, tol=1e-3, max_iter=300).fit(matrix[at], labels[at])
+        words, bias = model.coef_, model.intercept_
+        if plans == 2:
+            words, bias = np.stack([0 * words[0], words[0]]), np.array([0, bias[0]])
+        return words.astype(np.float32), bias.astype(np.float32)
+
+    said = np.zeros((len(rows), plans))
+    for fold in range(FOLDS):
+        words, bias = fitted(examples.folds != fold)
+        for at in np.flatnonzero(examples.folds == fold):
+            said[at] = logits_of(rows[at], words, bias)
+    words, bias = fitted(np.ones(len(rows), bool))
+    return said, {"words": words, "bias": bias}
+
+
+def _plan_features(
+    examples: Examples,
+    compared: Compared,
+    of_sentences: NDArray[np.float64],
+    of_documents: NDArray[np.float64],
+    said: NDArray[np.float64],
+    labels: Numbers,
+    plans: int,
+) -> NDArray[np.float32]:
+    """The features that the plan of each response is decided by, its own dialogue left out of the past."""
+    found = []
+    of_sentence, of_document = (
+        np.searchsorted(of, np.arange(len(labels) + 1)) for of in (compared.of_sentence, compared.of_document)
+    )
+    for at, dialogue in enumerate(examples.dialogues):
+        cosines = examples.past.asked.cosines(dialogue.turns[-1].text, examples.past.idf)
+        cosines[slice(*np.searchsorted(examples.numbers, [examples.numbers[at], examples.numbers[at] + 1]))] = 0
+        near = votes(cosines, labels, plans)
+        mine, under = (slice(of[at], of[at + 1]) for of in (of_sentence, of_document))
+        pieces = (compared.sentences[mine], compared.documents[under], of_sentences[mine], of_documents[under])
+        found.append(plan_features(dialogue, *pieces, near, said[at]))
+    return np.stack(found)

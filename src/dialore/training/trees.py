@@ -1,0 +1,131 @@
+"""Growing boosted trees with LightGBM, and taking them over as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dialore._version import __version__
+from dialore.errors import import_optional
+from dialore.sources.trained.model import Trees, write_model
+from dialore.training.examples import FOLDS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dialore.sources.trained.model import Arrays
+    from dialore.training.examples import Examples
+
+    Numbers = NDArray[np.int64]
+
+_PATIENCE = 30
+"""Trees without a gain on the held-out fold after which a fold stops."""
+
+
+@dataclass
+class Grown:
+    """Trees, and how they did by cross-validation.
+
+    Attributes:
+        trees: grown on everything.
+        rounds: of boosting: the median of what served each held-out fold best.
+        scores: (rows, outputs) of each row, by trees that have not seen its dialogue.
+    """
+
+    trees: Trees
+    rounds: int
+    scores: NDArray[np.float64]
+
+
+def grow(
+    settings: Mapping[str, Any],
+    features: NDArray[np.float32],
+    labels: NDArray[Any],
+    of: Numbers,
+    examples: Examples,
+    *,
+    most: int,
+    step: Callable[[int], None],
+) -> Grown:
+    """Grow trees with each fold held out, stopping early on it, then on everything; `of` is each row's response."""
+    lightgbm = import_optional("lightgbm", "training", "train")
+    fixed = {"verbose": -1, "seed": examples.seed, "deterministic": True, "force_row_wise": True, **settings}
+    outputs = int(settings.get("num_class", 1))
+
+    def data(at: NDArray[np.bool_]) -> Any:  # noqa: ANN401 - LightGBM has no types
+        groups = np.unique(of[at], return_counts=True)[1] if settings["objective"] == "lambdarank" else None
+        return lightgbm.Dataset(features[at], labels[at].astype(int), group=groups)
+
+    folds, scores, rounds = examples.folds[of], np.zeros((len(labels), outputs)), []
+    for fold in range(FOLDS):
+        step(fold)
+        held = folds == fold
+        stopping = [lightgbm.early_stopping(_PATIENCE, verbose=False)]
+        booster = lightgbm.train(fixed, data(~held), most, valid_sets=[data(held)], callbacks=stopping)
+        rounds.append(max(1, int(booster.best_iteration)))
+        scores[held] = _taken(booster, rounds[-1], outputs).scores(features[held])
+    step(FOLDS)
+    chosen = int(np.median(rounds))
+    whole = lightgbm.train(fixed, data(np.ones(len(labels), bool)), chosen)
+    return Grown(_taken(whole, chosen, outputs), chosen, scores)
+
+
+def _taken(booster: Any, rounds: int, outputs: int) -> Trees:  # noqa: ANN401
+    """LightGBM's trees as arrays."""
+    nodes: list[tuple[int, float, int, int, float]] = []
+
+    def take(node: Mapping[str, Any]) -> int:
+        at = len(nodes)
+        nodes.append((0, np.inf, at, at, float(node.get("leaf_value", 0.0))))
+        if "split_feature" in node:
+            left, right = take(node["left_child"]), take(node["right_child"])
+            nodes[at] = (int(node["split_feature"]), float(node["threshold"]), left, right, 0.0)
+        return at
+
+    trees = booster.dump_model(num_iteration=rounds)["tree_info"]
+    roots = np.array([take(tree["tree_structure"]) for tree in trees], np.int64)
+    feature, threshold, left, right, value = (np.array(column) for column in zip(*nodes, strict=True))
+    return Trees(roots, outputs, feature, threshold, left, right, value)
+
+
+def save_trained(folder: Path, examples: Examples, card: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
+    """Write a trained model with its card; returns its description."""
+    whole = {**card, "data": examples.described(), "seed": examples.seed, "dialore": __version__}
+    write_model(folder, whole, arrays, _readme(whole))
+    return whole
+
+
+def _readme(card: Mapping[str, Any]) -> str:
+    """The model card."""
+    data, use = card["data"], "planning" if card["kind"] == "planner" else "retriever"
+    rows = [f"| {name} | {{mean}} | {{low}} to {{high}} |".format(**one) for name, one in card["measured"].items()]
+    settings = [f"- {name}: `{value}`" for name, value in sorted(card["settings"].items())]
+    return "\n".join(
+        [
+            f"# A trained {card['kind']} of Dialore",
+            "",
+            "Boosted trees over lexical, positional and embedding features of a dialogue, its persona and the",
+            f"documents under it. Used with numpy alone: `{use}: trained:FOLDER` of `safari`.",
+            "",
+            f"**Data.** `{data['dataset']}`: {data['responses']:,} responses of {data['dialogues']:,} dialogues;"
+            f" SHA-256 of the file `{data['sha256']}`. Texts are kept as hashed counts alone.",
+            "",
+            "**Limits.** A piece that the training data has is compared with the turns that it answered there; one that"
+            " it has not counts by its words and place alone, and is ranked less well.",
+            "",
+            "**Cross-validation**, by whole dialogues, in percent:",
+            "",
+            "| measure | mean | folds |",
+            "|---|---|---|",
+            *rows,
+            "",
+            f"**Settings**, seed {card['seed']}:",
+            "",
+            *settings,
+            "",
+        ]
+    )
