@@ -24,8 +24,6 @@ from dialore.errors import InputError
 from dialore.server.store import TABLES, ServerStore, User
 from dialore.sources.memory import Statement
 
-pytest_plugins = ["tests.sources.conftest"]
-
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 ANN, BEN = User("key-1", "ann"), User("key-1", "ben")
 OTHER_ANN = User("key-2", "ann")

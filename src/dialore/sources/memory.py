@@ -6,6 +6,7 @@ that bring none. One open source thus serves many users, and never knows whose s
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -157,6 +158,7 @@ _ASIDE_ZH = re.compile(r"[\d一二两三四五六七八九十]+|不再|再也|�
 _TASTE_ZH = re.compile(r"喜欢|讨厌|热爱|爱")
 
 
+@functools.lru_cache(maxsize=16384)
 def thing_of(text: str) -> object:
     """What a statement is about, where that can be told: the newer of two about the same thing replaces the older.
 
