@@ -136,7 +136,7 @@ def test_every_response_of_both_parts_is_replayed_offline_by_the_core_alone(bund
     responses, _ = bundled
     wanted = {(dialogue.id, method) for part in PARTS for dialogue in part.dialogues() for method in part.methods}
     assert set(responses) == wanted
-    assert len(wanted) == 6 * len(METHODS) + 3 * len(FURTHER) == 39
+    assert len(wanted) == 6 * len(METHODS) + 3 * len(FURTHER) == 42
     for key, line in responses.items():
         assert line["status"] == "ok", key
         assert line["text"], key
@@ -155,6 +155,9 @@ def test_each_further_system_does_what_it_is_shown_for(bundled):
     sources: dict[str, set[str]] = {}
     for (_, method), line in responses.items():
         sources.setdefault(method, set()).update(piece["source"] for piece in line["knowledge"])
+    woven = responses["bitter-longjing", "weave"]
+    assert woven["draft"] != woven["text"]
+    assert len({each["knowledge"] for each in woven["citations"]}) == 3
     assert sources["scg-qp"] == {"web"}
     assert sources["msdp"] == {"model"}
     assert sources["edit"] <= {"model", "documents"}
@@ -170,7 +173,7 @@ def test_each_further_system_does_what_it_is_shown_for(bundled):
 
 def test_the_page_shows_how_each_response_came_about(bundled):
     responses, page = bundled
-    assert page.count("<article ") == 39
+    assert page.count("<article ") == 42
     assert page.count('<header class="part"') == 2
     assert "Further systems" in page
     assert "nothing is searched online" in page

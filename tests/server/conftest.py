@@ -60,29 +60,32 @@ def need(query):
 class Running:
     """A service, where to reach it, and plain requests to it."""
 
-    def __init__(self, server, model):
-        self.server, self.model = server, model
+    def __init__(self, server, app, model):
+        self.server, self.app, self.model = server, app, model
         self.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
         self.http = httpx.Client(base_url=self.url, timeout=30, trust_env=False)
+
+    @property
+    def service(self):
+        return self.app.state.service
 
     def say(self, text="May I bring my dog?", **further):
         body = {"model": "dialore", "messages": [{"role": "user", "content": text}], **further}
         return self.http.post("/v1/chat/completions", json=body)
 
 
-@pytest.fixture
-def serving(tmp_path, monkeypatch):
-    """Starts services; each ends with the test."""
+@contextlib.contextmanager
+def services(folder):
+    """A function that starts services, which all end with the block; their knowledge is in the folder."""
     import uvicorn
 
     from dialore.server.app import create_app
 
-    monkeypatch.setenv("DIALORE_CACHE", str(tmp_path / "cache"))
     with contextlib.ExitStack() as stack:
 
-        def start(model=None, **given):
+        def start(model=None, /, **given):
             model = model or Scripted()
-            given["server"] = {"folder": str(tmp_path / "known"), **given.get("server", {})}
+            given["server"] = {"folder": str(folder / "known"), **given.get("server", {})}
             settings = validated(Settings, given, where="test")
             app = create_app(settings, connect=lambda _settings, _name: model)
             config = uvicorn.Config(app, "127.0.0.1", 0, log_config=None, access_log=False, log_level="error")
@@ -90,8 +93,7 @@ def serving(tmp_path, monkeypatch):
             thread = threading.Thread(target=server.run, daemon=True)
             thread.start()
             wait_until(lambda: server.started or not thread.is_alive())
-            running = Running(server, model)
-            running.app = app
+            running = Running(server, app, model)
 
             def stop():
                 running.http.close()
@@ -101,6 +103,13 @@ def serving(tmp_path, monkeypatch):
             stack.callback(stop)
             return running
 
+        yield start
+
+
+@pytest.fixture
+def serving(tmp_path):
+    """Starts services; each ends with the test."""
+    with services(tmp_path) as start:
         yield start
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dialore.llm.recording import Replay
 
 METHODS: tuple[str, ...] = ("vanilla", "t-rag", "qp-rag", "dcrag")
-FURTHER: tuple[str, ...] = ("safari", "scg-qp", "edit", "msdp", "draft-ground")
+FURTHER: tuple[str, ...] = ("weave", "safari", "scg-qp", "edit", "msdp", "draft-ground")
 _INSTEAD = "a shelf of our own passages, in the place of the web"
 _TOKENS_A_SECOND = 6000
 _MADE = "Completions recorded from a capable instruction-tuned model; retrieval is live."
@@ -39,8 +39,8 @@ def demo(
     """Nine dialogues, answered by every method, side by side.
 
     Six are answered over the starter graph by vanilla, t-rag, qp-rag and
-    dcrag, three over sources of our own by safari, scg-qp, edit, msdp and
-    draft-ground. Completions are replayed, retrieval is live. Writes a page
+    dcrag, three over sources of our own by weave, safari, scg-qp, edit, msdp
+    and draft-ground. Completions are replayed, retrieval is live. Writes a page
     with the whole trace of every response.
 
     [bold]Examples[/bold]
@@ -144,8 +144,8 @@ FURTHER_SYSTEMS = Part(
     "further",
     "Further systems",
     "A persona with documents under each sentence, a turn that asks for nothing, and a question: answered over small "
-    "sources of our own. safari plans over the persona, its documents and a library of 60 passages; edit answers its "
-    "questions from the same passages; msdp writes knowledge after 15 samples a language; draft-ground searches "
+    "sources of our own. weave and safari go to the persona, its documents and a library of 60 passages; edit answers "
+    "its questions from the same passages; msdp writes knowledge after 15 samples a language; draft-ground searches "
     "persona, passages and graph. scg-qp's “web” is here a shelf with those passages: nothing is searched online. "
     "Small numbers cite.",
     FURTHER,
@@ -184,8 +184,10 @@ async def open_part(part: Part, model: "LanguageModel | None") -> "AsyncIterator
             create_agent(
                 method,
                 model=model,
-                # SAFARI would plan over the graph too, where it is given one.
-                graph=graph if method != "safari" and "graph" in method_sources(method_class(method)) else None,
+                # weave and SAFARI would ask the graph too, where they are given one.
+                graph=graph
+                if method not in {"weave", "safari"} and "graph" in method_sources(method_class(method))
+                else None,
                 sources=sources.get(method, {}),
                 options=part.options.get(method),
                 cite=part.cite and method != "msdp",
@@ -217,6 +219,7 @@ def _further_sources(folder: Path, stack: AsyncExitStack) -> dict[str, dict[str,
     samples = SampleDatabase(base)
     stack.callback(samples.close)
     return {
+        "weave": {"persona": persona, "documents": documents},
         "safari": {"persona": persona, "documents": documents},
         "scg-qp": {"web": web},
         "edit": {"documents": documents},

@@ -43,9 +43,13 @@ def asking_for(language: str) -> str:
     )
 
 
+FENCE = re.compile(r"<(?=\s*/?\s*(?:answers|knowledge|passage|persona|sentences)\b)", re.IGNORECASE)
+"""How the signs begin between which prompts put what was found."""
+
+
 def on_one_line(text: str) -> str:
-    """A text with its line breaks, of any kind, as spaces."""
-    return " ".join(text.split())
+    """A text with its line breaks, of any kind, as spaces, and no sign that could end what it stands in."""
+    return " ".join(FENCE.sub("‹", text).split())
 
 
 def plain_turns(dialogue: Dialogue) -> list[str]:

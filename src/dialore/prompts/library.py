@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from dialore.dialogue import describe, parse_yaml, read_text
 from dialore.errors import InputError, UnknownNameError, first_line
 from dialore.llm.model import Message, Request, Role, Sampling, Steering
-from dialore.prompts.history import Block, on_one_line
+from dialore.prompts.history import FENCE, Block, on_one_line
 from dialore.text import LANGUAGES, Language, check_language
 
 if TYPE_CHECKING:
@@ -67,9 +67,10 @@ class _Sandbox(SandboxedEnvironment):
 
 
 def _on_lines(value: Any) -> Any:  # noqa: ANN401 - a variable may be anything
-    """A variable with each text in it on one line, so that none can pass for a part of the prompt."""
+    """A variable with each text in it on one line and without fences: none can pass for a part of the prompt."""
     if isinstance(value, str):
-        is_ours = isinstance(value, Block) or not value.strip() or _BREAK.search(value) is None
+        is_plain = _BREAK.search(value) is None and FENCE.search(value) is None
+        is_ours = isinstance(value, Block) or not value.strip() or is_plain
         return value if is_ours else on_one_line(value)
     if type(value) in {list, tuple}:
         return [_on_lines(item) for item in value]

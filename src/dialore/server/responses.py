@@ -1,0 +1,141 @@
+"""OpenAI's Responses API, as far as text goes: `/v1/responses`."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Literal
+
+from fastapi import APIRouter, Request
+from fastapi import Response as Reply
+from pydantic import Field
+
+from dialore.server.completions import (
+    ChatMessage,
+    Sampled,
+    asked_of,
+    event_of,
+    grounding_of,
+    last,
+    service_of,
+    streamed,
+    until_gone,
+)
+from dialore.server.errors import reply
+from dialore.server.service import Asked, Events, Stage, finish_reason
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from dialore.response import Response
+
+router = APIRouter(prefix="/v1")
+
+
+class Item(ChatMessage):
+    """One message of the input."""
+
+    type: Literal["message"] = "message"
+
+
+class ResponsesRequest(Sampled):
+    """A request for a response; nothing is kept that a later one could go on from."""
+
+    input: str | list[Item] = Field(min_length=1)
+    instructions: str | None = None
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    previous_response_id: None = None
+    conversation: None = None
+    background: Literal[False] | None = None
+
+    def asked(self, most: int) -> Asked:
+        """What is asked of the service."""
+        said = [ChatMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
+        told = [ChatMessage(role="system", content=self.instructions)] if self.instructions else []
+        return asked_of(self.model, [*told, *said], self.sampling(self.max_output_tokens, most), self.user)
+
+
+@router.post("/responses")
+async def respond(request: Request, body: ResponsesRequest) -> Reply:
+    """Answer the last message, at once or as a stream of events."""
+    service = service_of(request)
+    asked = body.asked(service.settings.server.max_tokens)
+    request.state.told = {"model": body.model}
+    made = _Made(body)
+    events = service.answer(asked, request.state.caller)
+    if body.stream:
+        return streamed(made.events(events))
+    return reply(made.whole(*await until_gone(request, last(events))))
+
+
+class _Made:
+    """A response in the making, as clients see it."""
+
+    def __init__(self, body: ResponsesRequest) -> None:
+        self._item = f"msg_{secrets.token_hex(12)}"
+        self._said = {
+            "id": f"resp_{secrets.token_hex(12)}",
+            "object": "response",
+            "created_at": int(time.time()),
+            "model": body.model,
+            "instructions": body.instructions,
+            "temperature": body.temperature,
+            "top_p": body.top_p,
+            "max_output_tokens": body.max_output_tokens,
+            "parallel_tool_calls": False,
+            "tool_choice": "none",
+            "tools": [],
+            "metadata": {},
+            "error": None,
+            "incomplete_details": None,
+        }
+        self._number = -1
+
+    def _message(self, status: str, *texts: str) -> dict[str, Any]:
+        content = [_part(text) for text in texts]
+        return {"id": self._item, "type": "message", "role": "assistant", "status": status, "content": content}
+
+    def whole(self, trace: str, response: Response) -> dict[str, Any]:
+        """The response when it is done."""
+        usage = response.usage
+        counted = {"input_tokens": usage.prompt_tokens, "output_tokens": usage.completion_tokens}
+        counted |= {"total_tokens": usage.prompt_tokens + usage.completion_tokens}
+        details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+        cut = finish_reason(response) == "length"
+        return {
+            **self._said,
+            "status": "incomplete" if cut else "completed",
+            "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+            "output": [self._message("incomplete" if cut else "completed", response.text)],
+            "usage": counted | details,
+            "grounding": grounding_of(response, trace),
+        }
+
+    def _event(self, name: str, **fields: object) -> str:
+        self._number += 1
+        return event_of({"type": name, "sequence_number": self._number, **fields}, name)
+
+    async def events(self, events: Events) -> AsyncGenerator[str]:
+        """The events of the stream."""
+        begun = {**self._said, "status": "in_progress", "output": []}
+        place: dict[str, object] = {"item_id": self._item, "output_index": 0, "content_index": 0}
+        yield self._event("response.created", response=begun)
+        yield self._event("response.in_progress", response=begun)
+        yield self._event("response.output_item.added", output_index=0, item=self._message("in_progress"))
+        yield self._event("response.content_part.added", **place, part=_part(""))
+        async with aclosing(events):
+            async for event in events:
+                if isinstance(event, str):
+                    yield self._event("response.output_text.delta", **place, delta=event, logprobs=[])
+                elif not isinstance(event, Stage):
+                    whole = self.whole(*event)
+                    text = event[1].text
+                    yield self._event("response.output_text.done", **place, text=text, logprobs=[])
+                    yield self._event("response.content_part.done", **place, part=_part(text))
+                    yield self._event("response.output_item.done", output_index=0, item=whole["output"][0])
+                    yield self._event(f"response.{whole['status']}", response=whole)
+
+
+def _part(text: str) -> dict[str, object]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}

@@ -1,0 +1,127 @@
+"""What goes wrong in mid-stream: nothing is lost that could be finished, and nothing goes on for nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.server.conftest import Scripted, wait_until
+
+BODY = {"messages": [{"role": "user", "content": "Hello"}]}
+
+
+def open_files():
+    return len(list(Path("/proc/self/fd").iterdir())) if sys.platform == "linux" else 0
+
+
+def begun(running, body):
+    """A raw connection on which a request has been sent."""
+    host, port = running.url.removeprefix("http://").split(":")
+    raw = socket.create_connection((host, int(port)), timeout=10)
+    data = json.dumps(body).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+    raw.sendall(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+    return raw
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_goes_frees_its_work(serving, stream):
+    running = serving(Scripted("word " * 2000, pause=0.02))
+    before = open_files()
+    for _ in range(5):
+        raw = begun(running, {**BODY, "stream": stream})
+        wait_until(lambda: running.model.under_way == 1)
+        if stream:
+            raw.recv(100)
+        raw.close()
+        wait_until(lambda: running.model.under_way == 0)
+    assert running.model.stopped >= 5
+    wait_until(lambda: open_files() <= before)
+    wait_until(lambda: "dialore_requests_under_way 1.0" in running.http.get("/metrics").text)
+
+
+def test_a_response_that_takes_too_long_is_ended(serving):
+    running = serving(Scripted("word " * 2000, pause=0.02), server={"max_seconds": 0.3})
+    answer = running.say()
+    assert (answer.status_code, answer.json()["error"]["code"]) == (504, "timeout")
+    assert running.model.under_way == 0
+    lines = running.say(stream=True).text.strip().split("\n\n")
+    assert json.loads(lines[-1].removeprefix("data: "))["error"]["code"] == "timeout"
+
+
+def test_many_at_once_are_all_answered_and_leave_no_task(serving):
+    running = serving(Scripted(pause=0.01))
+
+    async def ask(http):
+        answer = await http.post(f"{running.url}/v1/chat/completions", json={**BODY, "stream": True})
+        return answer.text.count("[DONE]")
+
+    async def all_of_them():
+        limits = httpx.Limits(max_connections=100)
+        async with httpx.AsyncClient(timeout=60, limits=limits, trust_env=False) as http:
+            return await asyncio.gather(*(ask(http) for _ in range(100)))
+
+    assert asyncio.run(all_of_them()) == [1] * 100
+    assert running.model.under_way == 0
+
+
+SERVER = """
+import sys
+sys.path.insert(0, {root!r})
+from pathlib import Path
+from dialore.server.app import serve
+from dialore.settings import Settings, validated
+from tests.server.conftest import Scripted
+given = {{"server": {{"port": {port}, "folder": {folder!r}}}}}
+serve(validated(Settings, given, where="test"), connect=lambda _settings, _name: Scripted("word " * 40, pause=0.05))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_stream_is_finished_after_sigterm(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    root = str(Path(__file__).parents[2])
+    code = SERVER.format(root=root, port=port, folder=str(tmp_path))
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, env=dict(os.environ)
+    ) as process:
+        url = f"http://127.0.0.1:{port}"
+        wait_until(lambda: _answers(f"{url}/readyz"), 60)
+        text = []
+
+        def read():
+            with httpx.stream(
+                "POST", f"{url}/v1/chat/completions", json={**BODY, "stream": True}, timeout=30, trust_env=False
+            ) as answer:
+                text.extend(answer.iter_lines())
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        time.sleep(0.7)
+        process.send_signal(signal.SIGTERM)
+        reader.join(30)
+        assert "data: [DONE]" in text
+        assert sum('"content": ' in line and "word" in line for line in text) == 40
+        process.wait(30)
+        lines = [json.loads(line) for line in process.stderr.read().splitlines()]
+    assert {"request", f"Finished server process [{process.pid}]"} <= {line["event"] for line in lines}
+
+
+def _answers(url):
+    try:
+        return httpx.get(url, trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False

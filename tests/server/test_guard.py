@@ -1,0 +1,143 @@
+"""Who may ask, how much and how large; nothing of a key is ever told."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from dialore.errors import InputError
+from dialore.server.app import create_app
+from dialore.server.guard import new_key
+from dialore.server.telemetry import JsonLines
+from dialore.settings import Settings, validated
+from tests.server.conftest import Scripted
+
+
+def keyed(name="app", **limits):
+    key, mark = new_key()
+    return key, {"name": name, "sha256": mark, **limits}
+
+
+def bearer(key):
+    return {"Authorization": f"Bearer {key}"}
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", ""])
+def test_a_public_address_is_refused_without_keys(host, tmp_path):
+    with pytest.raises(InputError, match="keys"):
+        create_app(validated(Settings, {"server": {"host": host, "folder": str(tmp_path)}}, where="test"))
+
+
+def test_a_key_opens_and_anything_else_does_not(serving):
+    key, entry = keyed()
+    running = serving(server={"keys": [entry]})
+    assert running.http.get("/v1/models", headers=bearer(key)).status_code == 200
+    for headers in ({}, bearer(key[:-1]), bearer(entry["sha256"]), bearer("-"), {"Authorization": key}):
+        answer = running.http.get("/v1/models", headers=headers)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "invalid_api_key")
+    for path in ("/metrics", "/openapi.json", "/v1/traces/x", "/v1/knowledge/facts"):
+        assert running.http.get(path).status_code == 401
+    assert running.http.get("/healthz").json() == running.http.get("/readyz").json() == {"status": "ok"}
+
+
+def test_only_a_key_that_may_changes_the_knowledge(serving):
+    (reader, first), (writer, second) = keyed("reader"), keyed("writer", knowledge=True)
+    running = serving(server={"keys": [first, second]})
+    body = {"sentences": ["I keep bees."]}
+    assert running.http.post("/v1/knowledge/persona", json=body, headers=bearer(reader)).status_code == 403
+    assert running.http.post("/v1/knowledge/persona", json=body, headers=bearer(writer)).status_code == 201
+    assert running.http.get("/v1/knowledge/persona", headers=bearer(reader)).json() == body
+
+
+def test_a_trace_is_for_the_key_that_asked(serving):
+    (one, first), (other, second) = keyed("one"), keyed("other")
+    running = serving(server={"keys": [first, second]})
+    ask = {"messages": [{"role": "user", "content": "Hello"}]}
+    made = running.http.post("/v1/chat/completions", json=ask, headers=bearer(one)).json()
+    trace = f"/v1/traces/{made['choices'][0]['message']['grounding']['trace']}"
+    assert running.http.get(trace, headers=bearer(one)).status_code == 200
+    assert running.http.get(trace, headers=bearer(other)).status_code == 404
+
+
+def test_rate_and_tokens_of_a_key_are_limited(serving):
+    (quick, first), (big, second) = keyed("quick", requests_per_minute=2), keyed("big", tokens_per_day=150)
+    running = serving(server={"keys": [first, second]})
+    codes = [running.http.get("/v1/models", headers=bearer(quick)).status_code for _ in range(3)]
+    assert codes == [200, 200, 429]
+    ask = {"messages": [{"role": "user", "content": "Hello"}]}
+    answers = [running.http.post("/v1/chat/completions", json=ask, headers=bearer(big)) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200, 429]
+    assert answers[1].json()["error"]["type"] == "rate_limit_error"
+    assert int(answers[1].headers["Retry-After"]) >= 1
+
+
+def test_overload_is_answered_with_when_to_come_again(serving):
+    running = serving(Scripted(pause=0.05), server={"concurrency": 1})
+    body = {"messages": [{"role": "user", "content": "Hello"}], "stream": True}
+    with running.http.stream("POST", "/v1/chat/completions", json=body) as first:
+        lines = first.iter_lines()
+        next(lines)
+        second = running.say()
+        assert (second.status_code, second.headers["Retry-After"]) == (429, "1")
+        assert running.http.get("/healthz").status_code == 200
+        list(lines)
+    assert running.say().status_code == 200
+
+
+def test_bodies_are_limited_also_where_their_length_is_not_told(serving):
+    running = serving(server={"max_body": 1000})
+    large = json.dumps({"messages": [{"role": "user", "content": "x" * 2000}]}).encode()
+    head = {"Content-Type": "application/json"}
+    told = running.http.post("/v1/chat/completions", content=large, headers=head)
+    untold = running.http.post("/v1/chat/completions", content=iter([large[:700], large[700:]]), headers=head)
+    for answer in (told, untold):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "request_too_large")
+
+
+def test_other_sites_and_other_names_are_refused(serving):
+    running = serving(server={"origins": ["https://mine.example"]})
+
+    def ask(**headers):
+        return running.http.get("/v1/models", headers=headers)
+
+    assert ask(Origin="https://evil.example").status_code == 403
+    assert ask(Origin="null").status_code == 403
+    assert ask(Host="evil.example").status_code == 403
+    assert ask(Host="evil.example@127.0.0.1").status_code == 403
+    assert ask(Origin=running.url).status_code == 200
+    mine = ask(Origin="https://mine.example")
+    assert mine.headers["access-control-allow-origin"] == "https://mine.example"
+    assert "access-control-allow-origin" not in ask().headers
+
+
+def test_without_origins_no_page_is_told_that_it_may(serving):
+    running = serving()
+    asked = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
+    answer = running.http.options("/v1/chat/completions", headers=asked)
+    assert answer.status_code == 403
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+def test_neither_keys_nor_what_is_said_stand_in_logs_traces_or_figures(serving, caplog):
+    key, entry = keyed()
+    caplog.set_level(logging.DEBUG, "dialore")
+    running = serving(server={"keys": [entry]})
+    ask = {"messages": [{"role": "user", "content": "my-secret-word"}]}
+    made = running.http.post("/v1/chat/completions", json=ask, headers=bearer(key)).json()
+    trace = running.http.get(f"/v1/traces/{made['choices'][0]['message']['grounding']['trace']}", headers=bearer(key))
+    logged = "\n".join(JsonLines().format(record) for record in caplog.records)
+    figures = running.http.get("/metrics", headers=bearer(key)).text
+    for text in (logged, figures, trace.text):
+        assert key not in text
+        assert entry["sha256"] not in text
+    assert "my-secret-word" not in logged + figures
+    line = next(json.loads(each) for each in logged.splitlines() if "chat/completions" in each)
+    assert (line["event"], line["status"], line["key"], line["model"]) == ("request", 200, "app", "dialore")
+    assert 'dialore_requests_total{route="/v1/chat/completions",status="200"} 1.0' in figures
+
+
+def test_the_openapi_document_names_every_route(serving):
+    paths = serving().http.get("/openapi.json").json()["paths"]
+    assert {"/v1/chat/completions", "/v1/models", "/v1/ground", "/v1/knowledge/files", "/healthz"} <= set(paths)

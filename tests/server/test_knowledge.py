@@ -1,0 +1,122 @@
+"""Documents, facts and persona sentences that are added while a service runs."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+
+import pytest
+
+from tests.server.conftest import Scripted, need
+
+ASK = [{"role": "user", "content": "May I bring my dog to the terrace?"}]
+
+
+def grounded(running, **further):
+    answer = running.http.post("/v1/ground", json={"messages": ASK, **further})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_an_uploaded_file_is_known_at_the_next_question_and_forgotten_when_deleted(serving):
+    running = serving(Scripted(needs=[need("dogs on the terrace")]))
+    assert not [one for one in grounded(running)["knowledge"] if one["source"] == "documents"]
+    page = "# Café\n\n## Dogs\n\nDogs are welcome on the terrace.\n"
+    made = running.http.post("/v1/knowledge/files", files={"file": ("../../cafe.md", page.encode())})
+    assert made.status_code == 201, made.text
+    assert made.json()["file"] == "cafe.md"
+    found = grounded(running)
+    assert found["model"] == "dialore"
+    [piece] = [one for one in found["knowledge"] if one["source"] == "documents"]
+    assert (piece["text"], piece["file"]) == ("Dogs are welcome on the terrace.", "cafe.md")
+    assert running.http.get("/v1/knowledge/documents").json()["data"] == [made.json()]
+    again = running.http.post("/v1/knowledge/files", files={"file": ("cafe.md", page.encode())})
+    assert again.json() == made.json()
+    gone = running.http.delete(f"/v1/knowledge/documents/{made.json()['id']}")
+    assert gone.json()["deleted"]
+    assert not [one for one in grounded(running)["knowledge"] if one["source"] == "documents"]
+    assert running.http.delete(f"/v1/knowledge/documents/{made.json()['id']}").status_code == 404
+    assert not list((running.service.knowledge.folder / "files").iterdir())
+
+
+def test_a_question_under_way_keeps_the_sources_that_it_began_with(serving):
+    running = serving(Scripted(pause=0.05))
+    body = {"messages": ASK, "stream": True}
+    with running.http.stream("POST", "/v1/chat/completions", json=body) as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        assert running.http.post("/v1/knowledge/documents", json={"text": "Dogs are welcome."}).status_code == 201
+        assert list(lines)[-2] == "data: [DONE]"
+
+
+def test_facts_are_added_listed_found_and_deleted(serving):
+    running = serving()
+    fact = {"head": "dog terrace", "relation": "UsedFor", "tail": "evening concerts"}
+    [made] = running.http.post("/v1/knowledge/facts", json={"facts": [fact]}).json()["data"]
+    running.http.post("/v1/knowledge/facts", json={"facts": [{**fact, "tail": "drinking coffee"}]})
+    assert len(running.http.get("/v1/knowledge/facts").json()["data"]) == 2
+    running.model.needs[:] = [{"what": "dog", "source": "graph", "query": "dog terrace", "asked": True}]
+    assert made["id"] in {one["id"] for one in grounded(running)["knowledge"]}
+    assert running.http.delete(f"/v1/knowledge/facts/{made['id']}").status_code == 200
+    assert made["id"] not in {one["id"] for one in grounded(running)["knowledge"]}
+    assert running.http.delete(f"/v1/knowledge/facts/{made['id']}").status_code == 404
+
+
+def test_persona_sentences_speak_in_the_next_response(serving):
+    running = serving()
+    sentences = ["I keep bees.", "I live in Leeds."]
+    assert running.http.post("/v1/knowledge/persona", json={"sentences": sentences}).json() == {"sentences": sentences}
+    running.say()
+    assert "- I keep bees." in running.model.prompt("draft")
+    left = running.http.request("DELETE", "/v1/knowledge/persona", json={"sentences": ["I keep bees."]})
+    assert left.json() == {"sentences": ["I live in Leeds."]}
+
+
+def test_what_was_added_is_there_after_a_restart(serving):
+    first = serving()
+    first.http.post("/v1/knowledge/documents", json={"text": "Dogs are welcome on the terrace."})
+    first.http.post("/v1/knowledge/persona", json={"sentences": ["I keep bees."]})
+    second = serving(Scripted(needs=[need("dogs on the terrace")]))
+    assert second.http.get("/v1/knowledge/persona").json() == {"sentences": ["I keep bees."]}
+    assert [one for one in grounded(second)["knowledge"] if one["source"] == "documents"]
+
+
+def packed(size):
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", b"\0" * size)
+    return data.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "status"),
+    [
+        ("bomb.docx", packed(2_000_000), 413),
+        ("large.txt", b"x" * 200_000, 413),
+        ("packed.txt.gz", b"\x1f\x8b", 415),
+        ("run.exe", b"MZ", 415),
+        ("", b"x", 400),
+        ("broken.pdf", b"%PDF-1.4 nothing", 400),
+        ("broken.docx", b"PK\x03\x04 nothing", 400),
+        ("empty.md", b"", 400),
+        ("binary.txt", b"\xff\xfe\xfd\x00\xd8", 400),
+    ],
+)
+def test_a_file_that_cannot_be_taken_is_refused_without_a_word_on_where_files_lie(serving, name, data, status):
+    running = serving(server={"max_upload": 100_000})
+    for _ in range(2):
+        answer = running.http.post("/v1/knowledge/files", files={"file": (name, data)})
+        assert answer.status_code == status, answer.text
+        assert str(running.service.knowledge.folder) not in answer.text
+        running.http.post("/v1/knowledge/documents", json={"text": "Dogs are welcome."})
+    assert not list((running.service.knowledge.folder / "files").iterdir())
+
+
+def test_a_further_agent_has_its_own_sources(serving, tmp_path):
+    from dialore.sources.documents.building import build_documents
+
+    build_documents(tmp_path / "cafe.idx", texts=["Dogs are welcome on the terrace."])
+    agents = {"cafe": {"method": "weave", "sources": {"documents": str(tmp_path / "cafe.idx")}}}
+    running = serving(Scripted(needs=[need("dogs on the terrace")]), agents=agents)
+    assert not [one for one in grounded(running)["knowledge"] if one["source"] == "documents"]
+    assert [one for one in grounded(running, model="dialore/cafe")["knowledge"] if one["source"] == "documents"]
