@@ -11,6 +11,8 @@ from tests.llm.server import FaultyServer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.sources.postgres_server import PostgresServer
+
 
 @pytest.fixture
 def faulty_server() -> Iterator[FaultyServer]:
@@ -29,3 +31,17 @@ def no_endpoint_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A PostgreSQL cluster of the tests' own, started once."""
+    pytest.importorskip("psycopg_pool", reason="PostgreSQL's driver is not here: pip install 'dialore[postgres]'")
+    from tests.sources.postgres_server import PostgresServer, binaries
+
+    folder = binaries()
+    if folder is None:
+        pytest.skip("PostgreSQL is not here: apt-get install postgresql")
+    server = PostgresServer(folder)
+    yield server
+    server.remove()

@@ -99,6 +99,7 @@ def world(tmp_path, monkeypatch, url):
     persona, declared = blocks("sources.md", "yaml")
     (tmp_path / "persona.yaml").write_text(persona, "utf-8")
     (tmp_path / "sources.yaml").write_text(declared, "utf-8")
+    (tmp_path / "memory.jsonl").write_text(blocks("sources.md", "json")[0], "utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DIALORE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("DIALORE_BASE_URL", url)

@@ -16,7 +16,7 @@ ON_COMMAND_LINE: ContextVar[bool] = ContextVar("ON_COMMAND_LINE", default=False)
 _OPTION = re.compile(r"--([a-z][a-z-]+)(?: (hf:[\w./-]+))?(?: [A-Z]+\b)?|dialore [^`;)]*")  # a command stays as it is
 _ARGUMENTS = {
     **dict.fromkeys(("api-key", "base-url", "record", "window"), "connect({}=...)"),
-    **dict.fromkeys(("documents", "persona", "samples", "sources"), 'sources={{"{}": ...}}'),
+    **dict.fromkeys(("documents", "memory", "persona", "samples", "sources"), 'sources={{"{}": ...}}'),
     "search": 'sources={{"web": ...}}',
     "stage-model": "stage_models=...",
     **dict.fromkeys(("accept-changed-prompts", "accept-changed-server", "cite"), "{}=True"),

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 from dialore.text import normalise
 
 Source = str
-"""A kind of source: one of `dialore.sources.registry.KINDS` (`graph`, `documents`, `persona`, `web`), or `model`."""
+"""A kind of source: of `dialore.sources.registry.KINDS` (`graph`, `documents`, `memory`, `web`, ...), or `model`."""
 Kind = Literal["fact", "passage", "persona"]
 
 
@@ -98,6 +98,8 @@ class PassageDetail(BaseModel):
         snippet: whether it is the engine's snippet, because the page could not be read.
         suspicious: whether sentences that command a model were taken out of it.
         page_error: why the page could not be read.
+        said: by whom and when it was said, of a statement in memory.
+        turn: the turn that it was said in.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -115,6 +117,8 @@ class PassageDetail(BaseModel):
     snippet: bool | None = None
     suspicious: bool | None = None
     page_error: str = ""
+    said: str = ""
+    turn: str = ""
 
     @property
     def where(self) -> dict[str, str]:

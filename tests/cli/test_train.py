@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -11,16 +15,24 @@ from tests.training.conftest import small  # noqa: F401
 pytest.importorskip("lightgbm")
 
 
-def test_a_ranker_is_trained_listed_and_shown(call, small, tmp_path):  # noqa: F811
-    out = tmp_path / "models" / "ranker"
-    done = call("train", "retriever", "kbp", "--data", str(small), "--out", str(out), "--json")
-    assert done.code == 0, done.err
-    assert json.loads(done.out)["measured"]["persona"]["mean"] > 90
-    listed = call("models", "list", str(out.parent), "--json")
-    assert [(one["path"], one["kind"]) for one in json.loads(listed.out)] == [(str(out), "ranker")]
-    assert "ranker" in call("models", "list", str(out.parent)).out
-    assert call("models", "show", str(out)).out.startswith("# A trained ranker of Dialore")
-    assert json.loads(call("models", "show", str(out), "--json").out)["seed"] == 0
+PAGE = Path(__file__).parents[2] / "docs" / "learn.md"
+
+
+def test_every_command_of_the_page_works_in_the_order_shown(call, small, tmp_path):  # noqa: F811
+    shutil.copytree(small, tmp_path / "data" / "kbp")
+    (block,) = re.findall(r"^```\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    done = [call(*shlex.split(line)[1:]) for line in block.splitlines()]
+    assert [each.code for each in done] == [0, 0, 0, 0], [each.err for each in done]
+    assert "F1 of NULL" in done[0].out
+    assert "both: persona" in done[1].out
+    assert "ranker" in done[2].out
+    assert done[3].out.startswith("# A trained planner of Dialore")
+    listed = json.loads(call("models", "list", "models", "--json").out)
+    assert [(one["path"], one["kind"]) for one in listed] == [
+        ("models/planner", "planner"),
+        ("models/ranker", "ranker"),
+    ]
+    assert json.loads(call("models", "show", "models/ranker", "--json").out)["measured"]["persona"]["mean"] > 90
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ class Lexical(Method):
         graph: the commonsense graph.
         documents: documents.
         persona: persona sentences.
+        memory: what the user said of himself in earlier dialogues.
         web: web search.
         top: pieces asked of each source.
         turns: the latest turns whose concepts are looked up.
@@ -53,13 +54,14 @@ class Lexical(Method):
     name: ClassVar[str] = "lexical"
     paper: ClassVar[str] = "our own, an extractive baseline"
     summary: ClassVar[str] = "no model: knowledge of the concepts mentioned, its best piece quoted as the response"
-    takes: ClassVar[tuple[str, ...]] = ("graph", "documents", "persona", "web")
+    takes: ClassVar[tuple[str, ...]] = ("graph", "documents", "persona", "memory", "web")
     calls: ClassVar[str] = "0"
     stages: ClassVar[tuple[str, ...]] = ()
 
     graph: AnyGraph | None = None
     documents: KnowledgeSource | None = None
     persona: KnowledgeSource | None = None
+    memory: KnowledgeSource | None = None
     web: KnowledgeSource | None = None
     top: int = 20
     turns: int = 3
@@ -71,7 +73,7 @@ class Lexical(Method):
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Look up what is mentioned, search every other source, rank all of it together."""
         demands, facts = await self._look_up(dialogue, stage)
-        further = [source for source in (self.persona, self.documents, self.web) if source is not None]
+        further = [source for source in (self.persona, self.memory, self.documents, self.web) if source is not None]
         query = dialogue.last.text
         found = await gather(*(stage.search(f"{source.name}-search", source, query, self.top) for source in further))
         pieces = [*facts, *(piece for each in found for piece in each)]

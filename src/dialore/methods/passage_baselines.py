@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dialore.methods.stages import Stages
 
 _WORD = re.compile(rf"[{HAN}]|[^\W{HAN}]+")
-_PASSAGES = ("documents", "web")
+_PASSAGES = ("documents", "memory", "web")
 
 
 # Without slots: what is declared by default is worked out once, when it is first asked for.
@@ -41,6 +41,7 @@ class Rag(Method):
     Attributes:
         sources: declared sources (`open_declared`), whatever they depend on; what the model knows itself is left out.
         persona: persona sentences, where nothing is declared; without them, each dialogue's own.
+        memory: what the user said of himself in earlier dialogues, likewise.
         documents: a document index, where nothing is declared.
         graph: the commonsense graph, likewise.
         web: web search, likewise.
@@ -51,12 +52,13 @@ class Rag(Method):
     name: ClassVar[str] = "rag"
     paper: ClassVar[str] = "our own, a baseline: retrieval-augmented generation as it is usually done"
     summary: ClassVar[str] = "the best passages for the last turn, rewritten to stand alone, and an answer from them"
-    takes: ClassVar[tuple[str, ...]] = ("sources", "persona", "documents", "graph", "web")
+    takes: ClassVar[tuple[str, ...]] = ("sources", "persona", "memory", "documents", "graph", "web")
     calls: ClassVar[str] = "2 (1 without rewrite, or where there is nothing to rewrite)"
     stages: ClassVar[tuple[str, ...]] = ("rag/query-rewriting", "rag/response-generation")
 
     sources: DeclaredSources | None = None
     persona: KnowledgeSource | None = None
+    memory: KnowledgeSource | None = None
     documents: KnowledgeSource | None = None
     graph: AnyGraph | None = None
     web: KnowledgeSource | None = None
@@ -71,7 +73,8 @@ class Rag(Method):
     def declared(self) -> DeclaredSources:
         """The sources that are declared, or all that are open."""
         further = {"documents": self.documents, "graph": self.graph, "web": self.web}
-        return self.sources or default_sources({"persona": self.persona, **further}, retriever="fused")
+        own = {"persona": self.persona, "memory": self.memory}
+        return self.sources or default_sources({**own, **further}, retriever="fused")
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """The best passages for one query, then the persona's sentences."""
@@ -117,6 +120,7 @@ class FullContext(Method):
     Attributes:
         sources: declared sources, where all can be listed.
         persona: persona sentences, where nothing is declared; without them, each dialogue's own.
+        memory: what the user said of himself in earlier dialogues, likewise.
         documents: a document index, where nothing is declared.
         words: how many words of documents are sent at most, a Chinese character counted as one; the default is about
             80,000 tokens. More is an error, as is what the model's window does not hold.
@@ -125,12 +129,13 @@ class FullContext(Method):
     name: ClassVar[str] = "full-context"
     paper: ClassVar[str] = "our own, a baseline for models with a long window"
     summary: ClassVar[str] = "the persona and all documents in one prompt, while they fit"
-    takes: ClassVar[tuple[str, ...]] = ("sources", "persona", "documents")
+    takes: ClassVar[tuple[str, ...]] = ("sources", "persona", "memory", "documents")
     calls: ClassVar[str] = "1"
     stages: ClassVar[tuple[str, ...]] = ("full-context/response-generation",)
 
     sources: DeclaredSources | None = None
     persona: KnowledgeSource | None = None
+    memory: KnowledgeSource | None = None
     documents: KnowledgeSource | None = None
     words: int = 60_000
 
@@ -141,7 +146,8 @@ class FullContext(Method):
     @functools.cached_property
     def declared(self) -> DeclaredSources:
         """The sources that are declared, or all that are open."""
-        return self.sources or default_sources({"persona": self.persona, "documents": self.documents})
+        opened = {"persona": self.persona, "memory": self.memory, "documents": self.documents}
+        return self.sources or default_sources(opened)
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Everything there is, each text once, until it is too much."""

@@ -302,8 +302,8 @@ def context_of(dialogue: Dialogue) -> str:
 
 
 def titled_line(piece: Knowledge) -> str:
-    """A piece of knowledge on one line, with its title, that cannot close the marks which a prompt puts around it."""
-    title = piece.passage.title
+    """A piece of knowledge on one line, with its title or speaker, that cannot close the marks a prompt puts around."""
+    title = piece.passage.title or piece.passage.said
     return joined(as_data(f"({title}) {piece.text}" if title else piece.text, "knowledge"))
 
 

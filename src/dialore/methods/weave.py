@@ -130,6 +130,7 @@ class Weave(Method):
     Attributes:
         sources: declared sources (`open_declared`).
         persona: persona sentences, where nothing is declared; without them, each dialogue's own.
+        memory: what the user said of himself in earlier dialogues, likewise: each dialogue's own, or a file's.
         documents: documents, where nothing is declared.
         graph: the commonsense graph, likewise; the topics that could come next are looked up in it, too.
         web: web search, likewise.
@@ -146,13 +147,14 @@ class Weave(Method):
     name: ClassVar[str] = "weave"
     paper: ClassVar[str] = "our own"
     summary: ClassVar[str] = "needs and a draft at once, one look-up in every source, a rewrite only where it pays"
-    takes: ClassVar[tuple[str, ...]] = ("sources", "persona", "documents", "graph", "web")
+    takes: ClassVar[tuple[str, ...]] = ("sources", "persona", "memory", "documents", "graph", "web")
     calls: ClassVar[str] = "3 in 2 steps (2 in 1 where the draft stands; check adds 1, or 3)"
     stages: ClassVar[tuple[str, ...]] = ("weave/needs", "weave/draft", "weave/write", "weave/check")
     cites: ClassVar[bool] = True
 
     sources: DeclaredSources | None = None
     persona: KnowledgeSource | None = None
+    memory: KnowledgeSource | None = None
     documents: KnowledgeSource | None = None
     graph: AnyGraph | None = None
     web: KnowledgeSource | None = None
@@ -174,8 +176,8 @@ class Weave(Method):
         """The sources that can be asked."""
         if self.sources is not None:
             return self.sources
-        opened = {"persona": self.persona, "documents": self.documents, "graph": self.graph, "web": self.web}
-        return default_sources(opened)
+        further = {"documents": self.documents, "graph": self.graph, "web": self.web}
+        return default_sources({"persona": self.persona, "memory": self.memory, **further})
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Needs and look-up, without a draft."""
@@ -395,18 +397,23 @@ class Weave(Method):
 
 
 def _held(source: KnowledgeSource | None, dialogue: Dialogue) -> list[str] | None:
-    """The titles of some of what a source holds; None where there is nothing to ask: it holds nothing."""
+    """The titles of some of what a source holds, of a memory its statements; None where it holds nothing to ask."""
     if not isinstance(source, Listed):
         return None if source is None else []
     try:
-        pieces = [piece.passage for piece in itertools.islice(source.every(dialogue), _SEEN)]
+        pieces = list(itertools.islice(source.every(dialogue), _SEEN))
     except DialoreError:  # its search will say what is wrong
         return []
-    whole = dict.fromkeys(filter(None, (joined(piece.persona) or piece.title for piece in pieces)))
+    whole = dict.fromkeys(filter(None, map(_title, pieces)))
     if sum(map(len, whole)) > _TITLES:  # those of the documents alone, without their sections
         whole = dict.fromkeys(title.partition(" > ")[0] for title in whole)
     lengths = itertools.accumulate(map(len, whole))
     return [title for title, length in zip(whole, lengths, strict=True) if length <= _TITLES] if pieces else None
+
+
+def _title(piece: Knowledge) -> str:
+    known = piece.passage
+    return joined(known.persona) or known.title or (piece.text if known.said else "")
 
 
 def _named(name: str, entries: Sequence[DeclaredSource]) -> DeclaredSource | None:

@@ -49,7 +49,7 @@ class KnowledgeSource(Protocol):
 
     @property
     def kind(self) -> Source:
-        """Its kind: graph, documents, persona, web or model."""
+        """Its kind: graph, documents, persona, memory, web or model."""
         ...
 
     async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:

@@ -133,6 +133,18 @@ KINDS: dict[str, SourceKind] = {
             unnamed="always",
         ),
         SourceKind(
+            "memory",
+            "dialore.sources.memory:open_memory",
+            "What the user said of himself before, for dialogues that bring no memory: JSONL.",
+            key="memory",
+            metavar="FILE",
+            unnamed="always",
+            holds={
+                "en": 'what "Me" said of himself or herself before - home, family, work, tastes, plans',
+                "zh": "“我”在以前的对话里说过的自己的情况，例如住处、家人、工作、喜好、打算",
+            },
+        ),
+        SourceKind(
             "web",
             "dialore.sources.web.source:open_web",
             "Web search: searxng:URL, brave: (key in BRAVE_API_KEY), or corpus:PATH for a document index.",

@@ -23,6 +23,7 @@ from dialore.knowledge import Fact, PersonaDetail
 from dialore.retrieval.static import StaticEmbedder
 from dialore.sources.dialogue_ranking import joined
 from dialore.text import normalise as folded
+from dialore.text import split_sentences
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,9 +63,13 @@ def probabilities_of_use(pieces: Sequence[Knowledge], query: str, dialogue: Dial
 
 
 def already_said(piece: Knowledge, dialogue: Dialogue) -> bool:
-    """Whether the history has said a piece: one utterance holds its numbers and most of its words and meaning."""
+    """Whether the history has said a piece: one utterance holds its numbers and most of its words and meaning.
+
+    What it asks it does not say: "Which food am I allergic to?"
+    """
     pieces = _Pieces([_read(_text_of(piece))])
-    return any(float(pieces.told(_read(turn))[0]) >= _SAID for turn in dialogue.texts)
+    said = (" ".join(one for one in split_sentences(turn) if not one.endswith(("?", "？"))) for turn in dialogue.texts)
+    return any(float(pieces.told(_read(turn))[0]) >= _SAID for turn in said if turn)
 
 
 @functools.lru_cache(maxsize=1)

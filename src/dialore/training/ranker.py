@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 SETTINGS: dict[str, Any] = {
     "objective": "lambdarank",
     "metric": "ndcg",
-    "eval_at": [1],
+    "eval_at": [3],
     "learning_rate": 0.05,
     "num_leaves": 15,
     "min_child_samples": 40,
     "lambda_l2": 5.0,
     "feature_fraction": 0.5,
 }
-_MOST = 400
+_MOST = 300
+_PATIENCE = 100
 _SHARPNESS = np.round(np.arange(0.2, 3.01, 0.05), 2)
 
 
@@ -52,7 +53,7 @@ def train_ranker(examples: Examples, step: Step) -> tuple[dict[str, Any], Arrays
         def fold_done(fold: int, name: str = name, done: int = done) -> None:
             step(f"training on {name}", done * (FOLDS + 1) + fold, len(parts) * (FOLDS + 1))
 
-        grown = grow(SETTINGS, features, labels, of, examples, most=_MOST, step=fold_done)
+        grown = grow(SETTINGS, features, labels, of, examples, most=_MOST, patience=_PATIENCE, step=fold_done)
         scores[name], rounds[name] = grown.scores[:, 0], grown.rounds
         arrays |= grown.trees.arrays(name)
         losses = [_loss(scores[name] * sharp, labels, of) for sharp in _SHARPNESS]

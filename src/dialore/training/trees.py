@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.int64]
 
-_PATIENCE = 30
-"""Trees without a gain on the held-out fold after which a fold stops."""
-
 
 @dataclass
 class Grown:
@@ -49,9 +46,21 @@ def grow(
     examples: Examples,
     *,
     most: int,
+    patience: int = 30,
     step: Callable[[int], None],
 ) -> Grown:
-    """Grow trees with each fold held out, stopping early on it, then on everything; `of` is each row's response."""
+    """Grow trees with each fold held out, then on everything, as many as served the folds.
+
+    Args:
+        settings: LightGBM's.
+        features: a row a piece, or a response.
+        labels: of each row.
+        of: the response that each row is of; rows of one follow each other.
+        examples: whose folds they are.
+        most: trees that are grown at most.
+        patience: trees without a gain on the held-out fold after which it stops.
+        step: called with how many folds are done.
+    """
     lightgbm = import_optional("lightgbm", "training", "train")
     fixed = {"verbose": -1, "seed": examples.seed, "deterministic": True, "force_row_wise": True, **settings}
     outputs = int(settings.get("num_class", 1))
@@ -64,7 +73,7 @@ def grow(
     for fold in range(FOLDS):
         step(fold)
         held = folds == fold
-        stopping = [lightgbm.early_stopping(_PATIENCE, verbose=False)]
+        stopping = [lightgbm.early_stopping(patience, verbose=False)]
         booster = lightgbm.train(fixed, data(~held), most, valid_sets=[data(held)], callbacks=stopping)
         rounds.append(max(1, int(booster.best_iteration)))
         scores[held] = _taken(booster, rounds[-1], outputs).scores(features[held])

@@ -74,12 +74,9 @@ def redact(query: str, dialogue: Dialogue) -> tuple[str, list[str]]:
     Returns:
         The query, possibly empty, and a note for each kind of thing taken out, which does not repeat it.
     """
-    notes: list[str] = []
-    asked, query = query, query.translate(_FOLDED)
-    for what, pattern, replace in _RULES:
-        before, query = query, pattern.sub(replace, query)
-        if query != before:
-            notes.append(f"{what} was taken out of the query")
+    asked = query
+    query, kinds = without_addresses(query)
+    notes = [f"{kind} was taken out of the query" for kind in kinds]
     clean = _without_names(query, dialogue)
     if clean != query:
         notes.append("the user's name was taken out of the query")
@@ -88,6 +85,17 @@ def redact(query: str, dialogue: Dialogue) -> tuple[str, list[str]]:
     tidy = _HANGING.sub(r"\1", _SPACES.sub(" ", clean))
     tidy = _DOUBLED.sub(r"\1\2", tidy).lstrip(_EDGES + ".。!?！？").rstrip(_EDGES)
     return tidy if re.search(r"\w", tidy) else "", list(dict.fromkeys(notes))
+
+
+def without_addresses(text: str) -> tuple[str, list[str]]:
+    """A text without e-mail addresses, phone and card numbers, and which of these were taken out."""
+    kinds: list[str] = []
+    text = text.translate(_FOLDED)
+    for kind, pattern, replace in _RULES:
+        before, text = text, pattern.sub(replace, text)
+        if text != before:
+            kinds.append(kind)
+    return text, kinds
 
 
 # --- the user's own name: "my name is ...", 我叫...

@@ -1,0 +1,129 @@
+"""What of a user's turn is kept in memory: asked of the model after the response, or told by a plain rule."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, Field
+
+from dialore.llm.model import Usage
+from dialore.methods.lexical import NoModel
+from dialore.methods.stages import Stages
+from dialore.prompts.history import on_one_line
+from dialore.sources.memory import Statement, standing
+from dialore.sources.web.redaction import without_addresses
+from dialore.text import split_lines
+
+if TYPE_CHECKING:
+    from dialore.dialogue import Dialogue
+    from dialore.methods.stages import Responder
+
+_MOST, _LONGEST, _SHOWN = 5, 300, 40
+
+
+class Told(BaseModel):
+    """A statement about the user, and the numbers of the earlier statements that it replaces."""
+
+    text: str
+    replaces: list[int] = Field(default_factory=list)
+
+
+class Extracted(BaseModel):
+    """What the latest turn says of the user."""
+
+    statements: list[Told] = Field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What is to be kept of a turn, the ids of the earlier statements that it replaces, and what asking took."""
+
+    statements: Sequence[Statement] = ()
+    replaced: Sequence[str] = ()
+    usage: Usage = field(default_factory=Usage)
+
+
+async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], responder: Responder) -> Remembered:
+    """What the last turn of a dialogue says of the user, for whose memory it is; nothing where nothing parses.
+
+    A statement with a password, an e-mail address, a card or phone number is not kept, nor is one of more than 300
+    characters. Without a model, sentences in the first person are kept (`sentences_of_himself`). It is not to stand in
+    the way of a response: call it after that.
+
+    Args:
+        dialogue: the history up to the user's turn.
+        known: his earlier statements: the newest forty are shown, of which the new ones may replace some.
+        responder: who does the stage `memory/extraction`.
+
+    Raises:
+        StageError: the model failed.
+    """
+    now = datetime.now(UTC)
+    shown = standing(known, now)[:_SHOWN]
+    usage = Usage()
+    if isinstance(responder, NoModel):
+        told = [Told(text=sentence) for sentence in sentences_of_himself(dialogue.last.text)]
+    else:
+        stage = Stages(responder, "memory", dialogue)
+        texts = [on_one_line(statement.text) for statement in shown]
+        told = (await stage.ask("memory/extraction", Extracted, Extracted(), statements=texts)).statements
+        usage = stage.usage
+    kept = [one for one in told if 0 < len(one.text.strip()) <= _LONGEST and _is_harmless(one.text)][:_MOST]
+    turn = on_one_line(dialogue.last.text)[: 2 * _LONGEST]
+    turn = turn if _is_harmless(turn) else ""
+    made = [Statement(text=on_one_line(one.text), said=now, turn=turn) for one in kept]
+    numbers = {number for one in kept for number in one.replaces if 1 <= number <= len(shown)}
+    return Remembered(made, [shown[number - 1].id for number in sorted(numbers)], usage)
+
+
+_SECRET = re.compile(r"pass ?(?:word|code|phrase)|\bpin\b|api[ -]?key|密码|口令|验证码|\d{6,}", re.IGNORECASE)
+
+
+def _is_harmless(text: str) -> bool:
+    """Whether a text holds no secret and no address."""
+    return not (_SECRET.search(text) or without_addresses(text)[1])
+
+
+# --- without a model
+
+_ENGLISH = re.compile(
+    r"""(?:(?:and|but|so|well|oh|yes|no|actually|also|hi|hello),?[ ])*(?:
+    i(?:[ ]am|'m)[ ](?!(?:not[ ])?(?:sorry|sure|glad|afraid|happy|confused|here|just|still|so|really|about|in|on|at|back
+        |good|fine|ok|okay|tired|done|asking|looking|trying|wondering|going|thinking)\b)
+    |i[ ](?:(?:also|do[ ]not|don't|really|usually|always|never|often|used[ ]to)[ ])*
+        (?:have|own|like|love|hate|enjoy|prefer|live|work|play|speak|study|teach|collect|grew|moved|drink|eat|drive
+        |smoke|volunteer|run)\b
+    |my[ ](?:name|(?:best[ ])?friend|wife|husband|partner|mother|mom|mum|father|dad|parents|brother|sister|son|daughter
+        |kids?|children|dogs?|cats?|pets?|job|boss|birthday|hobby|hobbies|favou?rite[ ][\w ]+)[ ]
+        (?:is|are|was|has|have|works?|lives?|likes?|loves?|plays?)\b)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_CHINESE = re.compile(
+    r"""(?:你好|嗨|对|嗯|其实|不过|而且|因为)?[，,]?我(?:也|很|最|一直|平时|现在|从小|今年|已经|的)*(?:
+    是(?!说|指|想|不是)|叫(?!醒|[他她你])|姓|住|养|有(?!点|些|个问题)|没有|不?喜欢|不?爱|讨厌|不[吃喝]|从事|来自|出生
+    |对.{1,8}过敏|在.{1,12}(?:工作|上班|上学|读书)|\d+岁
+    |(?:名字|爱好|生日|专业|工作|老[婆公]|妻子|丈夫|[爸妈哥姐弟妹]|父|母|儿子|女儿|孩子|家[在人里])(?!.*(?:怎么|吗)))""",
+    re.VERBOSE,
+)
+_WORDS = 30
+
+
+def sentences_of_himself(text: str) -> list[str]:
+    """The sentences that say something lasting of their speaker, by how they begin.
+
+    A sentence does where it begins with "I am", "I have", "I live", "I work", "I like" and the like, or with "My" and
+    somebody or something near, is no question, and has at most thirty words. Moods, intentions and what is done just
+    now ("I'm tired", "I'm looking for") are left out. Chinese likewise, by 我.
+    """
+    sentences = split_lines(text)
+    return [each for each in sentences if _says_of_himself(each.replace("’", "'"))]
+
+
+def _says_of_himself(sentence: str) -> bool:
+    if sentence.rstrip("\"'”’)）").endswith(("?", "？")) or len(sentence.split()) > _WORDS:
+        return False
+    return bool(_ENGLISH.match(sentence) or _CHINESE.match(sentence))

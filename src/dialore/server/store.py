@@ -1,0 +1,336 @@
+"""What a service keeps of its users: consent, memory, conversations and traces, in SQLite or PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.util import CommandError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from dialore.errors import InputError, SourceError, first_line, import_optional
+from dialore.sources.memory import Statement, standing
+
+_DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+_WAIT = 30
+"""Seconds that a change waits for others' end, in SQLite."""
+_MOST = 1000
+"""Statements of one user; the oldest go."""
+_ALL = "dialore: all users"
+
+
+class User(NamedTuple):
+    """Somebody who talks to a service: whose key the request has, and what the caller calls him.
+
+    The same name under two keys is two users.
+    """
+
+    owner: str
+    name: str
+
+
+class _Moment(sa.TypeDecorator[datetime]):
+    """A moment in UTC: SQLite knows no time zones."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
+        """As it is written."""
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
+        """As it is read."""
+        return value if value is None else (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+TABLES = sa.MetaData()
+
+
+def _table(name: str, *columns: sa.Column[Any]) -> sa.Table:
+    """A table each of whose rows belongs to one user."""
+    return sa.Table(name, TABLES, *(sa.Column(each, sa.Text, primary_key=True) for each in User._fields), *columns)
+
+
+def _kept(name: str, *columns: sa.Column[Any]) -> sa.Table:
+    """A table whose rows are deleted when their time has come."""
+    ends = sa.Column("expires", _Moment, index=True)
+    return _table(name, sa.Column("id", sa.Text, primary_key=True), sa.Column("made", _Moment), *columns, ends)
+
+
+_PEOPLE = _table("people", sa.Column("consents", sa.Boolean, nullable=False))
+_STATEMENTS = _kept("statements", sa.Column("text", sa.Text), sa.Column("turn", sa.Text))
+_CONVERSATIONS = _kept("conversations", sa.Column("turns", sa.JSON))
+_TRACES = _kept("traces", sa.Column("result", sa.JSON))
+sa.Index("ix_traces_id", _TRACES.c.id)  # asked for without a user's name
+
+
+class ServerStore:
+    """Consent, memory, conversations and traces of a service's users.
+
+    Any number of workers may have one store open; changes to one user's rows are made one after the other. Nothing of a
+    user is kept in memory, or found there, unless he consents; withdrawing consent deletes it. What has expired is
+    never given, and is deleted by `sweep`.
+
+    Args:
+        place: a SQLite file, or a URL: `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`.
+        memory_days: how long statements are kept; None for ever.
+        kept_days: how long conversations and traces are kept.
+        clock: what time it is.
+
+    Raises:
+        InputError: the place is no such URL. Every method raises SourceError where the database cannot be asked.
+    """
+
+    def __init__(
+        self,
+        place: str | Path,
+        *,
+        memory_days: int | None = 365,
+        kept_days: int = 30,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._url = _url(place)
+        self._clock = clock
+        self._memory = None if memory_days is None else timedelta(days=memory_days)
+        self._kept = timedelta(days=kept_days)
+        self._engine = _engine(self._url)
+
+    async def open(self) -> None:
+        """Bring the database to the newest version, and delete what has expired.
+
+        Raises:
+            InputError: it cannot be reached, or is of a newer version than this program.
+        """
+        place = self._url.render_as_string(hide_password=True)
+        try:
+            async with self._change(_ALL) as connection:
+                await connection.run_sync(_upgrade)
+        except SourceError as error:
+            raise InputError(error.message, mend="name a file, or postgresql://user@host/database") from error
+        except CommandError as error:
+            raise InputError(
+                f"{place}: {first_line(error)}", mend="install a newer dialore, or name another"
+            ) from error
+        await self.sweep()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._engine.dispose()
+
+    # --- memory
+
+    async def consents(self, user: User) -> bool:
+        """Whether a user wants to be remembered; nobody does who has not said so."""
+        async with self._read() as connection:
+            return await _consents(connection, user)
+
+    async def set_consent(self, user: User, *, consents: bool) -> None:
+        """Say whether a user wants to be remembered; what is remembered is deleted where he does not."""
+        async with self._change(*user) as connection:
+            await _delete(connection, _PEOPLE, user)
+            if consents:
+                await connection.execute(_PEOPLE.insert().values(**user._asdict(), consents=True))
+            else:
+                await _delete(connection, _STATEMENTS, user)
+
+    async def statements(self, user: User) -> list[Statement]:
+        """What is remembered of a user and stands, the newest first."""
+        async with self._read() as connection:
+            return standing(await _statements(connection, user), self._clock())
+
+    async def remember(self, user: User, said: Iterable[Statement], replaced: Sequence[str] = ()) -> list[Statement]:
+        """Remember statements in the place of others, by their ids; gives those that are kept.
+
+        What a new statement replaces by `standing` is deleted, too. Nothing is kept of a user who does not consent.
+        """
+        async with self._change(*user) as connection:
+            if not await _consents(connection, user):
+                return []
+            known = {each.id: each for each in await _statements(connection, user)}
+            new = {each.id: each for each in map(self._dated, said)}
+            left = {name: each for name, each in known.items() if name not in replaced} | new
+            stand = {each.id for each in standing(left.values(), self._clock())[:_MOST]}
+            gone = [name for name in known if name not in stand or name in new]
+            await _delete(connection, _STATEMENTS, user, _STATEMENTS.c.id.in_(gone))
+            kept = [each for name, each in new.items() if name in stand]
+            rows = [
+                {"id": each.id, "made": each.said, "text": each.text, "turn": each.turn, "expires": each.expires}
+                for each in kept
+            ]
+            if rows:
+                await connection.execute(_STATEMENTS.insert(), [user._asdict() | row for row in rows])
+            return kept
+
+    def _dated(self, statement: Statement) -> Statement:
+        ends = statement.expires or (statement.said + self._memory if self._memory is not None else None)
+        plain = {"text": statement.text.replace("\0", ""), "turn": statement.turn.replace("\0", "")}
+        return statement.model_copy(update={**plain, "expires": ends})
+
+    async def forget(self, user: User, statement: str | None = None) -> int:
+        """Delete a statement by its id, or all of a user's; gives how many there were."""
+        async with self._change(*user) as connection:
+            named = () if statement is None else (_STATEMENTS.c.id == statement,)
+            return await _delete(connection, _STATEMENTS, user, *named)
+
+    # --- conversations and traces
+
+    async def keep_conversation(self, user: User, identifier: str, turns: Sequence[Mapping[str, Any]]) -> None:
+        """Keep a conversation as it is now, its messages as plain data, in the place of what it was."""
+        await self._keep(_CONVERSATIONS, user, identifier, turns=list(turns))
+
+    async def conversation(self, user: User, identifier: str) -> list[dict[str, Any]] | None:
+        """The messages of a conversation; None where the user has none of that id."""
+        columns = _CONVERSATIONS.c
+        query = sa.select(columns.turns).where(*self._live(_CONVERSATIONS, user), columns.id == identifier)
+        async with self._read() as connection:
+            found: list[dict[str, Any]] | None = await connection.scalar(query)
+            return found
+
+    async def conversations(self, user: User) -> list[tuple[str, datetime]]:
+        """The ids of a user's conversations, and when each was last kept, the latest first."""
+        columns = _CONVERSATIONS.c
+        query = sa.select(columns.id, columns.made).where(*self._live(_CONVERSATIONS, user))
+        async with self._read() as connection:
+            rows = await connection.execute(query.order_by(columns.made.desc(), columns.id))
+            return [(row.id, row.made) for row in rows]
+
+    async def keep_trace(self, user: User, identifier: str, result: Mapping[str, Any]) -> None:
+        """Keep what a response was made of, as plain data."""
+        await self._keep(_TRACES, user, identifier, result=dict(result))
+
+    async def trace(self, owner: str, identifier: str) -> dict[str, Any] | None:
+        """What a response to one of an owner's users was made of; None where there is no such trace, or no longer."""
+        columns = _TRACES.c
+        query = sa.select(columns.result).where(columns.id == identifier, columns.owner == owner)
+        async with self._read() as connection:
+            found: dict[str, Any] | None = await connection.scalar(query.where(columns.expires > self._clock()))
+            return found
+
+    async def delete_conversation(self, user: User, identifier: str) -> int:
+        """Delete a conversation; gives how many there were."""
+        async with self._change(*user) as connection:
+            return await _delete(connection, _CONVERSATIONS, user, _CONVERSATIONS.c.id == identifier)
+
+    async def delete_user(self, user: User) -> None:
+        """Delete everything of a user, his consent too."""
+        async with self._change(*user) as connection:
+            for table in TABLES.tables.values():
+                await _delete(connection, table, user)
+
+    async def sweep(self) -> int:
+        """Delete what has expired, of all users; gives how many rows that were."""
+        async with self._change(_ALL) as connection:
+            done = [
+                await connection.execute(table.delete().where(table.c.expires <= self._clock()))
+                for table in (_STATEMENTS, _CONVERSATIONS, _TRACES)
+            ]
+            return sum(each.rowcount for each in done)
+
+    async def _keep(self, table: sa.Table, user: User, identifier: str, **data: object) -> None:
+        now = self._clock()
+        row = {**user._asdict(), "id": identifier, "made": now, "expires": now + self._kept, **data}
+        async with self._change(*user) as connection:
+            await _delete(connection, table, user, table.c.id == identifier)
+            await connection.execute(table.insert().values(row))
+
+    def _live(self, table: sa.Table, user: User) -> tuple[sa.ColumnElement[bool], ...]:
+        return (*_of(table, user), table.c.expires > self._clock())
+
+    # --- the database
+
+    @asynccontextmanager
+    async def _read(self) -> AsyncIterator[AsyncConnection]:
+        with _explained(self._url):
+            async with self._engine.connect() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def _change(self, *names: str) -> AsyncIterator[AsyncConnection]:
+        """A transaction that no other one with the same names runs beside."""
+        if any("\0" in name for name in names):
+            raise InputError("a user's name has a character that is none")
+        with _explained(self._url):
+            async with self._engine.execution_options(changes=True).begin() as connection:
+                if connection.dialect.name == "postgresql":
+                    key = sa.func.hashtextextended("\x1f".join(names), 0)
+                    await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
+                yield connection
+
+
+@contextmanager
+def _explained(url: sa.URL) -> Iterator[None]:
+    """Turn errors of the database into one line without its password."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        said = first_line(getattr(error, "orig", None) or error)
+        raise SourceError(f"{url.render_as_string(hide_password=True)} cannot be asked: {said}") from error
+
+
+def _url(place: str | Path) -> sa.URL:
+    if "://" not in str(place):
+        return sa.URL.create(_DRIVERS["sqlite"], database=str(place))
+    try:
+        url = sa.make_url(str(place))
+        return url.set(drivername=_DRIVERS[url.drivername.partition("+")[0]])
+    except (ArgumentError, KeyError) as error:
+        mend = "name a file, sqlite:///FILE, or postgresql://user@host/database"
+        raise InputError("the store's address is no URL of SQLite or PostgreSQL", mend=mend) from error
+
+
+def _engine(url: sa.URL) -> AsyncEngine:
+    if url.drivername != _DRIVERS["sqlite"]:
+        import_optional("psycopg", "a store in PostgreSQL", "postgres")
+        return create_async_engine(url, pool_pre_ping=True)
+    file = Path(url.database or "")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch(mode=0o600)
+    engine = create_async_engine(url, connect_args={"timeout": _WAIT})
+
+    @sa.event.listens_for(engine.sync_engine, "connect")
+    def connected(connection: Any, _: object) -> None:  # noqa: ANN401 - a driver's
+        connection.isolation_level = None  # transactions begin where we say so, not where the driver thinks
+        cursor = connection.cursor()
+        for pragma in ("journal_mode = WAL", "secure_delete = ON"):  # what is deleted is overwritten
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @sa.event.listens_for(engine.sync_engine, "begin")
+    def begun(connection: sa.Connection) -> None:
+        # Whoever will write waits for his turn now: later it would be too late to wait.
+        changes = connection.get_execution_options().get("changes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if changes else "BEGIN")
+
+    return engine
+
+
+def _upgrade(connection: sa.Connection) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def _of(table: sa.Table, user: User) -> tuple[sa.ColumnElement[bool], ...]:
+    return (table.c.owner == user.owner, table.c.name == user.name)
+
+
+async def _delete(connection: AsyncConnection, table: sa.Table, user: User, *where: sa.ColumnElement[bool]) -> int:
+    return (await connection.execute(table.delete().where(*_of(table, user), *where))).rowcount
+
+
+async def _consents(connection: AsyncConnection, user: User) -> bool:
+    return bool(await connection.scalar(sa.select(_PEOPLE.c.consents).where(*_of(_PEOPLE, user))))
+
+
+async def _statements(connection: AsyncConnection, user: User) -> list[Statement]:
+    rows = await connection.execute(_STATEMENTS.select().where(*_of(_STATEMENTS, user)))
+    return [Statement(text=row.text, said=row.made, turn=row.turn, expires=row.expires) for row in rows]

@@ -1,0 +1,333 @@
+"""What a service keeps of its users, in SQLite and, where it is installed, in PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("sqlalchemy", reason="the serve extra is not installed")
+pytest.importorskip("alembic", reason="the serve extra is not installed")
+pytest.importorskip("aiosqlite", reason="the serve extra is not installed")
+
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from dialore.errors import InputError
+from dialore.server.store import TABLES, ServerStore, User
+from dialore.sources.memory import Statement
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+ANN, BEN = User("key-1", "ann"), User("key-1", "ben")
+OTHER_ANN = User("key-2", "ann")
+ROOT = Path(__file__).parents[2]
+_numbers = itertools.count()
+
+
+class Clock:
+    """What time it is."""
+
+    def __init__(self):
+        self.now = NOW
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request, tmp_path):
+    """Where a store can be: a file, or a database of its own."""
+    if request.param == "sqlite":
+        return str(tmp_path / "kept" / "store.sqlite")
+    server = request.getfixturevalue("postgres_server")
+    psycopg = pytest.importorskip("psycopg", reason="PostgreSQL's driver is not here: pip install 'dialore[postgres]'")
+    name = f"store_{next(_numbers)}"
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return server.url(database=name)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+async def store(place, clock):
+    made = ServerStore(place, memory_days=100, kept_days=7, clock=clock)
+    await made.open()
+    yield made
+    await made.close()
+
+
+def said(text, days=0, turn=""):
+    return Statement(text=text, said=NOW - timedelta(days=days), turn=turn)
+
+
+async def texts(store, user):
+    return [each.text for each in await store.statements(user)]
+
+
+# --- memory
+
+
+async def test_nobody_is_remembered_who_has_not_consented(store):
+    assert not await store.consents(ANN)
+    assert await store.remember(ANN, [said("I ski.")]) == []
+    assert await texts(store, ANN) == []
+    await store.set_consent(ANN, consents=True)
+    assert await store.consents(ANN)
+    assert not await store.consents(BEN)
+    assert [each.text for each in await store.remember(ANN, [said("I ski.", turn="Well, I ski.")])] == ["I ski."]
+    (kept,) = await store.statements(ANN)
+    assert kept == said("I ski.", turn="Well, I ski.").model_copy(update={"expires": NOW + timedelta(days=100)})
+    await store.set_consent(ANN, consents=False)
+    assert await texts(store, ANN) == []
+    await store.set_consent(ANN, consents=True)
+    assert await texts(store, ANN) == [], "withdrawing consent deletes"
+
+
+async def test_one_users_memory_is_never_anothers(store):
+    for user in (ANN, BEN, OTHER_ANN):
+        await store.set_consent(user, consents=True)
+    await store.remember(ANN, [said("I ski."), said("I live in Leeds.")])
+    await store.remember(BEN, [said("I ski.")])
+    ski = said("I ski.").id
+    await store.remember(OTHER_ANN, [said("I moved to York.")], [ski, said("I live in Leeds.").id])
+    assert set(await texts(store, ANN)) == {"I ski.", "I live in Leeds."}
+    assert await store.forget(OTHER_ANN, ski) == 0
+    assert await store.forget(BEN) == 1
+    assert set(await texts(store, ANN)) == {"I ski.", "I live in Leeds."}
+    assert await texts(store, OTHER_ANN) == ["I moved to York."]
+    await store.set_consent(BEN, consents=False)
+    await store.delete_user(OTHER_ANN)
+    assert len(await texts(store, ANN)) == 2
+
+
+@pytest.mark.parametrize("name", ["", "ann' OR '1'='1", "%", "ann\x1f", "key-1", "安娜", "a" * 5000])
+async def test_names_are_data(store, name):
+    odd = User("key-1", name)
+    for user in (ANN, odd):
+        await store.set_consent(user, consents=True)
+    await store.remember(ANN, [said("I ski.")])
+    assert await texts(store, odd) == []
+    assert await store.forget(odd) == 0
+    assert await texts(store, ANN) == ["I ski."]
+
+
+async def test_a_name_that_is_no_text_is_refused(store):
+    with pytest.raises(InputError, match="name"):
+        await store.set_consent(User("key-1", "ann\0"), consents=True)
+
+
+async def test_what_is_replaced_is_gone_for_good(store):
+    await store.set_consent(ANN, consents=True)
+    old, dog = said("I live in Leeds.", 9), said("I have a dog.", 9)
+    await store.remember(ANN, [old, dog])
+    await store.remember(ANN, [said("I moved to York.", 1)])  # by the plain rule
+    await store.remember(ANN, [said("My dog has died.", 0)], [dog.id])  # as the model said
+    assert await texts(store, ANN) == ["My dog has died.", "I moved to York."]
+    await store.forget(ANN, said("I moved to York.").id)
+    assert await texts(store, ANN) == ["My dog has died."], "the older one does not come back"
+    assert await store.remember(ANN, [said("I live in Hull.", 5), said("I moved to Bath.", 2)])
+    assert await store.remember(ANN, [said("I live in Ghent.", 4)]) == [], "an older one does not replace a newer"
+    assert await texts(store, ANN) == ["My dog has died.", "I moved to Bath."]
+
+
+async def test_the_same_again_is_kept_once_with_the_newer_time(store):
+    await store.set_consent(ANN, consents=True)
+    await store.remember(ANN, [said("I ski.", 50)])
+    await store.remember(ANN, [said("I ski.", 2)])
+    (kept,) = await store.statements(ANN)
+    assert kept.said == NOW - timedelta(days=2)
+
+
+async def test_the_newest_thousand_are_kept(store):
+    await store.set_consent(ANN, consents=True)
+    await store.remember(ANN, [said(f"I know somebody called Name{'x' * n}.", n / 100) for n in range(1005)])
+    kept = await texts(store, ANN)
+    assert len(kept) == 1000
+    assert kept[0] == "I know somebody called Name."
+
+
+async def test_forgetting_one_and_all(store):
+    await store.set_consent(ANN, consents=True)
+    await store.remember(ANN, [said("I ski."), said("I swim."), said("I row.")])
+    assert await store.forget(ANN, said("I swim.").id) == 1
+    assert await store.forget(ANN, said("I swim.").id) == 0
+    assert set(await texts(store, ANN)) == {"I ski.", "I row."}
+    assert await store.forget(ANN) == 2
+    assert await texts(store, ANN) == []
+    assert await store.consents(ANN)
+
+
+async def test_memory_ends_after_its_days(store, clock):
+    await store.set_consent(ANN, consents=True)
+    await store.remember(ANN, [said("I ski.", 99), said("I swim.", 0)])
+    clock.now = NOW + timedelta(days=1)
+    assert await texts(store, ANN) == ["I swim."]
+    assert await store.sweep() == 1
+    assert await store.sweep() == 0
+
+
+# --- conversations and traces
+
+
+async def test_conversations_are_kept_for_a_set_time(store, clock):
+    turns = [{"role": "user", "content": "你好 \u2028 🎈"}]
+    await store.keep_conversation(ANN, "c1", turns)
+    clock.now = NOW + timedelta(days=3)
+    await store.keep_conversation(ANN, "c2", turns)
+    later = [*turns, {"role": "assistant", "content": "Hi."}]
+    await store.keep_conversation(ANN, "c2", later)
+    assert await store.conversation(ANN, "c1") == turns
+    assert await store.conversation(ANN, "c2") == later
+    assert await store.conversations(ANN) == [("c2", clock.now), ("c1", NOW)]
+    assert await store.conversation(BEN, "c1") is None
+    assert await store.conversations(BEN) == []
+    assert await store.delete_conversation(BEN, "c1") == 0
+    clock.now = NOW + timedelta(days=7)
+    assert await store.conversation(ANN, "c1") is None
+    assert [name for name, _ in await store.conversations(ANN)] == ["c2"]
+    assert await store.sweep() == 1
+    assert await store.delete_conversation(ANN, "c2") == 1
+
+
+async def test_traces_are_their_owners_and_end(store, clock):
+    await store.keep_trace(ANN, "trace-1", {"trace": [{"stage": "draft", "seconds": 0.5}]})
+    assert await store.trace("key-1", "trace-1") == {"trace": [{"stage": "draft", "seconds": 0.5}]}
+    assert await store.trace("key-2", "trace-1") is None
+    assert await store.trace("key-1", "trace-2") is None
+    await store.keep_trace(BEN, "trace-3", {})
+    await store.delete_user(ANN)
+    assert await store.trace("key-1", "trace-1") is None
+    assert await store.trace("key-1", "trace-3") == {}
+    clock.now = NOW + timedelta(days=7)
+    assert await store.trace("key-1", "trace-3") is None
+
+
+# --- workers
+
+
+WORKER = """
+import asyncio, sys
+from datetime import UTC, datetime
+from dialore.server.store import ServerStore, User
+from dialore.sources.memory import Statement
+
+async def main(place, mark):
+    store = ServerStore(place)
+    await store.open()
+    user = User("key-1", "ann")
+    await store.set_consent(user, consents=True)
+    async def one(n):
+        said = datetime.now(UTC)
+        await store.remember(user, [Statement(text=f"I met {mark}{'x' * n}.", said=said)])
+        await store.keep_conversation(user, f"{mark}{n}", [{"role": "user", "content": "x"}])
+    for n in range(0, 20, 4):
+        await asyncio.gather(*(one(n + more) for more in range(4)))
+    await store.remember(user, [Statement(text=f"I live in {mark}.", said=datetime.now(UTC))])
+    await store.close()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_workers_that_write_one_users_memory_at_once_lose_nothing(place):
+    """Each opens the store, too: the database is made by one of them while the other waits."""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, place, mark], env=environment, stderr=subprocess.PIPE, text=True
+        )
+        for mark in ("Ada", "Bob")
+    ]
+    for worker in workers:
+        _, errors = await asyncio.to_thread(worker.communicate, timeout=60)
+        assert worker.returncode == 0, errors
+    store = ServerStore(place)
+    await store.open()
+    kept = await texts(store, ANN)
+    expected = {f"I met {mark}{'x' * n}." for mark in ("Ada", "Bob") for n in range(20)}
+    assert expected == {each for each in kept if each.startswith("I met")}
+    assert len([each for each in kept if each.startswith("I live")]) == 1
+    assert len(await store.conversations(ANN)) == 40
+    await store.close()
+
+
+# --- the database
+
+
+async def test_the_migrations_make_what_the_program_expects(store):
+    async with store._engine.connect() as connection:
+
+        def differences(inner):
+            return compare_metadata(MigrationContext.configure(inner, opts={"compare_type": True}), TABLES)
+
+        assert await connection.run_sync(differences) == []
+
+
+async def test_opening_again_keeps_what_there_is(store, place):
+    await store.keep_trace(ANN, "trace-1", {"a": 1})
+    again = ServerStore(place, clock=lambda: NOW)
+    await again.open()
+    assert await again.trace("key-1", "trace-1") == {"a": 1}
+    await again.close()
+
+
+async def test_a_newer_database_is_left_alone(store, place):
+    async with store._engine.begin() as connection:
+        await connection.execute(sa.text("UPDATE alembic_version SET version_num = 'newer'"))
+    again = ServerStore(place)
+    with pytest.raises(InputError, match="newer") as caught:
+        await again.open()
+    assert "\n" not in str(caught.value)
+    await again.close()
+
+
+@pytest.mark.parametrize("place", ["mysql://h/d", "://"])
+def test_another_database_is_refused(place):
+    with pytest.raises(InputError, match="name a file"):
+        ServerStore(place)
+
+
+async def test_a_database_that_is_not_there_is_one_line_without_the_password():
+    pytest.importorskip("psycopg", reason="PostgreSQL's driver is not here: pip install 'dialore[postgres]'")
+    store = ServerStore("postgresql://ann:geheim@127.0.0.1:1/nothing?connect_timeout=2")
+    with pytest.raises(InputError, match="cannot be asked") as caught:
+        await store.open()
+    assert "geheim" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+    await store.close()
+
+
+async def test_a_file_that_is_no_database_is_one_line(tmp_path):
+    (tmp_path / "notes.txt").write_text("These are my notes. " * 100, "utf-8")
+    store = ServerStore(tmp_path / "notes.txt")
+    with pytest.raises(InputError, match="cannot be asked"):
+        await store.open()
+    await store.close()
+
+
+async def test_nobody_else_on_the_machine_reads_the_file(tmp_path):
+    store = ServerStore(tmp_path / "store.sqlite")
+    await store.open()
+    assert (tmp_path / "store.sqlite").stat().st_mode & 0o077 == 0
+    await store.close()
+
+
+async def test_what_is_deleted_is_not_in_the_file(tmp_path):
+    store = ServerStore(tmp_path / "store.sqlite")
+    await store.open()
+    await store.set_consent(ANN, consents=True)
+    await store.remember(ANN, [said("I have a marmot called Zdenko.")])
+    await store.forget(ANN)
+    await store.close()
+    assert b"Zdenko" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())

@@ -1,0 +1,279 @@
+"""Memory: what a user said of himself, found, expired, replaced by what is newer, and kept of a turn."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dialore.agent import Agent
+from dialore.dialogue import Dialogue
+from dialore.errors import InputError, SourceError
+from dialore.llm.model import Completion, Usage
+from dialore.methods.lexical import NoModel
+from dialore.methods.registry import create_method
+from dialore.methods.remembering import extract_statements, sentences_of_himself
+from dialore.methods.stages import ModelResponder
+from dialore.prompts.library import PromptLibrary
+from dialore.sources.base import Listed
+from dialore.sources.memory import MemorySource, Statement, open_memory, standing, thing_of
+from dialore.sources.usefulness import probabilities_of_use
+from dialore.workbench import Workbench
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+SAID = ["I have two dogs.", "I work as a nurse in a hospital.", "I am allergic to peanuts."]
+
+
+def statement(text, days=1, **fields):
+    return Statement(text=text, said=NOW - timedelta(days=days), **fields)
+
+
+def talk(*turns, **extra):
+    return Dialogue(list(turns), **extra)
+
+
+def told(*statements):
+    return [one.model_dump(mode="json") for one in statements]
+
+
+MINE = told(*map(statement, SAID))
+
+
+async def test_what_the_dialogues_user_said_is_found_with_its_time_and_turn():
+    mine = told(*map(statement, SAID[:2]), statement(SAID[2], turn="No nuts for me, I am allergic to peanuts."))
+    found = await MemorySource().search("food allergies", talk("Can I eat peanuts?", memory=mine), top=2)
+    assert len(found) == 2
+    first = found[0]
+    assert (first.text, first.kind, first.source) == (SAID[2], "passage", "memory")
+    assert first.id == statement(SAID[2]).id
+    assert first.passage.said == '"Me", 2026-11-21'
+    assert first.passage.turn.startswith("No nuts")
+
+
+async def test_one_open_source_serves_every_dialogue_its_own_users_memory():
+    source = MemorySource()
+    assert [one.text for one in await source.search("pets", talk("My pets?", memory=MINE), top=1)] == [SAID[0]]
+    assert await source.search("pets", talk("My pets?")) == []
+    other = talk("My pets?", memory=told(statement("I have a parrot.")))
+    assert [one.text for one in await source.search("pets", other)] == ["I have a parrot."]
+
+
+async def test_chinese_memory():
+    mine = told(*map(statement, ("我养了两只狗。", "我是护士。", "我对花生过敏。")))
+    found = await MemorySource().search("花生过敏", talk("我能吃花生吗？", memory=mine), top=1)
+    assert [(one.text, one.passage.said) for one in found] == [("我对花生过敏。", "“我”，2026-11-21")]
+
+
+async def test_what_has_expired_is_never_found():
+    ended = statement("I live in Leeds.", 400, expires=datetime.now(UTC) - timedelta(seconds=1))
+    lasting = statement("I like the sea.", 400, expires=datetime.now(UTC) + timedelta(days=1))
+    dialogue = talk("Where do I live?", memory=told(ended, lasting))
+    assert [one.text for one in await MemorySource().search("Leeds", dialogue)] == ["I like the sea."]
+    assert [one.text for one in MemorySource().every(dialogue)] == ["I like the sea."]
+
+
+async def test_of_two_about_the_same_thing_the_newer_is_found_however_they_stand():
+    old, new = statement("I live in Leeds.", 90), statement("I moved to York.", 3)
+    for order in ((old, new), (new, old)):
+        found = await MemorySource().search("home", talk("Where do I live?", memory=told(*order)))
+        assert [one.text for one in found] == ["I moved to York."]
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("I'm 32 years old.", "I turned 33."),
+        ("I am single.", "I got married!"),
+        ("My favorite color is blue.", "My favourite color is green now."),
+        ("I have two cats.", "I have three cats now."),
+        ("I like horror movies.", "I don't like horror movies anymore."),
+        ("I love coffee.", "I hate coffee."),
+        ("I eat meat.", "I no longer eat meat."),
+        ("I work as a nurse.", "I now work as a teacher."),
+        ("我住在北京。", "我现在住在上海。"),
+        ("我今年30岁。", "我31岁了。"),
+        ("我喜欢吃辣。", "我不喜欢吃辣。"),
+        ("我养了两只猫。", "我养了三只猫。"),
+    ],
+)
+def test_what_is_the_same_thing(older, newer):
+    assert thing_of(older) == thing_of(newer)
+    assert standing([statement(older, 2), statement(newer, 1)], NOW)[0].text == newer
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("I live in a small house.", "I live in Leeds."),
+        ("I moved to the sales team.", "I live in York."),
+        ("I have two cats.", "I want two cats."),
+        ("I have two brothers.", "I have two sisters."),
+        ("I love my mother.", "My mother loves me."),
+        ("My wife works at a school.", "I work with my wife."),
+        ("My favorite color is blue.", "My favorite food is pizza."),
+        ("I am 30 minutes away from work.", "I am 32 years old."),
+        ("我喜欢吃辣。", "我喜欢吃甜。"),
+        ("我住在北京。", "我在北京工作。"),
+        ("我叫小明。", "我叫醒了孩子。"),
+        ("我不吃肉。", "我不喝酒。"),
+    ],
+)
+def test_what_is_not_the_same_thing(one, other):
+    assert len(standing([statement(one, 2), statement(other, 1)], NOW)) == 2
+
+
+async def test_a_malformed_memory_is_a_source_error_in_one_line():
+    for memory in ("text", [{"text": "I ski."}], [{"text": " ", "said": "2026-11-03T18:20:00Z"}]):
+        with pytest.raises(SourceError, match="memory") as caught:
+            await MemorySource().search("ski", talk("Do I ski?", memory=memory))
+        assert "\n" not in str(caught.value)
+
+
+async def test_a_file_stands_in_where_the_dialogue_brings_none(tmp_path):
+    path = tmp_path / "me.jsonl"
+    path.write_text("".join(one.model_dump_json() + "\n" for one in map(statement, SAID)), "utf-8")
+    source = open_memory(path)
+    assert [one.text for one in await source.search("pets", talk("My dogs?"), top=1)] == [SAID[0]]
+    assert await source.search("pets", talk("My dogs?", memory=[])) == []
+    path.write_text('{"text": "I ski."}\n', "utf-8")
+    with pytest.raises(InputError, match=r"me.jsonl, line 1: field said"):
+        open_memory(path)
+
+
+async def test_pieces_get_the_probability_of_persona_sentences():
+    dialogue = talk("Hi!", "Hello.", "Which food am I allergic to?", memory=MINE)
+    found = await MemorySource().search("food that the user is allergic to", dialogue)
+    chances = probabilities_of_use(found, "food that I am allergic to", dialogue)
+    assert dict(zip([one.text for one in found], chances, strict=True))[SAID[2]] == max(chances)
+
+
+# --- in methods
+
+
+class Model:
+    """Answers by stage; keeps what was asked."""
+
+    name = "scripted"
+
+    def __init__(self, **answers):
+        self.answers, self.asked = answers, {}
+
+    async def complete(self, request, on_text=None):
+        stage = request.label.rsplit("/", 1)[-1].replace("-", "_")
+        self.asked[stage] = "\n".join(message.content for message in request.messages)
+        answer = self.answers[stage]
+        text = answer if isinstance(answer, str) else json.dumps(answer)
+        return Completion(text=text, model=self.name, usage=Usage(calls=1, prompt_tokens=10, completion_tokens=5))
+
+    async def close(self):
+        pass
+
+
+NEED = {"what": "allergies", "source": "memory", "query": "food that I am allergic to", "asked": True}
+
+
+async def test_weave_looks_up_the_memory_of_the_dialogue_and_cites_it():
+    model = Model(
+        draft="Anything you like.", needs={"needs": [NEED], "topics": []}, write="Not peanuts: you are allergic [1]."
+    )
+    with_memory = talk("Which food am I allergic to?", memory=MINE)
+    agent = Agent(create_method("weave", {"memory": MemorySource()}), ModelResponder(model, PromptLibrary()))
+    response = await agent.respond(with_memory)
+    assert response.text == "Not peanuts: you are allergic."
+    assert [response.knowledge[0].text, response.knowledge[0].source] == [SAID[2], "memory"]
+    assert '("Me", 2026-11-21) I am allergic to peanuts.' in model.asked["write"]
+    assert "said of himself or herself" in model.asked["needs"]
+
+    del model.asked["needs"]
+    await agent.respond(talk("Which food am I allergic to?"))
+    assert "needs" not in model.asked  # nothing is remembered: there is nothing to ask
+
+
+async def test_rag_full_context_and_lexical_read_it_too():
+    model = Model(response_generation="You have dogs.")
+    for method in ("rag", "full-context"):
+        agent = Agent(create_method(method, {"memory": MemorySource()}), ModelResponder(model, PromptLibrary()))
+        response = await agent.respond(talk("Which pets do I have?", memory=MINE))
+        assert SAID[0] in {piece.text for piece in response.knowledge}
+        assert "I have two dogs." in model.asked["response_generation"]
+    response = await Agent(create_method("lexical", {"memory": MemorySource()}), NoModel()).respond(
+        talk("Which dogs do I have?", memory=MINE)
+    )
+    assert SAID[0] in response.text
+
+
+async def test_a_workbench_opens_it_where_none_is_named():
+    async with Workbench() as bench:
+        assert isinstance(bench.source("memory"), MemorySource)
+        assert isinstance(bench.source("memory"), Listed)
+
+
+# --- what is kept of a turn
+
+
+def asked(model):
+    return ModelResponder(model, PromptLibrary())
+
+
+@pytest.mark.parametrize(
+    ("turn", "earlier", "new"),
+    [
+        ("By the way, I live in York now. What's the weather?", "I live in Leeds.", "I live in York."),
+        ("我搬到杭州了。那里好玩吗？", "我住在北京。", "我搬到了杭州。"),
+    ],
+)
+async def test_the_model_says_what_is_kept_and_what_it_replaces(turn, earlier, new):
+    model = Model(extraction={"statements": [{"text": new, "replaces": [1, 7]}]})
+    known = [statement("I have two dogs.", 9), statement(earlier, 2)]
+    kept = await extract_statements(talk(turn), known, asked(model))
+    assert [(one.text, one.turn) for one in kept.statements] == [(new, turn)]
+    assert kept.replaced == [known[1].id]
+    assert kept.usage.calls == 1
+    assert f"1. {earlier}\n2. I have two dogs." in model.asked["extraction"]
+
+
+async def test_what_does_not_parse_keeps_nothing():
+    kept = await extract_statements(talk("I ski."), [], asked(Model(extraction="I'd rather not.", repair="Nor now.")))
+    assert kept.statements == []
+
+
+async def test_secrets_addresses_and_what_is_too_long_are_not_kept():
+    texts = [
+        "My password is swordfish.",
+        "You can reach me at ann@example.org.",
+        "My card is 4111 1111 1111 1111.",
+        "x" * 400,
+        " ",
+        "I ski.",
+    ]
+    model = Model(extraction={"statements": [{"text": text} for text in texts]})
+    kept = await extract_statements(talk("My password is swordfish, and I ski."), [], asked(model))
+    assert [(one.text, one.turn) for one in kept.statements] == [("I ski.", "")]
+
+
+async def test_without_a_model_sentences_in_the_first_person_are_kept():
+    turn = "Hi! I work as a nurse. My son is ten, and I'm tired. Do I have to stay? I'm looking for a plumber."
+    kept = await extract_statements(talk(turn), [], NoModel())
+    assert [one.text for one in kept.statements] == ["I work as a nurse.", "My son is ten, and I'm tired."]
+    assert all(one.turn == turn for one in kept.statements)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("I don't like fish, so no.", True),
+        ("Well, I have two dogs.", True),
+        ("I’m a vegetarian.", True),
+        ("I'm so glad!", False),
+        ("I have two dogs, don't I?", False),
+        ("Tell me about York.", False),
+        ("I want you to remember that the boss said yes.", False),
+        ("我养了两只猫。", True),
+        ("我老婆在银行工作。", True),
+        ("我有点累。", False),
+        ("我住在哪里？", False),
+    ],
+)
+def test_the_plain_rule(text, kept):
+    assert sentences_of_himself(text) == ([text] if kept else [])
