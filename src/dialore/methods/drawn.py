@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ _UNLIKE, _ALIKE = 0.5, 0.8
 _embedder = functools.cache(StaticEmbedder)
 _RUN: dict[Language, int] = {"en": 4, "zh": 5}
 """Words, or Chinese characters, in a row that are a quotation."""
+_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,13 @@ def is_drawn_on(piece: Knowledge, text: str, before: Sequence[str], language: La
     """Whether a response says what is specific to a piece of knowledge and was not said before.
 
     A fact is drawn on where its tail is news and told, or where its head is and the tail is said as well; anything else
-    where much of what is news is told, by words alike, or where it is quoted.
+    where much of what is news is told, by words alike, or where it is quoted. What states other numbers than the
+    response, and none of its own, is about something else, however alike the words are.
     """
     earlier = "\n".join(before)
+    numbers, stated = ({*_NUMBER.findall(each)} - {*_NUMBER.findall(earlier)} for each in (piece.text, text))
+    if numbers and stated and not numbers & stated:
+        return False
     if piece.kind == "fact":
         head, tail = (_told(end, text, earlier) for end in (piece.fact.head, piece.fact.tail))
         told = tail.told >= 0.2 and tail.share >= 0.44 and head.new - head.told < 0.67 * tail.told
