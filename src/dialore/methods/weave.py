@@ -37,6 +37,7 @@ _ASKED = 0.05
 """The share of the threshold that is enough for what is asked: the response is written anew in any case then."""
 _FACTS = 2
 """How many times as likely of use a fact of the graph must be: a model knows most of them, and writing costs."""
+_SAID = "the history has said it"
 
 
 class Need(BaseModel):
@@ -298,7 +299,7 @@ class Weave(Method):
         for piece, chance in zip(pieces, chances, strict=True):
             least = self.threshold * (_ASKED if need.asked else 1) * (_FACTS if entry.kind == "graph" else 1)
             dropped = f"its probability is under {least:.3g}" if chance < least else ""
-            dropped = "the history has said it" if already_said(piece, dialogue) else dropped
+            dropped = _SAID if already_said(piece, dialogue) else dropped
             known = piece.model_copy(update={"probability": round(chance, 3)})
             found.append(_Found(need, entry.name, known, dropped))
         return found
@@ -314,7 +315,7 @@ class Weave(Method):
                 likely = sorted((one for one in each if not one.dropped), key=lambda one: -one.probability)
                 ranked += [(not need.asked, place, one) for place, one in enumerate(likely)]
                 # What a commonsense graph lacks, a model may well know: the draft's word stands.
-                silent = entry.kind != "graph" and all("probability" in one.dropped for one in each)
+                silent = entry.kind != "graph" and all(one.dropped != _SAID for one in each)
                 if need.asked and not likely and silent:
                     missing.append(need.what)
             kept = {piece.id: piece for piece in own}
@@ -346,8 +347,8 @@ class Weave(Method):
         stage: Stages,
     ) -> str:
         """The response from draft and pieces; the draft where that fails."""
-        kinds = {piece.id: piece for piece in grounding.knowledge[: len(grounding.knowledge) - len(own)]}
-        given = [piece.model_copy(update={"text": titled_line(piece)}) for piece in (*own, *kinds.values())]
+        kept = grounding.knowledge[: len(grounding.knowledge) - len(own)]
+        given = [piece.model_copy(update={"text": titled_line(piece)}) for piece in (*own, *kept)]
 
         async def written(unsupported: Sequence[str] = ()) -> str:
             return await stage.text(

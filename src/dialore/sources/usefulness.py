@@ -1,7 +1,7 @@
 """When is a piece of knowledge of use? The calibrated probability, for whatever retriever found it.
 
 Scores of retrievers do not compare: BM25 has no upper end, a cosine of .4 may be much or little, and reciprocal ranks
-call the best of six useless passages a 1. Here a small logistic model for each kind of source and language looks at
+call the best of six useless passages a 1. Here a small logistic model for each kind of source looks at
 the texts themselves: how much of the query, the last turn and the history a piece shares, by words and by static
 embeddings, and how it stands among the pieces of the same search. `scripts/calibrate_usefulness.py` fits the models and
 writes `data/usefulness.json`; docs/weave.md says on what, and how well they are calibrated.
@@ -81,7 +81,7 @@ def _models() -> dict[str, Any]:
 
 _MODEL_OF = {"persona": "persona", "memory": "persona", "documents": "passages", "web": "passages", "graph": "graph"}
 THRESHOLD: dict[str, float] = {kind: _models()[model]["threshold"] for kind, model in _MODEL_OF.items()}
-"""By kind of source, the probability from which a piece is kept by default: the best F1 on held-out labels."""
+"""By kind of source, the probability with the best F-beta on held-out labels: of 2, of .5 for facts."""
 
 
 def _model_of(piece: Knowledge) -> str:
