@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dialore.retrieval.static import StaticEmbedder, normalise
+from dialore.retrieval.static import normalise, static_embedder
 from dialore.text import Language, is_stop_word, words
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _UNLIKE, _ALIKE = 0.5, 0.8
 """The cosines of two words from which one says something of the other, and all of it."""
-_embedder = functools.cache(StaticEmbedder)
 _RUN: dict[Language, int] = {"en": 4, "zh": 5}
 """Words, or Chinese characters, in a row that are a quotation."""
 _NUMBER = re.compile(r"\d+")
@@ -86,7 +85,7 @@ def _likeness(these: NDArray[np.float32], those: NDArray[np.float32]) -> Vector:
 @functools.lru_cache(maxsize=1024)
 def _read(text: str) -> tuple[NDArray[np.float32], Vector]:
     """The vector of each distinct word of a text, and its weight: a rare word's sum is long, a common one's short."""
-    sums = _embedder().part_sums(np.unique(_embedder().parts([text])[0]))
+    sums = static_embedder().part_sums(np.unique(static_embedder().parts([text])[0]))
     return normalise(sums), np.sqrt(np.einsum("ij,ij->i", sums, sums).astype(np.float64)) * 1e-6
 
 

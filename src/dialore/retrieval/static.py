@@ -129,6 +129,12 @@ class StaticEmbedder:
         return weights @ self._english.vectors[tokens].astype(np.int64)
 
 
+@functools.cache
+def static_embedder() -> StaticEmbedder:
+    """The embedder that the package carries, opened once for whatever compares texts of its own accord."""
+    return StaticEmbedder()
+
+
 def normalise(sums: NDArray[np.int64]) -> NDArray[np.float32]:
     """Divide each integer row (n, d) by its Euclidean length; a zero row stays zero.
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.knowledge import Fact, PersonaDetail
-from dialore.retrieval.static import StaticEmbedder
+from dialore.retrieval.static import static_embedder
 from dialore.sources.dialogue_ranking import joined
 from dialore.text import normalise as folded
 from dialore.text import split_sentences
@@ -200,15 +200,10 @@ class _Pieces:
         return (meaning + words) / 2 * [not one.numbers - turn.numbers for one in self.readings]
 
 
-@functools.lru_cache(maxsize=1)
-def _embedder() -> StaticEmbedder:
-    return StaticEmbedder()
-
-
 @functools.lru_cache(maxsize=_REMEMBERED)
 def _read(text: str) -> _Reading:
     text = joined(text)
-    parts = _embedder().parts([text])[0].tolist() or [_NO_WORD]
+    parts = static_embedder().parts([text])[0].tolist() or [_NO_WORD]
     rows = np.array([_word(part) for part in parts])
     whole = rows.sum(axis=0)
     rows = rows[list({part: at for at, part in enumerate(parts)}.values())]
@@ -222,8 +217,8 @@ def _read(text: str) -> _Reading:
 def _word(part: int) -> NDArray[np.float32]:
     """A part's vector in a text's sum; its length, of the order of 1, is larger the rarer the part."""
     if part == _NO_WORD:
-        return np.zeros(_embedder().dimension, np.float32)
-    vector: NDArray[np.float32] = (_embedder().part_sums(np.array([part]))[0] * 1e-6).astype(np.float32)
+        return np.zeros(static_embedder().dimension, np.float32)
+    vector: NDArray[np.float32] = (static_embedder().part_sums(np.array([part]))[0] * 1e-6).astype(np.float32)
     return vector
 
 
