@@ -24,7 +24,9 @@ from dialore.server.telemetry import JsonLines, Telemetry
 from dialore.workbench import Connect, connect_model
 
 if TYPE_CHECKING:
-    from dialore.settings import Settings
+    from starlette.types import ASGIApp
+
+    from dialore.settings import ServerSettings, Settings
 
 
 def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastAPI:
@@ -104,15 +106,24 @@ async def _broken(_: Request, __: Exception) -> Response:
 
 def serve(settings: Settings, *, connect: Connect = connect_model) -> None:
     """Serve until the process is asked to end; what is being answered then is finished first."""
+    log_lines()
+    asyncio.run(run_app(create_app(settings, connect=connect), settings.server))
+
+
+def log_lines() -> None:
+    """Log on standard error, in lines of JSON."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
-    for name in ("dialore", "uvicorn.error"):
+    for name in ("dialore", "uvicorn.error", "mcp"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.INFO)
-    server = settings.server
+
+
+async def run_app(app: ASGIApp, server: ServerSettings) -> None:
+    """Serve an application until the process is asked to end."""
     config = uvicorn.Config(
-        create_app(settings, connect=connect),
+        app,
         server.host,
         server.port,
         log_config=None,
@@ -120,4 +131,4 @@ def serve(settings: Settings, *, connect: Connect = connect_model) -> None:
         server_header=False,
         timeout_graceful_shutdown=int(server.max_seconds) + 5,
     )
-    asyncio.run(uvicorn.Server(config).serve())
+    await uvicorn.Server(config).serve()

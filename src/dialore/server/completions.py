@@ -162,7 +162,10 @@ def grounding_of(result: Grounding, trace: str) -> dict[str, Any]:
             for each in result.citations
         ]
     demands = result.demands.model_dump(exclude={"thoughts"}) if result.demands else None
-    knowledge = [{**told(piece), "score": piece.score, "used": piece.used} for piece in result.knowledge]
+    knowledge = [
+        {**told(piece), "score": piece.score, "probability": piece.probability, "used": piece.used}
+        for piece in result.knowledge
+    ]
     return {"trace": trace, "method": result.method, "citations": cited, "demands": demands, "knowledge": knowledge}
 
 

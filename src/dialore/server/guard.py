@@ -110,14 +110,18 @@ def _too_many(what: str, seconds: float) -> ServiceError:
     return ServiceError(429, f"too many {what}", code="rate_limit_exceeded", headers=headers)
 
 
+def anybody() -> Caller:
+    """Whoever asks where there are no keys."""
+    return Caller(KeySettings(name="local", sha256="0" * 64, knowledge=True, requests_per_minute=0, concurrency=0))
+
+
 class Guard:
     """ASGI middleware: lets a request through where its host, origin, key, rate and size are as the settings want."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, telemetry: Telemetry) -> None:
         self._app, self._settings, self._telemetry = app, settings, telemetry
         self._callers = [Caller(key) for key in settings.keys]
-        free = KeySettings(name="local", sha256="0" * 64, knowledge=True, requests_per_minute=0, concurrency=0)
-        self._anybody = Caller(free)
+        self._anybody = anybody()
         self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
