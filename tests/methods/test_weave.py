@@ -394,6 +394,14 @@ async def test_the_needs_are_told_the_titles_that_a_source_holds():
     assert "Hours" in model.prompt("needs")
 
 
+async def test_of_a_large_source_the_needs_are_told_the_nearest_titles():
+    model = Model({})
+    others = [Passage(f"Room {number} has a window.", title=f"Room {number}") for number in range(60)]
+    await answer(model, {"documents": Shelf([*others, Passage(OPENS, title="Hours")])})
+    assert "Hours" in model.prompt("needs")
+    assert model.prompt("needs").count("Room") < 30
+
+
 async def test_topics_are_looked_up_in_the_graph(small_graph, monkeypatch):
     monkeypatch.setattr(module, "probabilities_of_use", lambda pieces, *_: [0.5 for _ in pieces])
     talk = Dialogue(id="throat", turns=["How are you?", "I feel ill."])
