@@ -287,7 +287,7 @@ async def test_without_a_draft_the_response_is_written_all_the_same():
 
 
 async def test_a_draft_that_breaks_off_before_the_reader_is_not_followed_by_another_text():
-    model = Model({"draft-breaks": ModelError("gone")}, {"draft": 0.02})
+    model = Model({"draft-breaks": ModelError("gone")}, {"draft": 0.4})
     agent = Agent(create_method("weave", {"documents": Shelf([OPENS])}), ModelResponder(model, PromptLibrary()))
     heard = Heard(model)
     response = await agent.respond(TALK, heard)
