@@ -16,7 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from dialore import __version__
-from dialore.server import completions, knowledge, responses
+from dialore.server import completions, knowledge, pages, responses
 from dialore.server.errors import ServiceError, reply
 from dialore.server.guard import Guard, check_address
 from dialore.server.service import Service
@@ -54,6 +54,7 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
     app.include_router(completions.router)
     app.include_router(responses.router)
     app.include_router(knowledge.router)
+    app.include_router(pages.router)
 
     @app.get("/healthz")
     async def healthz() -> Response:

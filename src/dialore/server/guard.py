@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from dialore.errors import InputError
 from dialore.server.errors import ServiceError
+from dialore.server.pages import FILES
 from dialore.settings import KeySettings
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from dialore.server.telemetry import Telemetry
     from dialore.settings import ServerSettings
 
-OPEN = {"/healthz", "/readyz"}
+OPEN = {"/healthz", "/readyz", *FILES}
 """What is answered without a key."""
 UPLOADS = "/v1/knowledge/files"
 _PATIENCE = 30
