@@ -80,7 +80,7 @@ def world(tmp_path_factory):
 
 @dataclass
 class Keyed:
-    """A running service: its address, and a key, one that may ask once a minute, and one that it does not know."""
+    """A running service: its address, a key, one whose tokens of the day are spent, and one that it does not know."""
 
     url: str
     key: str
@@ -96,10 +96,12 @@ def service(world):
     (key, mark), (spent, other) = new_key(), new_key()
     free = "requests_per_minute = 0\n"
     keys = f'[[server.keys]]\nname = "app"\nsha256 = "{mark}"\n{free}'
-    keys += f'[[server.keys]]\nname = "spent"\nsha256 = "{other}"\nrequests_per_minute = 1\n'
+    keys += f'[[server.keys]]\nname = "spent"\nsha256 = "{other}"\ntokens_per_day = 1\n'
     file = world.folder / "keyed.toml"
     file.write_text((world.folder / "dialore.toml").read_text("utf-8") + keys, "utf-8")
     with world.running("serve", str(file)) as url:
         headers = {"Authorization": f"Bearer {spent}"}
-        assert httpx.get(f"{url}/v1/models", headers=headers, trust_env=False).status_code == 200
+        body = {"messages": [{"role": "user", "content": QUESTION}]}
+        made = httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=60, trust_env=False)
+        assert made.status_code == 200, made.text
         yield Keyed(f"{url}/v1", key, spent)
