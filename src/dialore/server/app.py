@@ -16,7 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from dialore import __version__
-from dialore.server import completions, knowledge, memory, responses
+from dialore.server import completions, knowledge, memory, pages, responses
 from dialore.server.errors import ServiceError, reply
 from dialore.server.guard import Guard, check_address
 from dialore.server.service import Service
@@ -24,7 +24,9 @@ from dialore.server.telemetry import JsonLines, Telemetry
 from dialore.workbench import Connect, connect_model
 
 if TYPE_CHECKING:
-    from dialore.settings import Settings
+    from starlette.types import ASGIApp
+
+    from dialore.settings import ServerSettings, Settings
 
 
 def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastAPI:
@@ -50,6 +52,7 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
     app.include_router(responses.router)
     app.include_router(knowledge.router)
     app.include_router(memory.router)
+    app.include_router(pages.router)
 
     @app.get("/healthz")
     async def healthz() -> Response:
@@ -102,15 +105,24 @@ async def _broken(_: Request, __: Exception) -> Response:
 
 def serve(settings: Settings, *, connect: Connect = connect_model) -> None:
     """Serve until the process is asked to end; what is being answered then is finished first."""
+    log_lines()
+    asyncio.run(run_app(create_app(settings, connect=connect), settings.server))
+
+
+def log_lines() -> None:
+    """Log on standard error, in lines of JSON."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
-    for name in ("dialore", "uvicorn.error"):
+    for name in ("dialore", "uvicorn.error", "mcp"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.INFO)
-    server = settings.server
+
+
+async def run_app(app: ASGIApp, server: ServerSettings) -> None:
+    """Serve an application until the process is asked to end."""
     config = uvicorn.Config(
-        create_app(settings, connect=connect),
+        app,
         server.host,
         server.port,
         log_config=None,
@@ -118,4 +130,4 @@ def serve(settings: Settings, *, connect: Connect = connect_model) -> None:
         server_header=False,
         timeout_graceful_shutdown=int(server.max_seconds) + 5,
     )
-    asyncio.run(uvicorn.Server(config).serve())
+    await uvicorn.Server(config).serve()

@@ -178,7 +178,10 @@ def grounding_of(result: Grounding, trace: str) -> dict[str, Any]:
             for each in result.citations
         ]
     demands = result.demands.model_dump(exclude={"thoughts"}) if result.demands else None
-    knowledge = [{**told(piece), "score": piece.score, "used": piece.used} for piece in result.knowledge]
+    knowledge = [
+        {**told(piece), "score": piece.score, "probability": piece.probability, "used": piece.used}
+        for piece in result.knowledge
+    ]
     return {"trace": trace, "method": result.method, "citations": cited, "demands": demands, "knowledge": knowledge}
 
 
@@ -203,6 +206,19 @@ async def last(events: Events) -> tuple[str, Response]:
             if isinstance(event, tuple):
                 return event
     raise RuntimeError("an answer ends in its response")
+
+
+async def begun(events: Events) -> Events:
+    """The same events, once the first has come: what cannot be answered at all is thus refused by its status."""
+    first = await anext(events)
+
+    async def following() -> Events:
+        async with aclosing(events):
+            yield first
+            async for event in events:
+                yield event
+
+    return following()
 
 
 async def until_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
@@ -253,7 +269,7 @@ async def complete(request: Request, body: ChatRequest) -> Reply:
     request.state.told = {"model": body.model}
     if body.stream:
         with_usage = body.stream_options is not None and body.stream_options.include_usage
-        chunks = _chunks(events, {**head, "object": "chat.completion.chunk"}, with_usage=with_usage)
+        chunks = _chunks(await begun(events), {**head, "object": "chat.completion.chunk"}, with_usage=with_usage)
         return streamed(chunks)
     trace, response = await until_gone(request, last(events))
     grounding = grounding_of(response, trace)

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from dialore.errors import InputError
 from dialore.server.errors import ServiceError
+from dialore.server.pages import FILES
 from dialore.settings import KeySettings
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from dialore.server.telemetry import Telemetry
     from dialore.settings import ServerSettings
 
-OPEN = {"/healthz", "/readyz"}
+OPEN = {"/healthz", "/readyz", *FILES}
 """What is answered without a key."""
 UPLOADS = "/v1/knowledge/files"
 _PATIENCE = 30
@@ -110,14 +111,18 @@ def _too_many(what: str, seconds: float) -> ServiceError:
     return ServiceError(429, f"too many {what}", code="rate_limit_exceeded", headers=headers)
 
 
+def anybody() -> Caller:
+    """Whoever asks where there are no keys."""
+    return Caller(KeySettings(name="local", sha256="0" * 64, knowledge=True, requests_per_minute=0, concurrency=0))
+
+
 class Guard:
     """ASGI middleware: lets a request through where its host, origin, key, rate and size are as the settings want."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, telemetry: Telemetry) -> None:
         self._app, self._settings, self._telemetry = app, settings, telemetry
         self._callers = [Caller(key) for key in settings.keys]
-        free = KeySettings(name="local", sha256="0" * 64, knowledge=True, requests_per_minute=0, concurrency=0)
-        self._anybody = Caller(free)
+        self._anybody = anybody()
         self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -15,6 +15,7 @@ from dialore.server.completions import (
     ChatMessage,
     Sampled,
     asked_of,
+    begun,
     event_of,
     grounding_of,
     last,
@@ -66,7 +67,7 @@ async def respond(request: Request, body: ResponsesRequest) -> Reply:
     made = _Made(body)
     events = service.answer(asked, request.state.caller)
     if body.stream:
-        return streamed(made.events(events))
+        return streamed(made.events(await begun(events)))
     return reply(made.whole(*await until_gone(request, last(events))))
 
 

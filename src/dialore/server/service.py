@@ -35,6 +35,7 @@ from dialore.sources.persona import PersonaSource
 from dialore.workbench import Connect, Workbench, connect_model, options_by_method
 
 if TYPE_CHECKING:
+    from dialore.knowledge import Knowledge
     from dialore.response import Grounding, Response
     from dialore.server.guard import Caller
     from dialore.server.telemetry import Telemetry
@@ -50,10 +51,11 @@ _METHOD = "weave"
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """An agent as a model of the service, and who speaks."""
+    """An agent as a model of the service, who speaks, and its sources."""
 
     agent: Agent
     persona: tuple[str, ...]
+    bench: Workbench
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,7 @@ class Service:
             made.cite = each.cite if each.cite is not None else self._cites
             persona = own.source("persona")
             sentences = tuple(persona.persona) if isinstance(persona, PersonaSource) else ()
-            opened.models[f"{MODEL}/{name}" if name else MODEL] = Served(made, (*each.persona, *sentences))
+            opened.models[f"{MODEL}/{name}" if name else MODEL] = Served(made, (*each.persona, *sentences), own)
         return opened
 
     @property
@@ -271,6 +273,24 @@ class Service:
             dialogue = await self._dialogue(asked, served, caller)
             grounding = await asyncio.wait_for(served.agent.ground(dialogue), self.settings.server.max_seconds)
             return await self._made(asked, grounding, caller), grounding
+
+    async def search(self, name: str, query: str, top: int) -> list[Knowledge]:
+        """What the source of that name of the service's own agent holds for a query, the best first.
+
+        Raises:
+            ServiceError: there is no such source, or it cannot be asked.
+        """
+        with self._served(MODEL) as served, explained():
+            source = served.bench.source(name)
+            if source is None:
+                mend = f"name one in dialore.toml, under [sources], or add to it by /v1/knowledge/{name}"
+                raise ServiceError(404, f"there is no source {name} ({mend})", code="source_not_found")
+            dialogue = Dialogue([query])
+            if name != "graph":
+                return list(await source.search(query, dialogue, top))
+            links = source.link([query]) or source.mentions([query])
+            facts: list[Knowledge] = (await asyncio.to_thread(source.retrieve_queries, links, dialogue, top))[0]
+            return facts
 
     async def _made(self, asked: Asked, result: Grounding, caller: Caller) -> str:
         """Keep the trace; raises ServiceError where nothing was made."""

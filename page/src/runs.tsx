@@ -1,0 +1,7 @@
+import type { JSX } from "preact";
+
+import { t } from "./ui";
+
+export function Runs(): JSX.Element {
+  return <p class="note">{t("This page is not there yet.", "此页尚未完成。")}</p>;
+}

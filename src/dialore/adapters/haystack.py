@@ -1,0 +1,53 @@
+"""A Haystack component."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dialore.adapters import find, metadata
+from dialore.errors import import_optional
+from dialore.parallel import wait_for
+
+import_optional("haystack", "the Haystack component", "haystack")
+
+from haystack import Document, component  # noqa: E402
+
+if TYPE_CHECKING:
+    from dialore.agent import Agent
+    from dialore.sources.base import KnowledgeSource
+
+__all__ = ["DialoreRetriever"]
+
+
+@component
+class DialoreRetriever:
+    """Retrieves what an agent or a source finds, each document with its probability of use, else its score.
+
+    Args:
+        asked: an agent (`dialore.create_agent`), or a source with `search`; whoever made it closes it.
+        top: how many documents at most.
+    """
+
+    def __init__(self, asked: Agent | KnowledgeSource, top: int = 10) -> None:
+        self.asked, self.top = asked, top
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: str) -> dict[str, list[Document]]:
+        """The documents for a query."""
+        return wait_for(self.run_async(query))
+
+    @component.output_types(documents=list[Document])
+    async def run_async(self, query: str) -> dict[str, list[Document]]:
+        """The documents for a query, as an asynchronous pipeline asks."""
+        found = await find(self.asked, query, self.top)
+        return {
+            "documents": [
+                Document(
+                    id=each.id,
+                    content=each.text,
+                    meta=metadata(each),
+                    score=each.score if each.probability is None else each.probability,
+                )
+                for each in found
+            ]
+        }

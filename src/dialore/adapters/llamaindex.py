@@ -1,0 +1,47 @@
+"""A LlamaIndex retriever."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dialore.adapters import find, metadata
+from dialore.errors import import_optional
+from dialore.parallel import wait_for
+
+import_optional("llama_index.core", "the LlamaIndex retriever", "llamaindex")
+
+from llama_index.core.retrievers import BaseRetriever  # noqa: E402
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode  # noqa: E402
+
+if TYPE_CHECKING:
+    from dialore.agent import Agent
+    from dialore.sources.base import KnowledgeSource
+
+__all__ = ["DialoreRetriever"]
+
+
+class DialoreRetriever(BaseRetriever):
+    """Retrieves what an agent or a source finds, each node with its probability of use, else its score.
+
+    Args:
+        asked: an agent (`dialore.create_agent`), or a source with `search`; whoever made it closes it.
+        top: how many nodes at most.
+        further: what `BaseRetriever` takes.
+    """
+
+    def __init__(self, asked: Agent | KnowledgeSource, top: int = 10, **further: Any) -> None:  # noqa: ANN401
+        super().__init__(**further)
+        self.asked, self.top = asked, top
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return wait_for(self._aretrieve(query_bundle))
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        found = await find(self.asked, query_bundle.query_str, self.top)
+        return [
+            NodeWithScore(
+                node=TextNode(id_=each.id, text=each.text, metadata=metadata(each)),
+                score=each.score if each.probability is None else each.probability,
+            )
+            for each in found
+        ]

@@ -1,0 +1,108 @@
+"""`dialore mcp` as the SDK's own client sees it: the real process, over stdio and over HTTP."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+pytest.importorskip("mcp.server.mcpserver", reason="the MCP SDK is not here: pip install 'dialore[mcp]'")
+from mcp import Client, StdioServerParameters, stdio_client
+
+from tests.clients.conftest import ANSWER, HANDBOOK, QUESTION
+
+WORDS = ("mcp", "dialore.toml")
+
+
+@pytest.fixture(scope="module")
+def address(world):
+    with world.running(*WORDS, "--http") as url:
+        yield f"{url}/mcp"
+
+
+def stdio(world):
+    words = ["-m", "dialore", *WORDS]
+    return stdio_client(
+        StdioServerParameters(command=sys.executable, args=words, env=world.environment, cwd=world.folder)
+    )
+
+
+async def test_tools_have_typed_inputs_and_outputs(address):
+    async with Client(address) as session:
+        tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+        assert {"ground", "respond", "search_documents", "search_graph"} <= tools.keys()
+        for tool in tools.values():
+            assert tool.description
+            assert tool.output_schema["type"] == "object"
+        assert tools["respond"].input_schema["required"] == ["message"]
+        assert {"history", "model"} <= tools["respond"].input_schema["properties"].keys()
+
+
+@pytest.mark.parametrize("how", ["stdio", "http", "http, as before 2026"])
+async def test_a_reply_has_citations_with_their_places(world, request, how):
+    server = stdio(world) if how == "stdio" else request.getfixturevalue("address")
+    async with Client(server, mode="legacy" if "before" in how else "auto") as session:
+        history = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hi, what can I do?"}]
+        made = await session.call_tool("respond", {"message": QUESTION, "history": history})
+        assert not made.is_error
+        reply = made.structured_content
+        assert reply["text"] == ANSWER
+        [cited] = reply["citations"]
+        assert (cited["text"], cited["title"], cited["file"]) == (HANDBOOK, "Dogs", "handbook.md")
+        assert ANSWER[cited["start"] : cited["end"]] == "Dogs are welcome on the terrace"
+        assert [piece["id"] for piece in reply["used"]] == [cited["id"]]
+
+
+async def test_what_a_reply_needs_is_found(address):
+    async with Client(address) as session:
+        found = (await session.call_tool("ground", {"message": QUESTION})).structured_content
+        assert found["demands"]["explicit"] == ["dogs on the terrace"]
+        assert (found["method"], found["knowledge"][0]["text"]) == ("weave", HANDBOOK)
+        assert 0 < found["knowledge"][0]["probability"] <= 1
+
+
+async def test_sources_are_searched(address):
+    async with Client(address) as session:
+        [passage] = (await session.call_tool("search_documents", {"query": "dogs"})).structured_content["knowledge"]
+        assert (passage["text"], passage["source"]) == (HANDBOOK, "documents")
+        facts = (await session.call_tool("search_graph", {"query": "umbrella", "top": 3})).structured_content
+        assert len(facts["knowledge"]) == 3
+        assert all("umbrella" in fact["text"] and fact["kind"] == "fact" for fact in facts["knowledge"])
+
+
+async def test_mistakes_are_told(address):
+    async with Client(address) as session:
+        wrong = {
+            "did you mean dialore/weave or": {"message": "Hi", "model": "dialore/weaver"},
+            "message": {"message": ""},
+            "200001 characters": {"message": "a" * 200_001},
+        }
+        for said, arguments in wrong.items():
+            made = await session.call_tool("respond", arguments)
+            assert made.is_error
+            assert said in made.content[0].text
+            assert "Traceback" not in made.content[0].text
+        assert (await session.call_tool("search_graph", {"query": "tea", "top": 0})).is_error
+
+
+def test_standard_output_is_the_protocol_s_alone(world):
+    process = world.process(*WORDS, "--graph", "nowhere.graph", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, err = process.communicate(b"", timeout=60)
+    assert process.returncode == 2
+    assert out == b""
+    assert b"nowhere.graph" in err
+
+
+@pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "https://evil.example"}])
+def test_other_hosts_and_sites_are_refused(address, headers):
+    made = httpx.post(address, json={}, headers=headers, trust_env=False)
+    assert made.status_code == 403
+
+
+def test_an_address_that_others_reach_needs_keys(world):
+    process = world.process(*WORDS, "--http", "--host", "0.0.0.0", stderr=subprocess.PIPE)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert b"needs keys" in err
