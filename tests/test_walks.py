@@ -19,7 +19,7 @@ from dialore.llm.rehearsal import plausible_answer
 from tests.llm.server import say
 
 DOCS = Path(__file__).parents[1] / "docs"
-BLOCK = re.compile(r"(?:`([\w.]+)`:\n\n)?^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"(?:`([\w./]+)`:\n\n)?^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 class Walk:
@@ -32,6 +32,7 @@ class Walk:
     def follow(self, monkeypatch, skip=()):
         for file, language, block in BLOCK.findall(self.text):
             if file:
+                Path(file).parent.mkdir(parents=True, exist_ok=True)
                 Path(file).write_text(block, "utf-8")
             elif language == "python":
                 with redirect_stdout(io.StringIO()) as out:
@@ -79,6 +80,16 @@ def test_the_researchers_page(fresh, monkeypatch):
     report = (fresh / "report" / "report.md").read_text("utf-8")
     assert "## People" in report
     assert "sheets-dcrag is filled in" in report
+
+
+def test_the_recipes(fresh, monkeypatch):
+    pytest.importorskip("sacrebleu", reason="the evaluation extra is not installed")
+    monkeypatch.setattr("dialore.prompts.library._BESIDE", [])
+    walk = Walk("recipes.md").follow(monkeypatch)
+    assert len(walk.commands) >= 12
+    assert walk.printed.count("Dogs are welcome") >= 2
+    assert "the last turn is the query" in walk.printed
+    assert "length" in walk.printed
 
 
 def stand_in(handler):
