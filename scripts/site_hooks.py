@@ -1,4 +1,4 @@
-"""For mkdocs: files outside docs/ that pages link to (examples, CONTRIBUTING.md) are part of the site, under their path."""
+"""For mkdocs: files outside docs/ that pages link to (examples, CONTRIBUTING.md) are part of the site."""
 
 from __future__ import annotations
 
