@@ -45,7 +45,7 @@ class World:
         with log.open("w") as err, self.process(*words, "--port", str(port), stderr=err) as process:
             try:
                 address = ("127.0.0.1", port)
-                wait_until(lambda: process.poll() is not None or _listens(address), 60)
+                wait_until(lambda: process.poll() is not None or listens(address), 60)
                 assert process.poll() is None, log.read_text()
                 yield f"http://127.0.0.1:{port}"
             finally:
@@ -57,7 +57,7 @@ class World:
         return subprocess.Popen(command, cwd=self.folder, env=self.environment, **settings)
 
 
-def _listens(address):
+def listens(address):
     with contextlib.suppress(OSError), socket.create_connection(address, 1):
         return True
     return False
