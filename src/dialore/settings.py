@@ -304,7 +304,13 @@ class ServerSettings(Strict):
     max_characters: int = Field(default=200_000, ge=1, description="Of all messages together.")
     max_tokens: int = Field(default=4096, ge=1, description="The most that a request may ask for.")
     max_seconds: float = Field(default=300, gt=0, description="Of one response.")
-    traces: int = Field(default=1000, ge=0, description="How many are kept, in memory.")
+    store: str = Field(
+        default="",
+        repr=False,
+        description="A SQLite file, or postgresql://USER@HOST/DATABASE.",
+    )
+    memory_days: int = Field(default=365, ge=1, description="How long what users said of themselves is kept.")
+    kept_days: int = Field(default=7, ge=0, description="How long conversations and traces are kept; 0: not at all.")
 
     @model_validator(mode="after")
     def _named_once(self) -> Self:

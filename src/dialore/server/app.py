@@ -16,7 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from dialore import __version__
-from dialore.server import completions, knowledge, pages, responses
+from dialore.server import completions, knowledge, memory, pages, responses
 from dialore.server.errors import ServiceError, reply
 from dialore.server.guard import Guard, check_address
 from dialore.server.service import Service
@@ -41,19 +41,17 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service.open()
-        app.state.is_ready = True
-        try:
+        async with service.running():
+            app.state.is_ready = True
             yield
-        finally:
             app.state.is_ready = False
-            await service.close()
 
     app = FastAPI(title="Dialore", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service, app.state.is_ready = service, False
     app.include_router(completions.router)
     app.include_router(responses.router)
     app.include_router(knowledge.router)
+    app.include_router(memory.router)
     app.include_router(pages.router)
 
     @app.get("/healthz")
@@ -79,7 +77,7 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.server.origins,
-            allow_methods=["GET", "POST", "DELETE"],
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
             allow_headers=["Authorization", "Content-Type"],
         )
     return app

@@ -8,12 +8,12 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi import Response as Reply
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from dialore.dialogue import check_text
 from dialore.errors import InputError
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 router = APIRouter(prefix="/v1")
 _NAMED = 256
+Name = Annotated[str, StringConstraints(min_length=1, max_length=_NAMED, pattern=r"^[^\x00]+$")]
+"""What a caller names a user or a conversation by."""
 T = TypeVar("T")
 
 
@@ -71,6 +73,12 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
+class Metadata(BaseModel):
+    """What a caller notes of a request; of that, what the service reads."""
+
+    conversation: Name | None = Field(default=None, description="The id to keep it under, where the user consents.")
+
+
 class Sampled(Body):
     """What requests say of sampling and of the speaker."""
 
@@ -80,7 +88,8 @@ class Sampled(Body):
     stream: bool = False
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, gt=0, le=1)
-    user: str = Field(default="", max_length=_NAMED)
+    user: Literal[""] | Name = ""
+    metadata: Metadata | None = None
     tools: list[Any] | None = None
     store: bool | None = None
 
@@ -90,6 +99,11 @@ class Sampled(Body):
         if tools:
             raise ValueError("tools are not supported")
         return tools
+
+    @property
+    def conversation_id(self) -> str:
+        """The id to keep the conversation under; empty where there is none."""
+        return (self.metadata and self.metadata.conversation) or ""
 
     def sampling(self, max_tokens: int | None, most: int, **further: object) -> dict[str, object]:
         """What the writing stages sample otherwise."""
@@ -132,17 +146,19 @@ class ChatRequest(Sampled):
         """What is asked of the service."""
         further: dict[str, object] = {"seed": self.seed, "stop": tuple(self.stop) if self.stop else None}
         sampling = self.sampling(self.max_completion_tokens or self.max_tokens, most, **further)
-        return asked_of(self.model, self.messages, sampling, self.user)
+        return asked_of(self.model, self.messages, sampling, self.user, self.conversation_id)
 
 
-def asked_of(model: str, messages: list[ChatMessage], sampling: dict[str, object], user: str = "") -> Asked:
+def asked_of(
+    model: str, messages: list[ChatMessage], sampling: dict[str, object], user: str = "", conversation: str = ""
+) -> Asked:
     """What messages ask; raises ServiceError where the last one is not the user's. Blank answers are left out."""
     persona, instructions = split_system(each.text for each in messages if each.role in {"system", "developer"})
     turns = [{"role": each.role, "content": each.text} for each in messages if each.role in {"user", "assistant"}]
     turns = [each for each in turns if each["role"] == "user" or each["content"].strip()]
     if not turns or turns[-1]["role"] != "user":
         raise ServiceError(400, "the last message is to be the user's", code="invalid_request", param="messages")
-    return Asked(model, turns, persona, instructions, sampling, user)
+    return Asked(model, turns, persona, instructions, sampling, user, conversation)
 
 
 def service_of(request: Request) -> Service:

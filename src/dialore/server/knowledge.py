@@ -1,8 +1,8 @@
-"""What a service knows: `/v1/ground`, `/v1/knowledge` and `/v1/traces`."""
+"""What a service knows: `/v1/ground` and `/v1/knowledge`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Request, UploadFile
 from fastapi import Response as Reply
@@ -12,6 +12,7 @@ from dialore.knowledge import Fact
 from dialore.server.completions import (
     Body,
     ChatMessage,
+    Name,
     asked_of,
     grounding_of,
     service_of,
@@ -29,6 +30,7 @@ class GroundRequest(Body):
 
     model: str = MODEL
     messages: list[ChatMessage] = Field(min_length=1)
+    user: Literal[""] | Name = ""
 
 
 class NewDocument(Body):
@@ -70,15 +72,9 @@ _CHANGES = [Depends(_may_change)]
 @router.post("/ground")
 async def ground(request: Request, body: GroundRequest) -> Reply:
     """What a response would need to know, without writing it."""
-    trace, grounding = await service_of(request).ground(asked_of(body.model, body.messages, {}), request.state.caller)
+    asked = asked_of(body.model, body.messages, {}, body.user)
+    trace, grounding = await service_of(request).ground(asked, request.state.caller)
     return reply({**grounding_of(grounding, trace), "model": body.model, "usage": usage_of(grounding.usage)})
-
-
-@router.get("/traces/{identifier}")
-async def show_trace(request: Request, identifier: str) -> Reply:
-    """Every stage of a response: prompt, completion, knowledge, time, tokens."""
-    found = service_of(request).trace(identifier, request.state.caller)
-    return reply(found.model_dump(mode="json", include={"method", "status", "error", "seconds", "usage", "trace"}))
 
 
 # --- documents
@@ -96,7 +92,6 @@ async def add_document(request: Request, body: NewDocument) -> Reply:
     service = service_of(request)
     with explained():
         made = await service.knowledge.add_text(body.text, body.title, body.url)
-        await service.refresh()
     return reply(made, 201)
 
 
@@ -107,7 +102,6 @@ async def add_file(request: Request, file: UploadFile) -> Reply:
     most = service.settings.server.max_upload
     with explained():
         made = await service.knowledge.add_file(file.filename or "", await file.read(), most)
-        await service.refresh()
     return reply(made, 201)
 
 
@@ -135,7 +129,6 @@ async def add_facts(request: Request, body: NewFacts) -> Reply:
     facts = [Fact(each.head, each.relation, each.tail, each.weight, "added") for each in body.facts]
     with explained():
         await service.knowledge.add_facts(facts)
-        await service.refresh()
     return reply({"data": [_shown(fact) for fact in facts]}, 201)
 
 

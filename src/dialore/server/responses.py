@@ -54,7 +54,8 @@ class ResponsesRequest(Sampled):
         """What is asked of the service."""
         said = [ChatMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
         told = [ChatMessage(role="system", content=self.instructions)] if self.instructions else []
-        return asked_of(self.model, [*told, *said], self.sampling(self.max_output_tokens, most), self.user)
+        sampling = self.sampling(self.max_output_tokens, most)
+        return asked_of(self.model, [*told, *said], sampling, self.user, self.conversation_id)
 
 
 @router.post("/responses")

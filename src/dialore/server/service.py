@@ -8,18 +8,28 @@ import logging
 import re
 import secrets
 import time
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from dialore.agent import Agent
 from dialore.dialogue import Dialogue
-from dialore.errors import DialoreError, InputError, ModelError, UnknownNameError
+from dialore.errors import DialoreError, InputError, ModelError, SourceError, UnknownNameError
+from dialore.methods.remembering import extract_statements
 from dialore.methods.stages import CUT_OFF, ModelResponder
 from dialore.server.added import AddedKnowledge
 from dialore.server.errors import ServiceError
+from dialore.server.store import ServerStore, User
 from dialore.settings import AgentSettings, Settings, SourceSettings, validated
 from dialore.sources.persona import PersonaSource
 from dialore.workbench import Connect, Workbench, connect_model, options_by_method
@@ -30,6 +40,7 @@ if TYPE_CHECKING:
     from dialore.server.guard import Caller
     from dialore.server.telemetry import Telemetry
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 MODEL = "dialore"
@@ -83,6 +94,7 @@ class Asked:
         instructions: what else the request wants of the response.
         sampling: how the stages sample that write what may become the response.
         user: whoever speaks, as the caller names him.
+        conversation: the id under which the conversation is kept, of a user who consents; empty: it is not.
     """
 
     model: str
@@ -91,16 +103,50 @@ class Asked:
     instructions: tuple[str, ...] = ()
     sampling: Mapping[str, object] = field(default_factory=dict)
     user: str = ""
+    conversation: str = ""
 
 
 class Service:
-    """Agents by the ids of models, the knowledge that is added to them, and the traces of what they said."""
+    """Agents by the ids of models, the knowledge that is added to them, and what is kept of their users."""
 
     def __init__(self, settings: Settings, telemetry: Telemetry, *, connect: Connect = connect_model) -> None:
-        self.settings, self.knowledge = settings, AddedKnowledge(settings.server.folder)
+        server = settings.server
+        self.settings, self.knowledge = settings, AddedKnowledge(server.folder)
+        place = server.store or self.knowledge.folder / "store.sqlite"
+        self.store = ServerStore(place, memory_days=server.memory_days, kept_days=server.kept_days)
         self._telemetry, self._connect = telemetry, connect
         self._opened = _Opened({}, [], {})
-        self._traces: OrderedDict[str, tuple[str, Grounding]] = OrderedDict()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Open the store and the agents; in the end, what is still to be kept is kept first. Raises as `open` does."""
+        await self.store.open()
+        sweeping = asyncio.create_task(self._sweep())
+        try:
+            self.open()
+            yield
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.settings.server.max_seconds):
+                    while self._tasks:
+                        await asyncio.wait(self._tasks)
+        finally:
+            for task in (sweeping, *self._tasks):
+                task.cancel()
+            await asyncio.gather(sweeping, *self._tasks, return_exceptions=True)
+            await self._opened.close()
+            await self.store.close()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(3600)
+            await _tried(self.store.sweep(), 0)
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done when the response is on its way."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     # --- the agents
 
@@ -110,18 +156,14 @@ class Service:
         if not isinstance(self._opened.models[MODEL].agent.responder, ModelResponder):
             log.warning("no model: responses show what was found; add one by --base-url and --model")
 
-    async def refresh(self) -> None:
+    def _refresh(self) -> None:
         """Open the agents on the sources that there are by now; who is being answered keeps the old ones."""
         if self.knowledge.places == self._opened.places:
             return
         old, self._opened = self._opened, self._open()
         old.is_old = True
         if not old.users:
-            await old.close()
-
-    async def close(self) -> None:
-        """Close the agents."""
-        await self._opened.close()
+            self._later(old.close())
 
     def _open(self) -> _Opened:
         settings = self.settings
@@ -162,6 +204,7 @@ class Service:
     @contextmanager
     def _served(self, model: str) -> Iterator[Served]:
         """A model, which stays open meanwhile; raises ServiceError where there is none of that id."""
+        self._refresh()
         opened = self._opened
         if model not in opened.models:
             error = UnknownNameError("model", model[:100], opened.models)
@@ -172,11 +215,11 @@ class Service:
         finally:
             opened.users -= 1
             if opened.is_old and not opened.users:
-                asyncio.get_running_loop().create_task(opened.close())
+                self._later(opened.close())
 
     # --- asking them
 
-    def _dialogue(self, asked: Asked, served: Served) -> Dialogue:
+    async def _dialogue(self, asked: Asked, served: Served, caller: Caller) -> Dialogue:
         limits = self.settings.server
         if len(asked.messages) > limits.max_messages:
             raise _too_long(f"{len(asked.messages)} messages, more than the {limits.max_messages} that are taken")
@@ -186,7 +229,11 @@ class Service:
         sides = {"user": "user", "assistant": "system"}
         turns = [{"speaker": sides[message["role"]], "text": message["content"]} for message in asked.messages]
         persona = dict.fromkeys((*served.persona, *self.knowledge.persona, *asked.persona))
-        return Dialogue(turns, persona=tuple(persona), extra={"user": asked.user} if asked.user else {})
+        extra: dict[str, Any] = {}
+        if asked.user:
+            known = await _tried(self.store.statements(User(caller.name, asked.user)), [])
+            extra = {"user": asked.user, "memory": [each.model_dump(mode="json") for each in known]}
+        return Dialogue(turns, persona=tuple(persona), extra=extra)
 
     async def answer(self, asked: Asked, caller: Caller) -> Events:
         """Answer (see `Events`).
@@ -195,7 +242,7 @@ class Service:
             ServiceError: nothing can be answered.
         """
         with self._served(asked.model) as served, explained():
-            dialogue = self._dialogue(asked, served)
+            dialogue = await self._dialogue(asked, served, caller)
             responder = served.agent.responder
             if isinstance(responder, ModelResponder):
                 responder = dataclasses.replace(responder, instructions=asked.instructions, sampling=asked.sampling)
@@ -212,7 +259,10 @@ class Service:
                         self._telemetry.first_text(asked.model, time.perf_counter() - started)
                     yield event
                 response = await task
-                yield self._made(asked.model, response, caller), response
+                trace = await self._made(asked, response, caller)
+                if asked.user:
+                    self._later(self._remember(asked, dialogue, {"content": response.text, "trace": trace}, caller))
+                yield trace, response
             finally:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
@@ -220,10 +270,9 @@ class Service:
     async def ground(self, asked: Asked, caller: Caller) -> tuple[str, Grounding]:
         """What a response would need to know, with the trace's id; raises as `answer` does."""
         with self._served(asked.model) as served, explained():
-            grounding = await asyncio.wait_for(
-                served.agent.ground(self._dialogue(asked, served)), self.settings.server.max_seconds
-            )
-            return self._made(asked.model, grounding, caller), grounding
+            dialogue = await self._dialogue(asked, served, caller)
+            grounding = await asyncio.wait_for(served.agent.ground(dialogue), self.settings.server.max_seconds)
+            return await self._made(asked, grounding, caller), grounding
 
     async def search(self, name: str, query: str, top: int) -> list[Knowledge]:
         """What the source of that name of the service's own agent holds for a query, the best first.
@@ -243,31 +292,49 @@ class Service:
             facts: list[Knowledge] = (await asyncio.to_thread(source.retrieve_queries, links, dialogue, top))[0]
             return facts
 
-    def _made(self, model: str, result: Grounding, caller: Caller) -> str:
+    async def _made(self, asked: Asked, result: Grounding, caller: Caller) -> str:
         """Keep the trace; raises ServiceError where nothing was made."""
-        self._telemetry.made(model, result)
+        self._telemetry.made(asked.model, result)
         caller.spend(result.usage.prompt_tokens + result.usage.completion_tokens)
         identifier = f"trace-{secrets.token_hex(12)}"
-        self._traces[identifier] = caller.name, result
-        while len(self._traces) > self.settings.server.traces:
-            self._traces.popitem(last=False)
+        shown = result.model_dump(mode="json", include={"method", "status", "error", "seconds", "usage", "trace"})
+        await _tried(self.store.keep_trace(User(caller.name, asked.user), identifier, shown), None)
         if result.status == "failed":
             stage = next((each.stage for each in result.trace if each.outcome == "failed"), "response")
             raise ServiceError(502, f"the stage {stage} failed; see the trace {identifier}", code="stage_failed")
         return identifier
 
-    def trace(self, identifier: str, caller: Caller) -> Grounding:
-        """The trace of that id; raises ServiceError where the caller has none."""
-        name, found = self._traces.get(identifier, ("", None))
-        if found is None or name != caller.name:
-            raise ServiceError(404, "there is no such trace, or no longer", code="trace_not_found")
-        return found
+    async def _remember(self, asked: Asked, dialogue: Dialogue, said: Mapping[str, str], caller: Caller) -> None:
+        """Keep the conversation, and what its last turn says of the user, where he consents."""
+        who = User(caller.name, asked.user)
+        try:
+            if not await self.store.consents(who):
+                return
+            if asked.conversation:
+                turns = [*asked.messages, {"role": "assistant", **said}]
+                await self.store.keep_conversation(who, asked.conversation, turns)
+            with self._served(asked.model) as served:
+                known = await self.store.statements(who)
+                kept = await extract_statements(dialogue, known, served.agent.responder)
+            caller.spend(kept.usage.prompt_tokens + kept.usage.completion_tokens)
+            await self.store.remember(who, kept.statements, kept.replaced)
+        except DialoreError as error:
+            log.warning("what was said could not be kept: %s", error)
 
 
 def finish_reason(response: Response) -> str:
     """`length` where the response was cut off, else `stop`."""
     cut = (each for each in response.trace if CUT_OFF in each.notes)
     return "length" if any(each.output.get("text") == response.text for each in cut) else "stop"
+
+
+async def _tried(work: Awaitable[T], otherwise: T) -> T:
+    """What the store gives; where it cannot be asked, the log says so and the response goes on."""
+    try:
+        return await work
+    except SourceError as error:
+        log.warning("%s", error)
+        return otherwise
 
 
 @contextmanager

@@ -75,14 +75,14 @@ sa.Index("ix_traces_id", _TRACES.c.id)  # asked for without a user's name
 class ServerStore:
     """Consent, memory, conversations and traces of a service's users.
 
-    Any number of workers may have one store open; changes to one user's rows are made one after the other. Nothing of a
-    user is kept in memory, or found there, unless he consents; withdrawing consent deletes it. What has expired is
-    never given, and is deleted by `sweep`.
+    Any number of workers may have one store open; changes to one user's rows are made one after the other. Statements
+    and conversations are kept of users who consent, and of nobody else; withdrawing consent deletes all that there is
+    of a user. What has expired is never given, and is deleted by `sweep`.
 
     Args:
         place: a SQLite file, or a URL: `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`.
-        memory_days: how long statements are kept; None for ever.
-        kept_days: how long conversations and traces are kept.
+        memory_days: how long statements are kept.
+        kept_days: how long conversations and traces are kept; 0: not at all.
         clock: what time it is.
 
     Raises:
@@ -93,14 +93,13 @@ class ServerStore:
         self,
         place: str | Path,
         *,
-        memory_days: int | None = 365,
-        kept_days: int = 30,
+        memory_days: int = 365,
+        kept_days: int = 7,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._url = _url(place)
         self._clock = clock
-        self._memory = None if memory_days is None else timedelta(days=memory_days)
-        self._kept = timedelta(days=kept_days)
+        self._memory, self._kept = timedelta(days=memory_days), timedelta(days=kept_days)
         self._engine = _engine(self._url)
 
     async def open(self) -> None:
@@ -133,13 +132,12 @@ class ServerStore:
             return await _consents(connection, user)
 
     async def set_consent(self, user: User, *, consents: bool) -> None:
-        """Say whether a user wants to be remembered; what is remembered is deleted where he does not."""
+        """Say whether a user wants to be remembered; everything that there is of him is deleted where he does not."""
         async with self._change(*user) as connection:
-            await _delete(connection, _PEOPLE, user)
+            for table in (_PEOPLE,) if consents else TABLES.tables.values():
+                await _delete(connection, table, user)
             if consents:
                 await connection.execute(_PEOPLE.insert().values(**user._asdict(), consents=True))
-            else:
-                await _delete(connection, _STATEMENTS, user)
 
     async def statements(self, user: User) -> list[Statement]:
         """What is remembered of a user and stands, the newest first."""
@@ -170,9 +168,8 @@ class ServerStore:
             return kept
 
     def _dated(self, statement: Statement) -> Statement:
-        ends = statement.expires or (statement.said + self._memory if self._memory is not None else None)
         plain = {"text": statement.text.replace("\0", ""), "turn": statement.turn.replace("\0", "")}
-        return statement.model_copy(update={**plain, "expires": ends})
+        return statement.model_copy(update={**plain, "expires": statement.expires or statement.said + self._memory})
 
     async def forget(self, user: User, statement: str | None = None) -> int:
         """Delete a statement by its id, or all of a user's; gives how many there were."""
@@ -183,8 +180,14 @@ class ServerStore:
     # --- conversations and traces
 
     async def keep_conversation(self, user: User, identifier: str, turns: Sequence[Mapping[str, Any]]) -> None:
-        """Keep a conversation as it is now, its messages as plain data, in the place of what it was."""
-        await self._keep(_CONVERSATIONS, user, identifier, turns=list(turns))
+        """Keep a conversation as it is now, its messages as plain data, in the place of what it was.
+
+        Nothing is kept of a user who does not consent.
+        """
+        async with self._change(*user) as connection:
+            if await _consents(connection, user):
+                await _delete(connection, _CONVERSATIONS, user, _CONVERSATIONS.c.id == identifier)
+                await self._keep(connection, _CONVERSATIONS, user, identifier, turns=list(turns))
 
     async def conversation(self, user: User, identifier: str) -> list[dict[str, Any]] | None:
         """The messages of a conversation; None where the user has none of that id."""
@@ -204,7 +207,8 @@ class ServerStore:
 
     async def keep_trace(self, user: User, identifier: str, result: Mapping[str, Any]) -> None:
         """Keep what a response was made of, as plain data."""
-        await self._keep(_TRACES, user, identifier, result=dict(result))
+        async with self._change(*user) as connection:
+            await self._keep(connection, _TRACES, user, identifier, result=dict(result))
 
     async def trace(self, owner: str, identifier: str) -> dict[str, Any] | None:
         """What a response to one of an owner's users was made of; None where there is no such trace, or no longer."""
@@ -219,12 +223,6 @@ class ServerStore:
         async with self._change(*user) as connection:
             return await _delete(connection, _CONVERSATIONS, user, _CONVERSATIONS.c.id == identifier)
 
-    async def delete_user(self, user: User) -> None:
-        """Delete everything of a user, his consent too."""
-        async with self._change(*user) as connection:
-            for table in TABLES.tables.values():
-                await _delete(connection, table, user)
-
     async def sweep(self) -> int:
         """Delete what has expired, of all users; gives how many rows that were."""
         async with self._change(_ALL) as connection:
@@ -234,11 +232,12 @@ class ServerStore:
             ]
             return sum(each.rowcount for each in done)
 
-    async def _keep(self, table: sa.Table, user: User, identifier: str, **data: object) -> None:
+    async def _keep(
+        self, connection: AsyncConnection, table: sa.Table, user: User, identifier: str, **data: object
+    ) -> None:
         now = self._clock()
         row = {**user._asdict(), "id": identifier, "made": now, "expires": now + self._kept, **data}
-        async with self._change(*user) as connection:
-            await _delete(connection, table, user, table.c.id == identifier)
+        if self._kept:
             await connection.execute(table.insert().values(row))
 
     def _live(self, table: sa.Table, user: User) -> tuple[sa.ColumnElement[bool], ...]:
@@ -299,7 +298,8 @@ def _engine(url: sa.URL) -> AsyncEngine:
     def connected(connection: Any, _: object) -> None:  # noqa: ANN401 - a driver's
         connection.isolation_level = None  # transactions begin where we say so, not where the driver thinks
         cursor = connection.cursor()
-        for pragma in ("journal_mode = WAL", "secure_delete = ON"):  # what is deleted is overwritten
+        # What is deleted is overwritten. A crash of the program loses nothing; of the machine, the latest changes.
+        for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "secure_delete = ON"):
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
