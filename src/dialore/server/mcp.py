@@ -189,7 +189,8 @@ async def remember(
 
 
 def _on(call: _Call) -> _Offered:
-    return call.request_context.lifespan_context
+    offered: _Offered = call.request_context.lifespan_context
+    return offered
 
 
 def _piece(piece: Knowledge) -> Piece:
