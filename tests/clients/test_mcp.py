@@ -9,7 +9,9 @@ import httpx
 import pytest
 
 pytest.importorskip("mcp.server.mcpserver", reason="the MCP SDK is not here: pip install 'dialore[mcp]'")
+import httpx2
 from mcp import Client, StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ElicitResult
 
 from dialore.parallel import wait_for
@@ -88,6 +90,7 @@ async def test_mistakes_are_told(address):
             assert said in made.content[0].text
             assert "Traceback" not in made.content[0].text
         assert (await session.call_tool("search_graph", {"query": "tea", "top": 0})).is_error
+        assert (await session.call_tool("remember", {"statement": "  "})).is_error
 
 
 def test_standard_output_is_the_protocol_s_alone(world):
@@ -109,6 +112,19 @@ def test_an_address_that_others_reach_needs_keys(world):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 2
     assert b"needs keys" in err
+
+
+async def test_a_key_is_wanted_where_there_are_keys(world, keyed):
+    with world.running("mcp", "keyed.toml", "--http") as url:
+        made = httpx.post(f"{url}/mcp", json={}, headers={"Authorization": "Bearer dlr-wrong"}, trust_env=False)
+        assert (made.status_code, made.json()["error"]["code"]) == (401, "invalid_api_key")
+        headers = {"Authorization": f"Bearer {keyed[0]}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=60, trust_env=False) as http,
+            Client(streamable_http_client(f"{url}/mcp", http_client=http)) as session,
+        ):
+            made = await session.call_tool("search_documents", {"query": "dogs"})
+            assert made.structured_content["knowledge"][0]["text"] == HANDBOOK
 
 
 STATEMENT = {"statement": "I live in Leeds."}

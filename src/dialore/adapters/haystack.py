@@ -34,12 +34,6 @@ class DialoreRetriever:
         found = await find(self.asked, query, self.top)
         return {
             "documents": [
-                Document(
-                    id=each.id,
-                    content=each.text,
-                    meta=metadata(each),
-                    score=likelihood(each),
-                )
-                for each in found
+                Document(id=each.id, content=each.text, meta=metadata(each), score=likelihood(each)) for each in found
             ]
         }

@@ -33,9 +33,6 @@ class DialoreRetriever(BaseRetriever):
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         found = await find(self.asked, query_bundle.query_str, self.top)
         return [
-            NodeWithScore(
-                node=TextNode(id_=each.id, text=each.text, metadata=metadata(each)),
-                score=likelihood(each),
-            )
+            NodeWithScore(node=TextNode(id_=each.id, text=each.text, metadata=metadata(each)), score=likelihood(each))
             for each in found
         ]

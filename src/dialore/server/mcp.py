@@ -13,7 +13,7 @@ from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StringConstraints
 
 from dialore import __version__
 from dialore.methods.remembering import LONGEST, is_harmless
@@ -127,9 +127,8 @@ _History = Annotated[Sequence[Turn], Field(description="The turns before it, the
 _Model = Annotated[str, Field(description=f"The agent: {MODEL}, or {MODEL}/NAME for another one that is configured.")]
 _Query = Annotated[str, Field(min_length=1, max_length=1000, description="A phrase or a question.")]
 _Top = Annotated[int, Field(ge=1, le=50, description="How many pieces at most.")]
-_Statement = Annotated[
-    str, Field(min_length=1, max_length=LONGEST, description="A sentence of the user about himself: I live in Leeds.")
-]
+_Line = StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST)
+_Statement = Annotated[str, _Line, Field(description="A sentence of the user about himself: I live in Leeds.")]
 
 
 async def ground(call: _Call, message: _Message, history: _History = (), model: _Model = MODEL) -> Grounds:
@@ -184,8 +183,10 @@ async def remember(
     with _told():
         if not await store.consents(who):
             await store.set_consent(who, consents=True)
-        [kept] = await store.remember(who, [said])
-    return kept
+        kept = await store.remember(who, [said])
+    if not kept:  # it was withdrawn meanwhile
+        raise ToolError(f"{_NO_CONSENT}: nothing was kept")
+    return kept[0]
 
 
 def _on(call: _Call) -> _Offered:
