@@ -45,7 +45,7 @@ class World:
         with log.open("w") as err, self.process(*words, "--port", str(port), stderr=err) as process:
             try:
                 address = ("127.0.0.1", port)
-                wait_until(lambda: process.poll() is not None or _listens(address), 60)
+                wait_until(lambda: process.poll() is not None or listens(address), 60)
                 assert process.poll() is None, log.read_text()
                 yield f"http://127.0.0.1:{port}"
             finally:
@@ -57,7 +57,7 @@ class World:
         return subprocess.Popen(command, cwd=self.folder, env=self.environment, **settings)
 
 
-def _listens(address):
+def listens(address):
     with contextlib.suppress(OSError), socket.create_connection(address, 1):
         return True
     return False
@@ -89,19 +89,24 @@ class Keyed:
 
 
 @pytest.fixture(scope="package")
-def service(world):
-    """`dialore serve` with keys."""
+def keyed(world):
+    """`keyed.toml`, a file with keys; gives one, and one of few tokens a day."""
     from dialore.server.guard import new_key
 
-    (key, mark), (spent, other) = new_key(), new_key()
-    free = "requests_per_minute = 0\n"
-    keys = f'[[server.keys]]\nname = "app"\nsha256 = "{mark}"\n{free}'
-    keys += f'[[server.keys]]\nname = "spent"\nsha256 = "{other}"\ntokens_per_day = 1\n'
-    file = world.folder / "keyed.toml"
-    file.write_text((world.folder / "dialore.toml").read_text("utf-8") + keys, "utf-8")
-    with world.running("serve", str(file)) as url:
-        headers = {"Authorization": f"Bearer {spent}"}
+    (key, mark), (few, other) = new_key(), new_key()
+    keys = f'[[server.keys]]\nname = "app"\nsha256 = "{mark}"\nrequests_per_minute = 0\n'
+    keys += f'[[server.keys]]\nname = "few"\nsha256 = "{other}"\ntokens_per_day = 1\n'
+    settings = (world.folder / "dialore.toml").read_text("utf-8")
+    (world.folder / "keyed.toml").write_text(settings + keys, "utf-8")
+    return key, few
+
+
+@pytest.fixture(scope="package")
+def service(world, keyed):
+    """`dialore serve` with keys."""
+    with world.running("serve", "keyed.toml") as url:
         body = {"messages": [{"role": "user", "content": QUESTION}]}
+        headers = {"Authorization": f"Bearer {keyed[1]}"}
         made = httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=60, trust_env=False)
         assert made.status_code == 200, made.text
-        yield Keyed(f"{url}/v1", key, spent)
+        yield Keyed(f"{url}/v1", *keyed)

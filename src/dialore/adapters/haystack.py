@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from dialore.adapters import find, metadata
+from dialore.adapters import Asked, find, likelihood, metadata
 from dialore.errors import import_optional
 from dialore.parallel import wait_for
 
 import_optional("haystack", "the Haystack component", "haystack")
 
 from haystack import Document, component  # noqa: E402
-
-if TYPE_CHECKING:
-    from dialore.agent import Agent
-    from dialore.sources.base import KnowledgeSource
-
-__all__ = ["DialoreRetriever"]
 
 
 @component
@@ -28,7 +20,7 @@ class DialoreRetriever:
         top: how many documents at most.
     """
 
-    def __init__(self, asked: Agent | KnowledgeSource, top: int = 10) -> None:
+    def __init__(self, asked: Asked, top: int = 10) -> None:
         self.asked, self.top = asked, top
 
     @component.output_types(documents=list[Document])
@@ -42,12 +34,6 @@ class DialoreRetriever:
         found = await find(self.asked, query, self.top)
         return {
             "documents": [
-                Document(
-                    id=each.id,
-                    content=each.text,
-                    meta=metadata(each),
-                    score=each.score if each.probability is None else each.probability,
-                )
-                for each in found
+                Document(id=each.id, content=each.text, meta=metadata(each), score=likelihood(each)) for each in found
             ]
         }

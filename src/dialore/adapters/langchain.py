@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dialore.adapters import find, metadata
+from dialore.adapters import Asked, find, metadata
 from dialore.errors import import_optional
 from dialore.parallel import wait_for
 
@@ -16,8 +16,6 @@ from langchain_core.retrievers import BaseRetriever  # noqa: E402
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 
-__all__ = ["DialoreRetriever"]
-
 
 class DialoreRetriever(BaseRetriever):
     """Retrieves what an agent or a source finds.
@@ -27,7 +25,7 @@ class DialoreRetriever(BaseRetriever):
         top: how many documents at most.
     """
 
-    asked: Any
+    asked: Asked
     top: int = 10
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dialore.adapters import find, metadata
+from dialore.adapters import Asked, find, likelihood, metadata
 from dialore.errors import import_optional
 from dialore.parallel import wait_for
 
@@ -12,12 +12,6 @@ import_optional("llama_index.core", "the LlamaIndex retriever", "llamaindex")
 
 from llama_index.core.retrievers import BaseRetriever  # noqa: E402
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode  # noqa: E402
-
-if TYPE_CHECKING:
-    from dialore.agent import Agent
-    from dialore.sources.base import KnowledgeSource
-
-__all__ = ["DialoreRetriever"]
 
 
 class DialoreRetriever(BaseRetriever):
@@ -29,7 +23,7 @@ class DialoreRetriever(BaseRetriever):
         further: what `BaseRetriever` takes.
     """
 
-    def __init__(self, asked: Agent | KnowledgeSource, top: int = 10, **further: Any) -> None:  # noqa: ANN401
+    def __init__(self, asked: Asked, top: int = 10, **further: Any) -> None:  # noqa: ANN401
         super().__init__(**further)
         self.asked, self.top = asked, top
 
@@ -39,9 +33,6 @@ class DialoreRetriever(BaseRetriever):
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         found = await find(self.asked, query_bundle.query_str, self.top)
         return [
-            NodeWithScore(
-                node=TextNode(id_=each.id, text=each.text, metadata=metadata(each)),
-                score=each.score if each.probability is None else each.probability,
-            )
+            NodeWithScore(node=TextNode(id_=each.id, text=each.text, metadata=metadata(each)), score=likelihood(each))
             for each in found
         ]

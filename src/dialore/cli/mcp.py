@@ -25,6 +25,7 @@ def mcp(
     http: Annotated[bool, typer.Option("--http", help="Over HTTP, at /mcp, instead of stdio.")] = False,
     host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="[default: 127.0.0.1]")] = None,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="[default: 8018]")] = _PORT,
+    user: Annotated[str, typer.Option("--user", metavar="NAME", help="Whose memory is read and kept.")] = "mcp",
 ) -> None:
     """Offer agents and sources as tools of the Model Context Protocol.
 
@@ -44,4 +45,4 @@ def mcp(
     settings = read_settings(file, {**said, **where})
     if http:
         note(f"serving http://{settings.server.host}:{port}/mcp")
-    asyncio.run(serve(settings, over_http=http))
+    asyncio.run(serve(settings, over_http=http, user=user))

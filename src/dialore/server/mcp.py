@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.elicitation import ElicitationResult
+from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StringConstraints
 
 from dialore import __version__
+from dialore.methods.remembering import LONGEST, is_harmless
+from dialore.prompts.history import on_one_line
 from dialore.response import Demands
 from dialore.server.app import log_lines, run_app
 from dialore.server.completions import ChatMessage, asked_of, grounding_of, last, told
 from dialore.server.errors import ServiceError
 from dialore.server.guard import Caller, Guard, anybody, check_address
-from dialore.server.service import MODEL, Asked, Service
+from dialore.server.service import MODEL, Asked, Service, explained
+from dialore.server.store import User
 from dialore.server.telemetry import Telemetry
+from dialore.sources.memory import Statement
 from dialore.workbench import Connect, connect_model
 
 if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
     from dialore.settings import Settings
 
+_NO_CONSENT = "the user has not agreed to be remembered"
 _INSTRUCTIONS = (
     "Knowledge-grounded dialogue. `ground` finds what a reply needs to know, `respond` writes it, with citations; "
-    "`search_documents` and `search_graph` look one thing up."
+    "`search_documents` and `search_graph` look one thing up, `remember` keeps what the user says of himself."
 )
 
 
@@ -85,60 +93,105 @@ class Reply(BaseModel):
     used: list[Piece] = Field(description="What the reply draws on, cited or not.")
 
 
-Message = Annotated[str, Field(min_length=1, description="The user's latest turn.")]
-History = Annotated[Sequence[Turn], Field(description="The turns before it, the oldest first.")]
-Model = Annotated[str, Field(description=f"The agent: {MODEL}, or {MODEL}/NAME for another one that is configured.")]
-Query = Annotated[str, Field(min_length=1, max_length=1000, description="A phrase or a question.")]
-Top = Annotated[int, Field(ge=1, le=50, description="How many pieces at most.")]
+class Consent(BaseModel):
+    """Whether the user wants to be remembered."""
+
+    remember: bool = Field(description="Keep what I say of myself for later conversations.")
 
 
-class Tools:
-    """The tools, as methods."""
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    """What the tools stand on: an open service, and as whom the user is known to it."""
 
-    def __init__(self, service: Service) -> None:
-        self._service, self._anybody = service, anybody()
+    service: Service
+    user: str
+    anybody: Caller = field(default_factory=anybody)
 
-    async def ground(
-        self, context: Context[Any, Any], message: Message, history: History = (), model: Model = MODEL
-    ) -> Grounds:
-        """Find what a reply to the user's message needs to know: facts, passages, persona. No reply is written."""
-        with _told():
-            _, found = await self._service.ground(self._asked(message, history, model), self._caller(context))
-        return Grounds.model_validate(grounding_of(found, ""))
-
-    async def respond(
-        self, context: Context[Any, Any], message: Message, history: History = (), model: Model = MODEL
-    ) -> Reply:
-        """Reply to the user's message from what is known, with citations of what each span rests on."""
-        with _told():
-            asked = self._asked(message, history, model)
-            _, made = await last(self._service.answer(asked, self._caller(context)))
-        return Reply.model_validate(
-            {**grounding_of(made, ""), "text": made.text, "used": [_piece(each) for each in made.used]}
-        )
-
-    async def search_documents(self, query: Query, top: Top = 10) -> Found:
-        """Search the documents: passages, each with its title, section and file."""
-        return await self._search("documents", query, top)
-
-    async def search_graph(self, query: Query, top: Top = 10) -> Found:
-        """Search the commonsense graph: facts about the concepts that the query names."""
-        return await self._search("graph", query, top)
-
-    async def _search(self, source: str, query: str, top: int) -> Found:
-        with _told():
-            found = await self._service.search(source, query, top)
-        return Found(knowledge=[_piece(each) for each in found])
-
-    @staticmethod
-    def _asked(message: str, history: Sequence[Turn], model: str) -> Asked:
-        turns = [*history, Turn(role="user", content=message)]
-        return asked_of(model, [ChatMessage(role=each.role, content=each.content) for each in turns], {})
-
-    def _caller(self, context: Context[Any, Any]) -> Caller:
-        request = context.request_context.request
-        caller: Caller = self._anybody if request is None else request.state.caller
+    def caller(self, call: _Call) -> Caller:
+        request = call.request_context.request
+        caller: Caller = self.anybody if request is None else request.state.caller
         return caller
+
+    def who(self, call: _Call) -> User:
+        return User(self.caller(call).name, self.user)
+
+    def asked(self, message: str, history: Sequence[Turn], model: str) -> Asked:
+        turns = [*history, Turn(role="user", content=message)]
+        messages = [ChatMessage(role=each.role, content=each.content) for each in turns]
+        return asked_of(model, messages, {}, self.user)
+
+
+_Call: TypeAlias = Context[_Offered, Any]
+_Message = Annotated[str, Field(min_length=1, description="The user's latest turn.")]
+_History = Annotated[Sequence[Turn], Field(description="The turns before it, the oldest first.")]
+_Model = Annotated[str, Field(description=f"The agent: {MODEL}, or {MODEL}/NAME for another one that is configured.")]
+_Query = Annotated[str, Field(min_length=1, max_length=1000, description="A phrase or a question.")]
+_Top = Annotated[int, Field(ge=1, le=50, description="How many pieces at most.")]
+_Line = StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST)
+_Statement = Annotated[str, _Line, Field(description="A sentence of the user about himself: I live in Leeds.")]
+
+
+async def ground(call: _Call, message: _Message, history: _History = (), model: _Model = MODEL) -> Grounds:
+    """Find what a reply to the user's message needs to know: facts, passages, persona. No reply is written."""
+    on = _on(call)
+    with _told():
+        _, found = await on.service.ground(on.asked(message, history, model), on.caller(call))
+    return Grounds.model_validate(grounding_of(found, ""))
+
+
+async def respond(call: _Call, message: _Message, history: _History = (), model: _Model = MODEL) -> Reply:
+    """Reply to the user's message from what is known, with citations of what each span rests on."""
+    on = _on(call)
+    with _told():
+        _, made = await last(on.service.answer(on.asked(message, history, model), on.caller(call)))
+    used = [_piece(each) for each in made.used]
+    return Reply.model_validate({**grounding_of(made, ""), "text": made.text, "used": used})
+
+
+async def search_documents(call: _Call, query: _Query, top: _Top = 10) -> Found:
+    """Search the documents: passages, each with its title, section and file."""
+    with _told():
+        return Found(knowledge=[_piece(each) for each in await _on(call).service.search("documents", query, top)])
+
+
+async def search_graph(call: _Call, query: _Query, top: _Top = 10) -> Found:
+    """Search the commonsense graph: facts about the concepts that the query names."""
+    with _told():
+        return Found(knowledge=[_piece(each) for each in await _on(call).service.search("graph", query, top)])
+
+
+async def _consent(call: _Call) -> Consent | Elicit[Consent]:
+    """The user's consent; he is asked where he has not given it and his client can ask him."""
+    with _told():
+        if await _on(call).service.store.consents(_on(call).who(call)):
+            return Consent(remember=True)
+    if call.client_capabilities is None or call.client_capabilities.elicitation is None:
+        raise ToolError(f"{_NO_CONSENT}, and this client cannot ask him: see docs/clients.md")
+    return Elicit("May what you say of yourself be kept for later conversations?", Consent)
+
+
+async def remember(
+    call: _Call, statement: _Statement, consent: Annotated[ElicitationResult[Consent], Resolve(_consent)]
+) -> Statement:
+    """Remember a statement of the user about himself, if he consents; it replaces what it contradicts."""
+    if consent.action != "accept" or not consent.data.remember:
+        raise ToolError(f"{_NO_CONSENT}: nothing was kept")
+    if not is_harmless(statement):
+        raise ToolError("passwords, addresses and numbers of cards or telephones are not kept")
+    store, who = _on(call).service.store, _on(call).who(call)
+    said = Statement(text=on_one_line(statement), said=datetime.now(UTC), turn=on_one_line(statement))
+    with _told():
+        if not await store.consents(who):
+            await store.set_consent(who, consents=True)
+        kept = await store.remember(who, [said])
+    if not kept:  # it was withdrawn meanwhile
+        raise ToolError(f"{_NO_CONSENT}: nothing was kept")
+    return kept[0]
+
+
+def _on(call: _Call) -> _Offered:
+    offered: _Offered = call.request_context.lifespan_context
+    return offered
 
 
 def _piece(piece: Knowledge) -> Piece:
@@ -149,21 +202,28 @@ def _piece(piece: Knowledge) -> Piece:
 def _told() -> Iterator[None]:
     """Turn errors into what the client's model may read of them."""
     try:
-        yield
+        with explained():
+            yield
     except ServiceError as error:
         raise ToolError(error.detail) from error
 
 
-def create_server(service: Service) -> MCPServer[Any]:
-    """The tools of an open service."""
-    server = MCPServer[Any]("dialore", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING")
-    tools = Tools(service)
-    for tool in (tools.ground, tools.respond, tools.search_documents, tools.search_graph):
-        server.add_tool(tool, annotations=ToolAnnotations(read_only_hint=True), structured_output=True)
+def create_server(service: Service, user: str) -> MCPServer[_Offered]:
+    """The tools of an open service, for one user."""
+
+    @asynccontextmanager
+    async def lifespan(_: MCPServer[_Offered]) -> AsyncIterator[_Offered]:
+        yield _Offered(service, user)
+
+    server = MCPServer(
+        "dialore", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING", lifespan=lifespan
+    )
+    for tool in (ground, respond, search_documents, search_graph, remember):
+        server.add_tool(tool, annotations=ToolAnnotations(read_only_hint=tool is not remember), structured_output=True)
     return server
 
 
-async def serve(settings: Settings, *, over_http: bool, connect: Connect = connect_model) -> None:
+async def serve(settings: Settings, *, over_http: bool, user: str, connect: Connect = connect_model) -> None:
     """Offer the tools over stdio until it is closed, or over HTTP (at `/mcp`) until the process is asked to end.
 
     Raises:
@@ -174,7 +234,7 @@ async def serve(settings: Settings, *, over_http: bool, connect: Connect = conne
     telemetry = Telemetry()
     service = Service(settings, telemetry, connect=connect)
     async with service.running():
-        server = create_server(service)
+        server = create_server(service, user)
         if not over_http:
             await server.run_stdio_async()
             return
