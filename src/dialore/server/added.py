@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _UNSAFE = re.compile(r"[^\w.-]+")
 _NAME = 80
+ADDED = "added"
+"""The name of the graph and of the index."""
 ENDINGS = (".txt", ".md", ".html", ".htm", ".pdf", ".docx", ".pptx", ".xlsx", ".jsonl")
 """How names of files end that can be uploaded. Packed files are not taken: what they unpack to is not known before."""
 
@@ -86,7 +88,8 @@ class AddedKnowledge:
     async def add_text(self, text: str, title: str, url: str) -> dict[str, object]:
         """Take a text as a document; `url` is where it can be looked up, and is not opened."""
         identifier = hashlib.sha256(json.dumps([title, url, text]).encode()).hexdigest()[:16]
-        await self._take(identifier, texts=[Piece(text, title, url)], texts_name=identifier)
+        piece = Piece(text, title, url, extra={"document": identifier})
+        await self._take(identifier, texts=[piece], texts_name=identifier)
         return await self._document(identifier)
 
     async def _change(self, work: Callable[..., T], *given: object) -> T:
@@ -102,7 +105,7 @@ class AddedKnowledge:
 
     def _took(self, identifier: str, given: dict[str, Any]) -> DocumentReport:
         if not self._index.exists():
-            return build_documents(self._index, **{"files": (), **given}, name="added")
+            return build_documents(self._index, **{"files": (), **given}, name=ADDED)
         if identifier in self._documents():
             delete_documents(self._index, files=[self._documents()[identifier]["path"]])
         report = add_documents(self._index, **given)
@@ -164,7 +167,7 @@ class AddedKnowledge:
             with GraphEditor(self._graph) as editor:
                 editor.add(facts)
             return
-        build_graph(facts, self._graph, name="added", embedder=cast("StaticEmbedder", load_embedder()))
+        build_graph(facts, self._graph, name=ADDED, embedder=cast("StaticEmbedder", load_embedder()))
 
     async def delete_fact(self, identifier: str) -> None:
         """Delete an added fact; raises ServiceError where there is none."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Request, UploadFile
+from fastapi import APIRouter, Depends, Query, Request, UploadFile
 from fastapi import Response as Reply
 from pydantic import BaseModel, Field, StringConstraints
 
-from dialore.knowledge import Fact
+from dialore.knowledge import Fact, Knowledge
+from dialore.server.added import ADDED
 from dialore.server.completions import (
     Body,
     ChatMessage,
@@ -16,12 +18,16 @@ from dialore.server.completions import (
     asked_of,
     grounding_of,
     service_of,
+    told,
     usage_of,
 )
-from dialore.server.errors import reply
+from dialore.server.errors import ServiceError, reply
 from dialore.server.service import MODEL, explained
 
 router = APIRouter(prefix="/v1")
+_DEEPEST = 10_000
+"""How far one can page."""
+_CUT = 300
 Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=300)]
 
 
@@ -77,6 +83,60 @@ async def ground(request: Request, body: GroundRequest) -> Reply:
     return reply({**grounding_of(grounding, trace), "model": body.model, "usage": usage_of(grounding.usage)})
 
 
+# --- all of it
+
+
+@router.get("/knowledge/pieces")
+async def list_pieces(
+    request: Request,
+    source: Literal["graph", "documents", "persona"],
+    q: Annotated[str, Query(max_length=1000, pattern=r"^[^\x00]*$")] = "",
+    offset: Annotated[int, Query(ge=0, le=_DEEPEST)] = 0,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> Reply:
+    """What the service's own agent knows, the sources that the file names among it; with `q` what answers that query.
+
+    `added` is the id by which a piece can be deleted; null where it is of a source that the file names.
+    """
+    service, words = service_of(request), q.casefold().split()
+    if not words:
+        found = await service.browse(source, offset, limit + 1)
+    elif source == "persona":
+        every = await service.browse(source, 0, _DEEPEST)
+        found = [each for each in every if all(word in each.text.casefold() for word in words)][offset:]
+    else:
+        try:
+            found = (await service.search(source, q, offset + limit + 1))[offset:]
+        except ServiceError as error:
+            if error.status_code != 404:
+                raise
+            found = []
+    persona = service.knowledge.persona
+    return reply({"data": [_piece(each, persona) for each in found[:limit]], "more": len(found) > limit})
+
+
+def _piece(piece: Knowledge, persona: list[str]) -> dict[str, object]:
+    if isinstance(piece.detail, Fact):
+        own = piece.id if piece.detail.graph == ADDED else None
+        of = {"graph": piece.detail.graph, "provenance": piece.detail.provenance}
+        return {**told(piece), **_shown(piece.detail), **of, "added": own}
+    if piece.kind == "persona":
+        return {**told(piece), "added": piece.text if piece.text in persona else None}
+    where = piece.passage.model_dump()
+    file = where.get("file", "")
+    own = (Path(file).parent.name if file else where.get("document")) if where.get("index") == ADDED else None
+    return {**told(piece), "index": where.get("index", ""), "added": own}
+
+
+@router.get("/knowledge/uses")
+async def list_uses(request: Request) -> Reply:
+    """The latest responses to the caller, each with what it was asked and the ids of the pieces that it used."""
+    with explained():
+        found = await service_of(request).store.traces(request.state.caller.name, "asked", "text", "used")
+    cut = ({**each, "asked": each["asked"][:_CUT], "text": each["text"][:_CUT]} for each in found)
+    return reply({"data": [{**each, "made": each["made"].isoformat()} for each in cut]})
+
+
 # --- documents
 
 
@@ -126,7 +186,7 @@ async def list_facts(request: Request) -> Reply:
 async def add_facts(request: Request, body: NewFacts) -> Reply:
     """Add facts; of one that is there already, the heavier is kept."""
     service = service_of(request)
-    facts = [Fact(each.head, each.relation, each.tail, each.weight, "added") for each in body.facts]
+    facts = [Fact(each.head, each.relation, each.tail, each.weight, ADDED) for each in body.facts]
     with explained():
         await service.knowledge.add_facts(facts)
     return reply({"data": [_shown(fact) for fact in facts]}, 201)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import logging
 import re
 import secrets
@@ -24,21 +25,24 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.errors import DialoreError, InputError, ModelError, UnknownNameError
+from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage, estimate_tokens
 from dialore.methods.remembering import extract_statements
 from dialore.methods.stages import CUT_OFF, ModelResponder, T
+from dialore.response import Response
 from dialore.server.added import AddedKnowledge
 from dialore.server.errors import ServiceError
 from dialore.server.store import ServerStore, User, tried
 from dialore.settings import AgentSettings, Settings, SourceSettings, validated
+from dialore.sources.base import listed
+from dialore.sources.graph.relations import verbalise
 from dialore.sources.persona import PersonaSource
 from dialore.workbench import Connect, Workbench, connect_model, options_by_method
 
 if TYPE_CHECKING:
-    from dialore.knowledge import Knowledge
     from dialore.llm.model import OnText
     from dialore.methods.stages import Responder, StageCall
-    from dialore.response import Grounding, Response, StageTrace
+    from dialore.response import Grounding, StageTrace
     from dialore.server.guard import Caller
     from dialore.server.telemetry import Telemetry
 
@@ -326,6 +330,24 @@ class Service:
             facts: list[Knowledge] = (await asyncio.to_thread(source.retrieve_queries, links, dialogue, top))[0]
             return facts
 
+    async def browse(self, name: str, start: int, count: int) -> list[Knowledge]:
+        """Pieces of what that source of the service's own agent holds, what was added before what the file names."""
+        with self._served(MODEL) as served, explained():
+            if name == "persona":
+                persona = PersonaSource(dict.fromkeys((*self.knowledge.persona, *served.persona), ()))
+                return list(persona.every(Dialogue([name])))[start : start + count]
+            source = served.bench.source(name)
+            if source is None:
+                return []
+
+            def held() -> Iterator[Knowledge]:
+                if name == "graph":
+                    return (Knowledge.of_fact(fact, verbalise(fact, "en"), 0.0) for fact in source.facts())
+                several = reversed(getattr(source, "sources", [source]))
+                return (piece for each in several for piece in listed(each, Dialogue([name])))
+
+            return await asyncio.to_thread(lambda: list(itertools.islice(held(), start, start + count)))
+
     async def _made(self, operation: str, asked: Asked, result: Grounding, caller: Caller, began: float) -> str:
         """Keep the trace; raises ServiceError where nothing was made."""
         usage, error = result.usage, "stage_failed" if result.status == "failed" else ""
@@ -333,6 +355,8 @@ class Service:
         await caller.spend(usage.prompt_tokens + usage.completion_tokens, self.store)
         identifier = f"trace-{secrets.token_hex(12)}"
         shown = result.model_dump(mode="json", include={"method", "status", "error", "seconds", "usage", "trace"})
+        if isinstance(result, Response):
+            shown |= {"asked": asked.messages[-1]["content"], "text": result.text, "used": [p.id for p in result.used]}
         await tried(self.store.keep_trace(User(caller.name, asked.user), identifier, shown), None)
         if result.status == "failed":
             stage = next((each.stage for each in result.trace if each.outcome == "failed"), "response")

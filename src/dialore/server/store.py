@@ -234,6 +234,16 @@ class ServerStore:
             found: dict[str, Any] | None = await connection.scalar(query.where(columns.expires > self._clock()))
             return found
 
+    async def traces(self, owner: str, *fields: str, most: int = 200) -> list[dict[str, Any]]:
+        """Fields of an owner's latest traces that have them all, each with `trace` and `made`, the latest first."""
+        columns = _TRACES.c
+        wanted = [columns.result[name].label(name) for name in fields]
+        query = sa.select(columns.id.label("trace"), columns.made, *wanted).order_by(columns.made.desc()).limit(most)
+        query = query.where(columns.owner == owner, columns.expires > self._clock())
+        async with self._read() as connection:
+            rows = (row._asdict() for row in await connection.execute(query))
+            return [row for row in rows if None not in row.values()]
+
     async def delete_conversation(self, user: User, identifier: str) -> int:
         """Delete a conversation; gives how many there were."""
         async with self._change(*user) as connection:
