@@ -6,10 +6,10 @@ WORKDIR /build
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY src ./src
 RUN python -m venv /opt/dialore
-RUN /opt/dialore/bin/pip install --no-cache-dir '.[serve,postgres,documents]'
+RUN /opt/dialore/bin/pip install --no-cache-dir '.[serve,postgres,documents,telemetry]'
 
 FROM python:${PYTHON}-slim
-RUN useradd --system --uid 10001 --create-home --home-dir /data dialore
+RUN useradd --uid 10001 --create-home --home-dir /data dialore
 COPY --from=build /opt/dialore /opt/dialore
 ENV PATH=/opt/dialore/bin:$PATH PYTHONUNBUFFERED=1 DIALORE_CACHE=/data/cache
 USER dialore

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -18,12 +19,19 @@ import httpx
 import pytest
 import yaml
 
+from dialore.cli import main
 from dialore.settings import read_settings
 from tests.llm.server import FaultyServer, say
 from tests.server.conftest import wait_until
+from tests.sources.postgres_server import binaries
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
+BLOCKS = {"": [], "sh": [], "caddy": []}
+for _kind, _block in re.findall(
+    r"^```(\w*)\n(.*?)^```", (ROOT / "docs" / "operations.md").read_text("utf-8"), re.M | re.S
+):
+    BLOCKS[_kind].append(_block)
 DRAFT = "Dogs are welcome on the terrace and so are you"
 
 
@@ -178,7 +186,50 @@ def test_a_worker_that_is_asked_to_end_finishes_its_stream_and_the_other_goes_on
     workers.start(leaving)
 
 
-# --- what is shipped, without running it
+def test_what_is_shown_of_a_backup_works(workers, postgres_server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{binaries()}{os.pathsep}{os.environ['PATH']}")
+    (shown,) = [block for block in BLOCKS["sh"] if "pg_dump" in block]
+    for command in shown.replace("postgresql://dialore@db/dialore", postgres_server.url()).splitlines():
+        words = shlex.split(command.replace("/data known", f"{workers.folder} known"))
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, (command, done.stderr)
+    assert workers.http.get("/v1/memory?user=ann").json()["consents"]
+    assert (tmp_path / "known.tar.gz").stat().st_size > 1000
+
+
+# --- what is shipped and shown, without running it
+
+
+def test_the_commands_shown_are_those_of_compose():
+    compose = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
+    (shown,) = [block for block in BLOCKS["sh"] if "docker compose" in block]
+    wanted = set(re.findall(r"\$\{(\w+):\?", (ROOT / "compose.yaml").read_text("utf-8")))
+    assert wanted == set(re.findall(r"^(\w+)=", shown, re.MULTILINE))
+    assert "run --rm --no-deps dialore serve --new-key app" in shown
+    assert compose["services"]["proxy"]["ports"] == ["127.0.0.1:8017:8080"]
+
+
+@pytest.mark.parametrize("command", [line for block in BLOCKS[""] for line in block.splitlines()][1:])
+def test_the_commands_shown_are_commands(command, capsys):
+    with pytest.raises(SystemExit) as left:
+        main([*shlex.split(command)[1:], *([] if "--new-key" in command else ["--help"])])
+    assert not left.value.code
+    assert "[[server.keys]]" in capsys.readouterr().out or "--new-key" not in command
+
+
+@pytest.mark.skipif(shutil.which("caddy") is None, reason="caddy is not here: apt-get install caddy")
+def test_the_configuration_of_caddy_is_one(tmp_path):
+    (tmp_path / "Caddyfile").write_text(BLOCKS["caddy"][0], "utf-8")
+    words = ["caddy", "validate", "--config", str(tmp_path / "Caddyfile")]
+    environment = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "XDG_DATA_HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path),
+    }
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_image_runs_as_no_root_and_looks_after_its_health():
