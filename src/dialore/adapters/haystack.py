@@ -13,12 +13,7 @@ from haystack import Document, component  # noqa: E402
 
 @component
 class DialoreRetriever:
-    """Retrieves what an agent or a source finds, each document with its probability of use, else its score.
-
-    Args:
-        asked: an agent (`dialore.create_agent`), or a source with `search`; whoever made it closes it.
-        top: how many documents at most.
-    """
+    """What an agent or a source finds, at most `top` documents, each with its probability of use, else its score."""
 
     def __init__(self, asked: Asked, top: int = 10) -> None:
         self.asked, self.top = asked, top

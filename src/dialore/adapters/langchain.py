@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 
 class DialoreRetriever(BaseRetriever):
-    """Retrieves what an agent or a source finds.
-
-    Attributes:
-        asked: an agent (`dialore.create_agent`), or a source with `search`; whoever made it closes it.
-        top: how many documents at most.
-    """
+    """Retrieves what an agent or a source finds, at most `top` documents."""
 
     asked: Asked
     top: int = 10

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dialore.adapters import Asked, find, likelihood, metadata
 from dialore.errors import import_optional
 from dialore.parallel import wait_for
@@ -15,16 +13,10 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode  # noqa
 
 
 class DialoreRetriever(BaseRetriever):
-    """Retrieves what an agent or a source finds, each node with its probability of use, else its score.
+    """What an agent or a source finds, at most `top` nodes, each with its probability of use, else its score."""
 
-    Args:
-        asked: an agent (`dialore.create_agent`), or a source with `search`; whoever made it closes it.
-        top: how many nodes at most.
-        further: what `BaseRetriever` takes.
-    """
-
-    def __init__(self, asked: Asked, top: int = 10, **further: Any) -> None:  # noqa: ANN401
-        super().__init__(**further)
+    def __init__(self, asked: Asked, top: int = 10) -> None:
+        super().__init__()
         self.asked, self.top = asked, top
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:

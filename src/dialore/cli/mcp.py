@@ -23,15 +23,15 @@ def mcp(
         Path | None, typer.Argument(metavar="[FILE]", help="Settings, dialore.toml. Else DIALORE_SETTINGS.")
     ] = None,
     http: Annotated[bool, typer.Option("--http", help="Over HTTP, at /mcp, instead of stdio.")] = False,
-    host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="[default: 127.0.0.1]")] = None,
+    host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Default: 127.0.0.1.")] = None,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="[default: 8018]")] = _PORT,
     user: Annotated[str, typer.Option("--user", metavar="NAME", help="Whose memory is read and kept.")] = "mcp",
 ) -> None:
     """Offer agents and sources as tools of the Model Context Protocol.
 
-    The tools are ground, respond, search_documents, search_graph and remember. Over
-    stdio the client starts this command; keys and hosts of the file's [server]
-    hold over HTTP.
+    The tools are ground, respond, search_documents, search_graph and remember.
+    Over stdio the client starts this command. Over HTTP the keys, hosts and
+    limits hold that the file has for the service.
 
     [bold]Examples[/bold]
     dialore mcp dialore.toml

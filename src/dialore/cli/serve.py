@@ -20,8 +20,8 @@ def serve(
     file: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="Settings, dialore.toml. Else DIALORE_SETTINGS.")
     ] = None,
-    host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="[default: 127.0.0.1]")] = None,
-    port: Annotated[int | None, typer.Option("--port", min=0, max=65535, help="[default: 8017]")] = None,
+    host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Default: 127.0.0.1.")] = None,
+    port: Annotated[int | None, typer.Option("--port", min=0, max=65535, help="Default: 8017.")] = None,
     new_key: Annotated[
         str | None, typer.Option("--new-key", metavar="NAME", help="Make a key, show what FILE is to hold, and leave.")
     ] = None,

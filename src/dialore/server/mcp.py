@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from mcp.server.elicitation import ElicitationResult
 from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
@@ -38,13 +38,6 @@ _INSTRUCTIONS = (
     "Knowledge-grounded dialogue. `ground` finds what a reply needs to know, `respond` writes it, with citations; "
     "`search_documents` and `search_graph` look one thing up, `remember` keeps what the user says of himself."
 )
-
-
-class Turn(BaseModel):
-    """An earlier turn of a conversation."""
-
-    role: Literal["user", "assistant"]
-    content: str = Field(min_length=1)
 
 
 class Piece(BaseModel):
@@ -115,15 +108,13 @@ class _Offered:
     def who(self, call: _Call) -> User:
         return User(self.caller(call).name, self.user)
 
-    def asked(self, message: str, history: Sequence[Turn], model: str) -> Asked:
-        turns = [*history, Turn(role="user", content=message)]
-        messages = [ChatMessage(role=each.role, content=each.content) for each in turns]
-        return asked_of(model, messages, {}, self.user)
+    def asked(self, message: str, history: Sequence[ChatMessage], model: str) -> Asked:
+        return asked_of(model, [*history, ChatMessage(role="user", content=message)], {}, self.user)
 
 
 _Call: TypeAlias = Context[_Offered, Any]
 _Message = Annotated[str, Field(min_length=1, description="The user's latest turn.")]
-_History = Annotated[Sequence[Turn], Field(description="The turns before it, the oldest first.")]
+_History = Annotated[Sequence[ChatMessage], Field(description="The turns before it, the oldest first.")]
 _Model = Annotated[str, Field(description=f"The agent: {MODEL}, or {MODEL}/NAME for another one that is configured.")]
 _Query = Annotated[str, Field(min_length=1, max_length=1000, description="A phrase or a question.")]
 _Top = Annotated[int, Field(ge=1, le=50, description="How many pieces at most.")]
