@@ -182,7 +182,7 @@ def test_ranks_and_scores_are_given_by_digits_and_by_buttons_in_chinese(serving,
         page.keyboard.press("1")
         page.get_by_role("group").last.get_by_role("button", name="1", exact=True).click()
         checked(page, f"{form}-zh")
-        wait_until(lambda: read_answers(tmp_path / form).annotations)
+        wait_until(lambda place=tmp_path / form: read_answers(place).annotations)
         first = read_answers(tmp_path / form).annotations[0]
         assert set(first.values.values()) == ({1, 2} if form == "ranking" else {2})
 
