@@ -228,6 +228,16 @@ async def test_nothing_is_kept_for_no_days(tmp_path):
     assert b"Zdenko" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
 
 
+async def test_what_is_used_is_counted_by_stretches_of_time(store, clock):
+    assert [await store.count("key-1", "tokens", each, 60) for each in (5, 0, 7)] == [5, 5, 12]
+    assert await store.count("key-2", "tokens", 1, 60) == await store.count("key-1", "requests", 1, 60) == 1
+    assert sum(await asyncio.gather(*(store.count("key-3", "tokens", 1, 60) for _ in range(10)))) == 55
+    clock.now = NOW + timedelta(seconds=60)
+    assert await store.count("key-1", "tokens", 1, 60) == 1
+    assert await store.sweep() == 4
+    assert await store.count("key-1", "tokens", 1, 60) == 2
+
+
 # --- workers
 
 
