@@ -83,7 +83,7 @@ async def list_conversations(request: Request, who: Who) -> Reply:
 
 @router.get("/conversations/{identifier}")
 async def show_conversation(request: Request, identifier: Identifier, who: Who) -> Reply:
-    """The messages of a conversation; the last one has the id of its trace."""
+    """The messages of a conversation; those of the assistant have the ids of their traces."""
     return reply({"id": identifier, "messages": _there(await _store(request).conversation(who, identifier))})
 
 
