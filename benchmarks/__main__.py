@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from benchmarks import documents, graph, growth, pipeline, run, scoring
+from benchmarks import documents, graph, growth, pipeline, run, scoring, serve
 from dialore.errors import DialoreError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Measure Dialore's own cost. No model is needed.")
@@ -15,6 +15,7 @@ app.command()(growth.growth)
 app.command()(pipeline.pipeline)
 app.command()(run.run)
 app.command()(scoring.scoring)
+app.command()(serve.serve)
 
 if __name__ == "__main__":
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the `dialore` command does, and for the same reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+import sys
 import time
 import urllib.request
 
@@ -200,3 +201,20 @@ def test_growth_measures_what_is_missing_and_draws(tmp_path):
     assert again["graph"]["1000"] == first["graph"]["1000"]
     for kind in ("graph", "documents", "runs"):
         assert "</svg>" in (tmp_path / f"growth-{kind}.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory and CPU are read from /proc")
+def test_serve(bench):
+    pytest.importorskip("fastapi", reason="the serve extra is not installed")
+    small = ("--conversations", 4, "--seconds", 0.2, "--latency", 50, "--requests", 20, "--passages", 20)
+    figures = bench("serve", *small)
+    rows = {(row["target"], row["arriving"]): row for row in figures["streams"]}
+    assert len(rows) == 6
+    assert all(row["errors"] == 0 and 0 < row["added_ms_p50"] <= row["added_ms_p95"] for row in rows.values())
+    assert all(row["cpu_ms"] > 0 for (target, _), row in rows.items() if target != "endpoint alone")
+    overload = figures["overload"]
+    assert overload["errors"] == 0
+    assert 0 < overload["refused"] == overload["with_retry_after"] == 12 - overload["answered"]
+    (memory,) = figures["memory"]
+    assert memory["errors"] == 0
+    assert 20 < memory["mb_at_20"] < 2 * memory["mb_at_2"]
