@@ -59,8 +59,9 @@ def read(path: Path) -> tuple[list[Dialogue], list[Passage]]:
 
 
 def queries_of(response: Response) -> list[str]:
-    """What a response looked up, by the searches in its trace."""
-    asked = (step.output.get("query") for step in response.trace if "found" in step.output)
+    """What a response looked up, by the searches in its trace; what a persona is asked is no query of the method's."""
+    searches = (step.output for step in response.trace if "found" in step.output)
+    asked = (search.get("query") for search in searches if search.get("source") != "persona")
     return list(dict.fromkeys(query for query in asked if isinstance(query, str) and query.strip()))
 
 

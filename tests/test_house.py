@@ -25,6 +25,7 @@ FLOORS = {
     "workbench": 6,
     "experiments": 7,
     "training": 7,
+    "adapters": 7,
     "server": 8,
     "cli": 9,
     "__main__": 10,

@@ -25,7 +25,7 @@ interface Page {
 const PAGES: Page[] = [
   { name: "chat", title: () => t("Chat", "对话"), View: Chat, shown: true, hasModel: true },
   { name: "compare", title: () => t("Compare", "比较"), View: Compare, shown: true },
-  { name: "knowledge", title: () => t("Knowledge", "知识"), View: Knowledge, shown: false },
+  { name: "knowledge", title: () => t("Knowledge", "知识"), View: Knowledge, shown: true },
   { name: "runs", title: () => t("Runs", "实验"), View: Runs, shown: false },
   { name: "annotate", title: () => t("Annotate", "标注"), View: Annotate, shown: false },
 ];
@@ -62,10 +62,10 @@ function Frame(): JSX.Element {
   const { View } = page;
   return (
     <>
-      <a class="skip" href={`#/${page.name}`} onClick={(event) => (event.preventDefault(), main.current?.focus())}>
-        {t("Skip to the page", "跳到正文")}
-      </a>
       <header class="bar">
+        <a class="skip" href={`#/${page.name}`} onClick={(event) => (event.preventDefault(), main.current?.focus())}>
+          {t("Skip to the page", "跳到正文")}
+        </a>
         <a class="name" href="#/chat">
           <Icon name="weave" /> dialore
         </a>

@@ -1,7 +1,370 @@
-import type { JSX } from "preact";
+/** What the agent knows: searched, browsed, added to, mended and forgotten; and which responses used it. */
 
-import { t } from "./ui";
+import type { JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+
+import { type Piece, USER, request } from "./api";
+import { Action, Icon, Problem, Tabs, draw, explain, t, useLoaded } from "./ui";
+import "./desk.css";
+
+type Source = "documents" | "graph" | "persona";
+
+interface Known extends Piece {
+  /** The id by which it can be deleted; null where it is of a source that the service's file names. */
+  added: string | null;
+  head?: string;
+  relation?: string;
+  tail?: string;
+  weight?: number;
+  graph?: string;
+  provenance?: string;
+  index?: string;
+}
+
+interface Use {
+  trace: string;
+  made: string;
+  asked: string;
+  text: string;
+  used: string[];
+}
+
+interface Added {
+  id: string;
+  file: string;
+  passages: number;
+}
+
+/** What stays when the page is left and come back to. */
+const view = { source: "documents" as Source | "memory", query: "" };
+const LIMIT = 50;
 
 export function Knowledge(): JSX.Element {
-  return <p class="note">{t("This page is not there yet.", "此页尚未完成。")}</p>;
+  const memory = useLoaded<Remembered>(`v1/memory?user=${USER}`);
+  const names = { documents: t("Documents", "文档"), graph: t("Facts", "事实"), persona: t("Persona", "人设"), memory: t("Memory", "记忆") };
+  const shown = (Object.keys(names) as (keyof typeof names)[]).filter((name) => name !== "memory" || memory.status === 200);
+  const choose = (source: typeof view.source) => (Object.assign(view, { source, query: "" }), draw());
+  return (
+    <div class="desk">
+      <Tabs label={t("Kind of knowledge", "知识类型")} value={view.source} options={shown.map((name) => [name, names[name]] as const)} onChange={choose} />
+      {view.source === "memory" ? <Memory {...memory} /> : <Pieces key={view.source} source={view.source} />}
+    </div>
+  );
+}
+
+function Pieces({ source }: { source: Source }): JSX.Element {
+  const [found, setFound] = useState<Known[]>([]);
+  const [state, setState] = useState({ more: false, error: "", loading: true });
+  const asked = useRef(0);
+  const uses = useLoaded<{ data: Use[] }>("v1/knowledge/uses");
+  const documents = useLoaded<{ data: Added[] }>(source === "documents" ? "v1/knowledge/documents" : "");
+  const { query } = view;
+
+  async function load(offset = 0): Promise<void> {
+    const number = ++asked.current;
+    const params = new URLSearchParams({ source, q: query, offset: String(offset), limit: String(LIMIT) });
+    try {
+      const page = await request<{ data: Known[]; more: boolean }>("GET", `v1/knowledge/pieces?${params}`);
+      if (number !== asked.current) return;
+      setFound((before) => [...before.slice(0, offset), ...page.data]);
+      setState({ more: page.more, error: "", loading: false });
+    } catch (error) {
+      if (number === asked.current) setState({ more: false, error: explain(error), loading: false });
+    }
+  }
+  useEffect(() => {
+    const waiting = setTimeout(() => void load(), query ? 250 : 0);
+    return () => clearTimeout(waiting);
+  }, [query]);
+  const changed = async () => void (await Promise.all([load(), documents.reload()]));
+  const ask = (text: string) => ((view.query = text), draw());
+
+  return (
+    <>
+      <div class="row find">
+        <input
+          type="search"
+          value={query}
+          maxLength={1000}
+          aria-label={t("Search", "搜索")}
+          placeholder={source === "graph" ? t("A concept, e.g. dog", "概念，例如“狗”") : t("Search", "搜索")}
+          onInput={(event) => ask(event.currentTarget.value)}
+        />
+        {source === "documents" && <Upload onDone={changed} />}
+      </div>
+      <Adding key={source} source={source} onDone={changed} />
+      {documents.data?.data.some((each) => each.file) && (
+        <details class="card">
+          <summary>{t("Files that were uploaded", "已上传的文件")}</summary>
+          <ul class="lines">
+            {documents.data.data.filter((each) => each.file).map((each) => (
+              <li class="row" key={each.id}>
+                <Icon name="file" /> {each.file} <span class="note">{t(`${each.passages} passages`, `${each.passages} 段`)}</span>
+                <Delete path={`v1/knowledge/documents/${each.id}`} what={each.file} onDone={changed} />
+              </li>
+            ))}
+          </ul>
+        </details>
+      )}
+      <Problem text={state.error} />
+      <p class="note" role="status">
+        {state.loading ? t("Loading…", "加载中…") : !found.length && !state.error ? t("Nothing is found.", "没有找到。") : ""}
+      </p>
+      <ul class="pieces">
+        {found.map((piece) => {
+          const passages = documents.data?.data.find((each) => each.id === piece.added)?.passages;
+          const editable = piece.added !== null && (source !== "documents" || (!piece.file && passages === 1));
+          const used = uses.data?.data.filter((each) => each.used.includes(piece.id)) ?? [];
+          return <One key={`${piece.id} ${piece.index ?? piece.graph ?? ""}`} {...{ source, piece, editable, used, ask }} onDone={changed} />;
+        })}
+      </ul>
+      {state.more && (
+        <button type="button" class="plain" onClick={() => void load(found.length)}>
+          {t("More", "更多")}
+        </button>
+      )}
+    </>
+  );
+}
+
+interface OneProps {
+  source: Source;
+  piece: Known;
+  editable: boolean;
+  used: Use[];
+  ask: (text: string) => void;
+  onDone: () => Promise<void>;
+}
+
+function One({ source, piece, editable, used, ask, onDone }: OneProps): JSX.Element {
+  const [editing, setEditing] = useState(false);
+  if (editing) return <li class="card"><Editor {...{ source, piece }} onDone={onDone} onClose={() => setEditing(false)} /></li>;
+  const { added } = piece;
+  const where = [piece.title, piece.section, piece.file, piece.page && t(`page ${piece.page}`, `第 ${piece.page} 页`), piece.url];
+  const origin = [...where, piece.index ?? piece.graph, piece.provenance].filter((each, at, all) => each && each !== "added" && all.indexOf(each) === at);
+  return (
+    <li class={`card piece ${piece.kind}`}>
+      {piece.head === undefined ? (
+        <p class="quoted">{piece.text}</p>
+      ) : (
+        <p class="quoted">
+          <button type="button" class="concept" onClick={() => ask(piece.head!)}>{piece.head}</button>{" "}
+          <span class="relation">{piece.relation}</span>{" "}
+          <button type="button" class="concept" onClick={() => ask(piece.tail!)}>{piece.tail}</button>
+        </p>
+      )}
+      <div class="row note">
+        <span class="tag">{added === null ? t("from the settings", "来自配置") : t("added", "已添加")}</span>
+        {origin.length > 0 && <span class="where">{origin.join(" · ")}</span>}
+        {piece.weight !== undefined && <span>{t(`weight ${piece.weight}`, `权重 ${piece.weight}`)}</span>}
+        {added !== null && (
+          <span class="row push">
+            {editable && <Action icon="edit" label={`${t("Edit", "编辑")}: ${piece.text}`} onClick={() => setEditing(true)} />}
+            <Delete {...deleting(source, added)} what={piece.text} onDone={onDone} />
+          </span>
+        )}
+      </div>
+      {used.length > 0 && (
+        <details class="note">
+          <summary>{t(`Used by ${used.length} of the latest responses`, `最近的回复中有 ${used.length} 条用到它`)}</summary>
+          <ul class="lines">
+            {used.slice(0, 20).map((each) => (
+              <li key={each.trace}>
+                <time dateTime={each.made}>{new Date(each.made).toLocaleString(document.documentElement.lang)}</time>
+                <p>{each.asked}</p>
+                <p class="quoted">{each.text}</p>
+              </li>
+            ))}
+          </ul>
+        </details>
+      )}
+    </li>
+  );
+}
+
+function deleting(source: Source, added: string): { path: string; body?: unknown } {
+  if (source === "persona") return { path: "v1/knowledge/persona", body: { sentences: [added] } };
+  return { path: `v1/knowledge/${source === "graph" ? "facts" : "documents"}/${encodeURIComponent(added)}` };
+}
+
+/** A button that asks once more before it deletes. */
+function Delete(props: { path: string; body?: unknown; what: string; onDone: () => Promise<void> }): JSX.Element {
+  const [asks, setAsks] = useState(false);
+  const [error, setError] = useState("");
+  async function go(): Promise<void> {
+    try {
+      await request("DELETE", props.path, props.body);
+      await props.onDone();
+    } catch (failure) {
+      setError(explain(failure));
+    }
+    setAsks(false);
+  }
+  if (!asks)
+    return (
+      <>
+        <Problem text={error} />
+        <Action icon="close" label={`${t("Delete", "删除")}: ${props.what}`} onClick={() => setAsks(true)} />
+      </>
+    );
+  return (
+    <>
+      <button type="button" class="plain warn" ref={(node) => node?.focus()} onClick={() => void go()}>{t("Delete", "删除")}</button>
+      <button type="button" class="plain" onClick={() => setAsks(false)}>{t("Keep", "保留")}</button>
+    </>
+  );
+}
+
+function Upload({ onDone }: { onDone: () => Promise<void> }): JSX.Element {
+  const [told, setTold] = useState({ error: "", busy: false });
+  const field = useRef<HTMLInputElement>(null);
+  async function send(files: FileList): Promise<void> {
+    setTold({ error: "", busy: true });
+    let error = "";
+    for (const file of files) {
+      const form = new FormData();
+      form.append("file", file);
+      try {
+        await request("POST", "v1/knowledge/files", form);
+      } catch (failure) {
+        error = `${file.name}: ${explain(failure)}`;
+      }
+    }
+    field.current!.value = "";
+    await onDone();
+    setTold({ error, busy: false });
+  }
+  return (
+    <>
+      <input ref={field} class="unseen" type="file" multiple tabIndex={-1} aria-label={t("Files", "文件")} onChange={(event) => void send(event.currentTarget.files!)} />
+      <button type="button" class="plain" disabled={told.busy} onClick={() => field.current!.click()}>
+        <Icon name="attach" /> {told.busy ? t("Uploading…", "上传中…") : t("Upload files", "上传文件")}
+      </button>
+      <Problem text={told.error} />
+    </>
+  );
+}
+
+function Adding({ source, onDone }: { source: Source; onDone: () => Promise<void> }): JSX.Element {
+  const [open, setOpen] = useState(false);
+  const names = { documents: t("Add a text", "添加文本"), graph: t("Add a fact", "添加事实"), persona: t("Add a sentence", "添加句子") };
+  if (open) return <div class="card"><Editor source={source} onDone={onDone} onClose={() => setOpen(false)} /></div>;
+  return (
+    <button type="button" class="plain start" onClick={() => setOpen(true)}>
+      <Icon name="plus" /> {names[source]}
+    </button>
+  );
+}
+
+/** The form for a new piece, or for one that is to be another. */
+function Editor(props: { source: Source; piece?: Known; onDone: () => Promise<void>; onClose: () => void }): JSX.Element {
+  const { source, piece } = props;
+  const [error, setError] = useState("");
+  const first = useRef<HTMLInputElement & HTMLTextAreaElement>(null);
+  useEffect(() => first.current?.focus(), []);
+  async function save(event: SubmitEvent): Promise<void> {
+    event.preventDefault();
+    const given = Object.fromEntries(new FormData(event.target as HTMLFormElement)) as Record<string, string>;
+    const add = () => {
+      if (source === "graph") return request("POST", "v1/knowledge/facts", { facts: [{ ...given, weight: Number(given.weight) }] });
+      if (source === "persona") return request("POST", "v1/knowledge/persona", { sentences: [given.text] });
+      return request("POST", "v1/knowledge/documents", given);
+    };
+    const old = piece && deleting(source, piece.added!);
+    try {
+      // A fact may stay the same but for its weight: then the old one has to go first, else the new one comes first.
+      const isSame = ENDS.every((name) => given[name]?.trim().toLowerCase() === piece?.[name]?.toLowerCase());
+      if (old && isSame && source === "graph") await request("DELETE", old.path);
+      const made = (await add()) as { id?: string };
+      const stays = source === "graph" ? isSame : made.id === piece?.added || given.text?.trim() === piece?.added;
+      if (old && !stays) await request("DELETE", old.path, old.body);
+      await props.onDone();
+      props.onClose();
+    } catch (failure) {
+      setError(explain(failure));
+    }
+  }
+  const title = [piece?.title, piece?.section].filter(Boolean).join(" > ");
+  return (
+    <form class="editor" onSubmit={(event) => void save(event)} onKeyDown={(event) => event.key === "Escape" && props.onClose()}>
+      {source === "graph" && (
+        <div class="fields">
+          <label>{t("Head", "头概念")}<input ref={first} type="text" name="head" required maxLength={300} defaultValue={piece?.head} /></label>
+          <label>{t("Relation", "关系")}<input type="text" name="relation" required maxLength={300} list="relations" defaultValue={piece?.relation ?? "RelatedTo"} /></label>
+          <label>{t("Tail", "尾概念")}<input type="text" name="tail" required maxLength={300} defaultValue={piece?.tail} /></label>
+          <label>{t("Weight", "权重")}<input type="number" name="weight" required min="0.01" max="1000" step="any" defaultValue={piece?.weight ?? 1} /></label>
+          <datalist id="relations">{RELATIONS.map((name) => <option key={name} value={name} />)}</datalist>
+        </div>
+      )}
+      {source === "persona" && (
+        <label>{t("A sentence about the assistant, in the first person", "关于助手的一句话，用第一人称")}<input ref={first} type="text" name="text" required maxLength={300} defaultValue={piece?.text} /></label>
+      )}
+      {source === "documents" && (
+        <>
+          <label>{t("Text", "文本")}<textarea ref={first} name="text" required rows={5} defaultValue={piece?.text} /></label>
+          <div class="fields">
+            <label>{t("Title", "标题")}<input type="text" name="title" maxLength={300} defaultValue={title} /></label>
+            <label>{t("Address", "网址")}<input type="text" name="url" maxLength={2000} defaultValue={piece?.url} /></label>
+          </div>
+        </>
+      )}
+      <Problem text={error} />
+      <div class="row">
+        <button class="main">{t("Save", "保存")}</button>
+        <button type="button" class="plain" onClick={props.onClose}>{t("Cancel", "取消")}</button>
+      </div>
+    </form>
+  );
+}
+
+const ENDS = ["head", "relation", "tail"] as const;
+const RELATIONS = ["RelatedTo", "IsA", "PartOf", "HasA", "UsedFor", "CapableOf", "AtLocation", "Causes", "HasProperty", "MadeOf", "Desires", "MotivatedByGoal"];
+
+// --- memory
+
+interface Remembered {
+  consents: boolean;
+  data: { id: string; text: string; said: string; turn?: string; expires?: string }[];
+}
+
+function Memory({ data, error, reload }: { data?: Remembered; error: string; reload: () => Promise<void> }): JSX.Element {
+  const [problem, setProblem] = useState("");
+  async function consent(consents: boolean): Promise<void> {
+    try {
+      await request("PUT", "v1/memory/consent", { user: USER, consents });
+      await reload();
+      setProblem("");
+    } catch (failure) {
+      setProblem(explain(failure));
+    }
+  }
+  const day = (moment: string) => new Date(moment).toLocaleDateString(document.documentElement.lang);
+  return (
+    <>
+      <p class="note">{t("What you say of yourself can be remembered for later conversations.", "你谈到自己的内容可以被记住，供以后的对话使用。")}</p>
+      <label class="row">
+        <input type="checkbox" checked={data?.consents ?? false} onChange={(event) => void consent(event.currentTarget.checked)} />
+        {t("Remember me. Whoever takes this back has everything deleted.", "记住我。取消勾选会删除已记住的一切。")}
+      </label>
+      <Problem text={problem || error} />
+      {data?.consents && !data.data.length && <p class="note">{t("Nothing is remembered yet.", "还没有记住任何内容。")}</p>}
+      <ul class="pieces">
+        {data?.data.map((each) => (
+          <li class="card piece" key={each.id}>
+            <p class="quoted">{each.text}</p>
+            <div class="row note">
+              <span>{t(`said on ${day(each.said)}`, `说于 ${day(each.said)}`)}{each.turn && `: “${each.turn}”`}</span>
+              {each.expires && <span>{t(`kept until ${day(each.expires)}`, `保留到 ${day(each.expires)}`)}</span>}
+              <span class="row push">
+                <Delete path={`v1/memory/${encodeURIComponent(each.id)}?user=${USER}`} what={each.text} onDone={reload} />
+              </span>
+            </div>
+          </li>
+        ))}
+      </ul>
+      {!!data?.data.length && (
+        <div class="row note">{t("Forget all:", "全部忘记：")} <Delete path={`v1/memory?user=${USER}`} what={t("everything", "一切")} onDone={reload} /></div>
+      )}
+    </>
+  );
 }

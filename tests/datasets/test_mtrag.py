@@ -135,6 +135,7 @@ async def test_retrieval_is_measured_by_hits_over_all_relevant_passages(tmp_path
 def test_queries_come_from_the_searches_of_a_trace(tmp_path):
     steps = [
         StageTrace(stage="query-rewriting", output={"text": "Who made the Tarn?"}),
+        StageTrace(stage="persona", output={"source": "persona", "query": "A pint. And who made it?", "found": []}),
         StageTrace(stage="retrieval-library", output={"query": "Who made the Tarn?", "found": []}),
         StageTrace(stage="retrieval-web", output={"query": "Who made the Tarn?", "found": []}),
     ]

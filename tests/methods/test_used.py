@@ -6,9 +6,11 @@ where it lies). A piece is labelled used where what is specific to it, beyond th
 response; pairs that can be read either way were left out. The halves share no response, and the rule was chosen on
 `dev` alone. With 95% intervals (Wilson):
 
-    half   pairs used  precision         recall            the rule before
-    dev     195   55   .96 (.86 to .99)  .84 (.72 to .91)  .83, .45
-    held    213   65   .81 (.70 to .89)  .80 (.69 to .88)  .79, .34
+    half   pairs used  precision  recall  the first rule
+    dev     195   55   .92        .84     .83, .45
+    held    213   65   .80        .80     .79, .34
+
+Docs/weave.md has those of 276 further pairs, of what the methods respond today: people's texts cannot be kept here.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ FILES = {
     "personachat": "personachat/valid.json.gz",
     "wizard-of-wikipedia": "wizard_of_wikipedia/valid.json.gz",
 }
-FLOORS = {"dev": (0.92, 0.8), "held": (0.78, 0.77)}
+FLOORS = {"dev": (0.9, 0.8), "held": (0.78, 0.77)}
 """Precision and recall, a little below what is measured."""
 LINES = [json.loads(line) for line in (Path(__file__).parent / "used_pairs.jsonl").read_text("utf-8").splitlines()]
 
@@ -118,3 +120,11 @@ def test_nothing_is_drawn_on_by_a_response_that_stood_before_the_search(line):
     given, text = answered(line), line["response"]
     marked = mark_used(given.knowledge, text, given.history, line["language"], cited={"k0"}, draft=text)
     assert [piece.id for piece in marked if piece.used] == ["k0"]
+
+
+def test_where_a_response_cites_what_it_does_not_cite_is_not_drawn_on():
+    line = next(line for line in LINES if "data" not in line and sum(each["used"] for each in line["pieces"]) > 1)
+    given = answered(line)
+    assert sum(given.marked) > 1
+    marked = mark_used(given.knowledge, given.text, given.history, line["language"], cited={given.knowledge[0].id})
+    assert [piece.used for piece in marked] == [True, *[False] * (len(marked) - 1)]

@@ -287,7 +287,7 @@ async def test_without_a_draft_the_response_is_written_all_the_same():
 
 
 async def test_a_draft_that_breaks_off_before_the_reader_is_not_followed_by_another_text():
-    model = Model({"draft-breaks": ModelError("gone")}, {"draft": 0.02})
+    model = Model({"draft-breaks": ModelError("gone")}, {"draft": 0.4})
     agent = Agent(create_method("weave", {"documents": Shelf([OPENS])}), ModelResponder(model, PromptLibrary()))
     heard = Heard(model)
     response = await agent.respond(TALK, heard)
@@ -392,6 +392,14 @@ async def test_the_needs_are_told_the_titles_that_a_source_holds():
     model = Model({})
     await answer(model)
     assert "Hours" in model.prompt("needs")
+
+
+async def test_of_a_large_source_the_needs_are_told_the_nearest_titles():
+    model = Model({})
+    others = [Passage(f"Room {number} has a window.", title=f"Room {number}") for number in range(60)]
+    await answer(model, {"documents": Shelf([*others, Passage(OPENS, title="Hours")])})
+    assert "Hours" in model.prompt("needs")
+    assert model.prompt("needs").count("Room") < 30
 
 
 async def test_topics_are_looked_up_in_the_graph(small_graph, monkeypatch):

@@ -7,6 +7,7 @@ import zipfile
 
 import pytest
 
+from dialore.server.guard import new_key
 from tests.server.conftest import Scripted, need
 
 ASK = [{"role": "user", "content": "May I bring my dog to the terrace?"}]
@@ -120,3 +121,68 @@ def test_a_further_agent_has_its_own_sources(serving, tmp_path):
     running = serving(Scripted(needs=[need("dogs on the terrace")]), agents=agents)
     assert not [one for one in grounded(running)["knowledge"] if one["source"] == "documents"]
     assert [one for one in grounded(running, model="dialore/cafe")["knowledge"] if one["source"] == "documents"]
+
+
+def pieces(running, source, **params):
+    answer = running.http.get("/v1/knowledge/pieces", params={"source": source, **params})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_all_that_is_known_is_listed_searched_and_paged_with_what_may_be_deleted_first(serving, tmp_path):
+    from dialore.sources.documents.building import build_documents
+
+    texts = [f"Rule {number} of the harbour café." for number in range(5)]
+    build_documents(tmp_path / "cafe.idx", texts=[*texts, "Dogs are welcome on the terrace."], name="cafe")
+    (tmp_path / "me.txt").write_text("I run a café.\n", "utf-8")
+    sources = {"documents": str(tmp_path / "cafe.idx"), "persona": str(tmp_path / "me.txt"), "graph": "starter"}
+    running = serving(sources=sources)
+    assert pieces(running, "persona")["data"][0]["added"] is None
+    first = pieces(running, "documents", limit=4)
+    assert [one["text"] for one in first["data"]] == texts[:4]
+    assert {one["index"] for one in first["data"]} == {"cafe"}
+    assert first["more"]
+    assert len(pieces(running, "documents", limit=4, offset=4)["data"]) == 2
+    assert pieces(running, "documents", q="dogs terrace")["data"][0]["text"] == "Dogs are welcome on the terrace."
+    made = running.http.post("/v1/knowledge/documents", json={"text": "Cats sleep.", "title": "Café > Cats"}).json()
+    page = b"# Bees\n\nBees live behind the house.\n"
+    file = running.http.post("/v1/knowledge/files", files={"file": ("bees.md", page)}).json()
+    running.http.post("/v1/knowledge/persona", json={"sentences": ["I keep bees."]})
+    running.http.post("/v1/knowledge/facts", json={"facts": [{"head": "dog", "relation": "CapableOf", "tail": "bark"}]})
+    cats, bees, *rest = pieces(running, "documents")["data"]
+    assert (cats["added"], cats["title"], cats["section"]) == (made["id"], "Café", "Cats")
+    assert (bees["added"], bees["file"]) == (file["id"], "bees.md")
+    assert {one["added"] for one in rest} == {None}
+    assert running.http.delete(f"/v1/knowledge/documents/{cats['added']}").status_code == 200
+    assert [one["added"] for one in pieces(running, "persona")["data"]] == ["I keep bees.", None]
+    assert [one["text"] for one in pieces(running, "persona", q="BEES")["data"]] == ["I keep bees."]
+    own, starter = pieces(running, "graph", limit=2)["data"]
+    assert (own["added"], own["graph"], own["head"]) == (own["id"], "added", "dog")
+    assert (starter["added"], starter["graph"]) == (None, "starter")
+    found = pieces(running, "graph", q="dog")["data"]
+    assert found
+    assert all("dog" in (one["head"], one["tail"]) for one in found)
+    for wrong in ({"source": "memory"}, {"offset": 10_001}, {"limit": 0}, {"q": "a\0b"}):
+        answer = running.http.get("/v1/knowledge/pieces", params={"source": "graph", **wrong})
+        assert answer.status_code == 400
+
+
+def test_what_no_source_holds_is_an_empty_list(serving):
+    running = serving()
+    assert pieces(running, "documents") == pieces(running, "documents", q="dogs") == {"data": [], "more": False}
+
+
+def test_uses_name_the_latest_responses_of_the_caller_alone(serving):
+    keys = [new_key(), new_key()]
+    named = [{"name": f"key{n}", "sha256": mark, "knowledge": True} for n, (_, mark) in enumerate(keys)]
+    running = serving(Scripted("Yes. [1]", needs=[need("dogs on the terrace")]), server={"keys": named})
+    ann, ben = ({"Authorization": f"Bearer {key}"} for key, _ in keys)
+    text = {"text": "Dogs are welcome on the terrace."}
+    assert running.http.post("/v1/knowledge/documents", json=text, headers=ann).status_code == 201
+    body = {"model": "dialore", "messages": ASK}
+    running.http.post("/v1/chat/completions", json=body, headers=ann)
+    [used] = running.http.get("/v1/knowledge/uses", headers=ann).json()["data"]
+    [piece] = running.http.get("/v1/knowledge/pieces", params={"source": "documents"}, headers=ann).json()["data"]
+    assert (used["asked"], used["used"]) == (ASK[0]["content"], [piece["id"]])
+    assert running.http.get(f"/v1/traces/{used['trace']}", headers=ann).status_code == 200
+    assert running.http.get("/v1/knowledge/uses", headers=ben).json() == {"data": []}

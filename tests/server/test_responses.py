@@ -24,7 +24,8 @@ def test_a_response_is_text_with_its_grounding(asked):
     assert made.model_extra["grounding"]["method"] == "weave"
     assert "- I am Bob." in running.model.prompt("draft")
     assert "- Be brief." in running.model.prompt("draft")
-    assert running.model.requests[-1].sampling.max_tokens == 50
+    [draft] = [each for each in running.model.requests if each.label.endswith("/draft")]
+    assert draft.sampling.max_tokens == 50
 
 
 def test_a_stream_has_the_events_of_the_api(asked):
@@ -48,3 +49,8 @@ def test_a_stream_has_the_events_of_the_api(asked):
 def test_what_goes_beyond_text_is_refused(asked, given):
     with pytest.raises(openai.BadRequestError):
         asked[1].create(model="dialore", input="Hello", **given)
+
+
+def test_a_stream_of_a_model_that_is_none_is_refused_by_its_status(serving):
+    made = serving().http.post("/v1/responses", json={"model": "dialore/nobody", "input": "Hello", "stream": True})
+    assert (made.status_code, made.json()["error"]["code"]) == (404, "model_not_found")

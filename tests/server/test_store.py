@@ -106,8 +106,11 @@ async def test_one_users_memory_is_never_anothers(store):
     assert await store.forget(BEN) == 1
     assert set(await texts(store, ANN)) == {"I ski.", "I live in Leeds."}
     assert await texts(store, OTHER_ANN) == ["I moved to York."]
+    await store.keep_conversation(BEN, "c", [])
     await store.set_consent(BEN, consents=False)
-    await store.delete_user(OTHER_ANN)
+    await store.set_consent(OTHER_ANN, consents=False)
+    await store.set_consent(BEN, consents=True)
+    assert await store.conversations(BEN) == [], "withdrawing consent deletes conversations, too"
     assert len(await texts(store, ANN)) == 2
 
 
@@ -183,6 +186,9 @@ async def test_memory_ends_after_its_days(store, clock):
 async def test_conversations_are_kept_for_a_set_time(store, clock):
     turns = [{"role": "user", "content": "你好 \u2028 🎈"}]
     await store.keep_conversation(ANN, "c1", turns)
+    assert await store.conversation(ANN, "c1") is None, "nobody has consented"
+    await store.set_consent(ANN, consents=True)
+    await store.keep_conversation(ANN, "c1", turns)
     clock.now = NOW + timedelta(days=3)
     await store.keep_conversation(ANN, "c2", turns)
     later = [*turns, {"role": "assistant", "content": "Hi."}]
@@ -206,11 +212,30 @@ async def test_traces_are_their_owners_and_end(store, clock):
     assert await store.trace("key-2", "trace-1") is None
     assert await store.trace("key-1", "trace-2") is None
     await store.keep_trace(BEN, "trace-3", {})
-    await store.delete_user(ANN)
+    await store.set_consent(ANN, consents=False)
     assert await store.trace("key-1", "trace-1") is None
     assert await store.trace("key-1", "trace-3") == {}
     clock.now = NOW + timedelta(days=7)
     assert await store.trace("key-1", "trace-3") is None
+
+
+async def test_nothing_is_kept_for_no_days(tmp_path):
+    store = ServerStore(tmp_path / "store.sqlite", kept_days=0)
+    await store.open()
+    await store.keep_trace(ANN, "trace-1", {"said": "Zdenko"})
+    assert await store.trace("key-1", "trace-1") is None
+    await store.close()
+    assert b"Zdenko" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+
+
+async def test_what_is_used_is_counted_by_stretches_of_time(store, clock):
+    assert [await store.count("key-1", "tokens", each, 60) for each in (5, 0, 7)] == [5, 5, 12]
+    assert await store.count("key-2", "tokens", 1, 60) == await store.count("key-1", "requests", 1, 60) == 1
+    assert sum(await asyncio.gather(*(store.count("key-3", "tokens", 1, 60) for _ in range(10)))) == 55
+    clock.now = NOW + timedelta(seconds=60)
+    assert await store.count("key-1", "tokens", 1, 60) == 1
+    assert await store.sweep() == 4
+    assert await store.count("key-1", "tokens", 1, 60) == 2
 
 
 # --- workers

@@ -17,6 +17,7 @@ from dialore.cli import (
     graph,
     imports,
     judge,
+    mcp,
     meta,
     methods,
     models,
@@ -80,6 +81,7 @@ for command in (
     meta.meta,
     demo.demo,
     serve.serve,
+    mcp.mcp,
     methods.methods,
 ):
     app.command()(command)

@@ -202,7 +202,7 @@ def mark_used(
     cited: Collection[str] = (),
     draft: str = "",
 ) -> list[Knowledge]:
-    """Mark what a response draws on: what it cites (ids in `cited`), and what it says first.
+    """Mark what a response draws on: what it cites (ids in `cited`); where it cites nothing, what it says first.
 
     A piece is said first where what is specific to it, beyond the history and the draft, stands in the response.
     """
@@ -211,7 +211,7 @@ def mark_used(
     from dialore.methods.drawn import is_drawn_on  # loads numpy
 
     before = [*history, draft]
-    used = (item.id in cited or is_drawn_on(item, text, before, language) for item in knowledge)
+    used = (item.id in cited if cited else is_drawn_on(item, text, before, language) for item in knowledge)
     return [
         item if item.used == now else item.model_copy(update={"used": now})
         for item, now in zip(knowledge, used, strict=True)

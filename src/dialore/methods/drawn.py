@@ -60,7 +60,7 @@ def is_drawn_on(piece: Knowledge, text: str, before: Sequence[str], language: La
         told = tail.told >= 0.2 and tail.share >= 0.44 and head.new - head.told < 0.67 * tail.told
         return told or (head.told >= 0.3 and head.share >= 0.8 and tail.said >= 0.5)
     told_of = _told(piece.text, text, earlier)
-    if told_of.told * told_of.share**0.5 >= 0.73:
+    if told_of.told * told_of.share**0.5 >= 0.5:
         return True
     return bool((_runs(piece.text, language) & _runs(text, language)) - _runs(earlier, language))
 

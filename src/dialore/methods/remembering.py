@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.methods.stages import Responder
 
-_MOST, _LONGEST, _SHOWN = 5, 300, 40
+LONGEST = 300
+_MOST, _SHOWN = 5, 40
 
 
 class Told(BaseModel):
@@ -72,9 +73,9 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], res
         texts = [on_one_line(statement.text) for statement in shown]
         told = (await stage.ask("memory/extraction", Extracted, Extracted(), statements=texts)).statements
         usage = stage.usage
-    kept = [one for one in told if 0 < len(one.text.strip()) <= _LONGEST and _is_harmless(one.text)][:_MOST]
-    turn = on_one_line(dialogue.last.text)[: 2 * _LONGEST]
-    turn = turn if _is_harmless(turn) else ""
+    kept = [one for one in told if 0 < len(one.text.strip()) <= LONGEST and is_harmless(one.text)][:_MOST]
+    turn = on_one_line(dialogue.last.text)[: 2 * LONGEST]
+    turn = turn if is_harmless(turn) else ""
     made = [Statement(text=on_one_line(one.text), said=now, turn=turn) for one in kept]
     numbers = {number for one in kept for number in one.replaces if 1 <= number <= len(shown)}
     return Remembered(made, [shown[number - 1].id for number in sorted(numbers)], usage)
@@ -83,7 +84,7 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], res
 _SECRET = re.compile(r"pass ?(?:word|code|phrase)|\bpin\b|api[ -]?key|密码|口令|验证码|\d{6,}", re.IGNORECASE)
 
 
-def _is_harmless(text: str) -> bool:
+def is_harmless(text: str) -> bool:
     """Whether a text holds no secret and no address."""
     return not (_SECRET.search(text) or without_addresses(text)[1])
 

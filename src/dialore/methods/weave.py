@@ -22,7 +22,7 @@ from dialore.sources.persona import PersonaSource
 from dialore.sources.usefulness import already_said, probabilities_of_use
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from dialore.methods.stages import Stages
     from dialore.sources.base import KnowledgeSource
 
-_NEEDS, _SEEN, _TITLES = 3, 200, 4000
-"""Needs at most, passages whose titles are looked at, and characters of titles that the needs are told."""
+_NEEDS, _SEEN, _TITLES = 3, 200, 30
+"""Needs at most, pieces whose titles are all looked at, and titles that the needs are told, else those nearest."""
 _ASKED = 0.05
 """The share of the threshold that is enough for what is asked: the response is written anew in any case then."""
 _FACTS = 2
@@ -219,7 +219,7 @@ class Weave(Method):
                 elif found:
                     found = list(entry.source.every(dialogue))
                 own += found[: self.persona_limit]
-            elif _held(entry.source, dialogue) is not None:
+            elif _holds(entry.source, dialogue):
                 entries.append(entry)
         return own, entries
 
@@ -243,13 +243,10 @@ class Weave(Method):
             return _Plan(Needs(), [], [])
         last = dialogue.last.text
         fallback = Needs(needs=[Need(what=last, source=entry.name, query=last) for entry in entries])
+        titles = await gather(*(_titles(entry.source, dialogue) for entry in entries))
         listed = [
-            {
-                "name": entry.name,
-                "description": entry.description[dialogue.language],
-                "titles": _held(entry.source, dialogue) or [],
-            }
-            for entry in entries
+            {"name": entry.name, "description": entry.description[dialogue.language], "titles": own}
+            for entry, own in zip(entries, titles, strict=True)
         ]
         try:
             needs = await stage.ask(
@@ -397,19 +394,30 @@ class Weave(Method):
         return list(dict.fromkeys(text[a:b] for a, b in ((e.start, e.end) for e in cited) if (a, b) not in grounded))
 
 
-def _held(source: KnowledgeSource | None, dialogue: Dialogue) -> list[str] | None:
-    """The titles of some of what a source holds, of a memory its statements; None where it holds nothing to ask."""
-    if not isinstance(source, Listed):
-        return None if source is None else []
+def _holds(source: KnowledgeSource | None, dialogue: Dialogue) -> bool:
+    """Whether there is anything to be asked; what cannot be listed may have it."""
     try:
-        pieces = list(itertools.islice(source.every(dialogue), _SEEN))
+        return source is not None and (not isinstance(source, Listed) or any(True for _ in source.every(dialogue)))
     except DialoreError:  # its search will say what is wrong
+        return True
+
+
+async def _titles(source: KnowledgeSource | None, dialogue: Dialogue) -> list[str]:
+    """The titles of what a source holds that can be listed, of a memory its statements; of a large one, the nearest."""
+    if not isinstance(source, Listed):
         return []
-    whole = dict.fromkeys(filter(None, map(_title, pieces)))
-    if sum(map(len, whole)) > _TITLES:  # those of the documents alone, without their sections
-        whole = dict.fromkeys(title.partition(" > ")[0] for title in whole)
-    lengths = itertools.accumulate(map(len, whole))
-    return [title for title, length in zip(whole, lengths, strict=True) if length <= _TITLES] if pieces else None
+    try:
+        pieces = [*itertools.islice(source.every(dialogue), _SEEN + 1)]
+        titles = _distinct(pieces)
+        if len(pieces) > _SEEN or len(titles) > _TITLES:
+            titles = _distinct(await source.search(" ".join(dialogue.texts[-2:]), dialogue, _TITLES))
+    except DialoreError:
+        return []
+    return titles
+
+
+def _distinct(pieces: Iterable[Knowledge]) -> list[str]:
+    return list(dict.fromkeys(filter(None, map(_title, pieces))))
 
 
 def _title(piece: Knowledge) -> str:

@@ -8,10 +8,10 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dialore.errors import InputError
 from dialore.knowledge import Fact
@@ -21,6 +21,7 @@ from dialore.sources.documents.building import add_documents, build_documents, d
 from dialore.sources.documents.index import open_store as open_index
 from dialore.sources.documents.tables import Piece
 from dialore.sources.graph.changes import GraphEditor
+from dialore.sources.graph.mapping import folder_lock
 from dialore.sources.graph.several import open_store as open_graph
 from dialore.sources.graph.writing import build_graph
 
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
     from dialore.retrieval.static import StaticEmbedder
     from dialore.sources.documents.building import DocumentReport
 
+T = TypeVar("T")
 _UNSAFE = re.compile(r"[^\w.-]+")
 _NAME = 80
+ADDED = "added"
+"""The name of the graph and of the index."""
 ENDINGS = (".txt", ".md", ".html", ".htm", ".pdf", ".docx", ".pptx", ".xlsx", ".jsonl")
 """How names of files end that can be uploaded. Packed files are not taken: what they unpack to is not known before."""
 
@@ -37,7 +41,8 @@ ENDINGS = (".txt", ".md", ".html", ".htm", ".pdf", ".docx", ".pptx", ".xlsx", ".
 class AddedKnowledge:
     """The folder and what is in it: an index, a graph, a list of sentences, and the files that were uploaded.
 
-    Every change is made in a thread, one after the other; a question is answered from the newest state.
+    Every change is made in a thread, one after the other, those of other processes too; a question is answered from the
+    newest state.
 
     Args:
         folder: None for that of the user's data.
@@ -83,16 +88,24 @@ class AddedKnowledge:
     async def add_text(self, text: str, title: str, url: str) -> dict[str, object]:
         """Take a text as a document; `url` is where it can be looked up, and is not opened."""
         identifier = hashlib.sha256(json.dumps([title, url, text]).encode()).hexdigest()[:16]
-        await self._take(identifier, texts=[Piece(text, title, url)], texts_name=identifier)
+        piece = Piece(text, title, url, extra={"document": identifier})
+        await self._take(identifier, texts=[piece], texts_name=identifier)
         return await self._document(identifier)
 
-    async def _take(self, identifier: str, **given: Any) -> None:  # noqa: ANN401 - of build_documents
+    async def _change(self, work: Callable[..., T], *given: object) -> T:
+        def alone() -> T:
+            with folder_lock(self._files, exclusive=True):
+                return work(*given)
+
         async with self._lock:
-            await asyncio.to_thread(self._took, identifier, given)
+            return await asyncio.to_thread(alone)
+
+    async def _take(self, identifier: str, **given: Any) -> None:  # noqa: ANN401 - of build_documents
+        await self._change(self._took, identifier, given)
 
     def _took(self, identifier: str, given: dict[str, Any]) -> DocumentReport:
         if not self._index.exists():
-            return build_documents(self._index, **{"files": (), **given}, name="added")
+            return build_documents(self._index, **{"files": (), **given}, name=ADDED)
         if identifier in self._documents():
             delete_documents(self._index, files=[self._documents()[identifier]["path"]])
         report = add_documents(self._index, **given)
@@ -123,13 +136,15 @@ class AddedKnowledge:
 
     async def delete_document(self, identifier: str) -> None:
         """Delete a document and its file; raises ServiceError where there is none."""
-        async with self._lock:
-            known = await asyncio.to_thread(self._documents)
-            if identifier not in known:
-                raise ServiceError(404, "there is no such document", code="document_not_found")
-            await asyncio.to_thread(delete_documents, self._index, files=[known[identifier]["path"]])
-            if known[identifier]["name"]:
-                _remove(self._files / identifier)
+        await self._change(self._delete_document, identifier)
+
+    def _delete_document(self, identifier: str) -> None:
+        known = self._documents()
+        if identifier not in known:
+            raise ServiceError(404, "there is no such document", code="document_not_found")
+        delete_documents(self._index, files=[known[identifier]["path"]])
+        if known[identifier]["name"]:
+            _remove(self._files / identifier)
 
     # --- facts
 
@@ -145,28 +160,25 @@ class AddedKnowledge:
 
     async def add_facts(self, facts: Sequence[Fact]) -> None:
         """Add facts; of one that is there already, the heavier is kept."""
-        async with self._lock:
-            await asyncio.to_thread(self._add_facts, facts)
+        await self._change(self._add_facts, facts)
 
     def _add_facts(self, facts: Sequence[Fact]) -> None:
         if self._graph.exists():
             with GraphEditor(self._graph) as editor:
                 editor.add(facts)
             return
-        build_graph(facts, self._graph, name="added", embedder=cast("StaticEmbedder", load_embedder()))
+        build_graph(facts, self._graph, name=ADDED, embedder=cast("StaticEmbedder", load_embedder()))
 
     async def delete_fact(self, identifier: str) -> None:
         """Delete an added fact; raises ServiceError where there is none."""
-        async with self._lock:
-            wanted = [fact for fact in await self.facts() if fact.id == identifier]
-            if not wanted:
-                raise ServiceError(404, "no such fact was added", code="fact_not_found")
+        await self._change(self._delete_fact, identifier)
 
-            def delete() -> None:
-                with GraphEditor(self._graph) as editor:
-                    editor.delete(wanted)
-
-            await asyncio.to_thread(delete)
+    def _delete_fact(self, identifier: str) -> None:
+        wanted = [fact for fact in self._facts() if fact.id == identifier]
+        if not wanted:
+            raise ServiceError(404, "no such fact was added", code="fact_not_found")
+        with GraphEditor(self._graph) as editor:
+            editor.delete(wanted)
 
     # --- persona
 
@@ -177,12 +189,14 @@ class AddedKnowledge:
 
     async def set_persona(self, add: Sequence[str] = (), delete: Sequence[str] = ()) -> list[str]:
         """Add and delete sentences; returns those that there are."""
-        async with self._lock:
-            kept = [one for one in dict.fromkeys((*self.persona, *add)) if one not in delete]
-            fresh = self._sentences.with_suffix(".new")
-            fresh.write_text(json.dumps(kept), "utf-8")
-            fresh.replace(self._sentences)
-            return kept
+        return await self._change(self._set_persona, add, delete)
+
+    def _set_persona(self, add: Sequence[str], delete: Sequence[str]) -> list[str]:
+        kept = [one for one in dict.fromkeys((*self.persona, *add)) if one not in delete]
+        fresh = self._sentences.with_suffix(".new")
+        fresh.write_text(json.dumps(kept), "utf-8")
+        fresh.replace(self._sentences)
+        return kept
 
 
 def _remove(folder: Path) -> None:

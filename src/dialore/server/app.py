@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import multiprocessing.connection
+import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -16,7 +19,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from dialore import __version__
-from dialore.server import completions, knowledge, pages, responses
+from dialore.errors import DialoreError, InputError
+from dialore.server import completions, knowledge, memory, pages, responses
 from dialore.server.errors import ServiceError, reply
 from dialore.server.guard import Guard, check_address
 from dialore.server.service import Service
@@ -24,7 +28,9 @@ from dialore.server.telemetry import JsonLines, Telemetry
 from dialore.workbench import Connect, connect_model
 
 if TYPE_CHECKING:
-    from dialore.settings import Settings
+    from starlette.types import ASGIApp
+
+    from dialore.settings import ServerSettings, Settings
 
 
 def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastAPI:
@@ -39,19 +45,17 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service.open()
-        app.state.is_ready = True
-        try:
+        async with service.running():
+            app.state.is_ready = True
             yield
-        finally:
             app.state.is_ready = False
-            await service.close()
 
     app = FastAPI(title="Dialore", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service, app.state.is_ready = service, False
     app.include_router(completions.router)
     app.include_router(responses.router)
     app.include_router(knowledge.router)
+    app.include_router(memory.router)
     app.include_router(pages.router)
 
     @app.get("/healthz")
@@ -72,12 +76,12 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(Exception, _broken)
-    app.add_middleware(Guard, settings=settings.server, telemetry=telemetry)
+    app.add_middleware(Guard, settings=settings.server, telemetry=telemetry, store=service.store)
     if settings.server.origins:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.server.origins,
-            allow_methods=["GET", "POST", "DELETE"],
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
             allow_headers=["Authorization", "Content-Type"],
         )
     return app
@@ -105,15 +109,59 @@ async def _broken(_: Request, __: Exception) -> Response:
 
 def serve(settings: Settings, *, connect: Connect = connect_model) -> None:
     """Serve until the process is asked to end; what is being answered then is finished first."""
+    server = settings.server
+    if server.workers == 1:
+        _work(settings, connect)
+        return
+    check_address(server)
+    family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
+    try:
+        shared = socket.create_server((server.host, server.port), family=family, backlog=2048)
+    except OSError as error:
+        raise InputError(f"{server.host}:{server.port} cannot be listened at: {error.strerror}") from error
+    with shared:
+        context = multiprocessing.get_context("spawn")
+        workers = [context.Process(target=_work, args=(settings, connect, shared)) for _ in range(server.workers)]
+        asked: list[int] = []
+
+        def end(number: int, _: object) -> None:
+            asked.append(number)
+            for worker in workers:
+                worker.terminate()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, end)
+        for worker in workers:
+            worker.start()
+        multiprocessing.connection.wait([worker.sentinel for worker in workers])
+        has_died = not asked
+        for worker in workers:  # whatever runs the service is to begin it anew
+            worker.terminate()
+        for worker in workers:
+            worker.join()
+    if has_died:
+        raise DialoreError("a worker has ended unasked, and the service with it", mend="its log tells why")
+
+
+def _work(settings: Settings, connect: Connect, *sockets: socket.socket) -> None:
+    log_lines()
+    asyncio.run(run_app(create_app(settings, connect=connect), settings.server, *sockets))
+
+
+def log_lines() -> None:
+    """Log on standard error, in lines of JSON."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
-    for name in ("dialore", "uvicorn.error"):
+    for name in ("dialore", "uvicorn.error", "mcp"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.INFO)
-    server = settings.server
+
+
+async def run_app(app: ASGIApp, server: ServerSettings, *sockets: socket.socket) -> None:
+    """Serve an application until the process is asked to end, on sockets if some are given."""
     config = uvicorn.Config(
-        create_app(settings, connect=connect),
+        app,
         server.host,
         server.port,
         log_config=None,
@@ -121,4 +169,4 @@ def serve(settings: Settings, *, connect: Connect = connect_model) -> None:
         server_header=False,
         timeout_graceful_shutdown=int(server.max_seconds) + 5,
     )
-    asyncio.run(uvicorn.Server(config).serve())
+    await uvicorn.Server(config).serve(list(sockets) or None)

@@ -8,12 +8,12 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi import Response as Reply
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from dialore.dialogue import check_text
 from dialore.errors import InputError
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 router = APIRouter(prefix="/v1")
 _NAMED = 256
+Name = Annotated[str, StringConstraints(min_length=1, max_length=_NAMED, pattern=r"^[^\x00]+$")]
+"""What a caller names a user or a conversation by."""
 T = TypeVar("T")
 
 
@@ -71,6 +73,12 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
+class Metadata(BaseModel):
+    """What a caller notes of a request; of that, what the service reads."""
+
+    conversation: Name | None = Field(default=None, description="The id to keep it under, where the user consents.")
+
+
 class Sampled(Body):
     """What requests say of sampling and of the speaker."""
 
@@ -80,7 +88,8 @@ class Sampled(Body):
     stream: bool = False
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, gt=0, le=1)
-    user: str = Field(default="", max_length=_NAMED)
+    user: Literal[""] | Name = ""
+    metadata: Metadata | None = None
     tools: list[Any] | None = None
     store: bool | None = None
 
@@ -90,6 +99,11 @@ class Sampled(Body):
         if tools:
             raise ValueError("tools are not supported")
         return tools
+
+    @property
+    def conversation_id(self) -> str:
+        """The id to keep the conversation under; empty where there is none."""
+        return (self.metadata and self.metadata.conversation) or ""
 
     def sampling(self, max_tokens: int | None, most: int, **further: object) -> dict[str, object]:
         """What the writing stages sample otherwise."""
@@ -132,17 +146,19 @@ class ChatRequest(Sampled):
         """What is asked of the service."""
         further: dict[str, object] = {"seed": self.seed, "stop": tuple(self.stop) if self.stop else None}
         sampling = self.sampling(self.max_completion_tokens or self.max_tokens, most, **further)
-        return asked_of(self.model, self.messages, sampling, self.user)
+        return asked_of(self.model, self.messages, sampling, self.user, self.conversation_id)
 
 
-def asked_of(model: str, messages: list[ChatMessage], sampling: dict[str, object], user: str = "") -> Asked:
+def asked_of(
+    model: str, messages: list[ChatMessage], sampling: dict[str, object], user: str = "", conversation: str = ""
+) -> Asked:
     """What messages ask; raises ServiceError where the last one is not the user's. Blank answers are left out."""
     persona, instructions = split_system(each.text for each in messages if each.role in {"system", "developer"})
     turns = [{"role": each.role, "content": each.text} for each in messages if each.role in {"user", "assistant"}]
     turns = [each for each in turns if each["role"] == "user" or each["content"].strip()]
     if not turns or turns[-1]["role"] != "user":
         raise ServiceError(400, "the last message is to be the user's", code="invalid_request", param="messages")
-    return Asked(model, turns, persona, instructions, sampling, user)
+    return Asked(model, turns, persona, instructions, sampling, user, conversation)
 
 
 def service_of(request: Request) -> Service:
@@ -162,7 +178,10 @@ def grounding_of(result: Grounding, trace: str) -> dict[str, Any]:
             for each in result.citations
         ]
     demands = result.demands.model_dump(exclude={"thoughts"}) if result.demands else None
-    knowledge = [{**told(piece), "score": piece.score, "used": piece.used} for piece in result.knowledge]
+    knowledge = [
+        {**told(piece), "score": piece.score, "probability": piece.probability, "used": piece.used}
+        for piece in result.knowledge
+    ]
     return {"trace": trace, "method": result.method, "citations": cited, "demands": demands, "knowledge": knowledge}
 
 
@@ -187,6 +206,19 @@ async def last(events: Events) -> tuple[str, Response]:
             if isinstance(event, tuple):
                 return event
     raise RuntimeError("an answer ends in its response")
+
+
+async def begun(events: Events) -> Events:
+    """The same events, once the first has come: what cannot be answered at all is thus refused by its status."""
+    first = await anext(events)
+
+    async def following() -> Events:
+        async with aclosing(events):
+            yield first
+            async for event in events:
+                yield event
+
+    return following()
 
 
 async def until_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
@@ -237,7 +269,7 @@ async def complete(request: Request, body: ChatRequest) -> Reply:
     request.state.told = {"model": body.model}
     if body.stream:
         with_usage = body.stream_options is not None and body.stream_options.include_usage
-        chunks = _chunks(events, {**head, "object": "chat.completion.chunk"}, with_usage=with_usage)
+        chunks = _chunks(await begun(events), {**head, "object": "chat.completion.chunk"}, with_usage=with_usage)
         return streamed(chunks)
     trace, response = await until_gone(request, last(events))
     grounding = grounding_of(response, trace)

@@ -1,26 +1,33 @@
-"""What a service knows: `/v1/ground`, `/v1/knowledge` and `/v1/traces`."""
+"""What a service knows: `/v1/ground` and `/v1/knowledge`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Request, UploadFile
+from fastapi import APIRouter, Depends, Query, Request, UploadFile
 from fastapi import Response as Reply
 from pydantic import BaseModel, Field, StringConstraints
 
-from dialore.knowledge import Fact
+from dialore.knowledge import Fact, Knowledge
+from dialore.server.added import ADDED
 from dialore.server.completions import (
     Body,
     ChatMessage,
+    Name,
     asked_of,
     grounding_of,
     service_of,
+    told,
     usage_of,
 )
-from dialore.server.errors import reply
+from dialore.server.errors import ServiceError, reply
 from dialore.server.service import MODEL, explained
 
 router = APIRouter(prefix="/v1")
+_DEEPEST = 10_000
+"""How far one can page."""
+_CUT = 300
 Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=300)]
 
 
@@ -29,6 +36,7 @@ class GroundRequest(Body):
 
     model: str = MODEL
     messages: list[ChatMessage] = Field(min_length=1)
+    user: Literal[""] | Name = ""
 
 
 class NewDocument(Body):
@@ -70,15 +78,63 @@ _CHANGES = [Depends(_may_change)]
 @router.post("/ground")
 async def ground(request: Request, body: GroundRequest) -> Reply:
     """What a response would need to know, without writing it."""
-    trace, grounding = await service_of(request).ground(asked_of(body.model, body.messages, {}), request.state.caller)
+    asked = asked_of(body.model, body.messages, {}, body.user)
+    trace, grounding = await service_of(request).ground(asked, request.state.caller)
     return reply({**grounding_of(grounding, trace), "model": body.model, "usage": usage_of(grounding.usage)})
 
 
-@router.get("/traces/{identifier}")
-async def show_trace(request: Request, identifier: str) -> Reply:
-    """Every stage of a response: prompt, completion, knowledge, time, tokens."""
-    found = service_of(request).trace(identifier, request.state.caller)
-    return reply(found.model_dump(mode="json", include={"method", "status", "error", "seconds", "usage", "trace"}))
+# --- all of it
+
+
+@router.get("/knowledge/pieces")
+async def list_pieces(
+    request: Request,
+    source: Literal["graph", "documents", "persona"],
+    q: Annotated[str, Query(max_length=1000, pattern=r"^[^\x00]*$")] = "",
+    offset: Annotated[int, Query(ge=0, le=_DEEPEST)] = 0,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> Reply:
+    """What the service's own agent knows, the sources that the file names among it; with `q` what answers that query.
+
+    `added` is the id by which a piece can be deleted; null where it is of a source that the file names.
+    """
+    service, words = service_of(request), q.casefold().split()
+    if not words:
+        found = await service.browse(source, offset, limit + 1)
+    elif source == "persona":
+        every = await service.browse(source, 0, _DEEPEST)
+        found = [each for each in every if all(word in each.text.casefold() for word in words)][offset:]
+    else:
+        try:
+            found = (await service.search(source, q, offset + limit + 1))[offset:]
+        except ServiceError as error:
+            if error.status_code != 404:
+                raise
+            found = []
+    persona = service.knowledge.persona
+    return reply({"data": [_piece(each, persona) for each in found[:limit]], "more": len(found) > limit})
+
+
+def _piece(piece: Knowledge, persona: list[str]) -> dict[str, object]:
+    if isinstance(piece.detail, Fact):
+        own = piece.id if piece.detail.graph == ADDED else None
+        of = {"graph": piece.detail.graph, "provenance": piece.detail.provenance}
+        return {**told(piece), **_shown(piece.detail), **of, "added": own}
+    if piece.kind == "persona":
+        return {**told(piece), "added": piece.text if piece.text in persona else None}
+    where = piece.passage.model_dump()
+    file = where.get("file", "")
+    own = (Path(file).parent.name if file else where.get("document")) if where.get("index") == ADDED else None
+    return {**told(piece), "index": where.get("index", ""), "added": own}
+
+
+@router.get("/knowledge/uses")
+async def list_uses(request: Request) -> Reply:
+    """The latest responses to the caller, each with what it was asked and the ids of the pieces that it used."""
+    with explained():
+        found = await service_of(request).store.traces(request.state.caller.name, "asked", "text", "used")
+    cut = ({**each, "asked": each["asked"][:_CUT], "text": each["text"][:_CUT]} for each in found)
+    return reply({"data": [{**each, "made": each["made"].isoformat()} for each in cut]})
 
 
 # --- documents
@@ -96,7 +152,6 @@ async def add_document(request: Request, body: NewDocument) -> Reply:
     service = service_of(request)
     with explained():
         made = await service.knowledge.add_text(body.text, body.title, body.url)
-        await service.refresh()
     return reply(made, 201)
 
 
@@ -107,7 +162,6 @@ async def add_file(request: Request, file: UploadFile) -> Reply:
     most = service.settings.server.max_upload
     with explained():
         made = await service.knowledge.add_file(file.filename or "", await file.read(), most)
-        await service.refresh()
     return reply(made, 201)
 
 
@@ -132,10 +186,9 @@ async def list_facts(request: Request) -> Reply:
 async def add_facts(request: Request, body: NewFacts) -> Reply:
     """Add facts; of one that is there already, the heavier is kept."""
     service = service_of(request)
-    facts = [Fact(each.head, each.relation, each.tail, each.weight, "added") for each in body.facts]
+    facts = [Fact(each.head, each.relation, each.tail, each.weight, ADDED) for each in body.facts]
     with explained():
         await service.knowledge.add_facts(facts)
-        await service.refresh()
     return reply({"data": [_shown(fact) for fact in facts]}, 201)
 
 

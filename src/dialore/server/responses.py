@@ -15,6 +15,7 @@ from dialore.server.completions import (
     ChatMessage,
     Sampled,
     asked_of,
+    begun,
     event_of,
     grounding_of,
     last,
@@ -53,7 +54,8 @@ class ResponsesRequest(Sampled):
         """What is asked of the service."""
         said = [ChatMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
         told = [ChatMessage(role="system", content=self.instructions)] if self.instructions else []
-        return asked_of(self.model, [*told, *said], self.sampling(self.max_output_tokens, most), self.user)
+        sampling = self.sampling(self.max_output_tokens, most)
+        return asked_of(self.model, [*told, *said], sampling, self.user, self.conversation_id)
 
 
 @router.post("/responses")
@@ -65,7 +67,7 @@ async def respond(request: Request, body: ResponsesRequest) -> Reply:
     made = _Made(body)
     events = service.answer(asked, request.state.caller)
     if body.stream:
-        return streamed(made.events(events))
+        return streamed(made.events(await begun(events)))
     return reply(made.whole(*await until_gone(request, last(events))))
 
 

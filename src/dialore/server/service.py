@@ -4,28 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import logging
 import re
 import secrets
 import time
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.errors import DialoreError, InputError, ModelError, UnknownNameError
-from dialore.methods.stages import CUT_OFF, ModelResponder
+from dialore.knowledge import Knowledge
+from dialore.llm.model import Usage, estimate_tokens
+from dialore.methods.remembering import extract_statements
+from dialore.methods.stages import CUT_OFF, ModelResponder, T
+from dialore.response import Response
 from dialore.server.added import AddedKnowledge
 from dialore.server.errors import ServiceError
+from dialore.server.store import ServerStore, User, tried
 from dialore.settings import AgentSettings, Settings, SourceSettings, validated
+from dialore.sources.base import listed
+from dialore.sources.graph.relations import verbalise
 from dialore.sources.persona import PersonaSource
 from dialore.workbench import Connect, Workbench, connect_model, options_by_method
 
 if TYPE_CHECKING:
-    from dialore.response import Grounding, Response
+    from dialore.llm.model import OnText
+    from dialore.methods.stages import Responder, StageCall
+    from dialore.response import Grounding, StageTrace
     from dialore.server.guard import Caller
     from dialore.server.telemetry import Telemetry
 
@@ -39,10 +56,11 @@ _METHOD = "weave"
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """An agent as a model of the service, and who speaks."""
+    """An agent as a model of the service, who speaks, and its sources."""
 
     agent: Agent
     persona: tuple[str, ...]
+    bench: Workbench
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +68,31 @@ class Stage:
     """A stage that has begun."""
 
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Metered:
+    """A responder whose stages are kept as they begin: a response that is given up has no trace of its own."""
+
+    responder: Responder
+    steps: list[StageTrace] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.responder.name
+
+    async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:
+        """See `Responder`."""
+        self.steps.append(step)
+        return await self.responder.answer(call, step, on_text)
+
+    def usage(self, text: str) -> Usage:
+        """What the stages took; of one under way its prompt and the text that it has given, by estimate."""
+        sent = [message["content"] for step in self.steps if not step.seconds for message in step.messages]
+        made = estimate_tokens(text) if sent else 0
+        begun = Usage(prompt_tokens=sum(map(estimate_tokens, sent)), completion_tokens=made)
+        return sum((step.usage for step in self.steps), begun)
 
 
 Events: TypeAlias = "AsyncGenerator[str | Stage | tuple[str, Response]]"
@@ -81,6 +124,7 @@ class Asked:
         instructions: what else the request wants of the response.
         sampling: how the stages sample that write what may become the response.
         user: whoever speaks, as the caller names him.
+        conversation: the id under which the conversation is kept, of a user who consents; empty: it is not.
     """
 
     model: str
@@ -89,16 +133,51 @@ class Asked:
     instructions: tuple[str, ...] = ()
     sampling: Mapping[str, object] = field(default_factory=dict)
     user: str = ""
+    conversation: str = ""
 
 
 class Service:
-    """Agents by the ids of models, the knowledge that is added to them, and the traces of what they said."""
+    """Agents by the ids of models, the knowledge that is added to them, and what is kept of their users."""
 
     def __init__(self, settings: Settings, telemetry: Telemetry, *, connect: Connect = connect_model) -> None:
-        self.settings, self.knowledge = settings, AddedKnowledge(settings.server.folder)
+        server = settings.server
+        self.settings, self.knowledge = settings, AddedKnowledge(server.folder)
+        place = server.store or self.knowledge.folder / "store.sqlite"
+        self.store = ServerStore(place, memory_days=server.memory_days, kept_days=server.kept_days)
         self._telemetry, self._connect = telemetry, connect
         self._opened = _Opened({}, [], {})
-        self._traces: OrderedDict[str, tuple[str, Grounding]] = OrderedDict()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Open the store and the agents; in the end, what is still to be kept is kept first. Raises as `open` does."""
+        await self.store.open()
+        sweeping = asyncio.create_task(self._sweep())
+        try:
+            self.open()
+            yield
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.settings.server.max_seconds):
+                    while self._tasks:
+                        await asyncio.wait(self._tasks)
+        finally:
+            for task in (sweeping, *self._tasks):
+                task.cancel()
+            await asyncio.gather(sweeping, *self._tasks, return_exceptions=True)
+            await self._opened.close()
+            await self.store.close()
+            await asyncio.to_thread(self._telemetry.close)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(3600)
+            await tried(self.store.sweep(), 0)
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done when the response is on its way."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     # --- the agents
 
@@ -108,18 +187,14 @@ class Service:
         if not isinstance(self._opened.models[MODEL].agent.responder, ModelResponder):
             log.warning("no model: responses show what was found; add one by --base-url and --model")
 
-    async def refresh(self) -> None:
+    def _refresh(self) -> None:
         """Open the agents on the sources that there are by now; who is being answered keeps the old ones."""
         if self.knowledge.places == self._opened.places:
             return
         old, self._opened = self._opened, self._open()
         old.is_old = True
         if not old.users:
-            await old.close()
-
-    async def close(self) -> None:
-        """Close the agents."""
-        await self._opened.close()
+            self._later(old.close())
 
     def _open(self) -> _Opened:
         settings = self.settings
@@ -136,7 +211,7 @@ class Service:
             made.cite = each.cite if each.cite is not None else self._cites
             persona = own.source("persona")
             sentences = tuple(persona.persona) if isinstance(persona, PersonaSource) else ()
-            opened.models[f"{MODEL}/{name}" if name else MODEL] = Served(made, (*each.persona, *sentences))
+            opened.models[f"{MODEL}/{name}" if name else MODEL] = Served(made, (*each.persona, *sentences), own)
         return opened
 
     @property
@@ -160,6 +235,7 @@ class Service:
     @contextmanager
     def _served(self, model: str) -> Iterator[Served]:
         """A model, which stays open meanwhile; raises ServiceError where there is none of that id."""
+        self._refresh()
         opened = self._opened
         if model not in opened.models:
             error = UnknownNameError("model", model[:100], opened.models)
@@ -170,11 +246,11 @@ class Service:
         finally:
             opened.users -= 1
             if opened.is_old and not opened.users:
-                asyncio.get_running_loop().create_task(opened.close())
+                self._later(opened.close())
 
     # --- asking them
 
-    def _dialogue(self, asked: Asked, served: Served) -> Dialogue:
+    async def _dialogue(self, asked: Asked, served: Served, caller: Caller) -> Dialogue:
         limits = self.settings.server
         if len(asked.messages) > limits.max_messages:
             raise _too_long(f"{len(asked.messages)} messages, more than the {limits.max_messages} that are taken")
@@ -184,7 +260,11 @@ class Service:
         sides = {"user": "user", "assistant": "system"}
         turns = [{"speaker": sides[message["role"]], "text": message["content"]} for message in asked.messages]
         persona = dict.fromkeys((*served.persona, *self.knowledge.persona, *asked.persona))
-        return Dialogue(turns, persona=tuple(persona), extra={"user": asked.user} if asked.user else {})
+        extra: dict[str, Any] = {}
+        if asked.user:
+            known = await tried(self.store.statements(User(caller.name, asked.user)), [])
+            extra = {"user": asked.user, "memory": [each.model_dump(mode="json") for each in known]}
+        return Dialogue(turns, persona=tuple(persona), extra=extra)
 
     async def answer(self, asked: Asked, caller: Caller) -> Events:
         """Answer (see `Events`).
@@ -193,55 +273,112 @@ class Service:
             ServiceError: nothing can be answered.
         """
         with self._served(asked.model) as served, explained():
-            dialogue = self._dialogue(asked, served)
+            dialogue = await self._dialogue(asked, served, caller)
             responder = served.agent.responder
             if isinstance(responder, ModelResponder):
                 responder = dataclasses.replace(responder, instructions=asked.instructions, sampling=asked.sampling)
-            agent = Agent(served.agent.method, responder, cite=served.agent.cite)
+            metered = _Metered(responder)
+            agent = Agent(served.agent.method, metered, cite=served.agent.cite)
             events: asyncio.Queue[str | Stage | None] = asyncio.Queue()
             responding = agent.respond(dialogue, events.put_nowait, lambda name: events.put_nowait(Stage(name)))
             task = asyncio.create_task(asyncio.wait_for(responding, self.settings.server.max_seconds))
             task.add_done_callback(lambda _: events.put_nowait(None))
-            started, has_text = time.perf_counter(), False
+            began, text = time.time(), ""
             try:
                 while (event := await events.get()) is not None:
-                    if isinstance(event, str) and not has_text:
-                        has_text = True
-                        self._telemetry.first_text(asked.model, time.perf_counter() - started)
+                    if isinstance(event, str):
+                        if not text:
+                            self._telemetry.first_text(asked.model, time.time() - began)
+                        text += event
                     yield event
                 response = await task
-                yield self._made(asked.model, response, caller), response
+            except BaseException as error:  # it took too long, or nobody waits for it any more
+                usage = metered.usage(text)
+                self._telemetry.made("chat", asked.model, metered.steps, usage, began, type(error).__name__)
+                self._later(caller.spend(usage.prompt_tokens + usage.completion_tokens, self.store))
+                raise
             finally:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+            trace = await self._made("chat", asked, response, caller, began)
+            if asked.user:
+                self._later(self._remember(asked, dialogue, {"content": response.text, "trace": trace}, caller))
+            yield trace, response
 
     async def ground(self, asked: Asked, caller: Caller) -> tuple[str, Grounding]:
         """What a response would need to know, with the trace's id; raises as `answer` does."""
         with self._served(asked.model) as served, explained():
-            grounding = await asyncio.wait_for(
-                served.agent.ground(self._dialogue(asked, served)), self.settings.server.max_seconds
-            )
-            return self._made(asked.model, grounding, caller), grounding
+            dialogue, began = await self._dialogue(asked, served, caller), time.time()
+            grounding = await asyncio.wait_for(served.agent.ground(dialogue), self.settings.server.max_seconds)
+            return await self._made("retrieval", asked, grounding, caller, began), grounding
 
-    def _made(self, model: str, result: Grounding, caller: Caller) -> str:
+    async def search(self, name: str, query: str, top: int) -> list[Knowledge]:
+        """What the source of that name of the service's own agent holds for a query, the best first.
+
+        Raises:
+            ServiceError: there is no such source, or it cannot be asked.
+        """
+        with self._served(MODEL) as served, explained():
+            source = served.bench.source(name)
+            if source is None:
+                mend = f"name one in dialore.toml, under [sources], or add to it by /v1/knowledge/{name}"
+                raise ServiceError(404, f"there is no source {name} ({mend})", code="source_not_found")
+            dialogue = Dialogue([query])
+            if name != "graph":
+                return list(await source.search(query, dialogue, top))
+            links = source.link([query]) or source.mentions([query])
+            facts: list[Knowledge] = (await asyncio.to_thread(source.retrieve_queries, links, dialogue, top))[0]
+            return facts
+
+    async def browse(self, name: str, start: int, count: int) -> list[Knowledge]:
+        """Pieces of what that source of the service's own agent holds, what was added before what the file names."""
+        with self._served(MODEL) as served, explained():
+            if name == "persona":
+                persona = PersonaSource(dict.fromkeys((*self.knowledge.persona, *served.persona), ()))
+                return list(persona.every(Dialogue([name])))[start : start + count]
+            source = served.bench.source(name)
+            if source is None:
+                return []
+
+            def held() -> Iterator[Knowledge]:
+                if name == "graph":
+                    return (Knowledge.of_fact(fact, verbalise(fact, "en"), 0.0) for fact in source.facts())
+                several = reversed(getattr(source, "sources", [source]))
+                return (piece for each in several for piece in listed(each, Dialogue([name])))
+
+            return await asyncio.to_thread(lambda: list(itertools.islice(held(), start, start + count)))
+
+    async def _made(self, operation: str, asked: Asked, result: Grounding, caller: Caller, began: float) -> str:
         """Keep the trace; raises ServiceError where nothing was made."""
-        self._telemetry.made(model, result)
-        caller.spend(result.usage.prompt_tokens + result.usage.completion_tokens)
+        usage, error = result.usage, "stage_failed" if result.status == "failed" else ""
+        self._telemetry.made(operation, asked.model, result.trace, usage, began, error)
+        await caller.spend(usage.prompt_tokens + usage.completion_tokens, self.store)
         identifier = f"trace-{secrets.token_hex(12)}"
-        self._traces[identifier] = caller.name, result
-        while len(self._traces) > self.settings.server.traces:
-            self._traces.popitem(last=False)
+        shown = result.model_dump(mode="json", include={"method", "status", "error", "seconds", "usage", "trace"})
+        if isinstance(result, Response):
+            shown |= {"asked": asked.messages[-1]["content"], "text": result.text, "used": [p.id for p in result.used]}
+        await tried(self.store.keep_trace(User(caller.name, asked.user), identifier, shown), None)
         if result.status == "failed":
             stage = next((each.stage for each in result.trace if each.outcome == "failed"), "response")
             raise ServiceError(502, f"the stage {stage} failed; see the trace {identifier}", code="stage_failed")
         return identifier
 
-    def trace(self, identifier: str, caller: Caller) -> Grounding:
-        """The trace of that id; raises ServiceError where the caller has none."""
-        name, found = self._traces.get(identifier, ("", None))
-        if found is None or name != caller.name:
-            raise ServiceError(404, "there is no such trace, or no longer", code="trace_not_found")
-        return found
+    async def _remember(self, asked: Asked, dialogue: Dialogue, said: Mapping[str, str], caller: Caller) -> None:
+        """Keep the conversation, and what its last turn says of the user, where he consents."""
+        who = User(caller.name, asked.user)
+        try:
+            if not await self.store.consents(who):
+                return
+            if asked.conversation:
+                turns = [*asked.messages, {"role": "assistant", **said}]
+                await self.store.keep_conversation(who, asked.conversation, turns)
+            with self._served(asked.model) as served:
+                known = await self.store.statements(who)
+                kept = await extract_statements(dialogue, known, served.agent.responder)
+            await caller.spend(kept.usage.prompt_tokens + kept.usage.completion_tokens, self.store)
+            await self.store.remember(who, kept.statements, kept.replaced)
+        except DialoreError as error:
+            log.warning("what was said could not be kept: %s", error)
 
 
 def finish_reason(response: Response) -> str:
@@ -271,18 +408,15 @@ def _too_long(what: str) -> ServiceError:
 
 # --- system messages
 
-_BE = "am|are|was|were|have|live|work|love|like|enjoy|hate|own|play|come|grew|speak|study|teach|keep|prefer"
-_ORDER = "not|to|allowed|asked|required|expected|supposed|only|never|always|given|going|free|here|able"
 _SAID = re.compile(
-    rf"(?:I|You)(?:'m|'re|’m|’re| (?:{_BE}))\b(?! (?:{_ORDER})\b)|(?:My|Your) (?:name|job|hobby|favou?rite)\b"
-    "|[我你您](?:是|叫|住|姓|喜欢|爱|有|来自|在|的名字|的爱好)"
+    r"(?:You are|You[’']re|Your name is|I am|I[’']m|My name is)\b"
+    r"(?! (?:not|to|only|never|always|allowed|asked|required|here|free)\b)"
+    "|[你您我](?:是|叫|的名字)"
 )
 _FIRST = (
-    (re.compile(r"^You(?:'re|’re| are)\b"), "I am"),
-    (re.compile(r"^You were\b"), "I was"),
-    (re.compile(r"^You\b"), "I"),
-    (re.compile(r"^Your\b"), "My"),
-    (re.compile(r"\byour\b"), "my"),
+    (re.compile(r"^You(?: are|[’']re)\b"), "I am"),
+    (re.compile(r"\b[Yy]our\b"), "my"),
+    (re.compile(r"^my\b"), "My"),
     (re.compile(r"^[你您]"), "我"),
 )
 _END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
@@ -292,8 +426,8 @@ _BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
 def split_system(texts: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What system messages say, sentence by sentence: who the responder is, in the first person, and everything else.
 
-    A sentence tells who the responder is where it begins with "You are", "Your name is", "You live" and the like, in
-    either person; "You are to", "You must" and whatever is not clearly a description is an instruction.
+    A sentence tells who the responder is where it begins with "You are" or "Your name is", in either person; "You are
+    to" and everything else is an instruction.
     """
     persona: list[str] = []
     instructions: list[str] = []

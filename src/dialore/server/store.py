@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from alembic import command
@@ -18,6 +19,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from dialore.errors import InputError, SourceError, first_line, import_optional
 from dialore.sources.memory import Statement, standing
 
+log = logging.getLogger(__name__)
+T = TypeVar("T")
 _DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 _WAIT = 30
 """Seconds that a change waits for others' end, in SQLite."""
@@ -61,28 +64,41 @@ def _table(name: str, *columns: sa.Column[Any]) -> sa.Table:
 
 def _kept(name: str, *columns: sa.Column[Any]) -> sa.Table:
     """A table whose rows are deleted when their time has come."""
-    ends = sa.Column("expires", _Moment, index=True)
-    return _table(name, sa.Column("id", sa.Text, primary_key=True), sa.Column("made", _Moment), *columns, ends)
+    return _table(name, sa.Column("id", sa.Text, primary_key=True), sa.Column("made", _Moment), *columns, _ends())
+
+
+def _ends() -> sa.Column[datetime]:
+    return sa.Column("expires", _Moment, index=True)
 
 
 _PEOPLE = _table("people", sa.Column("consents", sa.Boolean, nullable=False))
 _STATEMENTS = _kept("statements", sa.Column("text", sa.Text), sa.Column("turn", sa.Text))
 _CONVERSATIONS = _kept("conversations", sa.Column("turns", sa.JSON))
 _TRACES = _kept("traces", sa.Column("result", sa.JSON))
+_USED = _table(
+    "used",
+    sa.Column("began", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("amount", sa.BigInteger),
+    _ends(),
+)
+_COUNT = sa.text(
+    "INSERT INTO used (owner, name, began, amount, expires) VALUES (:owner, :name, :began, :amount, :expires)"
+    " ON CONFLICT (owner, name, began) DO UPDATE SET amount = used.amount + excluded.amount RETURNING amount"
+).bindparams(sa.bindparam("expires", type_=_Moment))
 sa.Index("ix_traces_id", _TRACES.c.id)  # asked for without a user's name
 
 
 class ServerStore:
-    """Consent, memory, conversations and traces of a service's users.
+    """Consent, memory, conversations and traces of a service's users, and what its keys have used.
 
-    Any number of workers may have one store open; changes to one user's rows are made one after the other. Nothing of a
-    user is kept in memory, or found there, unless he consents; withdrawing consent deletes it. What has expired is
-    never given, and is deleted by `sweep`.
+    Any number of workers may have one store open; changes to one user's rows are made one after the other. Statements
+    and conversations are kept of users who consent, and of nobody else; withdrawing consent deletes all that there is
+    of a user. What has expired is never given, and is deleted by `sweep`.
 
     Args:
         place: a SQLite file, or a URL: `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`.
-        memory_days: how long statements are kept; None for ever.
-        kept_days: how long conversations and traces are kept.
+        memory_days: how long statements are kept.
+        kept_days: how long conversations and traces are kept; 0: not at all.
         clock: what time it is.
 
     Raises:
@@ -93,14 +109,13 @@ class ServerStore:
         self,
         place: str | Path,
         *,
-        memory_days: int | None = 365,
-        kept_days: int = 30,
+        memory_days: int = 365,
+        kept_days: int = 7,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._url = _url(place)
         self._clock = clock
-        self._memory = None if memory_days is None else timedelta(days=memory_days)
-        self._kept = timedelta(days=kept_days)
+        self._memory, self._kept = timedelta(days=memory_days), timedelta(days=kept_days)
         self._engine = _engine(self._url)
 
     async def open(self) -> None:
@@ -133,13 +148,12 @@ class ServerStore:
             return await _consents(connection, user)
 
     async def set_consent(self, user: User, *, consents: bool) -> None:
-        """Say whether a user wants to be remembered; what is remembered is deleted where he does not."""
+        """Say whether a user wants to be remembered; everything that there is of him is deleted where he does not."""
         async with self._change(*user) as connection:
-            await _delete(connection, _PEOPLE, user)
+            for table in (_PEOPLE,) if consents else (_PEOPLE, _STATEMENTS, _CONVERSATIONS, _TRACES):
+                await _delete(connection, table, user)
             if consents:
                 await connection.execute(_PEOPLE.insert().values(**user._asdict(), consents=True))
-            else:
-                await _delete(connection, _STATEMENTS, user)
 
     async def statements(self, user: User) -> list[Statement]:
         """What is remembered of a user and stands, the newest first."""
@@ -170,9 +184,8 @@ class ServerStore:
             return kept
 
     def _dated(self, statement: Statement) -> Statement:
-        ends = statement.expires or (statement.said + self._memory if self._memory is not None else None)
         plain = {"text": statement.text.replace("\0", ""), "turn": statement.turn.replace("\0", "")}
-        return statement.model_copy(update={**plain, "expires": ends})
+        return statement.model_copy(update={**plain, "expires": statement.expires or statement.said + self._memory})
 
     async def forget(self, user: User, statement: str | None = None) -> int:
         """Delete a statement by its id, or all of a user's; gives how many there were."""
@@ -183,8 +196,14 @@ class ServerStore:
     # --- conversations and traces
 
     async def keep_conversation(self, user: User, identifier: str, turns: Sequence[Mapping[str, Any]]) -> None:
-        """Keep a conversation as it is now, its messages as plain data, in the place of what it was."""
-        await self._keep(_CONVERSATIONS, user, identifier, turns=list(turns))
+        """Keep a conversation as it is now, its messages as plain data, in the place of what it was.
+
+        Nothing is kept of a user who does not consent.
+        """
+        async with self._change(*user) as connection:
+            if await _consents(connection, user):
+                await _delete(connection, _CONVERSATIONS, user, _CONVERSATIONS.c.id == identifier)
+                await self._keep(connection, _CONVERSATIONS, user, identifier, turns=list(turns))
 
     async def conversation(self, user: User, identifier: str) -> list[dict[str, Any]] | None:
         """The messages of a conversation; None where the user has none of that id."""
@@ -204,7 +223,8 @@ class ServerStore:
 
     async def keep_trace(self, user: User, identifier: str, result: Mapping[str, Any]) -> None:
         """Keep what a response was made of, as plain data."""
-        await self._keep(_TRACES, user, identifier, result=dict(result))
+        async with self._change(*user) as connection:
+            await self._keep(connection, _TRACES, user, identifier, result=dict(result))
 
     async def trace(self, owner: str, identifier: str) -> dict[str, Any] | None:
         """What a response to one of an owner's users was made of; None where there is no such trace, or no longer."""
@@ -214,31 +234,46 @@ class ServerStore:
             found: dict[str, Any] | None = await connection.scalar(query.where(columns.expires > self._clock()))
             return found
 
+    async def traces(self, owner: str, *fields: str, most: int = 200) -> list[dict[str, Any]]:
+        """Fields of an owner's latest traces that have them all, each with `trace` and `made`, the latest first."""
+        columns = _TRACES.c
+        wanted = [columns.result[name].label(name) for name in fields]
+        query = sa.select(columns.id.label("trace"), columns.made, *wanted).order_by(columns.made.desc()).limit(most)
+        query = query.where(columns.owner == owner, columns.expires > self._clock())
+        async with self._read() as connection:
+            rows = (row._asdict() for row in await connection.execute(query))
+            return [row for row in rows if None not in row.values()]
+
     async def delete_conversation(self, user: User, identifier: str) -> int:
         """Delete a conversation; gives how many there were."""
         async with self._change(*user) as connection:
             return await _delete(connection, _CONVERSATIONS, user, _CONVERSATIONS.c.id == identifier)
 
-    async def delete_user(self, user: User) -> None:
-        """Delete everything of a user, his consent too."""
-        async with self._change(*user) as connection:
-            for table in TABLES.tables.values():
-                await _delete(connection, table, user)
+    # --- what is used
+
+    async def count(self, owner: str, what: str, amount: int, seconds: int) -> int:
+        """Add to what an owner has used in this stretch of so many seconds, e.g. of this minute; gives the whole."""
+        began = int(self._clock().timestamp()) // seconds * seconds
+        expires = datetime.fromtimestamp(began + seconds, UTC)
+        row = {"owner": owner, "name": what, "began": began, "amount": amount, "expires": expires}
+        async with self._change(owner, what) as connection:
+            return int((await connection.execute(_COUNT, row)).scalar_one())
 
     async def sweep(self) -> int:
         """Delete what has expired, of all users; gives how many rows that were."""
         async with self._change(_ALL) as connection:
             done = [
                 await connection.execute(table.delete().where(table.c.expires <= self._clock()))
-                for table in (_STATEMENTS, _CONVERSATIONS, _TRACES)
+                for table in (_STATEMENTS, _CONVERSATIONS, _TRACES, _USED)
             ]
             return sum(each.rowcount for each in done)
 
-    async def _keep(self, table: sa.Table, user: User, identifier: str, **data: object) -> None:
+    async def _keep(
+        self, connection: AsyncConnection, table: sa.Table, user: User, identifier: str, **data: object
+    ) -> None:
         now = self._clock()
         row = {**user._asdict(), "id": identifier, "made": now, "expires": now + self._kept, **data}
-        async with self._change(*user) as connection:
-            await _delete(connection, table, user, table.c.id == identifier)
+        if self._kept:
             await connection.execute(table.insert().values(row))
 
     def _live(self, table: sa.Table, user: User) -> tuple[sa.ColumnElement[bool], ...]:
@@ -263,6 +298,15 @@ class ServerStore:
                     key = sa.func.hashtextextended("\x1f".join(names), 0)
                     await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
                 yield connection
+
+
+async def tried(work: Awaitable[T], otherwise: T) -> T:
+    """What the store gives; where it cannot be asked, the log says so and the service goes on."""
+    try:
+        return await work
+    except SourceError as error:
+        log.warning("%s", error)
+        return otherwise
 
 
 @contextmanager
@@ -299,7 +343,8 @@ def _engine(url: sa.URL) -> AsyncEngine:
     def connected(connection: Any, _: object) -> None:  # noqa: ANN401 - a driver's
         connection.isolation_level = None  # transactions begin where we say so, not where the driver thinks
         cursor = connection.cursor()
-        for pragma in ("journal_mode = WAL", "secure_delete = ON"):  # what is deleted is overwritten
+        # What is deleted is overwritten. A crash of the program loses nothing; of the machine, the latest changes.
+        for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "secure_delete = ON"):
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from dialore.text import normalise
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.knowledge import Knowledge
+    from dialore.knowledge import Fact, Knowledge
     from dialore.response import Demands
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph.linking import Link
@@ -102,6 +103,10 @@ class Graphs:
     def facts_count(self) -> int:
         """How many facts the graphs have, counted in each."""
         return sum(graph.facts_count for graph in self.graphs)
+
+    def facts(self) -> Iterator[Fact]:
+        """Every fact of every graph, those of the graph that was named last first."""
+        return itertools.chain.from_iterable(graph.facts() for graph in reversed(self.graphs))
 
     def _merged(self, lists: Sequence[Sequence[Knowledge]], top: int, known: frozenset[str]) -> list[Knowledge]:
         """The best of several lists; of a fact's copies the heaviest, at the best of their ranks."""

@@ -14,7 +14,7 @@ from dialore.sources.graph.relations import verbalise
 from dialore.sources.graph.store import GraphStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Literal
 
     from dialore.dialogue import Dialogue
@@ -169,6 +169,10 @@ class Graph:
     def facts_count(self) -> int:
         """How many facts there are."""
         return self._newest().store.meta.facts
+
+    def facts(self) -> Iterator[Fact]:
+        """Every fact."""
+        return self._newest().store.facts()
 
     def facts_of(self, name: str) -> list[Fact]:
         """Every fact of one concept, the heaviest first; empty where the graph does not have it."""

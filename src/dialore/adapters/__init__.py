@@ -1,0 +1,41 @@
+"""What a Dialore agent, or one source, finds, as a part of other frameworks: each adapter is a file and an extra."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dialore.agent import Agent
+from dialore.dialogue import Dialogue
+from dialore.errors import SourceError
+from dialore.sources.base import KnowledgeSource
+
+if TYPE_CHECKING:
+    from dialore.knowledge import Knowledge
+
+Asked: TypeAlias = Agent | KnowledgeSource
+"""What an adapter asks: an agent (`dialore.create_agent`), or a source with `search`; whoever made it closes it."""
+
+
+async def find(asked: Asked, query: str, top: int) -> list[Knowledge]:
+    """What an agent would ground its response to a turn in, or what a source holds for a query: the best `top`.
+
+    Raises:
+        SourceError: the source cannot be asked, or a stage of the agent failed.
+    """
+    if not isinstance(asked, Agent):
+        return list(await asked.search(query, Dialogue([query]), top))
+    grounding = await asked.ground(query)
+    if grounding.status == "failed":
+        raise SourceError(str(grounding.error))
+    return grounding.knowledge[:top]
+
+
+def metadata(piece: Knowledge) -> dict[str, Any]:
+    """Where to look a piece up (`title`, `section`, `file`, `page`, `url`), its kind, source, score and probability."""
+    known = {"kind": piece.kind, "source": piece.source, "score": piece.score, "probability": piece.probability}
+    return {name: value for name, value in {**piece.passage.where, **known}.items() if value is not None}
+
+
+def likelihood(piece: Knowledge) -> float:
+    """How likely a piece is of use; its score where nobody asked."""
+    return piece.score if piece.probability is None else piece.probability

@@ -1,0 +1,30 @@
+"""A LlamaIndex retriever."""
+
+from __future__ import annotations
+
+from dialore.adapters import Asked, find, likelihood, metadata
+from dialore.errors import import_optional
+from dialore.parallel import wait_for
+
+import_optional("llama_index.core", "the LlamaIndex retriever", "llamaindex")
+
+from llama_index.core.retrievers import BaseRetriever  # noqa: E402
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode  # noqa: E402
+
+
+class DialoreRetriever(BaseRetriever):
+    """What an agent or a source finds, at most `top` nodes, each with its probability of use, else its score."""
+
+    def __init__(self, asked: Asked, top: int = 10) -> None:
+        super().__init__()
+        self.asked, self.top = asked, top
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return wait_for(self._aretrieve(query_bundle))
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        found = await find(self.asked, query_bundle.query_str, self.top)
+        return [
+            NodeWithScore(node=TextNode(id_=each.id, text=each.text, metadata=metadata(each)), score=likelihood(each))
+            for each in found
+        ]

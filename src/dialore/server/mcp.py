@@ -1,0 +1,236 @@
+"""A service's agents and sources as tools of the Model Context Protocol, over stdio or HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+from mcp.server.elicitation import ElicitationResult
+from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.types import ToolAnnotations
+from pydantic import BaseModel, Field, StringConstraints
+
+from dialore import __version__
+from dialore.methods.remembering import LONGEST, is_harmless
+from dialore.prompts.history import on_one_line
+from dialore.response import Demands
+from dialore.server.app import log_lines, run_app
+from dialore.server.completions import ChatMessage, asked_of, grounding_of, last, told
+from dialore.server.errors import ServiceError
+from dialore.server.guard import Caller, Guard, anybody, check_address
+from dialore.server.service import MODEL, Asked, Service, explained
+from dialore.server.store import User
+from dialore.server.telemetry import Telemetry
+from dialore.sources.memory import Statement
+from dialore.workbench import Connect, connect_model
+
+if TYPE_CHECKING:
+    from dialore.knowledge import Knowledge
+    from dialore.settings import Settings
+
+_NO_CONSENT = "the user has not agreed to be remembered"
+_INSTRUCTIONS = (
+    "Knowledge-grounded dialogue. `ground` finds what a reply needs to know, `respond` writes it, with citations; "
+    "`search_documents` and `search_graph` look one thing up, `remember` keeps what the user says of himself."
+)
+
+
+class Piece(BaseModel):
+    """A piece of knowledge, and as far as known where to look it up."""
+
+    id: str
+    kind: str = Field(description="fact, passage or persona")
+    source: str = Field(description="graph, documents, persona, memory, web or model")
+    text: str
+    title: str = ""
+    section: str = ""
+    file: str = ""
+    page: str = ""
+    url: str = ""
+    score: float | None = Field(default=None, description="What it was ranked by.")
+    probability: float | None = Field(default=None, description="Calibrated probability that it is of use.")
+
+
+class Cited(Piece):
+    """A span of a reply, in characters, and the piece that it rests on."""
+
+    number: int
+    start: int
+    end: int
+
+
+class Found(BaseModel):
+    """What was found, the best first."""
+
+    knowledge: list[Piece]
+
+
+class Grounds(Found):
+    """What a reply needs to know: its demands, and what was found for them."""
+
+    method: str
+    demands: Demands | None = None
+
+
+class Reply(BaseModel):
+    """A reply, and what it rests on."""
+
+    text: str
+    method: str
+    citations: list[Cited]
+    used: list[Piece] = Field(description="What the reply draws on, cited or not.")
+
+
+class Consent(BaseModel):
+    """Whether the user wants to be remembered."""
+
+    remember: bool = Field(description="Keep what I say of myself for later conversations.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    """What the tools stand on: an open service, and as whom the user is known to it."""
+
+    service: Service
+    user: str
+    anybody: Caller = field(default_factory=anybody)
+
+    def caller(self, call: _Call) -> Caller:
+        request = call.request_context.request
+        caller: Caller = self.anybody if request is None else request.state.caller
+        return caller
+
+    def who(self, call: _Call) -> User:
+        return User(self.caller(call).name, self.user)
+
+    def asked(self, message: str, history: Sequence[ChatMessage], model: str) -> Asked:
+        return asked_of(model, [*history, ChatMessage(role="user", content=message)], {}, self.user)
+
+
+_Call: TypeAlias = Context[_Offered, Any]
+_Message = Annotated[str, Field(min_length=1, description="The user's latest turn.")]
+_History = Annotated[Sequence[ChatMessage], Field(description="The turns before it, the oldest first.")]
+_Model = Annotated[str, Field(description=f"The agent: {MODEL}, or {MODEL}/NAME for another one that is configured.")]
+_Query = Annotated[str, Field(min_length=1, max_length=1000, description="A phrase or a question.")]
+_Top = Annotated[int, Field(ge=1, le=50, description="How many pieces at most.")]
+_Line = StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST)
+_Statement = Annotated[str, _Line, Field(description="A sentence of the user about himself: I live in Leeds.")]
+
+
+async def ground(call: _Call, message: _Message, history: _History = (), model: _Model = MODEL) -> Grounds:
+    """Find what a reply to the user's message needs to know: facts, passages, persona. No reply is written."""
+    on = _on(call)
+    with _told():
+        _, found = await on.service.ground(on.asked(message, history, model), on.caller(call))
+    return Grounds.model_validate(grounding_of(found, ""))
+
+
+async def respond(call: _Call, message: _Message, history: _History = (), model: _Model = MODEL) -> Reply:
+    """Reply to the user's message from what is known, with citations of what each span rests on."""
+    on = _on(call)
+    with _told():
+        _, made = await last(on.service.answer(on.asked(message, history, model), on.caller(call)))
+    used = [_piece(each) for each in made.used]
+    return Reply.model_validate({**grounding_of(made, ""), "text": made.text, "used": used})
+
+
+async def search_documents(call: _Call, query: _Query, top: _Top = 10) -> Found:
+    """Search the documents: passages, each with its title, section and file."""
+    with _told():
+        return Found(knowledge=[_piece(each) for each in await _on(call).service.search("documents", query, top)])
+
+
+async def search_graph(call: _Call, query: _Query, top: _Top = 10) -> Found:
+    """Search the commonsense graph: facts about the concepts that the query names."""
+    with _told():
+        return Found(knowledge=[_piece(each) for each in await _on(call).service.search("graph", query, top)])
+
+
+async def _consent(call: _Call) -> Consent | Elicit[Consent]:
+    """The user's consent; he is asked where he has not given it and his client can ask him."""
+    with _told():
+        if await _on(call).service.store.consents(_on(call).who(call)):
+            return Consent(remember=True)
+    if call.client_capabilities is None or call.client_capabilities.elicitation is None:
+        raise ToolError(f"{_NO_CONSENT}, and this client cannot ask him: see docs/clients.md")
+    return Elicit("May what you say of yourself be kept for later conversations?", Consent)
+
+
+async def remember(
+    call: _Call, statement: _Statement, consent: Annotated[ElicitationResult[Consent], Resolve(_consent)]
+) -> Statement:
+    """Remember a statement of the user about himself, if he consents; it replaces what it contradicts."""
+    if consent.action != "accept" or not consent.data.remember:
+        raise ToolError(f"{_NO_CONSENT}: nothing was kept")
+    if not is_harmless(statement):
+        raise ToolError("passwords, addresses and numbers of cards or telephones are not kept")
+    store, who = _on(call).service.store, _on(call).who(call)
+    said = Statement(text=on_one_line(statement), said=datetime.now(UTC), turn=on_one_line(statement))
+    with _told():
+        if not await store.consents(who):
+            await store.set_consent(who, consents=True)
+        kept = await store.remember(who, [said])
+    if not kept:  # it was withdrawn meanwhile
+        raise ToolError(f"{_NO_CONSENT}: nothing was kept")
+    return kept[0]
+
+
+def _on(call: _Call) -> _Offered:
+    offered: _Offered = call.request_context.lifespan_context
+    return offered
+
+
+def _piece(piece: Knowledge) -> Piece:
+    return Piece.model_validate({**told(piece), "score": piece.score, "probability": piece.probability})
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turn errors into what the client's model may read of them."""
+    try:
+        with explained():
+            yield
+    except ServiceError as error:
+        raise ToolError(error.detail) from error
+
+
+def create_server(service: Service, user: str) -> MCPServer[_Offered]:
+    """The tools of an open service, for one user."""
+
+    @asynccontextmanager
+    async def lifespan(_: MCPServer[_Offered]) -> AsyncIterator[_Offered]:
+        yield _Offered(service, user)
+
+    server = MCPServer(
+        "dialore", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING", lifespan=lifespan
+    )
+    for tool in (ground, respond, search_documents, search_graph, remember):
+        server.add_tool(tool, annotations=ToolAnnotations(read_only_hint=tool is not remember), structured_output=True)
+    return server
+
+
+async def serve(settings: Settings, *, over_http: bool, user: str, connect: Connect = connect_model) -> None:
+    """Offer the tools over stdio until it is closed, or over HTTP (at `/mcp`) until the process is asked to end.
+
+    Raises:
+        InputError: as `create_app`.
+    """
+    log_lines()
+    check_address(settings.server)
+    telemetry = Telemetry()
+    service = Service(settings, telemetry, connect=connect)
+    async with service.running():
+        server = create_server(service, user)
+        if not over_http:
+            await server.run_stdio_async()
+            return
+        # Hosts, origins, keys and sizes are the guard's.
+        lax = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+        app = server.streamable_http_app(transport_security=lax, max_request_body_size=settings.server.max_body)
+        app.add_middleware(Guard, settings=settings.server, telemetry=telemetry, store=service.store)
+        await run_app(app, settings.server)

@@ -1,0 +1,109 @@
+"""What a service keeps of its users, each for the key that asks: `/v1/memory`, `/v1/conversations` and `/v1/traces`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, TypeVar
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import Response as Reply
+
+from dialore.server.completions import Body, Name, service_of
+from dialore.server.errors import ServiceError, reply
+from dialore.server.service import explained
+from dialore.server.store import ServerStore, User
+
+T = TypeVar("T")
+
+
+async def _told() -> AsyncIterator[None]:
+    with explained():
+        yield
+
+
+router = APIRouter(prefix="/v1", dependencies=[Depends(_told)])
+Identifier = Annotated[Name, Path()]
+
+
+def _user(request: Request, user: Annotated[Name, Query()]) -> User:
+    """The user that a request is about: one of the caller's own."""
+    return User(request.state.caller.name, user)
+
+
+Who = Annotated[User, Depends(_user)]
+
+
+class Consent(Body):
+    """Whether a user wants to be remembered."""
+
+    user: Name
+    consents: bool
+
+
+def _store(request: Request) -> ServerStore:
+    return service_of(request).store
+
+
+@router.get("/memory")
+async def list_memory(request: Request, who: Who) -> Reply:
+    """What is remembered of a user, the newest first, and whether he consents to it."""
+    store = _store(request)
+    found = [
+        {"id": each.id, **each.model_dump(mode="json", exclude_defaults=True)} for each in await store.statements(who)
+    ]
+    return reply({"consents": await store.consents(who), "data": found})
+
+
+@router.put("/memory/consent")
+async def set_consent(request: Request, body: Consent) -> Reply:
+    """Say whether a user wants to be remembered; where he does not, everything that there is of him is deleted."""
+    who = _user(request, body.user)
+    await _store(request).set_consent(who, consents=body.consents)
+    return reply({"consents": body.consents})
+
+
+@router.delete("/memory")
+async def forget_all(request: Request, who: Who) -> Reply:
+    """Forget all that is remembered of a user."""
+    return reply({"deleted": await _store(request).forget(who)})
+
+
+@router.delete("/memory/{identifier}")
+async def forget(request: Request, identifier: Identifier, who: Who) -> Reply:
+    """Forget one statement."""
+    return _deleted(identifier, await _store(request).forget(who, identifier))
+
+
+@router.get("/conversations")
+async def list_conversations(request: Request, who: Who) -> Reply:
+    """The conversations of a user that are kept, the latest first."""
+    found = await _store(request).conversations(who)
+    return reply({"data": [{"id": name, "kept": kept.isoformat()} for name, kept in found]})
+
+
+@router.get("/conversations/{identifier}")
+async def show_conversation(request: Request, identifier: Identifier, who: Who) -> Reply:
+    """The messages of a conversation; the last one has the id of its trace."""
+    return reply({"id": identifier, "messages": _there(await _store(request).conversation(who, identifier))})
+
+
+@router.delete("/conversations/{identifier}")
+async def delete_conversation(request: Request, identifier: Identifier, who: Who) -> Reply:
+    """Delete a conversation."""
+    return _deleted(identifier, await _store(request).delete_conversation(who, identifier))
+
+
+@router.get("/traces/{identifier}")
+async def show_trace(request: Request, identifier: Identifier) -> Reply:
+    """Every stage of a response: prompt, completion, knowledge, time, tokens."""
+    return reply(_there(await _store(request).trace(request.state.caller.name, identifier)))
+
+
+def _deleted(identifier: str, count: int) -> Reply:
+    return reply({"id": _there(identifier if count else None), "deleted": True})
+
+
+def _there(found: T | None) -> T:
+    if found is None:
+        raise ServiceError(404, "there is none of that id, or no longer", code="not_found")
+    return found

@@ -1,0 +1,176 @@
+"""`dialore mcp` as the SDK's own client sees it: the real process, over stdio and over HTTP."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+pytest.importorskip("mcp.server.mcpserver", reason="the MCP SDK is not here: pip install 'dialore[mcp]'")
+import httpx2
+from mcp import Client, StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import ElicitResult
+
+from dialore.parallel import wait_for
+from dialore.server.store import ServerStore, User
+from tests.clients.conftest import ANSWER, HANDBOOK, QUESTION
+
+WORDS = ("mcp", "dialore.toml")
+
+
+@pytest.fixture(scope="module")
+def address(world):
+    with world.running(*WORDS, "--http") as url:
+        yield f"{url}/mcp"
+
+
+def stdio(world):
+    words = ["-m", "dialore", *WORDS]
+    return stdio_client(
+        StdioServerParameters(command=sys.executable, args=words, env=world.environment, cwd=world.folder)
+    )
+
+
+async def test_tools_have_typed_inputs_and_outputs(address):
+    async with Client(address) as session:
+        tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+        assert {"ground", "respond", "search_documents", "search_graph", "remember"} == tools.keys()
+        for tool in tools.values():
+            assert tool.description
+            assert tool.output_schema["type"] == "object"
+        assert tools["respond"].input_schema["required"] == ["message"]
+        assert {"history", "model"} <= tools["respond"].input_schema["properties"].keys()
+
+
+@pytest.mark.parametrize("how", ["stdio", "http", "http, as before 2026"])
+async def test_a_reply_has_citations_with_their_places(world, request, how):
+    server = stdio(world) if how == "stdio" else request.getfixturevalue("address")
+    async with Client(server, mode="legacy" if "before" in how else "auto") as session:
+        history = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hi, what can I do?"}]
+        made = await session.call_tool("respond", {"message": QUESTION, "history": history})
+        assert not made.is_error
+        reply = made.structured_content
+        assert reply["text"] == ANSWER
+        [cited] = reply["citations"]
+        assert (cited["text"], cited["title"], cited["file"]) == (HANDBOOK, "Dogs", "handbook.md")
+        assert ANSWER[cited["start"] : cited["end"]] == "Dogs are welcome on the terrace"
+        assert [piece["id"] for piece in reply["used"]] == [cited["id"]]
+
+
+async def test_what_a_reply_needs_is_found(address):
+    async with Client(address) as session:
+        found = (await session.call_tool("ground", {"message": QUESTION})).structured_content
+        assert found["demands"]["explicit"] == ["dogs on the terrace"]
+        assert (found["method"], found["knowledge"][0]["text"]) == ("weave", HANDBOOK)
+        assert 0 < found["knowledge"][0]["probability"] <= 1
+
+
+async def test_sources_are_searched(address):
+    async with Client(address) as session:
+        [passage] = (await session.call_tool("search_documents", {"query": "dogs"})).structured_content["knowledge"]
+        assert (passage["text"], passage["source"]) == (HANDBOOK, "documents")
+        facts = (await session.call_tool("search_graph", {"query": "umbrella", "top": 3})).structured_content
+        assert len(facts["knowledge"]) == 3
+        assert all("umbrella" in fact["text"] and fact["kind"] == "fact" for fact in facts["knowledge"])
+
+
+async def test_mistakes_are_told(address):
+    async with Client(address) as session:
+        wrong = {
+            "did you mean dialore/weave or": {"message": "Hi", "model": "dialore/weaver"},
+            "message": {"message": ""},
+            "200001 characters": {"message": "a" * 200_001},
+        }
+        for said, arguments in wrong.items():
+            made = await session.call_tool("respond", arguments)
+            assert made.is_error
+            assert said in made.content[0].text
+            assert "Traceback" not in made.content[0].text
+        assert (await session.call_tool("search_graph", {"query": "tea", "top": 0})).is_error
+        assert (await session.call_tool("remember", {"statement": "  "})).is_error
+
+
+def test_standard_output_is_the_protocol_s_alone(world):
+    process = world.process(*WORDS, "--graph", "nowhere.graph", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, err = process.communicate(b"", timeout=60)
+    assert process.returncode == 2
+    assert out == b""
+    assert b"nowhere.graph" in err
+
+
+@pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "https://evil.example"}])
+def test_other_hosts_and_sites_are_refused(address, headers):
+    made = httpx.post(address, json={}, headers=headers, trust_env=False)
+    assert made.status_code == 403
+
+
+def test_an_address_that_others_reach_needs_keys(world):
+    process = world.process(*WORDS, "--http", "--host", "0.0.0.0", stderr=subprocess.PIPE)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert b"needs keys" in err
+
+
+async def test_a_key_is_wanted_where_there_are_keys(world, keyed):
+    with world.running("mcp", "keyed.toml", "--http") as url:
+        made = httpx.post(f"{url}/mcp", json={}, headers={"Authorization": "Bearer dlr-wrong"}, trust_env=False)
+        assert (made.status_code, made.json()["error"]["code"]) == (401, "invalid_api_key")
+        headers = {"Authorization": f"Bearer {keyed[0]}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=60, trust_env=False) as http,
+            Client(streamable_http_client(f"{url}/mcp", http_client=http)) as session,
+        ):
+            made = await session.call_tool("search_documents", {"query": "dogs"})
+            assert made.structured_content["knowledge"][0]["text"] == HANDBOOK
+
+
+STATEMENT = {"statement": "I live in Leeds."}
+
+
+def asked_for_consent(seen, *, says):
+    async def answer(_context, params):
+        seen.append(params.message)
+        return ElicitResult(action="accept" if says else "decline", content={"remember": True} if says else None)
+
+    return answer
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_statement_is_kept_where_the_user_agrees_when_his_client_asks_him(world, mode):
+    seen = []
+    with world.running(*WORDS, "--http", "--user", mode) as url:
+        refusing = Client(f"{url}/mcp", mode=mode, elicitation_callback=asked_for_consent(seen, says=False))
+        async with refusing as session:
+            made = await session.call_tool("remember", STATEMENT)
+            assert (made.is_error, len(seen)) == (True, 1)
+            assert "nothing was kept" in made.content[0].text
+        async with Client(f"{url}/mcp", mode=mode) as session:
+            made = await session.call_tool("remember", STATEMENT)
+            assert made.is_error
+            assert "this client cannot ask him" in made.content[0].text
+        agreeing = Client(f"{url}/mcp", mode=mode, elicitation_callback=asked_for_consent(seen, says=True))
+        async with agreeing as session:
+            assert (await session.call_tool("remember", STATEMENT)).structured_content["text"] == "I live in Leeds."
+            moved = (await session.call_tool("remember", {"statement": "I live in York now."})).structured_content
+            assert (moved["text"], len(seen)) == ("I live in York now.", 2)
+            made = await session.call_tool("remember", {"statement": "My password is 1234567."})
+            assert made.is_error
+            assert "not kept" in made.content[0].text
+    assert kept_of(world, mode) == ["I live in York now."]
+    assert kept_of(world, "somebody") == []
+
+
+def kept_of(world, user):
+    """What another process finds in the same folder."""
+
+    async def ask():
+        store = ServerStore(world.folder / "known" / "store.sqlite")
+        try:
+            return [each.text for each in await store.statements(User("local", user))]
+        finally:
+            await store.close()
+
+    return wait_for(ask())

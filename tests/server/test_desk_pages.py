@@ -1,0 +1,126 @@
+"""The pages Knowledge, Annotate and Runs in Chromium: what people do there, and axe in light and dark."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.server.conftest import Scripted, need
+
+CHROMIUM = "/usr/bin/chromium"
+AXE = Path(__file__).parents[2] / "page" / "node_modules" / "axe-core" / "axe.min.js"
+playwright = pytest.importorskip("playwright.sync_api", reason="the clients extra is not installed")
+pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="chromium is not installed")
+HOSTILE = "<img src=x onerror=\"document.title='hit'\"><script>document.title='hit'</script>"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as playing:
+        opened = playing.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser):
+    """A page that may not log an error, nor load anything from elsewhere."""
+    context = browser.new_context(viewport={"width": 1400, "height": 900}, locale="en-GB")
+    shown, wrong = context.new_page(), []
+    shown.set_default_timeout(20_000)
+    shown.on("pageerror", lambda error: wrong.append(str(error)))
+    yield shown
+    context.close()
+    assert not wrong
+
+
+def checked(page, name=""):
+    """Axe's findings, light and dark, wide and narrow; with $SHOTS, pictures of it."""
+    if AXE.exists():
+        page.evaluate(AXE.read_text("utf-8"))
+    for theme in ("light", "dark"):
+        page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+        for width in (1400, 390):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.wait_for_timeout(200)  # colours fade over
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} {width}: too wide"
+            if "SHOTS" in os.environ:
+                page.screenshot(path=f"{os.environ['SHOTS']}/{name}-{theme}-{width}.png", full_page=True)
+            found = page.evaluate("axe.run()")["violations"] if AXE.exists() else []
+            assert not found, json.dumps(found, indent=1)[:3000]
+    page.set_viewport_size({"width": 1400, "height": 900})
+
+
+def test_what_is_added_and_edited_is_known_at_the_next_answer_and_shows_who_used_it(serving, page):
+    running = serving(Scripted("Of course. [1]", needs=[need("dogs on the terrace")]))
+    page.goto(f"{running.url}/#/knowledge")
+    page.get_by_role("button", name="Add a text").click()
+    page.get_by_role("textbox", name="Text", exact=True).fill("Dogs may not enter the terrace.")
+    page.get_by_label("Title").fill("House rules > Dogs")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("button", name="Edit: Dogs may not enter").click()
+    page.get_by_role("textbox", name="Text", exact=True).fill(f"Dogs are welcome on the terrace. {HOSTILE}")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("Dogs are welcome").wait_for()
+    assert not page.get_by_text("may not enter").count()
+    [piece] = running.say().json()["choices"][0]["message"]["grounding"]["citations"]
+    assert piece["text"] == f"Dogs are welcome on the terrace. {HOSTILE}"
+    page.get_by_label("Files", exact=True).set_input_files(
+        {"name": "bees.md", "mimeType": "text/markdown", "buffer": b"# Bees\n\nThe bees live behind the house.\n"}
+    )
+    page.get_by_text("The bees live behind the house.").wait_for()
+    page.reload()
+    page.get_by_text("Used by 1 of the latest responses").click()
+    page.get_by_text("May I bring my dog?").wait_for()
+    assert page.get_by_text("House rules · Dogs").count() == 1
+    page.get_by_role("searchbox").fill("bees")
+    playwright.expect(page.locator(".piece").first).to_contain_text("The bees live")
+    page.get_by_role("searchbox").fill("")
+    page.get_by_text("Used by 1 of the latest responses").wait_for()
+    checked(page, "documents")
+    assert page.title() == "Knowledge · Dialore"
+    page.get_by_text("Files that were uploaded").click()
+    page.locator("details").get_by_role("button", name="Delete: bees.md").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    page.get_by_text("The bees live").wait_for(state="detached")
+
+
+def test_facts_persona_and_memory_are_browsed_mended_and_forgotten(serving, page):
+    running = serving()
+    page.goto(f"{running.url}/#/knowledge")
+    page.get_by_role("button", name="Facts").click()
+    page.get_by_role("button", name="Add a fact").click()
+    page.get_by_label("Head").fill("dog")
+    page.get_by_label("Tail").fill("terrace")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("button", name=re.compile("Edit: ")).click()
+    page.get_by_label("Weight").fill("0.5")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("weight 0.5").wait_for()
+    assert [one["weight"] for one in running.http.get("/v1/knowledge/facts").json()["data"]] == [0.5]
+    page.get_by_role("button", name="dog", exact=True).first.click()
+    playwright.expect(page.get_by_role("searchbox")).to_have_value("dog")
+    page.locator(".piece", has_text="from the settings").first.wait_for()
+    checked(page, "facts")
+    page.get_by_role("button", name="Persona").click()
+    page.get_by_role("button", name="Add a sentence").click()
+    page.get_by_label("in the first person").fill("I keep bees.")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Edit: I keep bees.").click()
+    page.get_by_label("in the first person").fill("I keep geese.")
+    page.keyboard.press("Enter")
+    page.get_by_text("I keep geese.").wait_for()
+    assert running.http.get("/v1/knowledge/persona").json() == {"sentences": ["I keep geese."]}
+    running.say()
+    assert "- I keep geese." in running.model.prompt("draft")
+    page.get_by_role("button", name="Memory").click()
+    page.get_by_label("Remember me").check()
+    page.get_by_text("Nothing is remembered yet.").wait_for()
+    assert running.http.get("/v1/memory?user=page").json()["consents"]
+    page.get_by_role("button", name="中文").click()
+    page.get_by_text("还没有记住任何内容。").wait_for()
+    checked(page, "memory-zh")
