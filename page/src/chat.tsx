@@ -321,7 +321,7 @@ function Setup(): JSX.Element {
   return (
     <div class="setup">
       <section>
-        <h3>{t("Who the assistant is", "助手的身份")}</h3>
+        <h2>{t("Who the assistant is", "助手的身份")}</h2>
         <label>
           {t("A sentence a line. What is no description is an instruction.", "每行一句。不是描述的句子作为指示。")}
           <textarea
@@ -367,7 +367,7 @@ function Files(): JSX.Element {
   const items = (data?.data ?? []).map(({ id, file, passages }) => ({ key: id, text: `${file || id} (${passages})` }));
   return (
     <section>
-      <h3>{t("Documents that were added", "已添加的文档")}</h3>
+      <h2>{t("Documents that were added", "已添加的文档")}</h2>
       <p class="note">{items.length ? t("With the number of passages.", "括号内为段落数。") : t("None yet.", "暂无。")}</p>
       <Problem text={error} />
       <Kept items={items} onDelete={async (id) => (await request("DELETE", `v1/knowledge/documents/${id}`), reload())} />
@@ -388,7 +388,7 @@ function Memory(): JSX.Element | null {
     request(method, path, body).then(reload, (reason) => setProblem(explain(reason)));
   return (
     <section>
-      <h3>{t("Memory", "记忆")}</h3>
+      <h2>{t("Memory", "记忆")}</h2>
       <label class="row">
         <input
           type="checkbox"

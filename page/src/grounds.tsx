@@ -184,7 +184,7 @@ function Graph({ grounds, onPiece }: { grounds: Grounds; onPiece: (id: string) =
     const next = event.key.endsWith("p") || event.key.endsWith("n")
       ? column[column.indexOf(now) + step]
       : columns[now.column + step]?.find((each) => near.has(each.id));
-    if (next) box.current!.querySelector<SVGGElement>(`[data-id="${CSS.escape(next.id)}"]`)?.focus();
+    if (next) box.current!.querySelector<SVGRectElement>(`[data-id="${CSS.escape(next.id)}"]`)?.focus();
   }
   const headings = [t("needed", "所需"), t("looked for in", "查找于"), t("found", "找到")];
   return (
@@ -203,20 +203,24 @@ function Graph({ grounds, onPiece }: { grounds: Grounds; onPiece: (id: string) =
         {spots.map(({ id, column, kind, label, told, piece }) => (
           <g
             key={id}
-            data-id={id}
             class={`spot ${kind}${active && !near.has(id) ? " far" : ""}`}
             transform={`translate(${left(column)} ${middle(id) - TALL / 2})`}
-            role="button"
-            aria-label={told}
-            tabIndex={id === first?.id ? 0 : -1}
             onMouseEnter={() => setActive(id)}
-            onFocus={() => (setActive(id), setStop(id))}
-            onBlur={() => setActive("")}
             onClick={() => piece && onPiece(piece)}
-            onKeyDown={(event) => piece && ["Enter", " "].includes(event.key) && (event.preventDefault(), onPiece(piece))}
           >
-            <rect width={widths[column]} height={TALL} rx={column % 2 ? TALL / 2 : 6} />
-            {column === 3 ? <path class="tick" d="m8 13 3 3 6-7" /> : <text x="8" y="17">{fit(label, widths[column]! - 14)}</text>}
+            <rect
+              width={widths[column]}
+              height={TALL}
+              rx={column % 2 ? TALL / 2 : 6}
+              data-id={id}
+              role="button"
+              aria-label={told}
+              tabIndex={id === first?.id ? 0 : -1}
+              onFocus={() => (setActive(id), setStop(id))}
+              onBlur={() => setActive("")}
+              onKeyDown={(event) => piece && ["Enter", " "].includes(event.key) && (event.preventDefault(), onPiece(piece))}
+            />
+            {column === 3 ? <path class="tick" d="m8 13 3 3 6-7" /> : <text aria-hidden="true" x="8" y="17">{fit(label, widths[column]! - 14)}</text>}
           </g>
         ))}
       </svg>
@@ -309,7 +313,7 @@ export function GroundsOf({ turn, active, onPiece }: GroundsProps): JSX.Element 
         <p class="note">{t("Nothing was needed: the response rests on the conversation alone.", "无需查找：回复只依据对话本身。")}</p>
       )}
       <Problem text={error} />
-      {kept.length > 0 && <h3>{t(`Given to the response (${kept.length})`, `提供给回复（${kept.length}）`)}</h3>}
+      {kept.length > 0 && <h2>{t(`Given to the response (${kept.length})`, `提供给回复（${kept.length}）`)}</h2>}
       {cards(kept)}
       {dropped.length > 0 && (
         <details key={String(dropped.some((each) => each.id === active))} open={dropped.some((each) => each.id === active)}>
@@ -352,11 +356,11 @@ export function Timeline({ turn }: { turn: Turn }): JSX.Element {
           {each.notes.map((note) => <p class="note" key={note}>{note}</p>)}
           {each.messages.map((message, place) => (
             <div key={place}>
-              <h3>{message.role}</h3>
+              <h2>{message.role}</h2>
               <pre tabIndex={0}>{message.content}</pre>
             </div>
           ))}
-          {each.completion && <h3>{t("completion", "模型输出")}</h3>}
+          {each.completion && <h2>{t("completion", "模型输出")}</h2>}
           {each.completion && <pre tabIndex={0}>{each.completion}</pre>}
           {!each.completion && Object.keys(each.output).length > 0 && <pre tabIndex={0}>{JSON.stringify(each.output, null, 1)}</pre>}
         </details>
