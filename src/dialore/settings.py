@@ -310,6 +310,7 @@ class ServerSettings(Strict):
         repr=False,
         description="A SQLite file, or postgresql://USER@HOST/DATABASE.",
     )
+    annotate: Path | None = Field(default=None, description="Sheets of `dialore annotate export` that are filled in.")
     memory_days: int = Field(default=365, ge=1, description="How long what users said of themselves is kept.")
     kept_days: int = Field(default=7, ge=0, description="How long conversations and traces are kept; 0: not at all.")
 

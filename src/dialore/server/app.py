@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 
 from dialore import __version__
 from dialore.errors import DialoreError, InputError
-from dialore.server import completions, knowledge, memory, pages, responses
+from dialore.server import annotate, completions, knowledge, memory, pages, responses
 from dialore.server.errors import ServiceError, reply
 from dialore.server.guard import Guard, check_address
 from dialore.server.service import Service
@@ -52,10 +52,12 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
 
     app = FastAPI(title="Dialore", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service, app.state.is_ready = service, False
+    app.state.desk = annotate.Desk(folder) if (folder := settings.server.annotate) else None
     app.include_router(completions.router)
     app.include_router(responses.router)
     app.include_router(knowledge.router)
     app.include_router(memory.router)
+    app.include_router(annotate.router)
     app.include_router(pages.router)
 
     @app.get("/healthz")
