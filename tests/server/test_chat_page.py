@@ -7,13 +7,11 @@ import re
 
 import pytest
 
+from tests.server.browsing import checked
 from tests.server.conftest import Scripted, need
 
-pytest.importorskip("playwright.sync_api", reason="the clients extra is not installed")
-
-from tests.server.test_desk_pages import HOSTILE, browser, checked, page, playwright, pytestmark  # noqa: E402, F401
-
-expect = playwright.expect
+expect = pytest.importorskip("playwright.sync_api", reason="the clients extra is not installed").expect
+HOSTILE = "<img src=x onerror=\"document.title='hit'\">"
 RULES = b"# House rules\n\n## Dogs\n\nDogs are welcome on the terrace. They drink for free.\n"
 
 
