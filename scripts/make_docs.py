@@ -1,25 +1,36 @@
-"""Write docs/methods.md and docs/metrics.md from the code: `python scripts/make_docs.py`; --check only compares.
+"""Write the pages and figures of docs/ that are made of the code: `python scripts/make_docs.py`; --check only compares.
 
-Either way docs/fidelity.md, which is written by hand, is checked: what its tables name must exist.
+Pages of methods, metrics, the command line and the Python API; drawings of each method's stages and of the concepts.
+Which stages of a method run at once is taken from docs/figures/steps.json, which --trace makes anew by running the
+demo. Either way docs/fidelity.md, which is written by hand, is checked: what its tables name must exist.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import importlib
+import json
 import re
 import sys
+from html import escape
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 import yaml
 
+import dialore
 from dialore.cli.app import app
+from dialore.cli.demo import PARTS, demo_folder, open_part
 from dialore.datasets import data_set_names
 from dialore.errors import InputError
 from dialore.evaluation.human.sheets import criteria_sets
 from dialore.evaluation.registry import Context, load_metric, metric_names
 from dialore.experiments.config import DatasetConfig, RunConfig, SystemConfig
+from dialore.llm.model import Completion, OnText, Request, Wrapper
+from dialore.llm.recording import Replay
 from dialore.methods.registry import (
     create_method,
     describe_method,
@@ -30,10 +41,13 @@ from dialore.methods.registry import (
 from dialore.prompts.library import PromptLibrary
 from dialore.settings import SourceSettings
 from dialore.sources.declared import Declaration
+from dialore.sources.registry import KINDS
 from dialore.text import LANGUAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from dialore.response import StageTrace
 
 DOCS = Path(__file__).parents[1] / "docs"
 _MADE = "<!-- Made by scripts/make_docs.py of the code: change it there. -->\n"
@@ -64,6 +78,7 @@ def _method(method: dict[str, Any]) -> str:
     parts = [
         f"\n## {method['name']}\n",
         f"{method['paper']}. Calls: {method['calls']}. Sources: {_sources(method)}.\n",
+        *([f"![Stages of {method['name']}](figures/{method['name']}.svg)\n"] if method["stages"] else []),
         method["about"],
     ]
     if method["options"]:
@@ -109,7 +124,195 @@ def _table(rows: list[tuple[str, ...]]) -> str:
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows)
 
 
-PAGES = {"methods.md": methods_page, "metrics.md": metrics_page}
+# --- docs/cli.md and docs/api.md
+
+_CLI = """\
+Every command tells its options by `--help`; `dialore --install-completion` completes them in your shell. The exit code
+is 0 where all was done, 1 where some of a batch failed, 2 for bad input: one line on standard error says what is wrong
+and how to mend it. An option wins over its variable (`DIALORE_` and its name), this over the file of `--settings`.
+"""
+_SHARED = {"Language model": "language-model", "Knowledge and method": "knowledge-and-method"}
+
+
+def cli_page() -> str:
+    """docs/cli.md."""
+    shared: dict[str, dict[str, Any]] = {panel: {} for panel in _SHARED}
+    parts = []
+    for path, command in _commands(typer.main.get_command(app), "dialore"):
+        about, _, shown = re.sub(r"\[/?[a-z ]+\]", "", command.help or "").partition("\nExamples\n")
+        lines = [line.strip() for line in shown.partition("\n\n")[0].splitlines()]
+        examples = [f"\n```text\n{chr(10).join(lines)}\n```\n"] if lines else []
+        own = []
+        for param in command.params:
+            panel = getattr(param, "rich_help_panel", None)
+            (shared[panel].setdefault(param.opts[0], param) if panel in shared else own.append(param))
+        taken = [
+            panel for panel in _SHARED if any(getattr(p, "rich_help_panel", None) == panel for p in command.params)
+        ]
+        more = (
+            [f"\nAlso the options of {' and '.join(f'[{p.lower()}](#{_SHARED[p]})' for p in taken)}.\n"]
+            if taken
+            else []
+        )
+        table = [f"\n{_options(own)}"] if any(p.opts[0] != "--help" for p in own) else []
+        parts.append("".join([f"\n## {path}\n\n{about.strip()}\n", *examples, *table, *more]))
+    for panel, params in shared.items():
+        parts.append(f"\n## {panel}\n\n{_options(params.values())}")
+    return f"# The command line\n\n{_MADE}\n{_CLI}" + "".join(parts)
+
+
+def _commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - click's
+    context = typer.Context(group, resilient_parsing=True)
+    for name in group.list_commands(context):
+        command = group.resolve_command(context, [name])[1]
+        if hasattr(command, "list_commands"):
+            yield from _commands(command, f"{path} {name}")
+        else:
+            yield f"{path} {name}", command
+
+
+def _options(params: Iterable[Any]) -> str:
+    rows: list[tuple[str, ...]] = [("option", "what it does"), ("---", "---")]
+    for param in params:
+        names = ", ".join(f"`{name}`" for name in (param.opts if param.param_type_name == "option" else []))
+        form = f"`{param.metavar or param.name.upper()}`" if not getattr(param, "is_flag", False) else ""
+        if param.opts[0] != "--help":
+            rows.append((" ".join(filter(None, [names, form])), re.sub(r"\\(?=\[)", "", param.help or "")))
+    return _table(rows)
+
+
+_API = """\
+These names are all that most programs need; [From Python](python.md) shows them at work. Whoever adds a method, a
+source or a data set needs those of the packages below, too.
+"""
+_FURTHER = ("dialore.methods.base:Method", "dialore.methods.stages:Stages", "dialore.sources.graph", "dialore.datasets")
+
+
+def api_page() -> str:
+    """docs/api.md: names alone; the site fills in their docstrings."""
+    parts = ["\n## dialore\n", *(f"\n::: dialore.{name}\n" for name in dialore.__all__)]
+    for place in _FURTHER:
+        module, _, name = place.partition(":")
+        names = [name] if name else importlib.import_module(module).__all__
+        parts += [f"\n## {module}\n", *(f"\n::: {module}.{each}\n" for each in names)]
+    return f"# The Python API\n\n{_MADE}\n{_API}" + "".join(parts)
+
+
+PAGES = {"methods.md": methods_page, "metrics.md": metrics_page, "cli.md": cli_page, "api.md": api_page}
+
+
+# --- figures
+
+FIGURES = DOCS / "figures"
+_STEPS = FIGURES / "steps.json"
+_DEMO = {"": "weekend-in-london", "further": "stars-over-the-lake"}  # dialogues of the demo in which most stages run
+Row = tuple[str, list[tuple[str, str]]]
+"""A caption, and boxes: each with its label and its kind, `model` or `own`."""
+
+
+def figures() -> dict[str, str]:
+    """Every drawing, by the name of its file."""
+    steps = json.loads(_STEPS.read_text("utf-8"))
+    made = {}
+    for name in method_names():
+        stages = [stage["name"] for stage in describe_method(method_class(name), PromptLibrary())["stages"]]
+        rows = [(caption, [tuple(box) for box in boxes]) for caption, boxes in steps.get(name, ())]
+        if stages:
+            made[f"{name}.svg"] = draw(rows or [(f"step {n}", [(stage, "model")]) for n, stage in enumerate(stages, 1)])
+    return made | {f"{name}.svg": draw(rows) for name, rows in _concepts().items()}
+
+
+def _concepts() -> dict[str, list[Row]]:
+    return {
+        "turn": [
+            ("what was said", [("dialogue: history, persona", "own")]),
+            ("what the reply needs", [("demands: queries, topics", "model")]),
+            ("where it may be", [(name, "own") for name in KINDS if name not in {"samples", "sources"}]),
+            ("what was found", [("knowledge: id, text, source, score", "own")]),
+            ("what is said", [("response: text, citations", "model"), ("trace: every stage", "own")]),
+        ],
+        "wiring": [
+            ("what you say", [("dialore.toml", "own"), ("DIALORE_...", "own"), ("options", "own")]),
+            ("opens and closes", [("workbench", "own")]),
+            ("what it opens", [("model", "model"), ("sources", "own"), ("method", "own")]),
+            ("answers", [("agent", "own")]),
+            ("who asks it", [(each, "own") for each in ("command line", "Python", "dialore serve", "dialore mcp")]),
+        ],
+    }  # fmt: skip
+
+
+_STYLE = """text { font: 13px system-ui, sans-serif; fill: #1c2430; text-anchor: middle; }
+.caption { font-size: 12px; fill: #5b6472; text-anchor: end; }
+rect { rx: 7px; stroke-width: 1.3px; fill: #ffffff; stroke: #8a94a3; }
+.model { fill: #e3ecfb; stroke: #2f62b5; }
+path { stroke: #8a94a3; stroke-width: 1.3px; fill: none; }
+@media (prefers-color-scheme: dark) {
+  text { fill: #e6e9ef; } .caption { fill: #a3acba; }
+  rect { fill: #232936; stroke: #77818f; } .model { fill: #1f3357; stroke: #7fa8ec; } path { stroke: #77818f; }
+}"""
+
+
+def draw(rows: Sequence[Row]) -> str:
+    """A drawing of rows from top to bottom: what stands in one row runs at once, blue boxes ask a model."""
+    left, high, gap, apart = 150, 34, 12, 30
+    widths = [[len(label) * 7.1 + 24 for label, _ in boxes] for _, boxes in rows]
+    wide = max(sum(each) + gap * (len(each) - 1) for each in widths)
+    parts = []
+    for place, ((caption, boxes), sizes) in enumerate(zip(rows, widths, strict=True)):
+        y, x = place * (high + apart) + 6, left + (wide - sum(sizes) - gap * (len(sizes) - 1)) / 2
+        parts.append(f'<text class="caption" x="{left - 16}" y="{y + 22}">{escape(caption)}</text>')
+        if place:
+            middle = left + wide / 2
+            parts.append(f'<path d="M{middle:.0f} {y - apart + 4}V{y - 5}m-4-5l4 5l4-5"/>')
+        for (label, kind), size in zip(boxes, sizes, strict=True):
+            parts.append(f'<rect class="{kind}" x="{x:.0f}" y="{y}" width="{size:.0f}" height="{high}"/>')
+            parts.append(f'<text x="{x + size / 2:.0f}" y="{y + 22}">{escape(label)}</text>')
+            x += size + gap
+    box = f"0 0 {left + wide + 6:.0f} {len(rows) * (high + apart) - apart + 12}"
+    size = f'width="{left + wide + 6:.0f}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" {size}>\n<style>{_STYLE}</style>\n' + (
+        "\n".join(parts) + "\n</svg>\n"
+    )
+
+
+def rows_of(trace: Sequence[StageTrace]) -> list[Row]:
+    """The stages of a response in rows, by how many model calls each waited for; first what asks no model itself."""
+    ended: list[tuple[float, int]] = []
+    placed: list[tuple[tuple[int, bool], str]] = []
+    for stage in sorted(trace, key=lambda each: (each.started, each.started + each.seconds)):
+        depth, asks = max((depth for end, depth in ended if end <= stage.started), default=0), bool(stage.usage.calls)
+        ended.append((stage.started + stage.seconds, depth + asks))
+        placed.append(((depth, asks), re.sub(r"-\d+$", "", stage.stage)))
+    placed.sort(key=lambda each: each[0])
+    rows: list[Row] = []
+    for (depth, asks), group in groupby(placed, key=lambda each: each[0]):
+        names = [name for _, name in group]
+        labels = [f"{name} × {names.count(name)}" if names.count(name) > 1 else name for name in dict.fromkeys(names)]
+        rows.append(
+            (f"step {depth + 1}" if asks else "no model", [(one, "model" if asks else "own") for one in labels])
+        )
+    return rows
+
+
+async def trace_steps() -> dict[str, list[Row]]:
+    """The rows of every method of the demo, its recording replayed at three tenths of a second a call."""
+    replay = Replay(demo_folder() / "recordings.jsonl", match="label")
+
+    class Slow(Wrapper):
+        async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+            completion = await replay.complete(request, on_text)
+            await asyncio.sleep(0.3)
+            return completion
+
+    found = {}
+    for part in PARTS:
+        (dialogue,) = (each for each in part.dialogues() if each.id == _DEMO[part.folder])
+        async with open_part(part, Slow(replay)) as agents:
+            for agent in agents:
+                await agent.ground(dialogue)  # what is loaded once is loaded
+                response = await agent.respond(dialogue)
+                found[response.method] = rows_of(response.trace)
+    return found
 
 
 # --- docs/fidelity.md
@@ -222,16 +425,22 @@ def _numbers(kind: str, text: str) -> Iterator[int]:
 
 
 def main() -> int:
-    """Write the pages, or with --check say which are not what the code says; say what is wrong with fidelity.md."""
+    """Write what is made, or with --check say what is not what the code says; say what is wrong with fidelity.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
-    check = parser.parse_args().check
-    old = [name for name, make in PAGES.items() if (DOCS / name).read_text("utf-8") != make()] if check else []
-    if not check:
-        for name, make in PAGES.items():
-            (DOCS / name).write_text(make(), encoding="utf-8")
-    for name in old:
-        print(f"docs/{name} is out of date: run python scripts/make_docs.py")
+    parser.add_argument("--trace", action="store_true", help="run the demo for figures/steps.json first")
+    arguments = parser.parse_args()
+    if arguments.trace:
+        _STEPS.write_text(json.dumps(asyncio.run(trace_steps()), indent=1) + "\n", encoding="utf-8")
+    made = {DOCS / name: make() for name, make in PAGES.items()}
+    made |= {FIGURES / name: text for name, text in figures().items()}
+    old = [path for path, text in made.items() if not path.exists() or path.read_text("utf-8") != text]
+    if not arguments.check:
+        for path in old:
+            path.write_text(made[path], encoding="utf-8")
+        old = []
+    for path in old:
+        print(f"{path.relative_to(DOCS.parent)} is out of date: run python scripts/make_docs.py")
     problems = fidelity_problems((DOCS / "fidelity.md").read_text("utf-8"))
     for problem in problems:
         print(f"docs/fidelity.md: {problem}")

@@ -15,6 +15,8 @@ from benchmarks.endpoint import endpoint
 
 from dialore.cli import main
 from dialore.experiments.config import make_config, read_config
+from dialore.methods.registry import describe_method, method_class
+from dialore.prompts.library import PromptLibrary
 from dialore.settings import read_settings
 from tests.example_data import write_data
 from tests.test_notebooks import NOTEBOOKS, run_cells
@@ -33,6 +35,29 @@ def blocks(page, language):
 @pytest.mark.parametrize("page", sorted(MADE))
 def test_a_made_page_is_what_the_code_says(page):
     assert (DOCS / page).read_text("utf-8") == MADE[page](), "run python scripts/make_docs.py"
+
+
+@pytest.mark.parametrize("name", sorted(SCRIPT["figures"]()))
+def test_a_figure_is_what_the_code_says(name):
+    assert (DOCS / "figures" / name).read_text("utf-8") == SCRIPT["figures"]()[name], "run python scripts/make_docs.py"
+
+
+@pytest.mark.parametrize("name", json.loads((DOCS / "figures" / "steps.json").read_text("utf-8")))
+def test_the_steps_of_a_method_are_those_that_it_says(name):
+    """The drawings' steps come from runs of the demo: they have the stages of the class, and as many steps."""
+    rows = json.loads((DOCS / "figures" / "steps.json").read_text("utf-8"))[name]
+    method = describe_method(method_class(name), PromptLibrary())
+    drawn = {label.split(" ×")[0] for caption, boxes in rows for label, kind in boxes if kind == "model"}
+    stages = {stage["name"] for stage in method["stages"]}
+    assert all(any(label.startswith(stage) for stage in stages) for label in drawn), drawn - stages
+    assert len(drawn) >= len(stages) - 1  # a check that is an option, or one of several ways
+    said = re.search(r"(\d+) (?:in a row|steps)", method["calls"]) or re.match(r"(\d+)", method["calls"])
+    assert sum(caption.startswith("step") for caption, _ in rows) == int(said[1])
+
+
+def test_every_page_has_its_place_in_the_site():
+    nav = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]
+    assert set(re.findall(r"[\w-]+\.md", nav)) == {path.name for path in DOCS.glob("*.md")}
 
 
 def test_what_fidelity_names_exists_and_every_file_stands_in_it():

@@ -8,6 +8,7 @@ import json
 import re
 import runpy
 import shlex
+import shutil
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from dialore.llm.rehearsal import plausible_answer
 from tests.llm.server import say
 
 DOCS = Path(__file__).parents[1] / "docs"
-BLOCK = re.compile(r"(?:`([\w.]+)`:\n\n)?^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"(?:`([\w./]+)`:\n\n)?^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 class Walk:
@@ -32,6 +33,7 @@ class Walk:
     def follow(self, monkeypatch, skip=()):
         for file, language, block in BLOCK.findall(self.text):
             if file:
+                Path(file).parent.mkdir(parents=True, exist_ok=True)
                 Path(file).write_text(block, "utf-8")
             elif language == "python":
                 with redirect_stdout(io.StringIO()) as out:
@@ -79,6 +81,29 @@ def test_the_researchers_page(fresh, monkeypatch):
     report = (fresh / "report" / "report.md").read_text("utf-8")
     assert "## People" in report
     assert "sheets-dcrag is filled in" in report
+
+
+def test_the_first_page_and_the_choice_of_a_method(fresh, monkeypatch):
+    pytest.importorskip("sacrebleu", reason="the evaluation extra is not installed")
+    shutil.copytree(DOCS.parent / "examples", fresh / "examples")
+    (fresh / "handbook.md").write_text("# Dogs\n\nDogs are welcome on the terrace.\n", "utf-8")
+    shown = [line.strip().split("  #")[0] for line in (DOCS / "index.md").read_text("utf-8").splitlines()]
+    walk = Walk("choose.md").follow(monkeypatch)
+    for line in shown:
+        if line.startswith("dialore ") and not line.startswith("dialore serve"):  # tests/server/test_serve_docs.py
+            walk.run(line, monkeypatch)
+    assert len(walk.commands) == 6
+    assert "Dogs are welcome" in walk.printed
+
+
+def test_the_recipes(fresh, monkeypatch):
+    pytest.importorskip("sacrebleu", reason="the evaluation extra is not installed")
+    monkeypatch.setattr("dialore.prompts.library._BESIDE", [])
+    walk = Walk("recipes.md").follow(monkeypatch)
+    assert len(walk.commands) >= 12
+    assert walk.printed.count("Dogs are welcome") >= 2
+    assert "the last turn is the query" in walk.printed
+    assert "length" in walk.printed
 
 
 def stand_in(handler):

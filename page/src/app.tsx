@@ -20,6 +20,8 @@ interface Page {
   shown: boolean;
   /** Whether it answers by the model that the header chooses. */
   hasModel?: boolean;
+  /** Whether it is there without a key. */
+  isOpen?: boolean;
 }
 
 const PAGES: Page[] = [
@@ -27,7 +29,7 @@ const PAGES: Page[] = [
   { name: "compare", title: () => t("Compare", "比较"), View: Compare, shown: true },
   { name: "knowledge", title: () => t("Knowledge", "知识"), View: Knowledge, shown: true },
   { name: "runs", title: () => t("Runs", "实验"), View: Runs, shown: false },
-  { name: "annotate", title: () => t("Annotate", "标注"), View: Annotate, shown: false },
+  { name: "annotate", title: () => t("Annotate", "标注"), View: Annotate, shown: true, isOpen: true },
 ];
 
 function pageOf(hash: string): Page {
@@ -92,8 +94,8 @@ function Frame(): JSX.Element {
       </header>
       <main ref={main} tabIndex={-1} id={page.name}>
         <h1 class="unseen">{page.title()}</h1>
-        {app.needsKey ? <KeyForm /> : <Problem text={app.error} />}
-        {!app.needsKey && <View />}
+        {!app.needsKey ? <Problem text={app.error} /> : !page.isOpen && <KeyForm />}
+        {(!app.needsKey || page.isOpen) && <View />}
       </main>
     </>
   );

@@ -293,6 +293,7 @@ class ServerSettings(Strict):
 
     host: str = "127.0.0.1"
     port: int = Field(default=8017, ge=0, le=65535)
+    workers: int = Field(default=1, ge=1, description="Processes that answer.")
     folder: Path | None = Field(default=None, description="Where added knowledge is kept; else the user's data folder.")
     keys: list[KeySettings] = Field(default_factory=list)
     hosts: list[str] = Field(default_factory=list, description="Further names that a service without keys answers to.")
@@ -309,6 +310,7 @@ class ServerSettings(Strict):
         repr=False,
         description="A SQLite file, or postgresql://USER@HOST/DATABASE.",
     )
+    annotate: Path | None = Field(default=None, description="Sheets of `dialore annotate export` that are filled in.")
     memory_days: int = Field(default=365, ge=1, description="How long what users said of themselves is kept.")
     kept_days: int = Field(default=7, ge=0, description="How long conversations and traces are kept; 0: not at all.")
 

@@ -123,11 +123,12 @@ def test_system_messages_become_persona_and_instructions_of_the_writing_stages(s
     [
         ("You are a helpful assistant.", ["I am a helpful assistant."], []),
         ("You are to answer briefly.", [], ["You are to answer briefly."]),
-        ("You're Ada. You love your garden.", ["I am Ada.", "I love my garden."], []),
+        ("You're Ada. You love your garden.", ["I am Ada."], ["You love your garden."]),
         ("You are not allowed to swear.", [], ["You are not allowed to swear."]),
         ("I want short answers.", [], ["I want short answers."]),
-        ("- I like tea.\n- Be kind.", ["I like tea."], ["Be kind."]),
-        ("你是小李。你喜欢喝茶。回答要简短。", ["我是小李。", "我喜欢喝茶。"], ["回答要简短。"]),
+        ("- I'm from Leeds.\n- Be kind.", ["I'm from Leeds."], ["Be kind."]),
+        ("You are Ada, and your name is known.", ["I am Ada, and my name is known."], []),
+        ("你是小李。你喜欢喝茶。回答要简短。", ["我是小李。"], ["你喜欢喝茶。", "回答要简短。"]),
         ("", [], []),
     ],
 )

@@ -2,57 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-from pathlib import Path
 
 import pytest
 
-from tests.server.conftest import Scripted, need
+from dialore.evaluation.human.reading import read_answers
+from dialore.server.guard import new_key
+from tests.server.browsing import checked
+from tests.server.conftest import Scripted, need, wait_until
+from tests.server.sheets import write_sheets
 
-CHROMIUM = "/usr/bin/chromium"
-AXE = Path(__file__).parents[2] / "page" / "node_modules" / "axe-core" / "axe.min.js"
 playwright = pytest.importorskip("playwright.sync_api", reason="the clients extra is not installed")
-pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="chromium is not installed")
 HOSTILE = "<img src=x onerror=\"document.title='hit'\"><script>document.title='hit'</script>"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as playing:
-        opened = playing.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
-
-@pytest.fixture
-def page(browser):
-    """A page that may not log an error, nor load anything from elsewhere."""
-    context = browser.new_context(viewport={"width": 1400, "height": 900}, locale="en-GB")
-    shown, wrong = context.new_page(), []
-    shown.set_default_timeout(20_000)
-    shown.on("pageerror", lambda error: wrong.append(str(error)))
-    yield shown
-    context.close()
-    assert not wrong
-
-
-def checked(page, name=""):
-    """Axe's findings, light and dark, wide and narrow; with $SHOTS, pictures of it."""
-    if AXE.exists():
-        page.evaluate(AXE.read_text("utf-8"))
-    for theme in ("light", "dark"):
-        page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
-        for width in (1400, 390):
-            page.set_viewport_size({"width": width, "height": 900})
-            page.wait_for_timeout(200)  # colours fade over
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} {width}: too wide"
-            if "SHOTS" in os.environ:
-                page.screenshot(path=f"{os.environ['SHOTS']}/{name}-{theme}-{width}.png", full_page=True)
-            found = page.evaluate("axe.run()")["violations"] if AXE.exists() else []
-            assert not found, json.dumps(found, indent=1)[:3000]
-    page.set_viewport_size({"width": 1400, "height": 900})
 
 
 def test_what_is_added_and_edited_is_known_at_the_next_answer_and_shows_who_used_it(serving, page):
@@ -124,3 +85,73 @@ def test_facts_persona_and_memory_are_browsed_mended_and_forgotten(serving, page
     page.get_by_role("button", name="中文").click()
     page.get_by_text("还没有记住任何内容。").wait_for()
     checked(page, "memory-zh")
+
+
+def test_two_annotators_judge_by_keys_undo_resume_and_their_agreement_is_shown(serving, page, tmp_path):
+    pytest.importorskip("scipy", reason="the evaluation extra is not installed")
+    key = write_sheets(tmp_path / "sheets")
+    running = serving(server={"annotate": str(tmp_path / "sheets")})
+    page.goto(f"{running.url}/#/annotate")
+    page.get_by_label("Show the codes").check()
+    codes = page.locator("tbody tr td:nth-child(2)").all_inner_texts()[:2]
+    page.get_by_label("Your code").fill("wrong")
+    page.get_by_role("button", name="Begin").click()
+    page.get_by_text("there is no such code").wait_for()
+    for code in codes:
+        page.get_by_label("Your code").fill(code)
+        page.keyboard.press("Enter")
+        page.get_by_text("Item 1 of 3, 0 done").wait_for()
+        if code == codes[0]:
+            checked(page, "annotate")
+            page.keyboard.press("t")
+            page.keyboard.press("u")
+            page.reload()
+            page.get_by_text("Item 1 of 3, 0 done").wait_for()
+            assert "plain" not in page.inner_text("main")
+        for number in range(3):
+            page.get_by_text(f"Item {number + 1} of 3, {number} done").wait_for()
+            shown = page.locator(".texts .quoted").all_inner_texts()
+            better = "AB"["calms me" in shown[1]]
+            for letter in [better] * 4:
+                page.keyboard.press(letter.lower())
+            playwright.expect(page.get_by_role("status").first).to_contain_text(f"{number + 1} done")
+            page.keyboard.press("Enter")
+        page.get_by_text("All items are done").wait_for()
+        page.wait_for_timeout(300)
+        page.get_by_role("button", name="Leave").click()
+    page.reload()
+    page.get_by_role("region", name="Agreement").get_by_text("100.0%").first.wait_for()
+    assert page.get_by_text("3 / 3").count() == 2
+    checked(page, "agreement")
+    assert {one.winner for one in read_answers(tmp_path / "sheets").annotations} == {"rich"}
+    assert len(key.items) == 3
+    assert page.title() == "Annotate · Dialore"
+
+
+def test_ranks_and_scores_are_given_by_digits_and_by_buttons_in_chinese(serving, page, tmp_path):
+    for form in ("ranking", "likert"):
+        write_sheets(tmp_path / form, form=form, dialogues=1, annotators=1)
+        running = serving(server={"annotate": str(tmp_path / form)})
+        [annotator] = running.http.get("/v1/annotate").json()["annotators"]
+        page.goto(f"{running.url}/#/annotate/{annotator['code']}")
+        page.get_by_role("button", name="中文").click()
+        page.get_by_text("第 1 条").wait_for()
+        page.keyboard.press("2")
+        page.keyboard.press("1")
+        page.get_by_role("group").last.get_by_role("button", name="1", exact=True).click()
+        checked(page, f"{form}-zh")
+        wait_until(lambda place=tmp_path / form: read_answers(place).annotations)
+        first = read_answers(tmp_path / form).annotations[0]
+        assert set(first.values.values()) == ({1, 2} if form == "ranking" else {2})
+
+
+def test_an_annotator_needs_a_code_alone_where_the_service_has_keys(serving, page, tmp_path):
+    write_sheets(tmp_path / "sheets", annotators=1)
+    key, mark = new_key()
+    keys = [{"name": "owner", "sha256": mark, "knowledge": True}]
+    running = serving(server={"annotate": str(tmp_path / "sheets"), "keys": keys})
+    told = running.http.get("/v1/annotate", headers={"Authorization": f"Bearer {key}"}).json()
+    page.goto(f"{running.url}/#/annotate/{told['annotators'][0]['code']}")
+    page.get_by_text("Item 1 of 3").wait_for()
+    page.goto(f"{running.url}/#/knowledge")
+    page.get_by_text("This service wants a key").wait_for()

@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from dialore.llm.endpoint import Endpoint
 from tests.server.conftest import Scripted, wait_until
 
 BODY = {"messages": [{"role": "user", "content": "Hello"}]}
@@ -23,6 +24,10 @@ BODY = {"messages": [{"role": "user", "content": "Hello"}]}
 
 def open_files():
     return len(list(Path("/proc/self/fd").iterdir())) if sys.platform == "linux" else 0
+
+
+def tasks(running):
+    return len(asyncio.all_tasks(running.server.servers[0].get_loop()))
 
 
 def begun(running, body):
@@ -38,7 +43,8 @@ def begun(running, body):
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_client_that_goes_frees_its_work(serving, stream):
     running = serving(Scripted("word " * 2000, pause=0.02))
-    before = open_files()
+    running.http.get("/healthz")
+    before, tasks_before = open_files(), tasks(running)
     for _ in range(5):
         raw = begun(running, {**BODY, "stream": stream})
         wait_until(lambda: running.model.under_way == 1)
@@ -48,7 +54,55 @@ def test_a_client_that_goes_frees_its_work(serving, stream):
         wait_until(lambda: running.model.under_way == 0)
     assert running.model.stopped >= 5
     wait_until(lambda: open_files() <= before)
+    wait_until(lambda: tasks(running) <= tasks_before)
     wait_until(lambda: "dialore_requests_under_way 1.0" in running.http.get("/metrics").text)
+
+
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+EVENT = b'data: {"choices": [{"delta": {"content": "Do"}}]}\n\n'
+
+
+@pytest.mark.parametrize("fault", ["refused", "cut", "silent"])
+def test_an_endpoint_that_is_down_leaves_nothing_behind(serving, fault):
+    """It refuses connections, breaks off in mid-stream, or says nothing until the service's patience is over."""
+    held = []
+
+    def answer():
+        while True:
+            try:
+                raw, _ = listening.accept()
+            except OSError:
+                return
+            raw.recv(65536)
+            if fault == "cut":
+                raw.sendall(STREAM + b"%x\r\n%s\r\n" % (len(EVENT), EVENT))
+                raw.close()
+            held.append(raw)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        if fault == "refused":
+            listening.close()
+        else:
+            threading.Thread(target=answer, daemon=True).start()
+        model = Endpoint("down", f"http://127.0.0.1:{port}/v1", retries=0)
+        running = serving(model, server={"max_seconds": 1})
+
+        def ask(stream):
+            answer = running.say(stream=stream)
+            assert answer.status_code in {200, 502, 504}
+            assert '"error"' in answer.text
+            while held:
+                held.pop().close()
+
+        ask(stream=True)
+        before, tasks_before = open_files(), tasks(running)
+        for stream in (True, False) * 2:
+            ask(stream)
+        wait_until(lambda: tasks(running) <= tasks_before)
+        wait_until(lambda: open_files() <= before)
+        if fault != "refused":
+            listening.shutdown(socket.SHUT_RDWR)
 
 
 def test_a_response_that_takes_too_long_is_ended(serving):
@@ -99,7 +153,7 @@ def test_a_stream_is_finished_after_sigterm(tmp_path):
         [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, env=dict(os.environ)
     ) as process:
         url = f"http://127.0.0.1:{port}"
-        wait_until(lambda: _answers(f"{url}/readyz"), 60)
+        wait_until(lambda: answers(f"{url}/readyz"), 60)
         text = []
 
         def read():
@@ -120,7 +174,7 @@ def test_a_stream_is_finished_after_sigterm(tmp_path):
     assert {"request", f"Finished server process [{process.pid}]"} <= {line["event"] for line in lines}
 
 
-def _answers(url):
+def answers(url):
     try:
         return httpx.get(url, trust_env=False).status_code == 200
     except httpx.TransportError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+from datetime import UTC, datetime
 
 import pytest
 
@@ -12,7 +14,7 @@ from dialore.server.app import create_app
 from dialore.server.guard import new_key
 from dialore.server.telemetry import JsonLines
 from dialore.settings import Settings, validated
-from tests.server.conftest import Scripted
+from tests.server.conftest import Scripted, wait_until
 
 
 def keyed(name="app", **limits):
@@ -63,14 +65,36 @@ def test_a_trace_is_for_the_key_that_asked(serving):
 
 def test_rate_and_tokens_of_a_key_are_limited(serving):
     (quick, first), (big, second) = keyed("quick", requests_per_minute=2), keyed("big", tokens_per_day=150)
-    running = serving(server={"keys": [first, second]})
-    codes = [running.http.get("/v1/models", headers=bearer(quick)).status_code for _ in range(3)]
+    running, other = (serving(server={"keys": [first, second]}) for _ in range(2))
+    running.service.store._clock = other.service.store._clock = lambda: datetime(2026, 11, 22, 12, tzinfo=UTC)
+    codes = [running.http.get("/v1/models", headers=bearer(quick)).status_code for running in (running, other, running)]
     assert codes == [200, 200, 429]
+    running.service.store._clock = lambda: datetime(2026, 11, 22, 12, 1, tzinfo=UTC)
+    assert running.http.get("/v1/models", headers=bearer(quick)).status_code == 200
     ask = {"messages": [{"role": "user", "content": "Hello"}]}
-    answers = [running.http.post("/v1/chat/completions", json=ask, headers=bearer(big)) for _ in range(2)]
+    answers = [each.http.post("/v1/chat/completions", json=ask, headers=bearer(big)) for each in (running, other)]
     assert [answer.status_code for answer in answers] == [200, 429]
     assert answers[1].json()["error"]["type"] == "rate_limit_error"
     assert int(answers[1].headers["Retry-After"]) >= 1
+
+
+@pytest.mark.parametrize("how", ["gone", "late"])
+def test_a_response_that_is_given_up_is_charged_what_it_took(serving, how):
+    key, entry = keyed(tokens_per_day=10_000)
+    seconds = 0.5 if how == "late" else 300
+    running = serving(Scripted("word " * 2000, pause=0.01), server={"keys": [entry], "max_seconds": seconds})
+    ask = {"messages": [{"role": "user", "content": "Hello " * 400}], "stream": True}
+    with running.http.stream("POST", "/v1/chat/completions", json=ask, headers=bearer(key)) as answer:
+        text = answer.iter_text()
+        for _ in range(20):
+            next(text, None)
+    wait_until(lambda: running.model.under_way == 0 and not running.service._tasks)
+    loop = running.server.servers[0].get_loop()
+    spent = asyncio.run_coroutine_threadsafe(running.service.store.count("app", "tokens", 0, 86_400), loop).result(10)
+    # The needs' 110, and the draft's prompt and text by estimate: 2400 characters and more.
+    assert 110 + 600 < spent < 3000
+    figures = running.http.get("/metrics", headers=bearer(key)).text
+    assert f'dialore_tokens_total{{kind="completion",model="dialore"}} {10.0}' not in figures
 
 
 def test_overload_is_answered_with_when_to_come_again(serving):

@@ -22,6 +22,7 @@ def serve(
     ] = None,
     host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Default: 127.0.0.1.")] = None,
     port: Annotated[int | None, typer.Option("--port", min=0, max=65535, help="Default: 8017.")] = None,
+    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes that answer. Default: 1.")] = None,
     new_key: Annotated[
         str | None, typer.Option("--new-key", metavar="NAME", help="Make a key, show what FILE is to hold, and leave.")
     ] = None,
@@ -50,7 +51,7 @@ def serve(
         say(f'# {new_key}: {key}\n# It is not shown again. In dialore.toml:\n[[server.keys]]\nname = "{new_key}"')
         say(f'sha256 = "{mark}"\n# knowledge = true   # to let it change the knowledge')
         return
-    where = {"server.host": host, "server.port": port}
+    where = {"server.host": host, "server.port": port, "server.workers": workers}
     settings = read_settings(file, {**said, **{name: value for name, value in where.items() if value is not None}})
     note(f"serving http://{settings.server.host}:{settings.server.port}/v1")
     run(settings)

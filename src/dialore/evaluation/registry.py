@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialore.evaluation.base import own_metrics
@@ -52,7 +51,7 @@ def metric_names() -> list[str]:
 
 
 def load_metric(name: str, context: Context) -> Metric:
-    """A metric by name, or of the file whose function `make(name, context)` makes it.
+    """A metric by name, or of the file whose function `make(name, context)` makes it: its `about` is to bear that name.
 
     Raises:
         UnknownNameError: no metric is called that.
@@ -65,7 +64,7 @@ def load_metric(name: str, context: Context) -> Metric:
     make = find(
         "metric", name, GROUP, dict.fromkeys(own_metrics(), ""), lambda each: getattr(each, "__name__", "") == "make"
     )
-    found: Metric = make(Path(name).stem if ".py" in name else name, context)
+    found: Metric = make(name, context)
     return found
 
 

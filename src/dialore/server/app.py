@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import multiprocessing.connection
+import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -16,7 +19,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from dialore import __version__
-from dialore.server import completions, knowledge, memory, pages, responses
+from dialore.errors import DialoreError, InputError
+from dialore.server import annotate, completions, knowledge, memory, pages, responses
 from dialore.server.errors import ServiceError, reply
 from dialore.server.guard import Guard, check_address
 from dialore.server.service import Service
@@ -48,10 +52,12 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
 
     app = FastAPI(title="Dialore", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service, app.state.is_ready = service, False
+    app.state.desk = annotate.Desk(folder) if (folder := settings.server.annotate) else None
     app.include_router(completions.router)
     app.include_router(responses.router)
     app.include_router(knowledge.router)
     app.include_router(memory.router)
+    app.include_router(annotate.router)
     app.include_router(pages.router)
 
     @app.get("/healthz")
@@ -72,7 +78,7 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(Exception, _broken)
-    app.add_middleware(Guard, settings=settings.server, telemetry=telemetry)
+    app.add_middleware(Guard, settings=settings.server, telemetry=telemetry, store=service.store)
     if settings.server.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -105,8 +111,43 @@ async def _broken(_: Request, __: Exception) -> Response:
 
 def serve(settings: Settings, *, connect: Connect = connect_model) -> None:
     """Serve until the process is asked to end; what is being answered then is finished first."""
+    server = settings.server
+    if server.workers == 1:
+        _work(settings, connect)
+        return
+    check_address(server)
+    family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
+    try:
+        shared = socket.create_server((server.host, server.port), family=family, backlog=2048)
+    except OSError as error:
+        raise InputError(f"{server.host}:{server.port} cannot be listened at: {error.strerror}") from error
+    with shared:
+        context = multiprocessing.get_context("spawn")
+        workers = [context.Process(target=_work, args=(settings, connect, shared)) for _ in range(server.workers)]
+        asked: list[int] = []
+
+        def end(number: int, _: object) -> None:
+            asked.append(number)
+            for worker in workers:
+                worker.terminate()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, end)
+        for worker in workers:
+            worker.start()
+        multiprocessing.connection.wait([worker.sentinel for worker in workers])
+        has_died = not asked
+        for worker in workers:  # whatever runs the service is to begin it anew
+            worker.terminate()
+        for worker in workers:
+            worker.join()
+    if has_died:
+        raise DialoreError("a worker has ended unasked, and the service with it", mend="its log tells why")
+
+
+def _work(settings: Settings, connect: Connect, *sockets: socket.socket) -> None:
     log_lines()
-    asyncio.run(run_app(create_app(settings, connect=connect), settings.server))
+    asyncio.run(run_app(create_app(settings, connect=connect), settings.server, *sockets))
 
 
 def log_lines() -> None:
@@ -119,8 +160,8 @@ def log_lines() -> None:
         logger.setLevel(logging.INFO)
 
 
-async def run_app(app: ASGIApp, server: ServerSettings) -> None:
-    """Serve an application until the process is asked to end."""
+async def run_app(app: ASGIApp, server: ServerSettings, *sockets: socket.socket) -> None:
+    """Serve an application until the process is asked to end, on sockets if some are given."""
     config = uvicorn.Config(
         app,
         server.host,
@@ -130,4 +171,4 @@ async def run_app(app: ASGIApp, server: ServerSettings) -> None:
         server_header=False,
         timeout_graceful_shutdown=int(server.max_seconds) + 5,
     )
-    await uvicorn.Server(config).serve()
+    await uvicorn.Server(config).serve(list(sockets) or None)

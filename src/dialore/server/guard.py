@@ -8,15 +8,16 @@ import hmac
 import ipaddress
 import secrets
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dialore.errors import InputError
 from dialore.server.errors import ServiceError
 from dialore.server.pages import FILES
+from dialore.server.store import ServerStore, tried
 from dialore.settings import KeySettings
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from dialore.server.telemetry import Telemetry
     from dialore.settings import ServerSettings
 
-OPEN = {"/healthz", "/readyz", *FILES}
-"""What is answered without a key."""
+OPEN = {"/healthz", "/readyz", "/v1/annotate/sheet", "/v1/annotate/answers", *FILES}
+"""What is answered without a key; annotators have codes."""
 UPLOADS = "/v1/knowledge/files"
 _PATIENCE = 30
 """Seconds in which the next part of a body has to come."""
@@ -57,47 +58,28 @@ def check_address(settings: ServerSettings) -> None:
 
 @dataclass(slots=True)
 class Caller:
-    """Whoever asks by a key, and what it has used; without keys there is one caller, who may do anything."""
+    """Whoever asks by a key; without keys there is one caller, who may do anything."""
 
     settings: KeySettings
     under_way: int = 0
-    tokens: int = 0
-    _day: int = 0
-    _allowance: float = 0.0
-    _seen: float = field(default_factory=time.monotonic)
 
     @property
     def name(self) -> str:
         """The key's name."""
         return self.settings.name
 
-    def __post_init__(self) -> None:
-        self._allowance = float(self.settings.requests_per_minute)
-
-    def check(self) -> None:
-        """Count a request; raises ServiceError where it is one too many."""
-        limits, now = self.settings, time.monotonic()
-        if limits.requests_per_minute:
-            rate = limits.requests_per_minute / 60
-            self._allowance = min(self._allowance + (now - self._seen) * rate, limits.requests_per_minute)
-            self._seen = now
-            if self._allowance < 1:
-                raise _too_many("requests a minute", (1 - self._allowance) / rate)
-            self._allowance -= 1
-        if limits.concurrency and self.under_way >= limits.concurrency:
-            raise _too_many("requests at once", 1)
-        self._begin_day()
-        if limits.tokens_per_day and self.tokens >= limits.tokens_per_day:
+    async def check(self, store: ServerStore) -> None:
+        """Count a request, with those that other workers take; raises ServiceError where it is one too many."""
+        rate, most = self.settings.requests_per_minute, self.settings.tokens_per_day
+        if rate and await tried(store.count(self.name, "requests", 1, 60), 0) > rate:
+            raise _too_many("requests a minute", 60 - time.time() % 60)
+        if most and await tried(store.count(self.name, "tokens", 0, _DAY), 0) >= most:
             raise _too_many("tokens a day", _DAY - time.time() % _DAY)
 
-    def spend(self, tokens: int) -> None:
+    async def spend(self, tokens: int, store: ServerStore) -> None:
         """Count tokens."""
-        self._begin_day()
-        self.tokens += tokens
-
-    def _begin_day(self) -> None:
-        if (day := int(time.time() // _DAY)) != self._day:
-            self._day, self.tokens = day, 0
+        if self.settings.tokens_per_day:
+            await tried(store.count(self.name, "tokens", tokens, _DAY), 0)
 
     def check_knowledge(self) -> None:
         """Raise ServiceError where the key may not change the knowledge."""
@@ -119,8 +101,8 @@ def anybody() -> Caller:
 class Guard:
     """ASGI middleware: lets a request through where its host, origin, key, rate and size are as the settings want."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings, telemetry: Telemetry) -> None:
-        self._app, self._settings, self._telemetry = app, settings, telemetry
+    def __init__(self, app: ASGIApp, settings: ServerSettings, telemetry: Telemetry, store: ServerStore) -> None:
+        self._app, self._settings, self._telemetry, self._store = app, settings, telemetry, store
         self._callers = [Caller(key) for key in settings.keys]
         self._anybody = anybody()
         self._under_way = 0
@@ -146,14 +128,14 @@ class Guard:
         scope.setdefault("state", {})
         with self._telemetry.request(scope, request):
             try:
-                with self._admitted(scope):
+                async with self._admitted(scope):
                     await self._app(scope, self._measured(scope, receive), sent)
             except ServiceError as error:
                 if not begun:
                     await error.response(scope, receive, sent)
 
-    @contextmanager
-    def _admitted(self, scope: Scope) -> Iterator[None]:
+    @asynccontextmanager
+    async def _admitted(self, scope: Scope) -> AsyncIterator[None]:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         self._check_place(headers)
         if scope["path"] in OPEN:
@@ -161,15 +143,16 @@ class Guard:
             return
         caller = self._caller(headers)
         scope["state"]["caller"] = caller
-        if self._under_way >= self._settings.concurrency:
+        most = caller.settings.concurrency or self._settings.concurrency
+        if self._under_way >= self._settings.concurrency or caller.under_way >= most:
             raise _too_many("requests at once", 1)
-        caller.check()
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:20]) > self._most(scope):
             raise _too_large()
         self._under_way += 1
         caller.under_way += 1
         try:
+            await caller.check(self._store)
             yield
         finally:
             self._under_way -= 1

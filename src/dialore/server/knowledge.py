@@ -68,11 +68,12 @@ class Sentences(Body):
     sentences: list[Line] = Field(min_length=1, max_length=1000)
 
 
-def _may_change(request: Request) -> None:
+def may_change(request: Request) -> None:
+    """Raise ServiceError where the caller's key is not one that changes the knowledge."""
     request.state.caller.check_knowledge()
 
 
-_CHANGES = [Depends(_may_change)]
+_CHANGES = [Depends(may_change)]
 
 
 @router.post("/ground")

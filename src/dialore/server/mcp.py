@@ -232,5 +232,5 @@ async def serve(settings: Settings, *, over_http: bool, user: str, connect: Conn
         # Hosts, origins, keys and sizes are the guard's.
         lax = TransportSecuritySettings(enable_dns_rebinding_protection=False)
         app = server.streamable_http_app(transport_security=lax, max_request_body_size=settings.server.max_body)
-        app.add_middleware(Guard, settings=settings.server, telemetry=telemetry)
+        app.add_middleware(Guard, settings=settings.server, telemetry=telemetry, store=service.store)
         await run_app(app, settings.server)

@@ -12,7 +12,6 @@ import time
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
-    Awaitable,
     Coroutine,
     Iterable,
     Iterator,
@@ -21,18 +20,19 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dialore.agent import Agent
 from dialore.dialogue import Dialogue
-from dialore.errors import DialoreError, InputError, ModelError, SourceError, UnknownNameError
+from dialore.errors import DialoreError, InputError, ModelError, UnknownNameError
 from dialore.knowledge import Knowledge
+from dialore.llm.model import Usage, estimate_tokens
 from dialore.methods.remembering import extract_statements
-from dialore.methods.stages import CUT_OFF, ModelResponder
+from dialore.methods.stages import CUT_OFF, ModelResponder, T
 from dialore.response import Response
 from dialore.server.added import AddedKnowledge
 from dialore.server.errors import ServiceError
-from dialore.server.store import ServerStore, User
+from dialore.server.store import ServerStore, User, tried
 from dialore.settings import AgentSettings, Settings, SourceSettings, validated
 from dialore.sources.base import listed
 from dialore.sources.graph.relations import verbalise
@@ -40,11 +40,12 @@ from dialore.sources.persona import PersonaSource
 from dialore.workbench import Connect, Workbench, connect_model, options_by_method
 
 if TYPE_CHECKING:
-    from dialore.response import Grounding
+    from dialore.llm.model import OnText
+    from dialore.methods.stages import Responder, StageCall
+    from dialore.response import Grounding, StageTrace
     from dialore.server.guard import Caller
     from dialore.server.telemetry import Telemetry
 
-T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 MODEL = "dialore"
@@ -67,6 +68,31 @@ class Stage:
     """A stage that has begun."""
 
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Metered:
+    """A responder whose stages are kept as they begin: a response that is given up has no trace of its own."""
+
+    responder: Responder
+    steps: list[StageTrace] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.responder.name
+
+    async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:
+        """See `Responder`."""
+        self.steps.append(step)
+        return await self.responder.answer(call, step, on_text)
+
+    def usage(self, text: str) -> Usage:
+        """What the stages took; of one under way its prompt and the text that it has given, by estimate."""
+        sent = [message["content"] for step in self.steps if not step.seconds for message in step.messages]
+        made = estimate_tokens(text) if sent else 0
+        begun = Usage(prompt_tokens=sum(map(estimate_tokens, sent)), completion_tokens=made)
+        return sum((step.usage for step in self.steps), begun)
 
 
 Events: TypeAlias = "AsyncGenerator[str | Stage | tuple[str, Response]]"
@@ -140,11 +166,12 @@ class Service:
             await asyncio.gather(sweeping, *self._tasks, return_exceptions=True)
             await self._opened.close()
             await self.store.close()
+            await asyncio.to_thread(self._telemetry.close)
 
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(3600)
-            await _tried(self.store.sweep(), 0)
+            await tried(self.store.sweep(), 0)
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         """Have something done when the response is on its way."""
@@ -235,7 +262,7 @@ class Service:
         persona = dict.fromkeys((*served.persona, *self.knowledge.persona, *asked.persona))
         extra: dict[str, Any] = {}
         if asked.user:
-            known = await _tried(self.store.statements(User(caller.name, asked.user)), [])
+            known = await tried(self.store.statements(User(caller.name, asked.user)), [])
             extra = {"user": asked.user, "memory": [each.model_dump(mode="json") for each in known]}
         return Dialogue(turns, persona=tuple(persona), extra=extra)
 
@@ -250,33 +277,40 @@ class Service:
             responder = served.agent.responder
             if isinstance(responder, ModelResponder):
                 responder = dataclasses.replace(responder, instructions=asked.instructions, sampling=asked.sampling)
-            agent = Agent(served.agent.method, responder, cite=served.agent.cite)
+            metered = _Metered(responder)
+            agent = Agent(served.agent.method, metered, cite=served.agent.cite)
             events: asyncio.Queue[str | Stage | None] = asyncio.Queue()
             responding = agent.respond(dialogue, events.put_nowait, lambda name: events.put_nowait(Stage(name)))
             task = asyncio.create_task(asyncio.wait_for(responding, self.settings.server.max_seconds))
             task.add_done_callback(lambda _: events.put_nowait(None))
-            started, has_text = time.perf_counter(), False
+            began, text = time.time(), ""
             try:
                 while (event := await events.get()) is not None:
-                    if isinstance(event, str) and not has_text:
-                        has_text = True
-                        self._telemetry.first_text(asked.model, time.perf_counter() - started)
+                    if isinstance(event, str):
+                        if not text:
+                            self._telemetry.first_text(asked.model, time.time() - began)
+                        text += event
                     yield event
                 response = await task
-                trace = await self._made(asked, response, caller)
-                if asked.user:
-                    self._later(self._remember(asked, dialogue, {"content": response.text, "trace": trace}, caller))
-                yield trace, response
+            except BaseException as error:  # it took too long, or nobody waits for it any more
+                usage = metered.usage(text)
+                self._telemetry.made("chat", asked.model, metered.steps, usage, began, type(error).__name__)
+                self._later(caller.spend(usage.prompt_tokens + usage.completion_tokens, self.store))
+                raise
             finally:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+            trace = await self._made("chat", asked, response, caller, began)
+            if asked.user:
+                self._later(self._remember(asked, dialogue, {"content": response.text, "trace": trace}, caller))
+            yield trace, response
 
     async def ground(self, asked: Asked, caller: Caller) -> tuple[str, Grounding]:
         """What a response would need to know, with the trace's id; raises as `answer` does."""
         with self._served(asked.model) as served, explained():
-            dialogue = await self._dialogue(asked, served, caller)
+            dialogue, began = await self._dialogue(asked, served, caller), time.time()
             grounding = await asyncio.wait_for(served.agent.ground(dialogue), self.settings.server.max_seconds)
-            return await self._made(asked, grounding, caller), grounding
+            return await self._made("retrieval", asked, grounding, caller, began), grounding
 
     async def search(self, name: str, query: str, top: int) -> list[Knowledge]:
         """What the source of that name of the service's own agent holds for a query, the best first.
@@ -314,15 +348,16 @@ class Service:
 
             return await asyncio.to_thread(lambda: list(itertools.islice(held(), start, start + count)))
 
-    async def _made(self, asked: Asked, result: Grounding, caller: Caller) -> str:
+    async def _made(self, operation: str, asked: Asked, result: Grounding, caller: Caller, began: float) -> str:
         """Keep the trace; raises ServiceError where nothing was made."""
-        self._telemetry.made(asked.model, result)
-        caller.spend(result.usage.prompt_tokens + result.usage.completion_tokens)
+        usage, error = result.usage, "stage_failed" if result.status == "failed" else ""
+        self._telemetry.made(operation, asked.model, result.trace, usage, began, error)
+        await caller.spend(usage.prompt_tokens + usage.completion_tokens, self.store)
         identifier = f"trace-{secrets.token_hex(12)}"
         shown = result.model_dump(mode="json", include={"method", "status", "error", "seconds", "usage", "trace"})
         if isinstance(result, Response):
             shown |= {"asked": asked.messages[-1]["content"], "text": result.text, "used": [p.id for p in result.used]}
-        await _tried(self.store.keep_trace(User(caller.name, asked.user), identifier, shown), None)
+        await tried(self.store.keep_trace(User(caller.name, asked.user), identifier, shown), None)
         if result.status == "failed":
             stage = next((each.stage for each in result.trace if each.outcome == "failed"), "response")
             raise ServiceError(502, f"the stage {stage} failed; see the trace {identifier}", code="stage_failed")
@@ -335,12 +370,14 @@ class Service:
             if not await self.store.consents(who):
                 return
             if asked.conversation:
-                turns = [*asked.messages, {"role": "assistant", **said}]
-                await self.store.keep_conversation(who, asked.conversation, turns)
+                before = await self.store.conversation(who, asked.conversation) or []
+                with_trace = {(each["role"], each["content"]): each for each in before}
+                turns = [with_trace.get((each["role"], each["content"]), each) for each in asked.messages]
+                await self.store.keep_conversation(who, asked.conversation, [*turns, {"role": "assistant", **said}])
             with self._served(asked.model) as served:
                 known = await self.store.statements(who)
                 kept = await extract_statements(dialogue, known, served.agent.responder)
-            caller.spend(kept.usage.prompt_tokens + kept.usage.completion_tokens)
+            await caller.spend(kept.usage.prompt_tokens + kept.usage.completion_tokens, self.store)
             await self.store.remember(who, kept.statements, kept.replaced)
         except DialoreError as error:
             log.warning("what was said could not be kept: %s", error)
@@ -350,15 +387,6 @@ def finish_reason(response: Response) -> str:
     """`length` where the response was cut off, else `stop`."""
     cut = (each for each in response.trace if CUT_OFF in each.notes)
     return "length" if any(each.output.get("text") == response.text for each in cut) else "stop"
-
-
-async def _tried(work: Awaitable[T], otherwise: T) -> T:
-    """What the store gives; where it cannot be asked, the log says so and the response goes on."""
-    try:
-        return await work
-    except SourceError as error:
-        log.warning("%s", error)
-        return otherwise
 
 
 @contextmanager
@@ -382,18 +410,15 @@ def _too_long(what: str) -> ServiceError:
 
 # --- system messages
 
-_BE = "am|are|was|were|have|live|work|love|like|enjoy|hate|own|play|come|grew|speak|study|teach|keep|prefer"
-_ORDER = "not|to|allowed|asked|required|expected|supposed|only|never|always|given|going|free|here|able"
 _SAID = re.compile(
-    rf"(?:I|You)(?:'m|'re|’m|’re| (?:{_BE}))\b(?! (?:{_ORDER})\b)|(?:My|Your) (?:name|job|hobby|favou?rite)\b"
-    "|[我你您](?:是|叫|住|姓|喜欢|爱|有|来自|在|的名字|的爱好)"
+    r"(?:You are|You[’']re|Your name is|I am|I[’']m|My name is)\b"
+    r"(?! (?:not|to|only|never|always|allowed|asked|required|here|free)\b)"
+    "|[你您我](?:是|叫|的名字)"
 )
 _FIRST = (
-    (re.compile(r"^You(?:'re|’re| are)\b"), "I am"),
-    (re.compile(r"^You were\b"), "I was"),
-    (re.compile(r"^You\b"), "I"),
-    (re.compile(r"^Your\b"), "My"),
-    (re.compile(r"\byour\b"), "my"),
+    (re.compile(r"^You(?: are|[’']re)\b"), "I am"),
+    (re.compile(r"\b[Yy]our\b"), "my"),
+    (re.compile(r"^my\b"), "My"),
     (re.compile(r"^[你您]"), "我"),
 )
 _END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
@@ -403,8 +428,8 @@ _BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
 def split_system(texts: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What system messages say, sentence by sentence: who the responder is, in the first person, and everything else.
 
-    A sentence tells who the responder is where it begins with "You are", "Your name is", "You live" and the like, in
-    either person; "You are to", "You must" and whatever is not clearly a description is an instruction.
+    A sentence tells who the responder is where it begins with "You are" or "Your name is", in either person; "You are
+    to" and everything else is an instruction.
     """
     persona: list[str] = []
     instructions: list[str] = []

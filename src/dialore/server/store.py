@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from alembic import command
@@ -18,6 +19,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from dialore.errors import InputError, SourceError, first_line, import_optional
 from dialore.sources.memory import Statement, standing
 
+log = logging.getLogger(__name__)
+T = TypeVar("T")
 _DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 _WAIT = 30
 """Seconds that a change waits for others' end, in SQLite."""
@@ -61,19 +64,32 @@ def _table(name: str, *columns: sa.Column[Any]) -> sa.Table:
 
 def _kept(name: str, *columns: sa.Column[Any]) -> sa.Table:
     """A table whose rows are deleted when their time has come."""
-    ends = sa.Column("expires", _Moment, index=True)
-    return _table(name, sa.Column("id", sa.Text, primary_key=True), sa.Column("made", _Moment), *columns, ends)
+    return _table(name, sa.Column("id", sa.Text, primary_key=True), sa.Column("made", _Moment), *columns, _ends())
+
+
+def _ends() -> sa.Column[datetime]:
+    return sa.Column("expires", _Moment, index=True)
 
 
 _PEOPLE = _table("people", sa.Column("consents", sa.Boolean, nullable=False))
 _STATEMENTS = _kept("statements", sa.Column("text", sa.Text), sa.Column("turn", sa.Text))
 _CONVERSATIONS = _kept("conversations", sa.Column("turns", sa.JSON))
 _TRACES = _kept("traces", sa.Column("result", sa.JSON))
+_USED = _table(
+    "used",
+    sa.Column("began", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("amount", sa.BigInteger),
+    _ends(),
+)
+_COUNT = sa.text(
+    "INSERT INTO used (owner, name, began, amount, expires) VALUES (:owner, :name, :began, :amount, :expires)"
+    " ON CONFLICT (owner, name, began) DO UPDATE SET amount = used.amount + excluded.amount RETURNING amount"
+).bindparams(sa.bindparam("expires", type_=_Moment))
 sa.Index("ix_traces_id", _TRACES.c.id)  # asked for without a user's name
 
 
 class ServerStore:
-    """Consent, memory, conversations and traces of a service's users.
+    """Consent, memory, conversations and traces of a service's users, and what its keys have used.
 
     Any number of workers may have one store open; changes to one user's rows are made one after the other. Statements
     and conversations are kept of users who consent, and of nobody else; withdrawing consent deletes all that there is
@@ -134,7 +150,7 @@ class ServerStore:
     async def set_consent(self, user: User, *, consents: bool) -> None:
         """Say whether a user wants to be remembered; everything that there is of him is deleted where he does not."""
         async with self._change(*user) as connection:
-            for table in (_PEOPLE,) if consents else TABLES.tables.values():
+            for table in (_PEOPLE,) if consents else (_PEOPLE, _STATEMENTS, _CONVERSATIONS, _TRACES):
                 await _delete(connection, table, user)
             if consents:
                 await connection.execute(_PEOPLE.insert().values(**user._asdict(), consents=True))
@@ -233,12 +249,22 @@ class ServerStore:
         async with self._change(*user) as connection:
             return await _delete(connection, _CONVERSATIONS, user, _CONVERSATIONS.c.id == identifier)
 
+    # --- what is used
+
+    async def count(self, owner: str, what: str, amount: int, seconds: int) -> int:
+        """Add to what an owner has used in this stretch of so many seconds, e.g. of this minute; gives the whole."""
+        began = int(self._clock().timestamp()) // seconds * seconds
+        expires = datetime.fromtimestamp(began + seconds, UTC)
+        row = {"owner": owner, "name": what, "began": began, "amount": amount, "expires": expires}
+        async with self._change(owner, what) as connection:
+            return int((await connection.execute(_COUNT, row)).scalar_one())
+
     async def sweep(self) -> int:
         """Delete what has expired, of all users; gives how many rows that were."""
         async with self._change(_ALL) as connection:
             done = [
                 await connection.execute(table.delete().where(table.c.expires <= self._clock()))
-                for table in (_STATEMENTS, _CONVERSATIONS, _TRACES)
+                for table in (_STATEMENTS, _CONVERSATIONS, _TRACES, _USED)
             ]
             return sum(each.rowcount for each in done)
 
@@ -274,6 +300,15 @@ class ServerStore:
                 yield connection
 
 
+async def tried(work: Awaitable[T], otherwise: T) -> T:
+    """What the store gives; where it cannot be asked, the log says so and the service goes on."""
+    try:
+        return await work
+    except SourceError as error:
+        log.warning("%s", error)
+        return otherwise
+
+
 @contextmanager
 def _explained(url: sa.URL) -> Iterator[None]:
     """Turn errors of the database into one line without its password."""
@@ -302,7 +337,8 @@ def _engine(url: sa.URL) -> AsyncEngine:
     file = Path(url.database or "")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch(mode=0o600)
-    engine = create_async_engine(url, connect_args={"timeout": _WAIT})
+    # One connection, for SQLite has one writer: what waits here wakes at once, what waits there sleeps and tries again.
+    engine = create_async_engine(url, connect_args={"timeout": _WAIT}, pool_size=1, max_overflow=0)
 
     @sa.event.listens_for(engine.sync_engine, "connect")
     def connected(connection: Any, _: object) -> None:  # noqa: ANN401 - a driver's
@@ -315,9 +351,9 @@ def _engine(url: sa.URL) -> AsyncEngine:
 
     @sa.event.listens_for(engine.sync_engine, "begin")
     def begun(connection: sa.Connection) -> None:
-        # Whoever will write waits for his turn now: later it would be too late to wait.
-        changes = connection.get_execution_options().get("changes")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if changes else "BEGIN")
+        # Whoever will write waits for his turn now: later it would be too late to wait. A single question needs none.
+        if connection.get_execution_options().get("changes"):
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
 

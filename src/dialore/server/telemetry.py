@@ -1,21 +1,27 @@
-"""What the service tells of itself: a log line a request in JSON, and figures for Prometheus."""
+"""What the service tells of itself: a log line a request in JSON, figures for Prometheus, spans of OpenTelemetry."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from dialore.errors import import_optional
+
 if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Span
     from starlette.types import Scope
 
-    from dialore.response import Grounding
+    from dialore.llm.model import Usage
+    from dialore.response import StageTrace
 
 log = logging.getLogger("dialore.server")
 _SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -29,6 +35,7 @@ class JsonLines(logging.Formatter):
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
+            "process": record.process,
             "event": record.getMessage(),
             **getattr(record, "fields", {}),
         }
@@ -38,7 +45,11 @@ class JsonLines(logging.Formatter):
 
 
 class Telemetry:
-    """Figures of one service."""
+    """Figures and spans of one service.
+
+    Raises:
+        MissingExtraError: the environment names a collector of spans, and OpenTelemetry is not installed.
+    """
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -52,6 +63,12 @@ class Telemetry:
         )
         self._tokens = Counter("dialore_tokens", "Tokens of all stages.", ["model", "kind"], registry=registry)
         self._stages = Counter("dialore_stages", "Stages.", ["stage", "outcome"], registry=registry)
+        self._provider = _provider()
+
+    def close(self) -> None:
+        """Send the spans that are not sent yet."""
+        if self._provider is not None:
+            self._provider.shutdown()
 
     @contextmanager
     def request(self, scope: Scope, identifier: str) -> Iterator[None]:
@@ -60,7 +77,8 @@ class Telemetry:
         self._under_way.inc()
         state = scope["state"]
         try:
-            yield
+            with self._within(scope):
+                yield
         except BaseException:
             state.setdefault("status", 500)
             raise
@@ -80,9 +98,79 @@ class Telemetry:
         """Note how long somebody waited for the first text."""
         self._first.labels(model).observe(seconds)
 
-    def made(self, model: str, result: Grounding) -> None:
-        """Count what a response took."""
-        self._tokens.labels(model, "prompt").inc(result.usage.prompt_tokens)
-        self._tokens.labels(model, "completion").inc(result.usage.completion_tokens)
-        for stage in result.trace:
+    def made(
+        self, operation: str, model: str, stages: Sequence[StageTrace], usage: Usage, began: float, error: str = ""
+    ) -> None:
+        """Count what a response took that was begun then, and give its spans; `error` says why there is none."""
+        self._tokens.labels(model, "prompt").inc(usage.prompt_tokens)
+        self._tokens.labels(model, "completion").inc(usage.completion_tokens)
+        for stage in stages:
             self._stages.labels(stage.stage, stage.outcome).inc()
+        if self._provider is None:
+            return
+        from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
+
+        tracer, now = self._provider.get_tracer("dialore"), time.time()
+
+        def add(name: str, kind: SpanKind, start: float, end: float, said: dict[str, Any], error: str) -> Span:
+            span = tracer.start_span(name, within, kind, said, start_time=int(start * 1e9))
+            if error:
+                span.set_status(StatusCode.ERROR)
+                span.set_attribute("error.type", error)
+            span.end(int(end * 1e9))
+            return span
+
+        within = None
+        whole = add(f"{operation} {model}", SpanKind.SERVER, began, now, _used(operation, model, usage), error)
+        within = set_span_in_context(whole)
+        for stage in stages:
+            name, kind = stage.stage, SpanKind.INTERNAL
+            said: dict[str, Any] = {"dialore.stage": stage.stage, "dialore.outcome": stage.outcome}
+            if stage.messages:
+                name, kind, said = f"chat {stage.by}", SpanKind.CLIENT, said | _used("chat", stage.by, stage.usage)
+            start = began + stage.started
+            end = start + stage.seconds if stage.seconds else now
+            add(name, kind, start, end, said, "stage_failed" if stage.outcome == "failed" else "")
+
+    @contextmanager
+    def _within(self, scope: Scope) -> Iterator[None]:
+        """Have spans belong to the trace that the request's headers name."""
+        if self._provider is None:
+            yield
+            return
+        from opentelemetry import context, propagate
+
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        token = context.attach(propagate.extract(headers))
+        try:
+            yield
+        finally:
+            context.detach(token)
+
+
+def _provider() -> TracerProvider | None:
+    """What sends spans where the environment says, by OpenTelemetry's own variables; None where it does not say."""
+    said = os.environ.get
+    off = said("OTEL_SDK_DISABLED", "").lower() == "true" or said("OTEL_TRACES_EXPORTER", "otlp") != "otlp"
+    if off or not (said("OTEL_EXPORTER_OTLP_ENDPOINT") or said("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")):
+        return None
+    import_optional("opentelemetry.sdk.trace", "OTEL_EXPORTER_OTLP_ENDPOINT", "telemetry")
+    exporter = import_optional("opentelemetry.exporter.otlp.proto.http.trace_exporter", "OTLP", "telemetry")
+    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider(resource=Resource({"service.name": "dialore"}).merge(OTELResourceDetector().detect()))
+    provider.add_span_processor(BatchSpanProcessor(exporter.OTLPSpanExporter()))
+    return provider
+
+
+def _used(operation: str, model: str, usage: Usage) -> dict[str, Any]:
+    """What was done, by the GenAI conventions; nothing of what was said."""
+    return {
+        "gen_ai.operation.name": operation,
+        "gen_ai.provider.name": "dialore",
+        "gen_ai.request.model": model,
+        "gen_ai.usage.input_tokens": usage.prompt_tokens,
+        "gen_ai.usage.output_tokens": usage.completion_tokens,
+    }

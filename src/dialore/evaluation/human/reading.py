@@ -123,7 +123,7 @@ def read_sheet(path: Path, key: Key, annotator: str) -> Sheet:
                 # Chinese keyboards write letters and digits of full width.
                 given = {column: unicodedata.normalize("NFKC", fields.get(column, "")) for column in columns}
                 empty += list(given.values()).count("")
-                amiss = _problems(given, key.form, chosen.criteria[criterion])
+                amiss = answer_problems(given, key.form, chosen.criteria[criterion])
                 problems |= amiss
                 if not amiss and all(given.values()):
                     found.append(said(item, keyed, criterion, **_answer(list(given.values()), key.form, keyed.systems)))
@@ -194,7 +194,7 @@ def read_filled(paths: Sequence[Path], key: Key, place: Path) -> Answers:
 
 def _rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
     """The rows of a sheet that are not empty, by column, each with its number."""
-    rows = read_xlsx(path) if path.suffix.lower() == ".xlsx" else _csv(path)
+    rows = read_xlsx(path) if path.suffix.lower() == ".xlsx" else read_csv(path)
     # Somebody may have put a line of their own above.
     top = next((number for number, row in enumerate(rows) if "item" in map(str.strip, row)), 0)
     head = [name.strip() for name in rows[top]] if rows else []
@@ -208,7 +208,7 @@ def _rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, dict[str, st
             yield number, fields
 
 
-def _problems(given: Mapping[str, str], form: Form, criterion: Criterion) -> dict[str, str]:
+def answer_problems(given: Mapping[str, str], form: Form, criterion: Criterion) -> dict[str, str]:
     """What is wrong with the fields of one answer, by column; nothing where all are empty."""
     if not any(given.values()):
         return {}
@@ -249,7 +249,8 @@ def _joined(annotations: Sequence[Annotation], name: str, join: Callable[[list[f
     ]
 
 
-def _csv(path: Path) -> list[list[str]]:
+def read_csv(path: Path) -> list[list[str]]:
+    """The rows of a CSV, as spreadsheets write it; raises InputError where it cannot be read."""
     text = read_text(path)
     # Spreadsheets of some countries write semicolons or tabs.
     delimiter = max(",;\t", key=text.split("\n", 1)[0].count)

@@ -399,7 +399,7 @@ def render_csv(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns_of(items, chosen, form))
-    writer.writerows([_inert(text) for text in row] for row in rows_of(items, chosen, form))
+    writer.writerows([inert(text) for text in row] for row in rows_of(items, chosen, form))
     return "\ufeff" + text.getvalue()
 
 
@@ -418,6 +418,6 @@ def render_page(items: Sequence[Item], chosen: CriteriaSet, form: Form, language
     )
 
 
-def _inert(text: str) -> str:
+def inert(text: str) -> str:
     """Text that no spreadsheet takes for a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text

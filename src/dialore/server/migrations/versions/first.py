@@ -15,12 +15,20 @@ def upgrade() -> None:
     _make("statements", sa.Column("text", sa.Text), sa.Column("turn", sa.Text))
     _make("conversations", sa.Column("turns", sa.JSON))
     _make("traces", sa.Column("result", sa.JSON))
+    op.create_table(
+        "used",
+        *_user(),
+        sa.Column("began", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("amount", sa.BigInteger),
+        sa.Column("expires", sa.DateTime(timezone=True)),
+    )
+    op.create_index("ix_used_expires", "used", ["expires"])
     op.create_index("ix_traces_id", "traces", ["id"])
 
 
 def downgrade() -> None:
     """Delete them."""
-    for name in ("people", "statements", "conversations", "traces"):
+    for name in ("people", "statements", "conversations", "traces", "used"):
         op.drop_table(name)
 
 

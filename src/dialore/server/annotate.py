@@ -1,0 +1,210 @@
+"""Human evaluation on the page: annotators fill in the sheets of `dialore annotate export` by codes: `/v1/annotate`.
+
+A sheet is a CSV in the folder of `[server] annotate`, whose key lies beside it; answers are written into it as they
+come, so that `dialore annotate agreement` reads them at any time. Which system wrote what is in the key alone, and
+nothing of the key goes to annotators but which questions are asked, how, and in which language.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import hmac
+import io
+import json
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi import Response as Reply
+from pydantic import Field, StringConstraints
+
+from dialore.errors import MissingExtraError
+from dialore.evaluation.human.reading import answer_problems, read_answers, read_csv, read_key
+from dialore.evaluation.human.sheets import LETTERS, NOT_ASKED, answer_columns, criteria_set, inert, key_of
+from dialore.evaluation.report.people import READING, people_of
+from dialore.server.completions import Body
+from dialore.server.errors import ServiceError, reply
+from dialore.server.knowledge import may_change
+from dialore.server.service import explained
+from dialore.sources.graph.mapping import folder_lock
+
+router = APIRouter(prefix="/v1/annotate")
+Value = Annotated[str, StringConstraints(max_length=2000)]
+
+
+class Desk:
+    """A folder of sheets, and the codes by which annotators get theirs.
+
+    Raises:
+        InputError: no key lies beside the folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()
+        self.key = read_key(key_of(self.folder))
+        self.chosen = criteria_set(self.key.criteria)
+        self._codes = self.folder.with_name(f"{self.folder.name}.codes.json")
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with folder_lock(self.folder, exclusive=True):
+            yield
+
+    def codes(self) -> dict[str, str]:
+        """Every annotator's code; of new sheets they are made. They are kept beside the folder, as the key is."""
+        with self._alone():
+            known: dict[str, str] = json.loads(self._codes.read_text("utf-8")) if self._codes.exists() else {}
+            names = sorted(path.stem for path in self.folder.glob("*.csv") if path.stem[0] not in ".~")
+            found = {name: known.get(name) or secrets.token_hex(8) for name in names}
+            if found != known:
+                _write(self._codes, json.dumps(found, indent=1))
+        return found
+
+    def annotator(self, code: str) -> str:
+        """Whose code it is; raises ServiceError where it is nobody's."""
+        given = code.strip().lower().encode()
+        same = [name for name, own in self.codes().items() if hmac.compare_digest(own.encode(), given)]
+        if not same:
+            raise ServiceError(403, "there is no such code", code="invalid_code")
+        return same[0]
+
+    def items(self, annotator: str) -> list[dict[str, Any]]:
+        """What an annotator is asked, in the order of his sheet, with what he answered already."""
+        head, rows = self._read(annotator)
+        return [self._item(dict(zip(head, row, strict=False))) for row in rows if any(row)]
+
+    def _item(self, fields: dict[str, str]) -> dict[str, Any]:
+        chosen, form = self.chosen, self.key.form
+        names = [chosen.judges] if form == "likert" else [f"{chosen.judges} {letter}" for letter in LETTERS]
+        texts = [_active(fields[name]) for name in names if fields.get(name)]
+        columns = {
+            name: answer_columns([name], form, len(texts))
+            for name in chosen.criteria
+            if fields.get(name, "") != NOT_ASKED
+        }
+        return {
+            "id": fields["item"],
+            "dialogue": _active(fields["dialogue"]),
+            "shown": {name: _active(fields[name]) for name in chosen.shows if fields.get(name)},
+            "texts": texts,
+            "columns": columns,
+            "answers": {each: fields[each] for some in columns.values() for each in some if fields.get(each)},
+            "comment": _active(fields.get("comment", "")),
+        }
+
+    def answer(self, annotator: str, item: str, answers: dict[str, str], comment: str | None) -> None:
+        """Fill in answers by their columns, all of a question's or none; empty texts take them back.
+
+        Raises ServiceError where there is no such item or question, or an answer is none that it takes.
+        """
+        with self._alone():
+            head, rows = self._read(annotator)
+            place = head.index("item")
+            row = next((row for row in rows if row[place : place + 1] == [item]), None)
+            if row is None:
+                raise ServiceError(404, "there is no such item", code="item_not_found")
+            asked = self._item(dict(zip(head, row, strict=False)))["columns"]
+            for criterion, columns in asked.items():
+                given = {column: answers.pop(column).strip() for column in columns if column in answers}
+                whole = {column: given.get(column, "") for column in columns} if given else {}
+                for column, what in answer_problems(whole, self.key.form, self.chosen.criteria[criterion]).items():
+                    raise ServiceError(400, f"{column}: {what}", code="invalid_answer", param="answers")
+                for column, text in whole.items():
+                    row[head.index(column)] = text
+            if answers:
+                raise ServiceError(400, "it is not asked that", code="invalid_answer", param="answers")
+            if comment is not None:
+                row[head.index("comment")] = inert(comment)
+            lines = io.StringIO()
+            csv.writer(lines, lineterminator="\n").writerows([head, *rows])
+            _write(self._sheet(annotator), "\ufeff" + lines.getvalue())
+
+    def _sheet(self, annotator: str) -> Path:
+        return self.folder / f"{annotator}.csv"
+
+    def _read(self, annotator: str) -> tuple[list[str], list[list[str]]]:
+        head, *rows = read_csv(self._sheet(annotator))
+        return head, [[*row, *[""] * (len(head) - len(row))] for row in rows]
+
+    def overview(self) -> dict[str, Any]:
+        """For the owner: every annotator's code and progress, and what they say so far."""
+        people = []
+        for name, code in self.codes().items():
+            items = self.items(name)
+            done = sum(len(each["answers"]) == sum(map(len, each["columns"].values())) for each in items)
+            people.append({"name": name, "code": code, "done": done, "total": len(items)})
+        found: dict[str, Any] = {"counted": "", "tables": []}
+        try:
+            said = people_of(read_answers(self.folder))
+            found = {"counted": said.counted, "tables": [table._asdict() for table in said.tables]}
+        except MissingExtraError as error:
+            found["counted"] = str(error)
+        about = {"criteria": self.key.criteria, "paper": self.chosen.paper, "form": self.key.form}
+        return {**about, "annotators": people, **found, "reading": READING}
+
+
+def _active(text: str) -> str:
+    """A text as it was before it was made inert for spreadsheets."""
+    return text[1:] if text.startswith("'") and inert(text[1:]) == text else text
+
+
+def _write(path: Path, text: str) -> None:
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.touch(mode=0o600)
+    fresh.write_text(text, "utf-8")
+    fresh.replace(path)
+
+
+def _desk(request: Request) -> Desk:
+    desk: Desk | None = request.app.state.desk
+    if desk is None:
+        message = "there is nothing to annotate ([server] annotate = FOLDER of `dialore annotate export`)"
+        raise ServiceError(404, message, code="not_configured")
+    return desk
+
+
+class Coded(Body):
+    """Who annotates."""
+
+    code: str = Field(min_length=1, max_length=64)
+
+
+class Given(Coded):
+    """Answers to questions about one item, by the sheet's columns."""
+
+    item: str = Field(max_length=64)
+    answers: dict[str, Value] = Field(default_factory=dict, max_length=500)
+    comment: Value | None = None
+
+
+@router.post("/sheet")
+async def show_sheet(request: Request, body: Coded) -> Reply:
+    """The annotator's own sheet: what is asked, every item in his order, and what he has answered."""
+    desk = _desk(request)
+    with explained():
+        annotator = await asyncio.to_thread(desk.annotator, body.code)
+        items = await asyncio.to_thread(desk.items, annotator)
+    about = desk.chosen.model_dump(include={"title", "guide", "judges", "criteria"})
+    return reply({"form": desk.key.form, "language": desk.key.language, **about, "items": items})
+
+
+@router.post("/answers")
+async def take_answers(request: Request, body: Given) -> Reply:
+    """Write answers into the annotator's own sheet."""
+    desk = _desk(request)
+    with explained():
+        annotator = await asyncio.to_thread(desk.annotator, body.code)
+        await asyncio.to_thread(desk.answer, annotator, body.item, dict(body.answers), body.comment)
+    return reply({"saved": True})
+
+
+@router.get("", dependencies=[Depends(may_change)])
+async def show_overview(request: Request) -> Reply:
+    """For the owner: the annotators, their codes and progress, agreement and who wins."""
+    desk = _desk(request)
+    with explained():
+        return reply(await asyncio.to_thread(desk.overview))

@@ -1,0 +1,111 @@
+"""Two workers of one service, as `dialore serve --workers 2` starts them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import Counter
+
+import httpx
+import pytest
+
+from tests.server.conftest import wait_until
+from tests.server.test_faults import answers
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals")
+
+
+class Workers:
+    """A service of two workers, and what it logged."""
+
+    def __init__(self, folder):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        (folder / "dialore.toml").write_text(f'[server]\nfolder = "{folder}/known"\n', "utf-8")
+        words = ["serve", str(folder / "dialore.toml"), "--workers", "2", "--port", str(self.port)]
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(("DIALORE_", "OPENAI_"))
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "dialore", *words], stderr=subprocess.PIPE, text=True, env=environment
+        )
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.lines = []
+        self._reader = threading.Thread(target=lambda: self.lines.extend(self.process.stderr), daemon=True)
+        self._reader.start()
+        wait_until(lambda: self.logged("Application startup complete.") == 2 or self.process.poll() is not None, 120)
+        assert answers(f"{self.url}/readyz")
+
+    def logged(self, text):
+        return sum(text in line for line in list(self.lines))
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(60) == 0
+        self._reader.join(10)
+
+
+@pytest.fixture
+def workers(tmp_path):
+    made = []
+
+    def start():
+        made.append(Workers(tmp_path))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.process.terminate()
+        each.process.wait(60)
+        each.process.stderr.close()
+
+
+NAMES = [
+    f"{first}{second}"
+    for first in ("Al", "Be", "Ca", "Do", "Em", "Fi")
+    for second in ("dric", "nno", "rlo", "tta", "vy")
+]
+
+
+def test_two_workers_that_write_one_users_memory_lose_nothing(workers):
+    first = workers()
+    httpx.put(f"{first.url}/v1/memory/consent", json={"user": "ann", "consents": True}, trust_env=False)
+
+    async def tell(name):
+        # A connection each: whichever worker is free takes it.
+        async with httpx.AsyncClient(base_url=first.url, timeout=60, trust_env=False) as http:
+            said = [{"role": "user", "content": f"My friend is called {name}. I have a cat called {name}."}]
+            body = {"messages": said, "user": "ann", "metadata": {"conversation": name}}
+            answer = await http.post("/v1/chat/completions", json=body)
+            trace = answer.json()["choices"][0]["message"]["grounding"]["trace"]
+            return (await http.get(f"/v1/traces/{trace}")).status_code
+
+    async def all_of_them():
+        return await asyncio.gather(*map(tell, NAMES))
+
+    assert asyncio.run(all_of_them()) == [200] * len(NAMES)
+    first.end()  # at once: what was answered is remembered all the same
+    requests = [json.loads(line) for line in first.lines if '"event": "request"' in line]
+    assert Counter(each["status"] for each in requests)[200] > 2 * len(NAMES)
+    assert len({each.get("process") for each in requests}) == 2
+    second = workers()
+    with httpx.Client(base_url=second.url, params={"user": "ann"}, trust_env=False) as http:
+        kept = {each["text"] for each in http.get("/v1/memory").json()["data"]}
+        conversations = {each["id"] for each in http.get("/v1/conversations").json()["data"]}
+    assert {f"I have a cat called {name}." for name in NAMES} <= kept
+    assert conversations == set(NAMES)
+
+
+def test_a_worker_that_dies_ends_the_service(workers):
+    service = workers()
+    pid = next(json.loads(line)["process"] for line in service.lines if "Application startup complete" in line)
+    os.kill(pid, signal.SIGKILL)
+    assert service.process.wait(60) != 0
+    assert service.logged("a worker has ended unasked")
