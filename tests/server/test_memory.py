@@ -164,6 +164,11 @@ def test_conversations_are_kept_where_they_are_named_and_the_user_consents(servi
     whole = running.http.get(where, params={"user": "ann"}).json()
     answer = {"role": "assistant", "content": said["content"], "trace": said["grounding"]["trace"]}
     assert whole == {"id": "c1", "messages": [{"role": "user", "content": "Hello"}, answer]}
+    history = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": said["content"]}]
+    tell(running, "x", messages=[*history, {"role": "user", "content": "And?"}], metadata={"conversation": "c1"})
+    longer = running.http.get(where, params={"user": "ann"}).json()["messages"]
+    assert longer[:3] == [*whole["messages"], {"role": "user", "content": "And?"}]
+    assert [each["role"] for each in longer if "trace" in each] == ["assistant"] * 2
     assert running.http.delete(where, params={"user": "ann"}).json() == {"id": "c1", "deleted": True}
     assert running.http.get(where, params={"user": "ann"}).status_code == 404
 

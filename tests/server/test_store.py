@@ -238,6 +238,20 @@ async def test_what_is_used_is_counted_by_stretches_of_time(store, clock):
     assert await store.count("key-1", "tokens", 1, 60) == 2
 
 
+async def test_work_that_is_given_up_keeps_no_connection(store):
+    """A client may go at any moment, while its request waits for the database too."""
+    for n in range(60):
+        work = [store.keep_trace(ANN, f"{n}", {}), store.statements(ANN), store.count("key-1", "tokens", 1, 60)]
+        tasks = [asyncio.create_task(each) for each in work]
+        await asyncio.sleep(n / 20_000)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    async with asyncio.timeout(10):
+        await store.keep_trace(ANN, "last", {"a": 1})
+        assert await store.trace("key-1", "last") == {"a": 1}
+
+
 # --- workers
 
 

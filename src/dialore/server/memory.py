@@ -48,10 +48,9 @@ def _store(request: Request) -> ServerStore:
 async def list_memory(request: Request, who: Who) -> Reply:
     """What is remembered of a user, the newest first, and whether he consents to it."""
     store = _store(request)
-    found = [
-        {"id": each.id, **each.model_dump(mode="json", exclude_defaults=True)} for each in await store.statements(who)
-    ]
-    return reply({"consents": await store.consents(who), "data": found})
+    found = await store.statements(who)
+    data = [{"id": each.id, **each.model_dump(mode="json", exclude_defaults=True)} for each in found]
+    return reply({"consents": await store.consents(who), "data": data})
 
 
 @router.put("/memory/consent")
@@ -83,7 +82,7 @@ async def list_conversations(request: Request, who: Who) -> Reply:
 
 @router.get("/conversations/{identifier}")
 async def show_conversation(request: Request, identifier: Identifier, who: Who) -> Reply:
-    """The messages of a conversation; the last one has the id of its trace."""
+    """The messages of a conversation; those of the assistant have the ids of their traces."""
     return reply({"id": identifier, "messages": _there(await _store(request).conversation(who, identifier))})
 
 

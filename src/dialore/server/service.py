@@ -370,8 +370,10 @@ class Service:
             if not await self.store.consents(who):
                 return
             if asked.conversation:
-                turns = [*asked.messages, {"role": "assistant", **said}]
-                await self.store.keep_conversation(who, asked.conversation, turns)
+                before = await self.store.conversation(who, asked.conversation) or []
+                with_trace = {(each["role"], each["content"]): each for each in before}
+                turns = [with_trace.get((each["role"], each["content"]), each) for each in asked.messages]
+                await self.store.keep_conversation(who, asked.conversation, [*turns, {"role": "assistant", **said}])
             with self._served(asked.model) as served:
                 known = await self.store.statements(who)
                 kept = await extract_statements(dialogue, known, served.agent.responder)

@@ -337,7 +337,8 @@ def _engine(url: sa.URL) -> AsyncEngine:
     file = Path(url.database or "")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch(mode=0o600)
-    engine = create_async_engine(url, connect_args={"timeout": _WAIT})
+    # One connection, for SQLite has one writer: what waits here wakes at once, what waits there sleeps and tries again.
+    engine = create_async_engine(url, connect_args={"timeout": _WAIT}, pool_size=1, max_overflow=0)
 
     @sa.event.listens_for(engine.sync_engine, "connect")
     def connected(connection: Any, _: object) -> None:  # noqa: ANN401 - a driver's
@@ -350,9 +351,9 @@ def _engine(url: sa.URL) -> AsyncEngine:
 
     @sa.event.listens_for(engine.sync_engine, "begin")
     def begun(connection: sa.Connection) -> None:
-        # Whoever will write waits for his turn now: later it would be too late to wait.
-        changes = connection.get_execution_options().get("changes")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if changes else "BEGIN")
+        # Whoever will write waits for his turn now: later it would be too late to wait. A single question needs none.
+        if connection.get_execution_options().get("changes"):
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
 

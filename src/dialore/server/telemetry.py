@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -108,24 +108,29 @@ class Telemetry:
             self._stages.labels(stage.stage, stage.outcome).inc()
         if self._provider is None:
             return
-        from opentelemetry.trace import SpanKind, set_span_in_context
+        from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
 
         tracer, now = self._provider.get_tracer("dialore"), time.time()
-        kind = SpanKind.SERVER
-        with _ended(tracer.start_span(f"{operation} {model}", kind=kind, start_time=_ns(began)), now) as whole:
-            _describe(whole, operation, model, usage, error)
-            for stage in stages:
-                asks = bool(stage.messages)
-                span = tracer.start_span(
-                    f"chat {stage.by}" if asks else stage.stage,
-                    set_span_in_context(whole),
-                    SpanKind.CLIENT if asks else SpanKind.INTERNAL,
-                    {"dialore.stage": stage.stage, "dialore.outcome": stage.outcome},
-                    start_time=_ns(began + stage.started),
-                )
-                with _ended(span, began + stage.started + stage.seconds if stage.seconds else now):
-                    failed = "stage_failed" if stage.outcome == "failed" else ""
-                    _describe(span, "chat" if asks else "", stage.by, stage.usage, failed)
+
+        def add(name: str, kind: SpanKind, start: float, end: float, said: dict[str, Any], error: str) -> Span:
+            span = tracer.start_span(name, within, kind, said, start_time=int(start * 1e9))
+            if error:
+                span.set_status(StatusCode.ERROR)
+                span.set_attribute("error.type", error)
+            span.end(int(end * 1e9))
+            return span
+
+        within = None
+        whole = add(f"{operation} {model}", SpanKind.SERVER, began, now, _used(operation, model, usage), error)
+        within = set_span_in_context(whole)
+        for stage in stages:
+            name, kind = stage.stage, SpanKind.INTERNAL
+            said: dict[str, Any] = {"dialore.stage": stage.stage, "dialore.outcome": stage.outcome}
+            if stage.messages:
+                name, kind, said = f"chat {stage.by}", SpanKind.CLIENT, said | _used("chat", stage.by, stage.usage)
+            start = began + stage.started
+            end = start + stage.seconds if stage.seconds else now
+            add(name, kind, start, end, said, "stage_failed" if stage.outcome == "failed" else "")
 
     @contextmanager
     def _within(self, scope: Scope) -> Iterator[None]:
@@ -160,30 +165,12 @@ def _provider() -> TracerProvider | None:
     return provider
 
 
-def _ns(seconds: float) -> int:
-    return int(seconds * 1e9)
-
-
-@contextmanager
-def _ended(span: Span, at: float) -> Iterator[Span]:
-    yield span
-    span.end(_ns(at))
-
-
-def _describe(span: Span, operation: str, model: str, usage: Usage, error: str) -> None:
-    """Say by the GenAI conventions what was done; nothing of what was said."""
-    if operation:
-        span.set_attributes(
-            {
-                "gen_ai.operation.name": operation,
-                "gen_ai.provider.name": "dialore",
-                "gen_ai.request.model": model,
-                "gen_ai.usage.input_tokens": usage.prompt_tokens,
-                "gen_ai.usage.output_tokens": usage.completion_tokens,
-            }
-        )
-    if error:
-        from opentelemetry.trace import StatusCode
-
-        span.set_status(StatusCode.ERROR)
-        span.set_attribute("error.type", error)
+def _used(operation: str, model: str, usage: Usage) -> dict[str, Any]:
+    """What was done, by the GenAI conventions; nothing of what was said."""
+    return {
+        "gen_ai.operation.name": operation,
+        "gen_ai.provider.name": "dialore",
+        "gen_ai.request.model": model,
+        "gen_ai.usage.input_tokens": usage.prompt_tokens,
+        "gen_ai.usage.output_tokens": usage.completion_tokens,
+    }
