@@ -85,6 +85,7 @@ function Judging({ code, sheet, onLeave }: { code: string; sheet: Sheet; onLeave
   const undone = useRef<{ at: number; criterion: string; before: Record<string, string> }[]>([]);
   const unsaved = useRef(new Map<string, { answers: Record<string, string>; comment?: string }>());
   const saving = useRef(Promise.resolve());
+  const sending = useRef(false);
   const top = useRef<HTMLHeadingElement>(null);
   const item = items[at]!;
   const names = Object.keys(item?.columns ?? {});
@@ -96,6 +97,7 @@ function Judging({ code, sheet, onLeave }: { code: string; sheet: Sheet; onLeave
     saving.current = saving.current.then(async () => {
       for (const [id, given] of [...unsaved.current]) {
         unsaved.current.delete(id);
+        sending.current = true;
         try {
           await request("POST", "v1/annotate/answers", { code, item: id, ...given });
           setProblem("");
@@ -104,6 +106,7 @@ function Judging({ code, sheet, onLeave }: { code: string; sheet: Sheet; onLeave
           unsaved.current.set(id, { ...given, ...later, answers: { ...given.answers, ...later?.answers } });
           setProblem(explain(error));
         }
+        sending.current = false;
       }
     });
   }
@@ -159,7 +162,7 @@ function Judging({ code, sheet, onLeave }: { code: string; sheet: Sheet; onLeave
     return () => removeEventListener("keydown", pressed);
   });
   useEffect(() => {
-    const leaving = (event: BeforeUnloadEvent) => unsaved.current.size && event.preventDefault();
+    const leaving = (event: BeforeUnloadEvent) => (unsaved.current.size || sending.current) && event.preventDefault();
     addEventListener("beforeunload", leaving);
     return () => removeEventListener("beforeunload", leaving);
   }, []);

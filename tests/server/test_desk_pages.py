@@ -148,8 +148,11 @@ def test_two_annotators_judge_by_keys_undo_resume_and_their_agreement_is_shown(s
         page.get_by_text("Item 1 of 3, 0 done").wait_for()
         if code == codes[0]:
             checked(page, "annotate")
+            sheet = tmp_path / "sheets" / "annotator-1.csv"
             page.keyboard.press("t")
+            wait_until(lambda place=sheet: ",tie," in place.read_text("utf-8"))
             page.keyboard.press("u")
+            wait_until(lambda place=sheet: ",tie," not in place.read_text("utf-8"))
             page.reload()
             page.get_by_text("Item 1 of 3, 0 done").wait_for()
             assert "plain" not in page.inner_text("main")
