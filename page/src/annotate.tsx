@@ -85,6 +85,7 @@ function Judging({ code, sheet, onLeave }: { code: string; sheet: Sheet; onLeave
   const undone = useRef<{ at: number; criterion: string; before: Record<string, string> }[]>([]);
   const unsaved = useRef(new Map<string, { answers: Record<string, string>; comment?: string }>());
   const saving = useRef(Promise.resolve());
+  const sending = useRef(false);
   const top = useRef<HTMLHeadingElement>(null);
   const item = items[at]!;
   const names = Object.keys(item?.columns ?? {});
@@ -96,6 +97,7 @@ function Judging({ code, sheet, onLeave }: { code: string; sheet: Sheet; onLeave
     saving.current = saving.current.then(async () => {
       for (const [id, given] of [...unsaved.current]) {
         unsaved.current.delete(id);
+        sending.current = true;
         try {
           await request("POST", "v1/annotate/answers", { code, item: id, ...given });
           setProblem("");
@@ -104,6 +106,7 @@ function Judging({ code, sheet, onLeave }: { code: string; sheet: Sheet; onLeave
           unsaved.current.set(id, { ...given, ...later, answers: { ...given.answers, ...later?.answers } });
           setProblem(explain(error));
         }
+        sending.current = false;
       }
     });
   }
@@ -159,7 +162,7 @@ function Judging({ code, sheet, onLeave }: { code: string; sheet: Sheet; onLeave
     return () => removeEventListener("keydown", pressed);
   });
   useEffect(() => {
-    const leaving = (event: BeforeUnloadEvent) => unsaved.current.size && event.preventDefault();
+    const leaving = (event: BeforeUnloadEvent) => (unsaved.current.size || sending.current) && event.preventDefault();
     addEventListener("beforeunload", leaving);
     return () => removeEventListener("beforeunload", leaving);
   }, []);
@@ -279,7 +282,7 @@ export interface Table {
 function Overview(): JSX.Element {
   const { data, error, status, reload } = useLoaded<Told>("v1/annotate");
   const [shown, setShown] = useState(false);
-  if (!data) return status === 404 ? <p class="note">{t("No sheets are served here. [server] annotate in dialore.toml names them; docs/page.md tells how.", "此处没有待标注的表。用 dialore.toml 中的 [server] annotate 指定，见 docs/page.md。")}</p> : <Problem text={status === 403 ? "" : error} />;
+  if (!data) return status === 404 ? <p class="note">{t("No sheets are served here. [server] annotate in dialore.toml names them; docs/serve.md tells how.", "此处没有待标注的表。用 dialore.toml 中的 [server] annotate 指定，见 docs/serve.md。")}</p> : <Problem text={status === 403 ? "" : error} />;
   return (
     <section class="card editor">
       <div class="row">
@@ -297,13 +300,25 @@ function Overview(): JSX.Element {
   );
 }
 
+/** The words of the reports' tables in Chinese. */
+const HEADS: Record<string, string> = {
+  Scores: "分数", Contests: "比较", Agreement: "一致性", "Cost and latency, a response": "每条回复的成本与延迟", "Failures and parsing": "失败与解析",
+  system: "系统", systems: "系统", criterion: "标准", mean: "均值", "mean rank": "平均名次", items: "条目", annotators: "标注者", same: "相同", wins: "胜", ties: "平", losses: "负",
+  responses: "回复", calls: "调用", "prompt tokens": "提示词元", "completion tokens": "生成词元", "cached calls": "缓存调用", retries: "重试", "p50 with its wait": "p50（含等待）",
+  ok: "成功", failed: "失败", stages: "步骤", "parsed at once": "一次解析", repaired: "已修复", unparsed: "未解析", "failed stages": "失败步骤",
+};
+const head = (words: string) => {
+  const [first, ...rest] = words.split(" · ");
+  return [t(first!, HEADS[first!] ?? first!), ...rest].join(" · ");
+};
+
 /** A table of words and figures; it scrolls by itself where it is too wide. */
 export function Shown({ table }: { table: Table }): JSX.Element {
   return (
-    <div class="scrolls" role="region" tabIndex={0} aria-label={table.name}>
+    <div class="scrolls" role="region" tabIndex={0} aria-label={head(table.name)}>
       <table>
-        <caption>{table.name}</caption>
-        <thead><tr>{table.columns.map((name) => <th key={name} scope="col">{name}</th>)}</tr></thead>
+        <caption>{head(table.name)}</caption>
+        <thead><tr>{table.columns.map((name) => <th key={name} scope="col">{head(name)}</th>)}</tr></thead>
         <tbody>
           {table.rows.map((row, n) => (
             <tr key={n}>{row.map((cell, place) => <td key={place} class={place < table.words ? "" : "figure"}>{cell}</td>)}</tr>

@@ -28,7 +28,7 @@ const PAGES: Page[] = [
   { name: "chat", title: () => t("Chat", "对话"), View: Chat, shown: true, hasModel: true },
   { name: "compare", title: () => t("Compare", "比较"), View: Compare, shown: true },
   { name: "knowledge", title: () => t("Knowledge", "知识"), View: Knowledge, shown: true },
-  { name: "runs", title: () => t("Runs", "实验"), View: Runs, shown: false },
+  { name: "runs", title: () => t("Runs", "实验"), View: Runs, shown: true },
   { name: "annotate", title: () => t("Annotate", "标注"), View: Annotate, shown: true, isOpen: true },
 ];
 

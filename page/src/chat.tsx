@@ -1,7 +1,412 @@
-import type { JSX } from "preact";
+/** The page Chat: the conversation, what it is written with, and beside it the grounds of a response. */
 
-import { t } from "./ui";
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+
+import { type Trace, USER, request } from "./api";
+import { GroundsOf, Timeline } from "./grounds";
+import { type Conversation, Reply, type Turn, answer, markdown, meta, packed, plain, read, unpacked } from "./talk";
+import { Action, Icon, Problem, Tabs, app, download, draw, explain, t, useLoaded } from "./ui";
+
+const KEPT = "dialore.chat";
+const LONGEST_LINK = 16000;
+type Tab = "grounds" | "stages" | "setup";
+
+/** The conversation; it outlives a look at other pages, and loading this one anew. */
+export const talk: Conversation = { persona: "", turns: [], ...JSON.parse(sessionStorage.getItem(KEPT) ?? "{}") };
+
+function keep(): void {
+  const turns = plain(talk).turns.map(({ trace, ...turn }) => turn);
+  sessionStorage.setItem(KEPT, JSON.stringify({ persona: talk.persona, turns }));
+}
+
+/** Say something in place of everything from `index` on; nothing to say asks for the answer anew. */
+async function say(text: string, index: number): Promise<void> {
+  talk.turns.slice(index).forEach((turn) => turn.stop?.abort());
+  talk.turns.splice(index);
+  if (text) talk.turns.push({ role: "user", text });
+  const { turn, done } = answer(app.model, [...talk.turns], talk.persona);
+  talk.turns.push(turn);
+  draw();
+  await done;
+  keep();
+}
+
+function start(conversation: Conversation): void {
+  talk.turns.forEach((turn) => turn.stop?.abort());
+  Object.assign(talk, conversation);
+  keep();
+  draw();
+}
 
 export function Chat(): JSX.Element {
-  return <p class="note">{t("This page is not there yet.", "此页尚未完成。")}</p>;
+  const [tab, setTab] = useState<Tab>("grounds");
+  const [isOpen, setOpen] = useState(false);
+  const [chosen, setChosen] = useState<number>();
+  const [active, setActive] = useState({ piece: "", number: 0 });
+  const [told, setTold] = useState("");
+  const log = useRef<HTMLDivElement>(null);
+  const isAtEnd = useRef(true);
+  const panel = useRef<HTMLElement>(null);
+  const last = talk.turns.findLastIndex((turn) => turn.role === "assistant" && turn.grounding);
+  const shown = chosen !== undefined && talk.turns[chosen] ? chosen : last;
+  const writing = talk.turns.find((turn) => turn.stop);
+
+  useEffect(() => void openShared(), []);
+  useEffect(() => {
+    if (isAtEnd.current) log.current!.scrollTop = log.current!.scrollHeight;
+  });
+  async function openShared(): Promise<void> {
+    const shared = /^#\/chat\?c=(.+)$/.exec(location.hash)?.[1];
+    if (!shared) return;
+    history.replaceState(null, "", "#/chat");
+    await attempt(async () => start(await unpacked(shared)));
+  }
+  async function attempt(work: () => Promise<string | void>): Promise<void> {
+    try {
+      setTold((await work()) ?? "");
+    } catch (error) {
+      setTold(explain(error));
+    }
+  }
+  function show(index: number, what: Tab, piece = "", number = 0): void {
+    setChosen(index);
+    setTab(what);
+    setActive({ piece, number });
+    setOpen(true);
+    if (!piece) panel.current?.focus();
+  }
+  function send(text: string, index = talk.turns.length): void {
+    isAtEnd.current = true;
+    setChosen(undefined);
+    setActive({ piece: "", number: 0 });
+    setTold("");
+    void say(text, index);
+  }
+  async function upload(files: FileList | null): Promise<void> {
+    for (const file of files ?? []) {
+      setTold(t(`Reading ${file.name} …`, `正在读取 ${file.name} …`));
+      const form = new FormData();
+      form.append("file", file);
+      await attempt(async () => {
+        const made = await request<{ passages: number }>("POST", "v1/knowledge/files", form);
+        return t(`${file.name} is known now: ${made.passages} passages. Ask about it.`, `已读入 ${file.name}：${made.passages} 个段落。可以提问了。`);
+      });
+    }
+  }
+
+  return (
+    <div class={`chat${isOpen ? " with" : ""}`} onKeyDown={(event) => event.key === "Escape" && setOpen(false)}>
+      <section
+        class="talk"
+        aria-label={t("Conversation", "对话")}
+        onDragOver={(event) => event.preventDefault()}
+        onDrop={(event) => (event.preventDefault(), void upload(event.dataTransfer?.files ?? null))}
+      >
+        <Tools isOpen={isOpen} attempt={attempt} onPanel={() => setOpen(!isOpen)} />
+        <div
+          class="log"
+          role="log"
+          aria-label={t("What was said", "已说内容")}
+          aria-busy={!!writing}
+          tabIndex={0}
+          ref={log}
+          onScroll={({ currentTarget: at }) => (isAtEnd.current = at.scrollHeight - at.scrollTop - at.clientHeight < 60)}
+        >
+          {talk.turns.length === 0 && <Welcome onSetup={() => (setTab("setup"), setOpen(true))} />}
+          {talk.turns.map((turn, index) => turn.role === "user" ? (
+            <Said key={index} turn={turn} onEdit={(text) => send(text, index)} />
+          ) : (
+            <article class={`turn reply${index === shown && isOpen ? " shown" : ""}`} key={index} aria-label={t("Response", "回复")}>
+              <Reply turn={turn} active={index === shown ? active.number : 0} onCite={(citation) => show(index, "grounds", citation.id, citation.number)} />
+              {!turn.stop && (
+                <footer>
+                  {turn.grounding && (
+                    <button type="button" class="why" onClick={() => show(index, "grounds")}>
+                      <Icon name="weave" /> {t("Why this?", "为什么这样说？")}
+                    </button>
+                  )}
+                  <Action icon="redo" label={t(`Answer anew with ${app.model}`, `用 ${app.model} 重新生成`)} onClick={() => send("", index)} />
+                  <span class="note">{meta(turn)}</span>
+                </footer>
+              )}
+            </article>
+          ))}
+        </div>
+        <Composer told={told} writing={writing} onSend={send} onFiles={upload} />
+      </section>
+      <aside class="panel" ref={panel} tabIndex={-1} aria-label={t("Grounds and settings", "依据与设置")} hidden={!isOpen}>
+        <div class="row head">
+          <Tabs
+            label={t("Shown beside the conversation", "对话旁显示")}
+            value={tab}
+            options={[["grounds", t("Grounds", "依据")], ["stages", t("Stages", "阶段")], ["setup", t("Setup", "设置")]]}
+            onChange={setTab}
+          />
+          <span class="push" />
+          <Action icon="close" label={t("Close", "关闭")} onClick={() => setOpen(false)} />
+        </div>
+        <div class="body">
+          {tab === "setup" ? (
+            <Setup />
+          ) : shown < 0 ? (
+            <p class="note">{t("Once there is a response, this shows what it rests on.", "有了回复之后，这里显示其依据。")}</p>
+          ) : tab === "grounds" ? (
+            <GroundsOf key={shown} turn={talk.turns[shown]!} active={active.piece} onPiece={(piece) => setActive({ piece, number: numberOf(shown, piece) })} />
+          ) : (
+            <Timeline key={shown} turn={talk.turns[shown]!} />
+          )}
+        </div>
+      </aside>
+    </div>
+  );
+}
+
+function numberOf(index: number, piece: string): number {
+  return talk.turns[index]?.grounding?.citations.find((each) => each.id === piece)?.number ?? 0;
+}
+
+// --- what is said
+
+function Said({ turn, onEdit }: { turn: Turn; onEdit: (text: string) => void }): JSX.Element {
+  const [draft, setDraft] = useState<string>();
+  if (draft === undefined) {
+    return (
+      <article class="turn asked" aria-label={t("You", "你")}>
+        <Action icon="edit" label={t("Edit this turn", "编辑此回合")} onClick={() => setDraft(turn.text)} />
+        <p class="said">{turn.text}</p>
+      </article>
+    );
+  }
+  return (
+    <form
+      class="turn edit"
+      onSubmit={(event) => (event.preventDefault(), setDraft(undefined), onEdit(draft.trim()))}
+      onKeyDown={(event) => event.key === "Escape" && (event.stopPropagation(), setDraft(undefined))}
+    >
+      <textarea aria-label={t("Your turn", "你的话")} rows={3} value={draft} ref={(area) => area?.focus()} onInput={(event) => setDraft(event.currentTarget.value)} />
+      <div class="row">
+        <span class="note push">{t("What follows it is dropped.", "其后的内容将被丢弃。")}</span>
+        <button type="button" class="plain" onClick={() => setDraft(undefined)}>{t("Cancel", "取消")}</button>
+        <button class="main" disabled={!draft.trim()}>{t("Send", "发送")}</button>
+      </div>
+    </form>
+  );
+}
+
+function Welcome({ onSetup }: { onSetup: () => void }): JSX.Element {
+  return (
+    <div class="welcome">
+      <h2>{t("Talk, and see why", "对话，并看到依据")}</h2>
+      <p>
+        {t(
+          "Every response shows what it needed to know, where that was looked for, and what it rests on.",
+          "每条回复都显示它需要哪些知识、在何处查找，以及依据什么。",
+        )}
+      </p>
+      <p class="note">
+        {t("Drop a file here and ask about it a second later, or ", "把文件拖到这里即可提问，或")}
+        <button type="button" class="link" onClick={onSetup}>{t("say who the assistant is", "设定助手的身份")}</button>
+        {t(".", "。")}
+      </p>
+    </div>
+  );
+}
+
+interface ComposerProps {
+  told: string;
+  writing?: Turn;
+  onSend: (text: string) => void;
+  onFiles: (files: FileList | null) => Promise<void>;
+}
+
+function Composer({ told, writing, onSend, onFiles }: ComposerProps): JSX.Element {
+  const [text, setText] = useState("");
+  const picker = useRef<HTMLInputElement>(null);
+  const area = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => {
+    area.current!.style.height = "auto";
+    area.current!.style.height = `${Math.min(area.current!.scrollHeight + 2, 200)}px`;
+  }, [text]);
+  function submit(event: Event): void {
+    event.preventDefault();
+    if (writing || !text.trim()) return;
+    onSend(text.trim());
+    setText("");
+  }
+  return (
+    <form class="composer" onSubmit={submit}>
+      <p class="note" role="status">{told}</p>
+      <div class="box">
+        <Action icon="attach" label={t("Upload a file that is to be known", "上传文件作为知识")} onClick={() => picker.current!.click()} />
+        <input type="file" hidden multiple ref={picker} onChange={(event) => void onFiles(event.currentTarget.files)} />
+        <textarea
+          ref={area}
+          rows={1}
+          aria-label={t("Your message", "你的消息")}
+          placeholder={t("Say something", "说点什么")}
+          value={text}
+          onInput={(event) => setText(event.currentTarget.value)}
+          onKeyDown={(event) => event.key === "Enter" && !event.shiftKey && !event.isComposing && submit(event)}
+        />
+        {writing ? (
+          <button type="button" class="send" aria-label={t("Stop", "停止")} onClick={() => writing.stop?.abort()}>
+            <Icon name="stop" />
+          </button>
+        ) : (
+          <button class="send" aria-label={t("Send", "发送")} disabled={!text.trim()}>
+            <Icon name="send" />
+          </button>
+        )}
+      </div>
+    </form>
+  );
+}
+
+// --- the conversation as a whole
+
+interface ToolsProps {
+  isOpen: boolean;
+  attempt: (work: () => Promise<string | void>) => Promise<void>;
+  onPanel: () => void;
+}
+
+function Tools({ isOpen, attempt, onPanel }: ToolsProps): JSX.Element {
+  const menu = useRef<HTMLDetailsElement>(null);
+  const picker = useRef<HTMLInputElement>(null);
+  async function exported(): Promise<void> {
+    for (const turn of talk.turns) {
+      if (turn.grounding) turn.trace ??= await request<Trace>("GET", `v1/traces/${turn.grounding.trace}`).catch(() => undefined);
+    }
+    download("conversation.json", JSON.stringify(plain(talk), null, 1), "application/json");
+  }
+  async function shared(): Promise<string> {
+    const link = `${location.href.split("#")[0]}#/chat?c=${await packed(talk)}`;
+    if (link.length > LONGEST_LINK) return t("This is too long for a link; export it as JSON.", "内容过长，无法放入链接；请导出为 JSON。");
+    await navigator.clipboard.writeText(link);
+    return t("The link is copied. It holds the conversation itself.", "链接已复制，其中包含整个对话。");
+  }
+  async function opened(files: FileList | null): Promise<void> {
+    if (files?.[0]) start(read(await files[0].text()));
+  }
+  const item = (text: string, work: () => Promise<string | void>, needsTurns = true) => (
+    <button type="button" disabled={needsTurns && !talk.turns.length} onClick={() => ((menu.current!.open = false), void attempt(work))}>
+      {text}
+    </button>
+  );
+  return (
+    <div class="tools row">
+      <Action icon="plus" label={t("New conversation", "新对话")} onClick={() => start({ persona: talk.persona, turns: [] })} disabled={!talk.turns.length} />
+      <details class="menu" ref={menu} onKeyDown={(event) => event.key === "Escape" && (menu.current!.open = false)}>
+        <summary class="action" aria-label={t("Share and export", "分享与导出")} title={t("Share and export", "分享与导出")}>
+          <Icon name="more" />
+        </summary>
+        <div class="card">
+          {item(t("Copy a link", "复制链接"), shared)}
+          {item(t("Export as JSON", "导出 JSON"), exported)}
+          {item(t("Export as Markdown", "导出 Markdown"), async () => download("conversation.md", markdown(talk), "text/markdown"))}
+          {item(t("Open an exported file", "打开已导出的文件"), async () => picker.current!.click(), false)}
+        </div>
+      </details>
+      <input type="file" accept=".json" hidden ref={picker} onChange={(event) => void attempt(() => opened(event.currentTarget.files))} />
+      <span class="push" />
+      <Action icon="panel" label={t("Grounds and settings", "依据与设置")} pressed={isOpen} onClick={onPanel} />
+    </div>
+  );
+}
+
+// --- persona, files, memory
+
+function Setup(): JSX.Element {
+  return (
+    <div class="setup">
+      <section>
+        <h2>{t("Who the assistant is", "助手的身份")}</h2>
+        <label>
+          {t("A sentence a line. What is no description is an instruction.", "每行一句。不是描述的句子作为指示。")}
+          <textarea
+            rows={4}
+            placeholder={t("You are Ada, a barista by the harbour.\nYou must answer briefly.", "你是港口边的咖啡师小雅。\n回答要简短。")}
+            value={talk.persona}
+            onInput={(event) => ((talk.persona = event.currentTarget.value), keep())}
+          />
+        </label>
+      </section>
+      <Files />
+      <Memory />
+    </div>
+  );
+}
+
+interface Item {
+  key: string;
+  text: ComponentChildren;
+}
+
+/** A list of what the service keeps, each with a way to delete it. */
+function Kept({ items, onDelete }: { items: Item[]; onDelete: (key: string) => Promise<void> }): JSX.Element {
+  const [error, setError] = useState("");
+  return (
+    <>
+      <ul class="kept">
+        {items.map((item) => (
+          <li key={item.key} class="row">
+            <span>{item.text}</span>
+            <span class="push" />
+            <Action icon="close" label={t("Delete", "删除")} onClick={() => onDelete(item.key).catch((reason) => setError(explain(reason)))} />
+          </li>
+        ))}
+      </ul>
+      <Problem text={error} />
+    </>
+  );
+}
+
+function Files(): JSX.Element {
+  const { data, error, reload } = useLoaded<{ data: { id: string; file: string; passages: number }[] }>("v1/knowledge/documents");
+  const items = (data?.data ?? []).map(({ id, file, passages }) => ({ key: id, text: `${file || id} (${passages})` }));
+  return (
+    <section>
+      <h2>{t("Documents that were added", "已添加的文档")}</h2>
+      <p class="note">{items.length ? t("With the number of passages.", "括号内为段落数。") : t("None yet.", "暂无。")}</p>
+      <Problem text={error} />
+      <Kept items={items} onDelete={async (id) => (await request("DELETE", `v1/knowledge/documents/${id}`), reload())} />
+    </section>
+  );
+}
+
+interface Remembered {
+  consents: boolean;
+  data: { id: string; text: string; said: string; expires?: string }[];
+}
+
+function Memory(): JSX.Element | null {
+  const { data, error, status, reload } = useLoaded<Remembered>(`v1/memory?user=${USER}`);
+  const [problem, setProblem] = useState("");
+  if (status === 404 || (!data && !error)) return null;
+  const change = (method: string, path: string, body?: unknown) =>
+    request(method, path, body).then(reload, (reason) => setProblem(explain(reason)));
+  return (
+    <section>
+      <h2>{t("Memory", "记忆")}</h2>
+      <label class="row">
+        <input
+          type="checkbox"
+          checked={data?.consents ?? false}
+          onChange={(event) => change("PUT", "v1/memory/consent", { user: USER, consents: event.currentTarget.checked })}
+        />
+        {t("Remember what I say about myself", "记住我关于自己说的话")}
+      </label>
+      <Problem text={error || problem} />
+      <Kept
+        items={(data?.data ?? []).map((each) => ({ key: each.id, text: [each.text, <small class="note" key="said"> {each.said}</small>] }))}
+        onDelete={async (id) => void (await change("DELETE", `v1/memory/${id}?user=${USER}`))}
+      />
+      {data && data.data.length > 0 && (
+        <button type="button" class="plain warn" onClick={() => change("DELETE", `v1/memory?user=${USER}`)}>
+          {t("Forget everything", "全部忘记")}
+        </button>
+      )}
+    </section>
+  );
 }

@@ -115,7 +115,7 @@ function Pieces({ source }: { source: Source }): JSX.Element {
           const passages = documents.data?.data.find((each) => each.id === piece.added)?.passages;
           const editable = piece.added !== null && (source !== "documents" || (!piece.file && passages === 1));
           const used = uses.data?.data.filter((each) => each.used.includes(piece.id)) ?? [];
-          return <One key={`${piece.id} ${piece.index ?? piece.graph ?? ""}`} {...{ source, piece, editable, used, ask }} onDone={changed} />;
+          return <One key={`${piece.id} ${piece.index ?? piece.graph ?? ""}`} {...{ source, piece, passages, editable, used, ask }} onDone={changed} />;
         })}
       </ul>
       {state.more && (
@@ -130,13 +130,15 @@ function Pieces({ source }: { source: Source }): JSX.Element {
 interface OneProps {
   source: Source;
   piece: Known;
+  /** Of the document that it is a part of. */
+  passages?: number;
   editable: boolean;
   used: Use[];
   ask: (text: string) => void;
   onDone: () => Promise<void>;
 }
 
-function One({ source, piece, editable, used, ask, onDone }: OneProps): JSX.Element {
+function One({ source, piece, passages, editable, used, ask, onDone }: OneProps): JSX.Element {
   const [editing, setEditing] = useState(false);
   if (editing) return <li class="card"><Editor {...{ source, piece }} onDone={onDone} onClose={() => setEditing(false)} /></li>;
   const { added } = piece;
@@ -160,7 +162,7 @@ function One({ source, piece, editable, used, ask, onDone }: OneProps): JSX.Elem
         {added !== null && (
           <span class="row push">
             {editable && <Action icon="edit" label={`${t("Edit", "编辑")}: ${piece.text}`} onClick={() => setEditing(true)} />}
-            <Delete {...deleting(source, added)} what={piece.text} onDone={onDone} />
+            <Delete {...deleting(source, added)} what={piece.text} passages={passages} onDone={onDone} />
           </span>
         )}
       </div>
@@ -188,7 +190,7 @@ function deleting(source: Source, added: string): { path: string; body?: unknown
 }
 
 /** A button that asks once more before it deletes. */
-function Delete(props: { path: string; body?: unknown; what: string; onDone: () => Promise<void> }): JSX.Element {
+function Delete(props: { path: string; body?: unknown; what: string; passages?: number; onDone: () => Promise<void> }): JSX.Element {
   const [asks, setAsks] = useState(false);
   const [error, setError] = useState("");
   async function go(): Promise<void> {
@@ -209,7 +211,9 @@ function Delete(props: { path: string; body?: unknown; what: string; onDone: () 
     );
   return (
     <>
-      <button type="button" class="plain warn" ref={(node) => node?.focus()} onClick={() => void go()}>{t("Delete", "删除")}</button>
+      <button type="button" class="plain warn" ref={(node) => node?.focus()} onClick={() => void go()}>
+        {(props.passages ?? 1) > 1 ? t(`Delete all ${props.passages} passages`, `删除全部 ${props.passages} 段`) : t("Delete", "删除")}
+      </button>
       <button type="button" class="plain" onClick={() => setAsks(false)}>{t("Keep", "保留")}</button>
     </>
   );

@@ -62,17 +62,17 @@ export interface Loaded<T> {
 
 /** What a route gives, asked when the component is first drawn, when `path` changes and by `reload`. */
 export function useLoaded<T>(path: string): Loaded<T> {
-  const [found, setFound] = useState<{ data?: T; error: string; status: number }>({ error: "", status: 0 });
+  const [found, setFound] = useState<{ of?: string; data?: T; error: string; status: number }>({ error: "", status: 0 });
   async function reload(): Promise<void> {
-    if (!path) return setFound({ error: "", status: 0 });
+    if (!path) return;
     try {
-      setFound({ data: await request<T>("GET", path), error: "", status: 200 });
+      setFound({ of: path, data: await request<T>("GET", path), error: "", status: 200 });
     } catch (error) {
-      setFound({ error: explain(error), status: error instanceof ApiError ? error.status : 0 });
+      setFound({ of: path, error: explain(error), status: error instanceof ApiError ? error.status : 0 });
     }
   }
   useEffect(() => void reload(), [path]);
-  return { ...found, reload };
+  return found.of === path ? { ...found, reload } : { error: "", status: 0, reload };
 }
 
 // --- small parts

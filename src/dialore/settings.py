@@ -311,6 +311,7 @@ class ServerSettings(Strict):
         description="A SQLite file, or postgresql://USER@HOST/DATABASE.",
     )
     annotate: Path | None = Field(default=None, description="Sheets of `dialore annotate export` that are filled in.")
+    runs: Path | None = Field(default=None, description="A folder with runs, which the page shows.")
     memory_days: int = Field(default=365, ge=1, description="How long what users said of themselves is kept.")
     kept_days: int = Field(default=7, ge=0, description="How long conversations and traces are kept; 0: not at all.")
 

@@ -13,6 +13,9 @@ import pytest
 
 from dialore.llm.model import Completion, Usage
 from dialore.settings import Settings, validated
+from tests.server.browsing import browser, page
+
+__all__ = ["browser", "page"]  # fixtures
 
 pytest.importorskip("fastapi", reason="the serve extra is not installed")
 

@@ -2,60 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from dialore.evaluation.human.reading import read_answers
+from dialore.experiments.store import Job, RunStore
 from dialore.server.guard import new_key
+from tests.server.browsing import checked
 from tests.server.conftest import Scripted, need, wait_until
 from tests.server.sheets import write_sheets
+from tests.server.test_runs import write_run
 
-CHROMIUM = "/usr/bin/chromium"
-AXE = Path(__file__).parents[2] / "page" / "node_modules" / "axe-core" / "axe.min.js"
 playwright = pytest.importorskip("playwright.sync_api", reason="the clients extra is not installed")
-pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="chromium is not installed")
 HOSTILE = "<img src=x onerror=\"document.title='hit'\"><script>document.title='hit'</script>"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as playing:
-        opened = playing.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
-
-@pytest.fixture
-def page(browser):
-    """A page that may not log an error, nor load anything from elsewhere."""
-    context = browser.new_context(viewport={"width": 1400, "height": 900}, locale="en-GB")
-    shown, wrong = context.new_page(), []
-    shown.set_default_timeout(20_000)
-    shown.on("pageerror", lambda error: wrong.append(str(error)))
-    yield shown
-    context.close()
-    assert not wrong
-
-
-def checked(page, name=""):
-    """Axe's findings, light and dark, wide and narrow; with $SHOTS, pictures of it."""
-    if AXE.exists():
-        page.evaluate(AXE.read_text("utf-8"))
-    for theme in ("light", "dark"):
-        page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
-        for width in (1400, 390):
-            page.set_viewport_size({"width": width, "height": 900})
-            page.wait_for_timeout(200)  # colours fade over
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} {width}: too wide"
-            if "SHOTS" in os.environ:
-                page.screenshot(path=f"{os.environ['SHOTS']}/{name}-{theme}-{width}.png", full_page=True)
-            found = page.evaluate("axe.run()")["violations"] if AXE.exists() else []
-            assert not found, json.dumps(found, indent=1)[:3000]
-    page.set_viewport_size({"width": 1400, "height": 900})
 
 
 def test_what_is_added_and_edited_is_known_at_the_next_answer_and_shows_who_used_it(serving, page):
@@ -145,8 +107,11 @@ def test_two_annotators_judge_by_keys_undo_resume_and_their_agreement_is_shown(s
         page.get_by_text("Item 1 of 3, 0 done").wait_for()
         if code == codes[0]:
             checked(page, "annotate")
+            sheet = tmp_path / "sheets" / "annotator-1.csv"
             page.keyboard.press("t")
+            wait_until(lambda place=sheet: ",tie," in place.read_text("utf-8"))
             page.keyboard.press("u")
+            wait_until(lambda place=sheet: ",tie," not in place.read_text("utf-8"))
             page.reload()
             page.get_by_text("Item 1 of 3, 0 done").wait_for()
             assert "plain" not in page.inner_text("main")
@@ -197,3 +162,29 @@ def test_an_annotator_needs_a_code_alone_where_the_service_has_keys(serving, pag
     page.get_by_text("Item 1 of 3").wait_for()
     page.goto(f"{running.url}/#/knowledge")
     page.get_by_text("This service wants a key").wait_for()
+
+
+def test_a_run_is_followed_and_its_dialogues_are_browsed(serving, page, tmp_path):
+    pytest.importorskip("scipy", reason="the evaluation extra is not installed")
+    with ThreadPoolExecutor() as threads:  # in this one playwright's loop runs
+        folder = threads.submit(write_run, tmp_path / "runs" / "small", done=3).result()
+    running = serving(server={"runs": str(tmp_path / "runs")})
+    page.goto(f"{running.url}/#/runs")
+    page.get_by_text("6 of 8 responses").wait_for()
+    page.get_by_text("running", exact=True).wait_for()
+    with RunStore.open(folder) as store:
+        store.add(Job(3, 0), store.response(Job(2, 0)))
+    page.get_by_text("7 of 8 responses").wait_for()
+    page.get_by_role("region", name="Scores").get_by_text("dcrag").wait_for()
+    page.get_by_role("searchbox").fill("garden")
+    page.get_by_role("button", name="d3").click()
+    playwright.expect(page.locator(".answer")).to_have_count(1)
+    page.get_by_role("searchbox").fill("")
+    page.get_by_role("button", name="d1").click()
+    playwright.expect(page.locator(".answer")).to_have_count(2)
+    page.get_by_text(re.compile("Knowledge: ")).first.wait_for()
+    checked(page, "runs")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save the whole report").click()
+    assert "<h1>small</h1>" in Path(saved.value.path()).read_text("utf-8")
+    assert page.title() == "Runs · Dialore"

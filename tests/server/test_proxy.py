@@ -188,13 +188,14 @@ def test_a_worker_that_is_asked_to_end_finishes_its_stream_and_the_other_goes_on
 
 def test_what_is_shown_of_a_backup_works(workers, postgres_server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    assert workers.http.put("/v1/memory/consent", json={"user": "bob", "consents": True}).status_code == 200
     monkeypatch.setenv("PATH", f"{binaries()}{os.pathsep}{os.environ['PATH']}")
     (shown,) = [block for block in BLOCKS["sh"] if "pg_dump" in block]
     for command in shown.replace("postgresql://dialore@db/dialore", postgres_server.url()).splitlines():
         words = shlex.split(command.replace("/data known", f"{workers.folder} known"))
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, (command, done.stderr)
-    assert workers.http.get("/v1/memory?user=ann").json()["consents"]
+    assert workers.http.get("/v1/memory?user=bob").json()["consents"]
     assert (tmp_path / "known.tar.gz").stat().st_size > 1000
 
 

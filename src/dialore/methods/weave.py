@@ -446,6 +446,7 @@ def _go_on(error: StageError, how: str, stage: Stages, *, begun: bool = False) -
 def _traced(found: _Found) -> dict[str, object]:
     return {
         "id": found.piece.id,
+        "text": titled_line(found.piece),
         "need": found.need.what,
         "asked": found.need.asked,
         "source": found.source,

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 
 from dialore import __version__
 from dialore.errors import DialoreError, InputError
-from dialore.server import annotate, completions, knowledge, memory, pages, responses
+from dialore.server import annotate, completions, knowledge, memory, pages, responses, runs
 from dialore.server.errors import ServiceError, reply
 from dialore.server.guard import Guard, check_address
 from dialore.server.service import Service
@@ -58,6 +58,7 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
     app.include_router(knowledge.router)
     app.include_router(memory.router)
     app.include_router(annotate.router)
+    app.include_router(runs.router)
     app.include_router(pages.router)
 
     @app.get("/healthz")

@@ -1,0 +1,139 @@
+"""Runs of a folder, while they run and after: `/v1/runs`, from their stores, by the sections of `dialore report`."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi import Response as Reply
+
+from dialore.errors import MissingExtraError
+from dialore.evaluation.report.build import Report, make_report
+from dialore.evaluation.report.data import arrow, unit
+from dialore.evaluation.report.forms import render_html
+from dialore.evaluation.report.people import Table
+from dialore.evaluation.report.plots import can_draw
+from dialore.evaluation.report.tables import how_to_read
+from dialore.experiments.results import RunResults
+from dialore.experiments.store import FILE, RunStore
+from dialore.server.errors import ServiceError, reply
+from dialore.server.knowledge import may_change
+from dialore.server.service import explained
+
+router = APIRouter(prefix="/v1/runs", dependencies=[Depends(may_change)])
+
+
+def _runs(request: Request) -> dict[str, Path]:
+    """The folders of runs by their names, the latest first."""
+    folder: Path | None = request.app.state.service.settings.server.runs
+    if folder is None:
+        raise ServiceError(404, "no runs are shown ([server] runs = FOLDER)", code="not_configured")
+    files = sorted(folder.glob(f"*/{FILE}"), key=_changed, reverse=True)
+    return {file.parent.name: file.parent for file in files}
+
+
+def _changed(file: Path) -> float:
+    beside = (file, file.with_name(f"{FILE}-wal"))
+    return max(each.stat().st_mtime for each in beside if each.exists())
+
+
+def _brief(name: str, folder: Path) -> dict[str, Any]:
+    """How far a run is."""
+    with RunStore.open(folder) as store:
+        config = store.facts().get("config", {})
+        total = store.size * config.get("repetitions", 1)
+        systems = []
+        for system in store.systems():
+            counts, totals = store.counts(system.number)
+            tokens = totals["prompt_tokens"] + totals["completion_tokens"]
+            done = {"ok": counts.get("ok", 0), "failed": counts.get("failed", 0), "total": total}
+            systems.append({"name": system.title, "model": system.model, **done, "tokens": int(tokens)})
+        found = {"name": name, "dialogues": store.size, "systems": systems, "metrics": list(store.metrics())}
+    return {**found, "changed": datetime.fromtimestamp(_changed(folder / FILE), UTC).isoformat()}
+
+
+def _sections(report: Report) -> dict[str, Any]:
+    """The report's tables and plots, and its dialogues as its own page has them."""
+    table = report.table
+    heads = ["system", *(f"{about.name} {unit(about)}{arrow(about)}".strip() for about in table.metrics)]
+    scores = [
+        Table(
+            f"Scores · {group.title}".removesuffix(" · "),
+            1,
+            heads,
+            [[row.label, *map(_figure, row.cells)] for row in group.rows],
+        )
+        for group in (table.groups if table.metrics else ())
+    ]
+    counted = [
+        _counted("Cost and latency, a response", report.names, [each.costs for each in report.surveys]),
+        _counted("Failures and parsing", report.names, [each.outcomes for each in report.surveys]),
+    ]
+    drawn = [figure for _, figure in report.files()] if can_draw() else []
+    figures = [{"title": each.title, "svg": base64.b64encode(each.render("svg")).decode()} for each in drawn]
+    return {
+        "title": report.title,
+        "tables": [each._asdict() for each in (*scores, *counted)],
+        "reading": [*how_to_read(table), *table.notes] if table.metrics else [],
+        "figures": figures,
+        "browser": report.browser.packed() if report.browser else None,
+    }
+
+
+def _figure(cell: Any) -> str:  # noqa: ANN401 - a cell of the main table
+    return f"{cell.text or 'n/a'}{cell.mark}" + (f" ±{cell.spread}" if cell.spread else "")
+
+
+def _counted(name: str, names: Sequence[str], rows: Sequence[dict[str, str]]) -> Table:
+    return Table(name, 1, ["system", *rows[0]], [[who, *row.values()] for who, row in zip(names, rows, strict=True)])
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    with explained():
+        try:
+            yield
+        except MissingExtraError as error:
+            raise ServiceError(501, str(error), code="missing_extra") from error
+
+
+async def _reported(request: Request, name: str) -> Report:
+    folder = (await asyncio.to_thread(_runs, request)).get(name)
+    if folder is None:
+        raise ServiceError(404, "there is no such run", code="run_not_found")
+
+    def made() -> Report:
+        with RunStore.open(folder) as store:
+            return make_report(RunResults([store]))
+
+    with _told():
+        return await asyncio.to_thread(made)
+
+
+@router.get("")
+async def list_runs(request: Request) -> Reply:
+    """The runs, the latest first, and how far each is."""
+    runs = await asyncio.to_thread(_runs, request)
+    with _told():
+        found = await asyncio.to_thread(lambda: [_brief(name, folder) for name, folder in runs.items()])
+    return reply({"data": found})
+
+
+@router.get("/{name}")
+async def show_run(request: Request, name: str) -> Reply:
+    """A run's scores, cost, failures, plots, and its dialogues: gzipped JSON in base64, as the report's page has it."""
+    report = await _reported(request, name)
+    with _told():
+        return reply(await asyncio.to_thread(_sections, report))
+
+
+@router.get("/{name}/report")
+async def show_report(request: Request, name: str) -> Reply:
+    """The run's report as one page, to be saved: in JSON, so that it never is a page of this service."""
+    return reply({"html": await asyncio.to_thread(render_html, await _reported(request, name))})

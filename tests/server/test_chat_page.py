@@ -1,0 +1,110 @@
+"""The pages Chat and Compare in Chromium: what people do there, and axe in light and dark."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.server.browsing import checked
+from tests.server.conftest import Scripted, need
+
+expect = pytest.importorskip("playwright.sync_api", reason="the clients extra is not installed").expect
+HOSTILE = "<img src=x onerror=\"document.title='hit'\">"
+RULES = b"# House rules\n\n## Dogs\n\nDogs are welcome on the terrace. They drink for free.\n"
+
+
+def ask(page, text):
+    page.get_by_role("textbox", name="Your message").fill(text)
+    page.keyboard.press("Enter")
+
+
+def upload(page):
+    page.locator(".composer input[type=file]").set_input_files(
+        {"name": "rules.md", "mimeType": "text/markdown", "buffer": RULES}
+    )
+    page.get_by_text("rules.md is known now").wait_for()
+
+
+def test_a_file_is_uploaded_asked_about_and_its_passage_opened_from_the_citation(serving, page):
+    running = serving(Scripted("Of course, on the terrace. [1]", needs=[need("dogs on the terrace")]))
+    page.goto(running.url)
+    checked(page, "chat-empty")
+    upload(page)
+    ask(page, "May I bring my dog?")
+    reply = page.get_by_role("article", name="Response")
+    expect(reply).to_contain_text("Of course, on the terrace.")
+    page.get_by_role("button", name=re.compile("Source 1: House rules")).click()
+    panel = page.get_by_role("complementary", name="Grounds and settings")
+    expect(panel.locator(".piece.open mark").first).to_contain_text("terrace")
+    expect(panel.locator(".place").first).to_contain_text("rules.md")
+    expect(reply.locator("mark")).to_contain_text("Of course, on the terrace")
+    expect(panel.get_by_role("button", name=re.compile("Looked for in: "))).to_be_visible()
+    panel.get_by_role("button", name=re.compile("dogs on the terrace")).first.focus()
+    page.keyboard.press("ArrowRight")
+    expect(panel.locator(".told")).to_contain_text("Looked for in")
+    checked(page, "chat-grounds")
+    panel.get_by_role("tab", name="Stages").or_(panel.get_by_role("button", name="Stages")).first.click()
+    panel.get_by_text("needs", exact=True).click()
+    assert panel.locator("details[open] pre").count() >= 2  # the prompt as sent, and the completion
+    checked(page, "chat-stages")
+
+
+def test_a_turn_is_edited_answered_anew_and_the_conversation_exported_and_opened_again(serving, page):
+    running = serving(Scripted(f"Certainly. {HOSTILE}"))
+    page.goto(running.url)
+    ask(page, "Hello there")
+    page.get_by_role("button", name=re.compile("Answer anew")).click()
+    expect(page.get_by_role("article", name="Response")).to_have_count(1)
+    page.get_by_role("button", name="Edit this turn").click()
+    page.get_by_role("textbox", name="Your turn").fill(f"Good evening {HOSTILE}")
+    page.get_by_role("button", name="Send").first.click()
+    expect(page.get_by_role("article", name="You")).to_contain_text("Good evening <img")
+    expect(page.get_by_role("article", name="Response")).to_contain_text("Certainly. <img")
+    page.get_by_label("Share and export").click()
+    with page.expect_download() as kept:
+        page.get_by_role("button", name="Export as JSON").click()
+    exported = json.loads(kept.value.path().read_text("utf-8"))
+    assert [turn["role"] for turn in exported["turns"]] == ["user", "assistant"]
+    assert exported["turns"][1]["trace"]["trace"]
+    page.get_by_role("button", name="New conversation").click()
+    expect(page.get_by_role("article", name="Response")).to_have_count(0)
+    page.locator("input[accept='.json']").set_input_files(kept.value.path())
+    expect(page.get_by_role("article", name="You")).to_contain_text("Good evening")
+    page.reload()  # and a new look has it still
+    expect(page.get_by_role("article", name="You")).to_contain_text("Good evening")
+    assert page.title() == "Chat · Dialore"
+
+
+def test_several_methods_answer_side_by_side(serving, page):
+    running = serving(
+        Scripted("Of course. [1]", needs=[need("dogs on the terrace")]), agents={"plain": {"method": "vanilla"}}
+    )
+    page.goto(running.url)
+    upload(page)
+    page.get_by_role("link", name="Compare").click()
+    page.get_by_role("textbox", name="Your message").fill("May I bring my dog?")
+    page.get_by_role("button", name="Ask").click()
+    for model in ("dialore", "dialore/plain"):
+        column = page.get_by_role("region", name=model, exact=True)
+        expect(column).to_contain_text("Of course.")
+        column.get_by_text("Grounds", exact=True).click()
+    expect(page.locator(".columns .piece").first).to_contain_text("Dogs are welcome")
+    checked(page, "compare")
+    page.get_by_role("button", name="Go on with this").first.click()
+    expect(page.get_by_role("list", name="History")).to_contain_text("Of course.")
+
+
+def test_the_page_speaks_chinese(serving, browser):
+    running = serving(Scripted("当然可以。"))
+    context = browser.new_context(viewport={"width": 1400, "height": 900}, locale="zh-CN")
+    shown = context.new_page()
+    shown.goto(running.url)
+    shown.get_by_role("textbox", name="你的消息").fill("可以带狗吗？")
+    shown.keyboard.press("Enter")
+    expect(shown.get_by_role("article", name="回复")).to_contain_text("当然可以。")
+    shown.get_by_role("button", name="为什么这样说？").click()
+    checked(shown, "chat-zh")
+    assert shown.evaluate("document.documentElement.lang").startswith("zh")
+    context.close()
