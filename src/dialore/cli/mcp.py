@@ -1,7 +1,6 @@
 """`dialore mcp`: agents and sources as tools of other agents."""
 
 # No deferred annotations here: typer reads them.
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -37,6 +36,8 @@ def mcp(
     dialore mcp dialore.toml
     dialore mcp --documents handbook.idx --http
     """
+    import asyncio
+
     import_optional("mcp.server.mcpserver", "dialore mcp", "mcp")
     from dialore.server.mcp import serve
     from dialore.settings import read_settings
