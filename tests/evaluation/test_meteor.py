@@ -5,8 +5,10 @@ The WordNet of most tests is a tiny one of our own writing, in the files' publis
 
 from __future__ import annotations
 
+import gc
 import shutil
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,16 @@ def write_wordnet(folder, version="9.9", nouns=NOUNS):
         (folder / f"{part}.exc").write_text("mice mouse\n")
     (folder / "lexnames").write_text(LEXNAMES)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _files_of_nltk():
+    """nltk's reader never closes its files: they go here, not in the middle of whatever test runs next."""
+    yield
+    meteor.find_wordnet.cache_clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture
