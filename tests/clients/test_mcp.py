@@ -175,9 +175,9 @@ async def test_what_is_kept_is_shown_and_forgotten(world, mode):
             assert made.structured_content == {"consents": False, "statements": []}
         agreeing = Client(f"{url}/mcp", mode=mode, elicitation_callback=asked_for_consent([], says=True))
         async with agreeing as session:
-            ids = []
-            for text in ("I live in Leeds.", "My sister keeps bees."):
-                ids.append((await session.call_tool("remember", {"statement": text})).structured_content["id"])
+            texts = ("I live in Leeds.", "My sister keeps bees.")
+            made = [await session.call_tool("remember", {"statement": text}) for text in texts]
+            ids = [each.structured_content["id"] for each in made]
             kept = (await session.call_tool("list_memory", {})).structured_content
             assert kept["consents"]
             assert [each["id"] for each in kept["statements"]] == ids[::-1]
