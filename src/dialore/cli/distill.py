@@ -15,7 +15,7 @@ from dialore.errors import InputError
 
 if TYPE_CHECKING:
     from dialore.experiments.config import RunConfig
-    from dialore.training.distill import Row
+    from dialore.llm.distilled import Row
 
 _OFF = {"dcrag": {"thoughts": False, "cross_revision": False}}
 """What hard matching has no answer for is switched off."""
@@ -61,7 +61,8 @@ def distill(
     dialore distill scg-qp --dataset wizard-of-internet --split train --limit 20000 --cut all --out rows.jsonl
     dialore distill dcrag --by matching --dataset dailydialog --data valid.json.gz --out rows.jsonl
     """
-    from dialore.training.distill import contexts_of, coq_entries, read_answers, stages_of, write_lines
+    from dialore.experiments.distill import contexts_of, coq_entries, read_answers, stages_of
+    from dialore.llm.distilled import write_lines
 
     stages = stages_of(what)
     one_of("kind of answers", by, ("model", "people", "matching"))
@@ -111,6 +112,6 @@ def _answer(config: "RunConfig", folder: Path) -> None:
 def _without_model(config: "RunConfig", stages: set[str], by: str) -> "list[Row]":
     import asyncio
 
-    from dialore.training.distill import matched, people
+    from dialore.experiments.distill import matched, people
 
     return asyncio.run(people(config, stages) if by == "people" else matched(config))

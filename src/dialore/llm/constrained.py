@@ -12,8 +12,8 @@ from dialore.errors import import_optional
 _STRING = r'"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*"'
 _PLAIN = {"string": _STRING, "integer": r"-?\d{1,9}", "number": r"-?\d{1,9}(?:\.\d{1,9})?"}
 _PLAIN |= {"boolean": "true|false", "null": "null"}
-_TRIED = 32
-"""Tokens that are tried for a place before all are."""
+_TAIL = 8
+"""Tokens before one that tell how it is written."""
 
 
 def pattern_of(schema: Mapping[str, Any], definitions: Mapping[str, Any] | None = None) -> str:  # noqa: PLR0911
@@ -45,7 +45,7 @@ def _listed(item: str) -> str:
 
 
 class Constrained:
-    """A logits processor of transformers: no token is left that leads away from a schema.
+    """A logits processor of transformers for greedy decoding: the likeliest token is left that a schema allows.
 
     Args:
         tokenizer: the model's.
@@ -56,28 +56,33 @@ class Constrained:
     def __init__(self, tokenizer: Any, schema: Mapping[str, Any], given: int) -> None:  # noqa: ANN401
         self._tokenizer, self._given = tokenizer, given
         self._pattern = import_optional("regex", "constrained decoding", "local").compile(pattern_of(schema))
+        self._special = set(tokenizer.all_special_ids)
 
     def __call__(self, tokens: Any, scores: Any) -> Any:  # noqa: ANN401 - tensors
-        """The scores, those of tokens that may not follow at minus infinity."""
+        """The scores, all but one of each row at minus infinity."""
         import torch
 
         held = torch.full_like(scores, -torch.inf)
-        for row, (before, of_row) in enumerate(zip(tokens[:, self._given :].tolist(), scores, strict=True)):
-            order = of_row.topk(min(_TRIED, len(of_row))).indices.tolist()
-            allowed = self._allowed(before, order) or self._allowed(before, range(len(of_row)))
-            allowed = allowed or [self._tokenizer.eos_token_id]
-            held[row, allowed] = of_row[allowed].clamp(min=torch.finfo(scores.dtype).min)
+        order = scores.argsort(dim=-1, descending=True).tolist()
+        for row, before in enumerate(tokens[:, self._given :].tolist()):
+            held[row, self._next(before, order[row])] = 0.0
         return held
 
-    def _allowed(self, before: list[int], candidates: Iterable[int]) -> list[int]:
-        """The tokens that may follow; the end, where the answer is whole."""
-        said = self._decode(before)
+    def _next(self, before: list[int], order: Iterable[int]) -> int:
+        """The first token that may follow; the end, where the answer is whole, or nothing may."""
+        end: int = self._tokenizer.eos_token_id
+        said, tail = self._decode(before), before[-_TAIL:]
         if self._pattern.fullmatch(said):
-            return [self._tokenizer.eos_token_id]
-        no = {*self._tokenizer.all_special_ids, *before[-1:]}  # a token that adds nothing comes once
-        longer = ((token, self._decode([*before, token])) for token in candidates)
-        fits = self._pattern.fullmatch
-        return [token for token, text in longer if (text != said or token not in no) and fits(text, partial=True)]
+            return end
+        known = len(self._decode(tail))
+        for token in order:
+            piece = self._decode([*tail, token])[known:]
+            # A token that adds nothing, such as the mark of a space to come, comes once.
+            if token in self._special or (not piece and token in before[-1:]):
+                continue
+            if self._pattern.fullmatch(said + piece, partial=True):
+                return token
+        return end
 
     def _decode(self, tokens: list[int]) -> str:
         text: str = self._tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)

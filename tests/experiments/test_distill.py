@@ -11,20 +11,10 @@ import dialore
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, UnknownNameError
 from dialore.experiments.config import make_config
-from dialore.llm.distilled import shortened
+from dialore.experiments.distill import Matching, coq_entries, people, read_answers, rows_of, stages_of
+from dialore.llm.distilled import Row, read_rows, shortened, write_lines
 from dialore.prompts.library import PromptLibrary
 from dialore.response import StageTrace
-from dialore.training.distill import (
-    Matching,
-    Row,
-    coq_entries,
-    people,
-    read_answers,
-    read_rows,
-    rows_of,
-    stages_of,
-    write_lines,
-)
 from tests.methods.conftest import small_graph  # noqa: F401
 from tests.training.test_decision import pairs, write
 

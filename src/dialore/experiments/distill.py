@@ -1,42 +1,36 @@
-"""Rows to train a small model on: what a prompted model, people, or hard matching did at the stages of a method.
-
-A row is a line of JSON: the stage's prompt as sent, and what came of it. Rows of several files may be joined: their
-fingerprints tell which are the same.
-"""
+"""Rows to train a small model on: what a prompted model, people, or hard matching did at the stages of a method."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-from pydantic import BaseModel, ValidationError
+from typing import TYPE_CHECKING, Any
 
 from dialore.agent import Agent
-from dialore.datasets import gold_text
-from dialore.dialogue import describe
 from dialore.errors import InputError, UnknownNameError
 from dialore.experiments.run import load_dialogues, open_systems
 from dialore.experiments.store import FILE, RunStore
+from dialore.llm.distilled import Row, lines_of
 from dialore.llm.model import Completion, LanguageModel, OnText, Request
 from dialore.llm.recording import Recorded
 from dialore.llm.rehearsal import Rehearsal
 from dialore.llm.structured import candidates
+from dialore.methods.dcrag import Dcrag
 from dialore.methods.demands import DemandsOutput, SelectedFacts
 from dialore.methods.edit import read_questions
 from dialore.methods.registry import method_class, method_prompts
 from dialore.methods.scg_qp import SearchDecision
 from dialore.methods.stages import ModelResponder, StageCall, T, Text
-from dialore.methods.weave import Need, Needs
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Demands, Grounding, Response, StageTrace
 from dialore.sources.graph.matching import concept_key
 from dialore.text import content_words
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from dialore.dialogue import Dialogue
     from dialore.experiments.config import RunConfig
     from dialore.knowledge import Knowledge
@@ -44,59 +38,12 @@ if TYPE_CHECKING:
 
 _WRITING = {"response-generation", "draft", "write", "check"}
 """Stages that write the response, or come after it."""
-_HELD = 10
 _MOST, _AROUND = 12, 300
 """Demands of a kind at most, as `dcrag` takes them, and facts of a concept that are looked at, the heaviest."""
 _UNFIT = re.compile(
     r"\A(?:do|does|did|is|are|was|were|has|have|can|could|will|would|should)\b|\b(?:you|your|favou?rite)\b|\A你|你[们的]",
     re.IGNORECASE,
 )
-
-
-class Row(BaseModel):
-    """One answer of a stage.
-
-    Attributes:
-        task: the prompt's name with its language: `dcrag/query-production.en`.
-        input: the prompt's messages, an empty line between them.
-        output: what was answered; structured output as JSON.
-        dialogue: the dialogue's id.
-        split: `train`, or `valid` for one whole dialogue of ten, drawn by its id.
-        by: who answered.
-        prompt: the prompt's name, version and hash.
-        fingerprint: of all the above.
-    """
-
-    task: str
-    input: str
-    output: str
-    dialogue: str
-    split: Literal["train", "valid"]
-    by: str
-    prompt: str
-    fingerprint: str
-
-    @property
-    def stage(self) -> str:
-        """The stage: `dcrag/query-production`."""
-        return self.task.partition(".")[0]
-
-    @classmethod
-    def of(cls, prompt: str, messages: Iterable[str], output: str, dialogue: str, by: str) -> Row:
-        """The row of an answer to a prompt that is named by its reference."""
-        whole = dialogue.partition("@")[0]
-        held = int.from_bytes(hashlib.blake2b(whole.encode(), digest_size=4).digest()) % _HELD == 0
-        said = {
-            "task": prompt.partition(" ")[0],
-            "input": "\n\n".join(messages),
-            "output": output,
-            "dialogue": dialogue,
-            "split": "valid" if held else "train",
-            "by": by,
-            "prompt": prompt,
-        }
-        text = json.dumps(said, ensure_ascii=False).encode("utf-8", "replace")
-        return cls(**said, fingerprint=hashlib.blake2b(text, digest_size=8).hexdigest())  # type: ignore[arg-type]
 
 
 def stages_of(what: str) -> set[str]:
@@ -127,7 +74,7 @@ def read_answers(path: Path) -> Iterator[Row]:
             for _, _, response in store.responses():
                 yield from rows_of(response)
         return
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in enumerate(lines_of(path), 1):
         try:
             if "trace" in json.loads(line):
                 yield from rows_of(Response.model_validate_json(line))
@@ -203,30 +150,30 @@ async def people(config: RunConfig, stages: set[str]) -> list[Row]:
 
 
 async def matched(config: RunConfig) -> list[Row]:
-    """What hard matching answers at the stages of a run's method, where it finds anything; raises as `open_systems`."""
+    """What hard matching answers at the stages of `dcrag`, where it finds demands; raises as `open_systems`."""
     rows: list[Row] = []
     async with open_systems(config, lambda *_: Rehearsal()) as opened:
         method = opened.agents[0, 0].method
-        graph = getattr(method, "graph", None)
-        matching = Matching(getattr(graph, "graphs", [graph])[0], opened.prompts)
+        if not isinstance(method, Dcrag):
+            raise InputError("hard matching answers the stages of dcrag", mend="leave --by out, and name a model")
+        matching = Matching(getattr(method.graph, "graphs", [method.graph])[0], opened.prompts)
         for dialogue in load_dialogues(config.dataset):
-            if dialogue.knowledge or matching.demands(dialogue).queries:
+            if matching.demands(dialogue).queries:
                 rows += rows_of(await Agent(method, matching).ground(dialogue))
     return rows
 
 
 class Matching:
-    """Answers the stages of `dcrag` and `weave` from the real response, for where there is no capable model.
+    """Answers the stages of `dcrag` from the real response, for where there is no capable model.
 
     A demand is a concept that a fact of the graph joins to one of the response: said in the history, an explicit query;
     between two such concepts, an implicit one; of the response, a topic, maintained where the history has it, else
-    extended. A fact is selected whose one end the history says and whose other the response. Of `weave`, a need is the
-    gold knowledge of the dialogue, in the words that the response has of it.
+    extended. A fact is selected whose one end the history says and whose other the response.
     """
 
     name = "hard matching"
 
-    def __init__(self, graph: Graph | None, prompts: PromptLibrary) -> None:
+    def __init__(self, graph: Graph, prompts: PromptLibrary) -> None:
         self._graph, self._prompts = graph, prompts
 
     async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:
@@ -238,18 +185,15 @@ class Matching:
     def _value(self, shape: type[BaseModel], dialogue: Dialogue, variables: Mapping[str, Any]) -> BaseModel:
         if issubclass(shape, DemandsOutput):
             return shape.of(self.demands(dialogue))
-        if shape is SelectedFacts:
-            return SelectedFacts(selected=self._selected(variables["facts"], dialogue))
-        return self._needs(dialogue, [source["name"] for source in variables["sources"]])
+        return SelectedFacts(selected=self._selected(variables["facts"], dialogue))
 
     def _said(self, texts: Sequence[str]) -> dict[str, str]:
         """The concepts that texts mention, by what they are known by."""
-        found = self._graph.mentions(texts) if self._graph is not None else ()
-        return {concept_key(link.name): link.name for link in found}
+        return {concept_key(link.name): link.name for link in self._graph.mentions(texts)}
 
     def _around(self, name: str) -> dict[str, str]:
         """The concepts that facts join to one, by what they are known by."""
-        facts = self._graph.facts_of(name)[:_AROUND] if self._graph is not None else ()
+        facts = self._graph.facts_of(name)[:_AROUND]
         return {concept_key(end): end for fact in facts for end in (fact.head, fact.tail) if end != name}
 
     def demands(self, dialogue: Dialogue) -> Demands:
@@ -280,19 +224,6 @@ class Matching:
             if (one in before and other in response) or (other in before and one in response)
         ]
 
-    def _needs(self, dialogue: Dialogue, names: Sequence[str]) -> Needs:
-        """A need for each piece that the response stands on and has words of."""
-        said = set(content_words(dialogue.reference or "", dialogue.language))
-        needs: list[Need] = []
-        for place, item in enumerate(dialogue.knowledge):
-            words = [word for word in content_words(gold_text(item), dialogue.language) if word in said]
-            plan = dialogue.sources[place] if place < len(dialogue.sources) else ""
-            if words and (source := next((name for name in (plan, *names) if name in names), "")):
-                query = " ".join(dict.fromkeys(words[:_MOST]))
-                asked = dialogue.last.text.rstrip().endswith(("?", "？"))
-                needs.append(Need(what=query, source=source, query=query, asked=asked))
-        return Needs(needs=needs[:3], topics=self.demands(dialogue).extended[:4])
-
 
 # --- COQ (EDIT, Section 3.2.1)
 
@@ -316,43 +247,3 @@ def coq_entries(rows: Iterable[Row], contexts: Mapping[str, Dialogue]) -> Iterat
         fit = [each for each in asked if known & set(content_words(each, context.language)) and not _UNFIT.search(each)]
         if fit:
             yield {"context": "\n".join(context.texts), "questions": fit}
-
-
-def write_lines(path: Path, lines: Iterable[Mapping[str, object]]) -> int:
-    """Write JSONL whole or not at all; gives how many lines.
-
-    Raises:
-        InputError: there is no line, or the file cannot be written.
-    """
-    texts = [json.dumps(line, ensure_ascii=False) + "\n" for line in lines]
-    if not texts:
-        raise InputError("nothing was gathered to learn from", mend="see that the run answered, and by such stages")
-    being = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        being.write_text("".join(texts), encoding="utf-8")
-        being.replace(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}", mend="choose another --out") from error
-    return len(texts)
-
-
-def read_rows(path: Path) -> list[Row]:
-    """The rows of a file that `dialore distill` wrote, each once; raises InputError where a line is none."""
-    rows: dict[str, Row] = {}
-    for number, line in enumerate(_lines(path), 1):
-        try:
-            row = Row.model_validate_json(line)
-        except ValidationError as error:
-            raise InputError(
-                f"{path}, line {number}: {describe(error)}", mend="make it by `dialore distill`"
-            ) from error
-        rows[row.fingerprint] = row
-    return list(rows.values())
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read: {error}", mend="name a run's folder, or a JSONL file") from error
