@@ -28,6 +28,8 @@ _WAIT = 30
 """Seconds that a change waits for others' end, in SQLite."""
 _MOST = 1000
 """Statements of one user; the oldest go."""
+_BEGINNING = 80
+"""Characters of a conversation that its title is."""
 
 
 class User(NamedTuple):
@@ -144,6 +146,11 @@ class ServerStore:
         self._memory, self._kept = timedelta(days=memory_days), timedelta(days=kept_days)
         self._threads = ThreadPoolExecutor(self._engine.pool.size(), "store")  # type: ignore[attr-defined]
 
+    @property
+    def keeps_conversations(self) -> bool:
+        """Whether conversations and traces are kept at all."""
+        return bool(self._kept)
+
     async def open(self) -> None:
         """Bring the database to the newest version, and delete what has expired.
 
@@ -248,12 +255,13 @@ class ServerStore:
         return found
 
     @_reading
-    def conversations(self, connection: sa.Connection, user: User) -> list[tuple[str, datetime]]:
-        """The ids of a user's conversations, and when each was last kept, the latest first."""
+    def conversations(self, connection: sa.Connection, user: User) -> list[tuple[str, datetime, str]]:
+        """The ids of a user's conversations, when each was last kept and how it begins, the latest first."""
         columns = _CONVERSATIONS.c
-        query = sa.select(columns.id, columns.made).where(*self._live(_CONVERSATIONS, user))
+        begins = sa.func.substr(columns.turns[0, "content"].as_string(), 1, _BEGINNING)
+        query = sa.select(columns.id, columns.made, begins).where(*self._live(_CONVERSATIONS, user))
         rows = connection.execute(query.order_by(columns.made.desc(), columns.id))
-        return [(row.id, row.made) for row in rows]
+        return [(name, made, title or "") for name, made, title in rows]
 
     @_changing
     def keep_trace(self, connection: sa.Connection, user: User, identifier: str, result: Mapping[str, Any]) -> None:

@@ -106,12 +106,17 @@ def read_examples(name: str, path: Path, *, seed: int = 0) -> Examples:
     dialogues = split_dialogues(reader.read(path), cut="all")
     if kept := [one.id for one in dialogues if not one.persona or not any(one.extra.get("documents", {}).values())]:
         raise InputError(f"{path}: dialogue {kept[0]} has no persona with documents", mend="leave it out")
+    numbers = numbered(dialogues, path)
+    return Examples(name, hashlib.sha256(path.read_bytes()).hexdigest(), dialogues, numbers, seed)
+
+
+def numbered(dialogues: Sequence[Dialogue], path: Path) -> Numbers:
+    """The number of the whole dialogue that each history is of; raises InputError where they are too few for folds."""
     wholes = {whole: place for place, whole in enumerate(dict.fromkeys(one.id.partition("@")[0] for one in dialogues))}
     if len(wholes) < _FEWEST:
         message = f"{path}: {len(wholes)} dialogues cannot be divided for cross-validation"
         raise InputError(message, mend=f"give at least {_FEWEST}")
-    numbers = np.array([wholes[one.id.partition("@")[0]] for one in dialogues])
-    return Examples(name, hashlib.sha256(path.read_bytes()).hexdigest(), dialogues, numbers, seed)
+    return np.array([wholes[one.id.partition("@")[0]] for one in dialogues])
 
 
 def refuse_leaks(train: Examples, held: Examples) -> None:
