@@ -1,7 +1,7 @@
 """`dialore train`: small trained parts, from a data set's own plans and knowledge."""
 
 # No deferred annotations here: typer reads them.
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,6 @@ from dialore.errors import InputError
 if TYPE_CHECKING:
     from dialore.sources.trained.model import Arrays
     from dialore.training import Examples
-    from dialore.training.finetune import Kind, Target, Tuning
 
 app = typer.Typer(no_args_is_help=True, help="Train small parts that need no language model, on a laptop's processor.")
 _Name = Annotated[
@@ -79,11 +78,12 @@ def retriever(
     _train(train_ranker, name, data, out, seed, json)
 
 
-@app.command("safari")
-def safari(
-    name: _Name,
+@app.command("generator")
+def generator(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The data set.", autocompletion=DATA_SETS)],
     data: _Data,
     out: _Out,
+    recipe: Annotated[str, typer.Option("--recipe", metavar="safari|fkg|fcm", help="What it learns.")] = "safari",
     base: _Base = "scratch",
     epochs: _Epochs = 3,
     batch: _Batch = 8,
@@ -95,22 +95,37 @@ def safari(
     seed: _Seed = 0,
     json: Json = False,
 ) -> None:
-    """Fine-tune SAFARI's generator: one causal model that plans and responds.
+    """Fine-tune a causal model: SAFARI's generator, MSDP's FKG or FCM.
 
-    The authors' settings are the defaults (3 epochs, batches of 8); theirs of
-    LoRA, r 8, alpha 32 and dropout .1, with --lora. Use it with
-    `--model hf:FOLDER -o prompting=supervised` of safari.
+    safari: plans and responds in one sequence (kbp); the authors' settings
+    are the defaults, theirs of LoRA with --lora. fkg: topic and history to
+    knowledge; fcm: with the knowledge to the response (wizard-of-wikipedia).
+    `dialore models show` says how the model is used. An interrupted training
+    goes on where the same command is given again; several GPUs are used under
+    `accelerate launch`.
 
     [bold]Example[/bold]
-    dialore train safari kbp --data shared/data/kbp --base Qwen/Qwen3-0.6B --lora --out models/safari
+    dialore train generator kbp --data shared/data/kbp --base Qwen/Qwen3-0.6B --lora --out models/safari
     """
-    from dialore.training.safari import TOKENS, USE, generator_targets
+    from dialore.training.finetune import Tuning, finetune
+    from dialore.training.generators import RECIPES, read_targets
 
-    examples = [_examples(name, data, split, seed) for split in _SPLITS]
-    targets = [generator_targets(one.dialogues) for one in examples]
-    tuning = _tuning(epochs, batch, accumulation, rate, length, lora, precision, seed)
-    card = {"kind": "generator", "use": USE, "data": examples[0].described()}
-    _finetune("causal", base, targets, out, card, TOKENS, tuning, json)
+    one_of("recipe", recipe, [*RECIPES])
+    one_of("precision", precision, ("auto", "fp32", "bf16", "fp16"))
+    paths = [path for split in _SPLITS for path in sorted(data.glob(f"{split}.json*"))[:1]]
+    if not paths or not paths[0].name.startswith("train"):
+        raise InputError(f"{data} has no train.json", mend=f"`dialore data get {name} --split train --out FILE`")
+    (train, dev), described = read_targets(recipe, name, paths)
+    tuning = Tuning(epochs, batch, accumulation, rate, length, lora, precision=precision, seed=seed)  # type: ignore[arg-type]
+    card: dict[str, Any] = {"kind": f"generator ({recipe})", "use": RECIPES[recipe].use, "data": described}
+    with progress("training") as step:
+        card = finetune("causal", base, train, dev, out, card, tokens=RECIPES[recipe].tokens, tuning=tuning, step=step)
+    if json:
+        print_json({"path": str(out), **card})
+    elif card:
+        loss = card["loss"]
+        console().print(f"loss on held-out dialogues {loss['dev']:.3f} after {loss['epochs']} epochs")
+        note(f"{out} is written; `dialore models show {out}` says what it is")
 
 
 @app.command("decision")
@@ -164,47 +179,6 @@ def _train(
         return
     show_measured(card)
     note(f"{out} is written; `dialore models show {out}` says what it is")
-
-
-def _examples(name: str, data: Path, split: str, seed: int) -> "Examples":
-    from dialore.training import read_examples
-
-    path = next(iter(sorted(data.glob(f"{split}.json*"))), None)
-    if path is None:
-        raise InputError(f"{data} has no {split}.json", mend=f"`dialore data get {name} --split {split} --out FILE`")
-    return read_examples(name, path, seed=seed)
-
-
-def _tuning(
-    epochs: float, batch: int, accumulation: int, rate: float, length: int, lora: bool, precision: str, seed: int
-) -> "Tuning":
-    from dialore.training.finetune import Tuning
-
-    one_of("precision", precision, ("auto", "fp32", "bf16", "fp16"))
-    return Tuning(epochs, batch, accumulation, rate, length, lora, precision=precision, seed=seed)  # type: ignore[arg-type]
-
-
-def _finetune(
-    kind: "Kind",
-    base: str,
-    targets: "Sequence[Sequence[Target]]",
-    out: Path,
-    card: "dict[str, Any]",
-    tokens: "Sequence[str]",
-    tuning: "Tuning",
-    json: bool,
-) -> None:
-    """Train on the first targets, hold out the second, and say what came of it."""
-    from dialore.training.finetune import finetune
-
-    with progress("training") as step:
-        card = finetune(kind, base, targets[0], targets[1], out, card, tokens=tokens, tuning=tuning, step=step)
-    if json:
-        print_json({"path": str(out), **card})
-    elif card:
-        loss = card["loss"]
-        console().print(f"loss on held-out dialogues {loss['dev']:.3f} after {loss['epochs']} epochs")
-        note(f"{out} is written; `dialore models show {out}` says what it is")
 
 
 def show_measured(card: "dict[str, Any]") -> None:
