@@ -83,9 +83,13 @@ def _train(
         raise InputError(f"{data} has no train.json", mend=f"`dialore data get {name} --split train --out FILE`")
     examples = read_examples(name, found["train"], seed=seed)
     if "dev" in found:
-        refuse_leaks(examples, read_examples(name, found["dev"]))
-    with progress("training") as step:
-        card, arrays = recipe(examples, step)
+        refuse_leaks(examples, read_examples(name, found["dev"], fewest=1))
+    try:
+        with progress("training") as step:
+            card, arrays = recipe(examples, step)
+    except MemoryError as error:
+        message = f"not enough memory to train on {len(examples.dialogues):,} responses"
+        raise InputError(message, mend="give fewer dialogues") from error
     card = save_trained(out, examples, card, arrays)
     if json:
         print_json({"path": str(out), **card})

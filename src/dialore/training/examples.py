@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     Step = Callable[[str, int, int | None], None]
 
 FOLDS = 5
-_FEWEST = 2 * FOLDS
 
 
 @dataclass
@@ -94,8 +93,8 @@ class Compared:
     sizes: list[list[int]]
 
 
-def read_examples(name: str, path: Path, *, seed: int = 0) -> Examples:
-    """The responses of a data set's file.
+def read_examples(name: str, path: Path, *, seed: int = 0, fewest: int = 2 * FOLDS) -> Examples:
+    """The responses of a data set's file of at least `fewest` dialogues.
 
     Raises:
         InputError: it cannot be read, or has no persona, no plans, or too few dialogues.
@@ -107,9 +106,9 @@ def read_examples(name: str, path: Path, *, seed: int = 0) -> Examples:
     if kept := [one.id for one in dialogues if not one.persona or not any(one.extra.get("documents", {}).values())]:
         raise InputError(f"{path}: dialogue {kept[0]} has no persona with documents", mend="leave it out")
     wholes = {whole: place for place, whole in enumerate(dict.fromkeys(one.id.partition("@")[0] for one in dialogues))}
-    if len(wholes) < _FEWEST:
+    if len(wholes) < fewest:
         message = f"{path}: {len(wholes)} dialogues cannot be divided for cross-validation"
-        raise InputError(message, mend=f"give at least {_FEWEST}")
+        raise InputError(message, mend=f"give at least {fewest}")
     numbers = np.array([wholes[one.id.partition("@")[0]] for one in dialogues])
     return Examples(name, hashlib.sha256(path.read_bytes()).hexdigest(), dialogues, numbers, seed)
 

@@ -11,7 +11,7 @@ from dialore.errors import InputError, import_optional
 from dialore.sources.trained.features import softmax
 from dialore.sources.trained.planner import WORDS, likely, logits_of, plan_features, votes, with_owner, word_rows
 from dialore.training.examples import FOLDS, Compared, Examples, compare, labels_of
-from dialore.training.trees import grow
+from dialore.training.trees import PATIENCE, grow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -95,7 +95,12 @@ def train_planner(examples: Examples, step: Step) -> tuple[dict[str, Any], Array
         "kind": "planner",
         "plans": [list(plan) for plan in plans],
         "offsets": offsets.tolist(),
-        "settings": {"of use": USE, "plans": PLANS, "linear C": _PENALTY, "trees": trees_of},
+        "settings": {
+            "of use": {**USE, "most trees": _MOST_OF_USE, "patience": PATIENCE},
+            "plans": {**PLANS, "most trees": _MOST, "patience": PATIENCE},
+            "linear C": _PENALTY,
+            "trees": trees_of,
+        },
         "measured": measured,
     }
     return card, arrays
