@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import hashlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -163,22 +163,22 @@ async def measure_jointly(
     about. Measures are kept as soon as they are there. The store must be held for writing; raises as `measure_run`.
     """
     name = metric.about.name
-    ordered = sorted(systems)
-    titles = ", ".join(system_names(store)[number] for number in ordered)
+    names = _names_of(store, systems)
+    titles = ", ".join(names.values())
     store.set_metric(name, dataclasses.asdict(metric.about) | {"identity": f"{metric.identity}; {titles}"})
-    lacking = {job for number in ordered for job in store.jobs(number, without_metric=None if again else name)}
+    lacking = {job for number in names for job in store.jobs(number, without_metric=None if again else name)}
 
     async def one(place: Place) -> None:
-        responses = responses_of(store, place, ordered)
+        responses = responses_of(store, place, names)
         measured = metric.measure_together(store.dialogue(place[0]), responses)
         found = await _or_failed(
             measured, lambda reason: dict.fromkeys(responses, Measure(problem="failed", reason=reason))
         )
-        jobs = (Job(place[0], number, place[1]) for number in ordered)
+        jobs = (Job(place[0], number, place[1]) for number in names)
         store.measure({name: {job: found[title] for job, title in zip(jobs, responses, strict=True)}})
 
-    places = answered_by(store, ordered)[:limit]
-    work = [place for place in places if any(Job(place[0], number, place[1]) in lacking for number in ordered)]
+    places = answered_by(store, [*names])[:limit]
+    work = [place for place in places if any(Job(place[0], number, place[1]) in lacking for number in names)]
     await _each(work, one, at_once, name, on_progress)
 
 
@@ -205,10 +205,14 @@ def answered_by(store: RunStore, systems: Sequence[int]) -> list[Place]:
     return sorted(set.intersection(*({(j.position, j.repetition) for j in done if j.system == n} for n in systems)))
 
 
-def responses_of(store: RunStore, place: Place, systems: Sequence[int]) -> dict[str, Response]:
-    """What systems responded to a dialogue, by their names."""
+def _names_of(store: RunStore, systems: Iterable[int]) -> dict[int, str]:
     names = system_names(store)
-    return {names[number]: store.response(Job(place[0], number, place[1])) for number in systems}
+    return {number: names[number] for number in sorted(systems)}
+
+
+def responses_of(store: RunStore, place: Place, names: Mapping[int, str]) -> dict[str, Response]:
+    """What systems, by number, responded to a dialogue, by their names."""
+    return {name: store.response(Job(place[0], number, place[1])) for number, name in names.items()}
 
 
 async def measure(metric: Metric, dialogue: Dialogue, response: Response, *, optional: bool = False) -> Measure:
@@ -275,11 +279,10 @@ async def compare_systems(
         ModelError: the judge's endpoint refuses for every dialogue.
         BudgetError: the budget is spent; what is judged is kept.
     """
-    ordered = sorted(pair)  # the same whichever way it is asked
-    names = system_names(store)
-    first, second = (names[number] for number in ordered)
+    names = _names_of(store, pair)  # the same whichever way it is asked
+    first, second = names.values()
     identity = judge.identity(f"pairwise-{judged}")
-    hashes = _hashes(store, ordered, judged, limit)
+    hashes = _hashes(store, names, judged, limit)
     before = store.preferences()
 
     def known(criterion: str) -> dict[str, Preference]:
@@ -291,7 +294,7 @@ async def compare_systems(
     async def one(item: tuple[Place, str]) -> None:
         place, texts = item
         asked = missing(texts)
-        responses = responses_of(store, place, ordered)
+        responses = responses_of(store, place, names)
         compared = compare(judge, store.dialogue(place[0]), responses, criteria=asked, judged=judged)
         found = await _or_failed(
             compared, lambda why: [Preference(name, first, second, problem="failed", reason=why) for name in asked]
@@ -304,7 +307,7 @@ async def compare_systems(
     results: dict[str, list[Preference]] = {}
     for name in criteria:
         found = [known(name)[texts] for texts in hashes.values() if texts in known(name)]
-        results[name] = found if pair[0] == ordered[0] else [_turned(each) for each in found]
+        results[name] = found if pair[0] == min(pair) else [_turned(each) for each in found]
     return results
 
 
@@ -314,7 +317,7 @@ def kept_preferences(store: RunStore, run: str, dataset: str) -> Iterator[Compar
 
     @functools.cache
     def hashes(first: str, second: str, judged: Judged) -> list[str]:
-        return list(_hashes(store, [numbers[first], numbers[second]], judged).values())
+        return list(_hashes(store, {numbers[each]: each for each in (first, second)}, judged).values())
 
     for (judge, judged, first, second, criterion), known in store.preferences().items():
         if first in numbers and second in numbers:
@@ -322,11 +325,11 @@ def kept_preferences(store: RunStore, run: str, dataset: str) -> Iterator[Compar
             yield Comparisons(run, dataset, judge, judged, first, second, criterion, found)
 
 
-def _hashes(store: RunStore, systems: Sequence[int], judged: Judged, limit: int | None = None) -> dict[Place, str]:
+def _hashes(store: RunStore, names: Mapping[int, str], judged: Judged, limit: int | None = None) -> dict[Place, str]:
     """The hash of what is compared of each dialogue that all systems answered, by position and repetition."""
     found = {}
-    for place in answered_by(store, systems)[:limit]:
-        texts = [shown(response, judged) for response in responses_of(store, place, systems).values()]
+    for place in answered_by(store, [*names])[:limit]:
+        texts = [shown(response, judged) for response in responses_of(store, place, names).values()]
         content = "\n".join([f"{place[0]} {place[1]}", *texts])
         found[place] = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
     return found

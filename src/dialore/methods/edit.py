@@ -15,7 +15,7 @@ from dialore.knowledge import Knowledge, PassageDetail, stable_id
 from dialore.llm.structured import candidates
 from dialore.methods.base import OURS, Method, check_least
 from dialore.methods.citations import mark_used
-from dialore.methods.cleaning import as_data
+from dialore.methods.cleaning import as_data, clean_response
 from dialore.parallel import gather
 from dialore.response import Grounding, Response
 from dialore.sources.base import KnowledgeSource, ranked_by
@@ -34,7 +34,7 @@ _LONGEST = 300
 _QUESTION = re.compile(r"[^?？\n]*[?？]+")
 # What stands before a question in a list: numbers, bullets, "Q1:", "问题一：", separators between generated questions.
 _LABEL = re.compile(
-    r"^(?:[\s|;,，、；•*·\"“”'\-–—]|</?\w+>|\[SEP\]|[(（]?\d{1,2}\s*[.)）:：、]|"
+    r"^(?:[\s|;,，、；•*·\-–—]|[\"”'](?=\s)|</?\w+>|\[SEP\]|[(（]?\d{1,2}\s*[.)）:：、]|"
     r"(?:Q(?:uestion)?|问题?)\s*[\d一二三四五六七八九十]{0,2}\s*[.)）:：、])+",
     re.IGNORECASE,
 )
@@ -258,9 +258,16 @@ def read_questions(text: str) -> list[str] | None:
     (Section 3.2.2), or in JSON.
     """
     pieces = _from_json(text) or [match[0] for match in _QUESTION.finditer(text)]
-    asked = (" ".join(_LABEL.sub("", piece).split()).strip(" \"“”'") for piece in pieces)
+    asked = (_unquoted(" ".join(_LABEL.sub("", piece).split())) for piece in pieces)
     found = {normalise(question): question for question in asked if 4 <= len(question) <= _LONGEST}
     return list(found.values()) or None
+
+
+def _unquoted(question: str) -> str:
+    """A question without quotation marks around it; one whose end lay behind the question mark is gone, too."""
+    question = clean_response(question, ())
+    counts = {'"': question.count('"') % 2, "“": question.count("“") - question.count("”")}
+    return question[1:] if counts.get(question[:1], 0) > 0 else question
 
 
 def _from_json(text: str) -> list[str]:

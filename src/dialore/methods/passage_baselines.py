@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dialore.errors import DialoreError, StageError, WindowError
 from dialore.methods.base import Method, check_least
+from dialore.methods.cleaning import clean_response
 from dialore.methods.safari import titled_line
 from dialore.parallel import gather
 from dialore.response import Grounding, Response
@@ -93,7 +94,7 @@ class Rag(Method):
         if not self.rewrite or len(dialogue.turns) == 1:
             return dialogue.last.text
         rewritten = await stage.text("rag/query-rewriting", summary="Query: {}")
-        return " ".join(rewritten.split()).strip('"“”') or dialogue.last.text
+        return clean_response(" ".join(rewritten.split()), ()) or dialogue.last.text
 
     async def _search(self, kinds: Sequence[str], query: str, stage: Stages) -> list[Knowledge]:
         """The best pieces of all sources of some kinds, asked at once."""
