@@ -7,6 +7,7 @@ import re
 import shutil
 
 import pytest
+
 from tests.training.conftest import entries, small  # noqa: F401
 
 pytest.importorskip("lightgbm")
@@ -40,12 +41,14 @@ def test_a_missing_field_is_named(train):
         write(data, "train", talks)
 
     done, left = train(change)
-    assert re.search(r"train\.json, line 1, entry 4: field persona_kg", done.complaint) and not left
+    assert re.search(r"train\.json, line 1, entry 4: field persona_kg", done.complaint)
+    assert not left
 
 
 def test_one_class_only(train):
     done, left = train(lambda data: write(data, "train", entries(20, 1, plans=(0,))))
-    assert "nothing to learn" in done.complaint and not left
+    assert "nothing to learn" in done.complaint
+    assert not left
 
 
 def test_a_dialogue_of_dev_in_train_is_refused(train):
@@ -55,7 +58,8 @@ def test_a_dialogue_of_dev_in_train_is_refused(train):
         write(data, "dev", held)
 
     done, left = train(change)
-    assert "dialogue kbp-3 of the held-out file is in the training file, too" in done.complaint and not left
+    assert "dialogue kbp-3 of the held-out file is in the training file, too" in done.complaint
+    assert not left
 
 
 def stopped_by(error, monkeypatch):
@@ -72,11 +76,13 @@ def test_an_interrupted_run_leaves_the_model_before_it(train, small, tmp_path, m
     (before / "model.json").write_text("{}", encoding="utf-8")
     stopped_by(KeyboardInterrupt(), monkeypatch)
     done, left = train(lambda data: shutil.copy(small / "train.json", data))
-    assert done.code == 130 and left == ["model"]
+    assert done.code == 130
+    assert left == ["model"]
     assert [path.name for path in before.iterdir()] == ["model.json"]
 
 
 def test_not_enough_memory_says_what_to_lower(train, small, monkeypatch):  # noqa: F811
     stopped_by(MemoryError(), monkeypatch)
     done, left = train(lambda data: shutil.copy(small / "train.json", data))
-    assert "not enough memory to train on 300 responses (give fewer dialogues)" in done.complaint and not left
+    assert "not enough memory to train on 300 responses (give fewer dialogues)" in done.complaint
+    assert not left
