@@ -2,6 +2,7 @@
 
 # No deferred annotations here: typer reads them.
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,13 +67,37 @@ def retriever(
     _train(train_ranker, name, data, out, seed, json)
 
 
+@app.command("decision")
+def decision(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The data set.", autocompletion=DATA_SETS)],
+    data: _Data,
+    out: _Out,
+    label: Annotated[str, typer.Option("--label", metavar="search|shift", help="What is decided.")] = "search",
+    seed: _Seed = 0,
+    json: Json = False,
+) -> None:
+    """Train a decision: whether a response wants a search, or comes to another topic.
+
+    Searches are learned from what people looked up (wizard-of-internet),
+    shifts from what their knowledge is about (kdconv). Use it with
+    `-o decision=trained:FOLDER` of scg-qp: no call is made for it then.
+
+    [bold]Example[/bold]
+    dialore train decision wizard-of-internet --data data/woi --out models/search
+    """
+    from dialore.training import read_labelled, train_decision
+
+    _train(train_decision, name, data, out, seed, json, partial(read_labelled, label=label))
+
+
 def _train(
-    recipe: "Callable[[Examples, Any], tuple[dict[str, Any], Arrays]]",
+    recipe: "Callable[[Any, Any], tuple[dict[str, Any], Arrays]]",
     name: str,
     data: Path,
     out: Path,
     seed: int,
     json: bool,
+    reader: "Callable[..., Examples] | None" = None,
 ) -> None:
     from dialore.sources.trained.model import check_place
     from dialore.training import read_examples, refuse_leaks, save_trained
@@ -81,9 +106,9 @@ def _train(
     found = {split: path for split in _SPLITS for path in data.glob(f"{split}.json*")}
     if "train" not in found:
         raise InputError(f"{data} has no train.json", mend=f"`dialore data get {name} --split train --out FILE`")
-    examples = read_examples(name, found["train"], seed=seed)
+    examples = (reader or read_examples)(name, found["train"], seed=seed)
     if "dev" in found:
-        refuse_leaks(examples, read_examples(name, found["dev"], fewest=1))
+        refuse_leaks(examples, found["dev"])
     try:
         with progress("training") as step:
             card, arrays = recipe(examples, step)

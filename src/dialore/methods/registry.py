@@ -117,7 +117,7 @@ def _read(cls: type[Method], field: dataclasses.Field[Any], value: object) -> ob
     """A value as the field's type; text as it stands, else as YAML has it: `null`, `[1, 2]`."""
     holder = next(base for base in cls.__mro__ if field.name in inspect.get_annotations(base))
     annotated, names = SimpleNamespace(__annotations__={"it": field.type}), vars(sys.modules[holder.__module__])
-    adapter: TypeAdapter[object] = TypeAdapter(get_type_hints(annotated, names)["it"])
+    adapter: TypeAdapter[object] = TypeAdapter(get_type_hints(annotated, names, include_extras=True)["it"])
     try:
         return adapter.validate_python(value)
     except ValidationError as error:

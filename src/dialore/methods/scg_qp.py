@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel, BeforeValidator, Field
 
 from dialore.llm.structured import candidates
 from dialore.methods.base import OURS, PAPER, check_least
@@ -22,6 +22,7 @@ from dialore.parallel import gather
 from dialore.prompts.history import plain_line, plain_turns
 from dialore.response import Demands, Grounding, Response
 from dialore.retrieval.reranking import load_reranker
+from dialore.sources.trained import open_decision
 from dialore.text import content_words, is_chinese
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from dialore.sources.base import KnowledgeSource
 
 Kind = Literal["information", "opinion", "passive", "none"]
+Decision = Annotated[bool | str, Field(union_mode="left_to_right")]
 
 _TOPIC_WORDS, _TOPIC_CHARACTERS = 12, 30
 """A topic's most words (English) or characters (Chinese); what is longer is a sentence about the dialogue."""
@@ -204,7 +206,8 @@ class QueryMaker:
     """What makes the search query of a dialogue, for methods to stand on.
 
     Attributes:
-        decision: off: every turn is taken as passive, as the paper's examples are.
+        decision: off: every turn is taken as passive, as the paper's examples are; `trained:FOLDER`: what
+            `dialore train decision` made decides without a call whether anything is searched for.
         topic_tracking: off: SCG-QP's Table 2, "W/O Topic Tracker".
         directive: off: SCG-QP's Table 1, "Flan T5 w/o Cosmo".
         persona: let the directive know what is known of both persons; off, as in the paper, "w/o Cosmo" leaves out the
@@ -212,11 +215,16 @@ class QueryMaker:
         prompting: `paper`: prompts with the paper's content, the same for all models, and queries sent as written.
     """
 
-    decision: bool = True
+    decision: Decision = True
     topic_tracking: bool = True
     directive: bool = True
     persona: bool = True
     prompting: str = OURS
+
+    def __post_init__(self) -> None:
+        """Open what decides; raises InputError where there is none."""
+        if isinstance(self.decision, str):
+            open_decision(self.decision)
 
     async def make_query(self, dialogue: Dialogue, stage: Stages) -> GuidedQuery:
         """Decide and track at once; then, where the turn asks for no particular thing, direct and generate."""
@@ -236,6 +244,12 @@ class QueryMaker:
         passive = SearchDecision(kind="passive")
         if not self.decision:
             return passive
+        if isinstance(self.decision, str):
+            with stage.step("search-decision") as step:
+                searches, chance = open_decision(self.decision).decide(stage.dialogue)
+                decided = passive if searches else SearchDecision(kind="none")
+                step.output = {**decided.model_dump(), "probability": round(chance, 4)}
+            return decided
         return await stage.ask("scg-qp/search-decision", SearchDecision, passive, summary="Turn: {0.kind}")
 
     async def track(self, stage: Stages) -> Topic:
@@ -405,6 +419,11 @@ class ScgQp(QueryMaker, WebGrounded):
 
     query: bool = True
 
+    def __post_init__(self) -> None:
+        """Check the numbers, and open what decides; raises InputError."""
+        QueryMaker.__post_init__(self)
+        WebGrounded.__post_init__(self)
+
     async def make_query(self, dialogue: Dialogue, stage: Stages) -> GuidedQuery:
         """The guided query; none where it is switched off."""
         return await QueryMaker.make_query(self, dialogue, stage) if self.query else GuidedQuery(kind="none")
@@ -472,10 +491,11 @@ class ScgQpGraph(QueryMaker):
 
     graph: AnyGraph
     top: int = 20
-    decision: bool = field(default=False, kw_only=True)
+    decision: Decision = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check the number; raises InputError."""
+        """Check the number, and open what decides; raises InputError."""
+        QueryMaker.__post_init__(self)
         check_least(self, top=1)
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Step = Callable[[str, int, int | None], None]
 
 FOLDS = 5
+_FEWEST = 2 * FOLDS
 
 
 @dataclass
@@ -93,8 +94,8 @@ class Compared:
     sizes: list[list[int]]
 
 
-def read_examples(name: str, path: Path, *, seed: int = 0, fewest: int = 2 * FOLDS) -> Examples:
-    """The responses of a data set's file of at least `fewest` dialogues.
+def read_examples(name: str, path: Path, *, seed: int = 0) -> Examples:
+    """The responses of a data set's file.
 
     Raises:
         InputError: it cannot be read, or has no persona, no plans, or too few dialogues.
@@ -105,26 +106,27 @@ def read_examples(name: str, path: Path, *, seed: int = 0, fewest: int = 2 * FOL
     dialogues = split_dialogues(reader.read(path), cut="all")
     if kept := [one.id for one in dialogues if not one.persona or not any(one.extra.get("documents", {}).values())]:
         raise InputError(f"{path}: dialogue {kept[0]} has no persona with documents", mend="leave it out")
-    wholes = {whole: place for place, whole in enumerate(dict.fromkeys(one.id.partition("@")[0] for one in dialogues))}
-    if len(wholes) < fewest:
-        message = f"{path}: {len(wholes)} dialogues cannot be divided for cross-validation"
-        raise InputError(message, mend=f"give at least {fewest}")
-    numbers = np.array([wholes[one.id.partition("@")[0]] for one in dialogues])
+    numbers = numbered(dialogues, path)
     return Examples(name, hashlib.sha256(path.read_bytes()).hexdigest(), dialogues, numbers, seed)
 
 
-def refuse_leaks(train: Examples, held: Examples) -> None:
-    """Raise InputError where a dialogue of the held-out file stands in the training file, too."""
-    seen = set(_wholes(train).values())
-    for identifier, texts in _wholes(held).items():
-        if texts in seen:
-            message = f"dialogue {identifier} of the held-out file is in the training file, too"
+def numbered(dialogues: Sequence[Dialogue], path: Path) -> Numbers:
+    """The number of the whole dialogue that each history is of; raises InputError where they are too few for folds."""
+    wholes = {whole: place for place, whole in enumerate(dict.fromkeys(one.id.partition("@")[0] for one in dialogues))}
+    if len(wholes) < _FEWEST:
+        message = f"{path}: {len(wholes)} dialogues cannot be divided for cross-validation"
+        raise InputError(message, mend=f"give at least {_FEWEST}")
+    return np.array([wholes[one.id.partition("@")[0]] for one in dialogues])
+
+
+def refuse_leaks(train: Examples, held: Path) -> None:
+    """Raise InputError where a dialogue of the training examples stands in a held-out file, too."""
+    wholes = {one.id.partition("@")[0]: (*one.texts, one.reference) for one in train.dialogues}
+    seen = set(wholes.values())
+    for one in split_dialogues(data_set(train.name).read(held), cut="all"):
+        if (*one.texts, one.reference) in seen:
+            message = f"dialogue {one.id.partition('@')[0]} of the held-out file is in the training file, too"
             raise InputError(message, mend="train on a file without it, or figures will be too good")
-
-
-def _wholes(examples: Examples) -> dict[str, tuple[str, ...]]:
-    """The texts of each whole dialogue, up to its last response."""
-    return {one.id.partition("@")[0]: (*one.texts, one.reference or "") for one in examples.dialogues}
 
 
 def compare(examples: Examples, step: Step) -> Compared:

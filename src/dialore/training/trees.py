@@ -111,23 +111,39 @@ def save_trained(folder: Path, examples: Examples, card: Mapping[str, Any], arra
     return whole
 
 
+_TREES = (
+    "Boosted trees over lexical, positional and embedding features of a dialogue, its persona and the documents under"
+    " it.",
+    "A piece that the training data has is compared with the turns that it answered there; one that it has not counts"
+    " by its words and place alone, and is ranked less well.",
+)
+_ABOUT = {
+    "planner": ("planning: trained:FOLDER` of `safari", *_TREES),
+    "ranker": ("retriever: trained:FOLDER` of `safari", *_TREES),
+    "decision": (
+        "decision: trained:FOLDER` of `scg-qp",
+        "A linear model over the words and static embeddings of the last two turns.",
+        "What people do in such a place is only partly to be told from the dialogue: see the figures.",
+    ),
+}
+"""What each kind is used as and made of, and its limits."""
+
+
 def _readme(card: Mapping[str, Any]) -> str:
     """The model card."""
-    data, use = card["data"], "planning" if card["kind"] == "planner" else "retriever"
+    data, (use, about, limits) = card["data"], _ABOUT[card["kind"]]
     rows = [f"| {name} | {{mean}} | {{low}} to {{high}} |".format(**one) for name, one in card["measured"].items()]
     settings = [f"- {name}: `{value}`" for name, value in sorted(card["settings"].items())]
     return "\n".join(
         [
             f"# A trained {card['kind']} of Dialore",
             "",
-            "Boosted trees over lexical, positional and embedding features of a dialogue, its persona and the",
-            f"documents under it. Used with numpy alone: `{use}: trained:FOLDER` of `safari`.",
+            f"{about} Used with numpy alone: `{use}`.",
             "",
             f"**Data.** `{data['dataset']}`: {data['responses']:,} responses of {data['dialogues']:,} dialogues;"
             f" SHA-256 of the file `{data['sha256']}`. Texts are kept as hashed counts alone.",
             "",
-            "**Limits.** A piece that the training data has is compared with the turns that it answered there; one that"
-            " it has not counts by its words and place alone, and is ranked less well.",
+            f"**Limits.** {limits}",
             "",
             "**Cross-validation**, by whole dialogues, in percent:",
             "",

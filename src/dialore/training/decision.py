@@ -1,0 +1,174 @@
+"""`dialore train decision`: a linear model of what people did: searched or not, changed the topic or not."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dialore.datasets import data_set, split_dialogues
+from dialore.errors import InputError, UnknownNameError, import_optional
+from dialore.sources.trained.decision import dense_rows
+from dialore.sources.trained.features import rarities
+from dialore.sources.trained.planner import WORDS, likely, word_rows
+from dialore.training.examples import FOLDS, Examples, numbered
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dialore.dialogue import Dialogue
+    from dialore.sources.trained.model import Arrays
+    from dialore.training.examples import Numbers, Step
+
+LABELS = ("search", "shift")
+_PENALTIES = (0.03, 0.1, 0.3, 1.0)
+_GRID = np.round(np.arange(0.02, 0.99, 0.01), 2)
+
+
+@dataclass
+class Labelled(Examples):
+    """Responses with what was decided for each.
+
+    Attributes:
+        label: what is decided: `search`, whether a person typed a query for the response; `shift`, whether it stands
+            on knowledge about another thing than the response before that stands on any.
+        labels: yes (1) or no (0), of each response.
+    """
+
+    label: str
+    labels: Numbers
+
+
+def read_labelled(name: str, path: Path, *, label: str = "search", seed: int = 0) -> Labelled:
+    """The labelled responses of a data set's file.
+
+    Raises:
+        InputError: it cannot be read, has no such labels, one class only, or too few dialogues.
+    """
+    if label not in LABELS:
+        raise UnknownNameError("label", label, LABELS)
+    reader = data_set(name)
+    needs = {"search": "query", "shift": "knowledge"}[label]
+    if needs not in reader.has:
+        mend = "wizard-of-internet has what is needed for search, kdconv for shift"
+        raise InputError(f"{name} has no {needs} to learn {label} from", mend=mend)
+    dialogues = split_dialogues(reader.read(path), cut="all")
+    numbers = numbered(dialogues, path)
+    if label == "search":
+        found = [int(bool(one.extra.get("query"))) for one in dialogues]
+    else:
+        found = _shifts(dialogues, numbers)
+    kept = [at for at, value in enumerate(found) if value >= 0]
+    labels = np.array([found[at] for at in kept], np.int64)
+    for value, said in enumerate(("no", "yes")):
+        if (count := int((labels == value).sum())) < FOLDS:
+            mend = f"each must come {FOLDS} times at least"
+            raise InputError(f"{path}: nothing to learn for {label}: {said} comes {count} times", mend=mend)
+    of = hashlib.sha256(path.read_bytes()).hexdigest()
+    return Labelled(name, of, [dialogues[at] for at in kept], numbers[kept], seed, label, labels)
+
+
+def _shifts(dialogues: list[Dialogue], numbers: Numbers) -> list[int]:
+    """Whether each response is about another thing than the one before; -1 where either is not said."""
+    found, before, of = [], set[str](), -1
+    for one, number in zip(dialogues, numbers, strict=True):
+        before, of = (before if of == number else set()), int(number)
+        said = (item.get("head") or item.get("title") for item in one.knowledge if isinstance(item, dict))
+        about = {str(each) for each in said if each}
+        found.append(int(not about & before) if about and before else -1)
+        before = about or before
+    return found
+
+
+def train_decision(examples: Labelled, step: Step) -> tuple[dict[str, Any], Arrays]:
+    """A decision's card and arrays; penalty and threshold by cross-validation."""
+    linear = import_optional("sklearn.linear_model", "training", "train")
+    labels, folds = examples.labels, examples.folds
+    idf = rarities(list(dict.fromkeys(text for one in examples.dialogues for text in one.texts)))
+    matrix = _matrix(examples.dialogues, idf)
+
+    def fitted(at: NDArray[np.bool_], penalty: float) -> Any:  # noqa: ANN401 - scikit-learn has no types
+        return linear.LogisticRegression(C=penalty, tol=1e-3, max_iter=500).fit(matrix[at], labels[at])
+
+    scores: dict[float, NDArray[np.float64]] = {}
+    for done, penalty in enumerate(_PENALTIES):
+        scores[penalty] = np.zeros(len(labels))
+        for fold in range(FOLDS):
+            step("training, a fold held out", done * FOLDS + fold, len(_PENALTIES) * FOLDS)
+            held = folds == fold
+            scores[penalty][held] = fitted(~held, penalty).decision_function(matrix[held])
+    losses = {penalty: float(np.logaddexp(0, -scores[penalty] * (2 * labels - 1)).mean()) for penalty in _PENALTIES}
+    penalty = min(_PENALTIES, key=lambda each: losses[each])
+    whole, shares = fitted(np.ones(len(labels), bool), penalty), likely(scores[penalty])
+    weights = whole.coef_[0].astype(np.float32)
+    arrays = {"idf": idf, "words": weights[:WORDS], "dense": weights[WORDS:], "bias": whole.intercept_[0]}
+    card = {
+        "kind": "decision",
+        "label": examples.label,
+        "threshold": choose_threshold(shares, labels),
+        "settings": {"C": penalty},
+        "measured": _measured(held_out(shares, labels, folds), shares, labels, folds),
+    }
+    return card, arrays
+
+
+def _matrix(dialogues: list[Dialogue], idf: NDArray[np.float32]) -> Any:  # noqa: ANN401 - scipy's
+    """A row a response: its words, and what else is read."""
+    sparse = import_optional("scipy.sparse", "training", "train")
+    rows = word_rows(dialogues, idf)
+    ends = np.cumsum([0, *map(len, rows)])
+    values = np.concatenate([np.fromiter(row.values(), float) for row in rows])
+    words = sparse.csr_matrix((values, np.concatenate([[*row] for row in rows]), ends), (len(rows), WORDS))
+    return sparse.hstack([words, sparse.csr_matrix(dense_rows(dialogues))], format="csr")
+
+
+def choose_threshold(shares: NDArray[np.float64], labels: Numbers) -> float:
+    """The probability from which yes is decided: where the mean of both F1 is greatest."""
+    return float(max(_GRID, key=lambda least: sum(f1s(shares >= least, labels))))
+
+
+def held_out(shares: NDArray[np.float64], labels: Numbers, folds: Numbers) -> NDArray[np.bool_]:
+    """The decision on each response, by the threshold that serves the other folds best."""
+    decided = np.zeros(len(labels), bool)
+    for fold in range(FOLDS):
+        at = folds == fold
+        decided[at] = shares[at] >= choose_threshold(shares[~at], labels[~at])
+    return decided
+
+
+def f1s(decided: NDArray[np.bool_], labels: Numbers) -> tuple[float, float]:
+    """The F1 of no and of yes."""
+    both = []
+    for value in (False, True):
+        right = int(((decided == value) & (labels == value)).sum())
+        both.append(2 * right / max(1, int((decided == value).sum() + (labels == value).sum())))
+    return both[0], both[1]
+
+
+def auc(shares: NDArray[np.float64], labels: Numbers) -> float:
+    """How probable it is that a yes is ranked above a no; ties count half."""
+    order = np.sort(shares[labels == 0])
+    yes = shares[labels == 1]
+    below = np.searchsorted(order, yes, "left") + np.searchsorted(order, yes, "right")
+    return float(below.mean() / (2 * len(order)))
+
+
+def _measured(
+    decided: NDArray[np.bool_], shares: NDArray[np.float64], labels: Numbers, folds: Numbers
+) -> dict[str, dict[str, float]]:
+    """F1 of both, and the area under the curve, of held-out folds."""
+    at = [folds == fold for fold in range(FOLDS)]
+    found = {
+        "F1 of no": [100 * f1s(decided[each], labels[each])[0] for each in at],
+        "F1 of yes": [100 * f1s(decided[each], labels[each])[1] for each in at],
+        "area under the ROC curve": [
+            100 * auc(shares[each], labels[each]) for each in at if len(set(labels[each].tolist())) > 1
+        ],
+    }
+    return {
+        name: {"mean": round(float(np.mean(each)), 2), "low": round(min(each), 2), "high": round(max(each), 2)}
+        for name, each in found.items()
+    }
