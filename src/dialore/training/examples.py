@@ -13,7 +13,8 @@ import numpy as np
 
 from dialore.datasets import data_set, gold_text, split_dialogues
 from dialore.errors import InputError
-from dialore.sources.trained.features import Past, Pool, document_features, sentence_features
+from dialore.sources.trained.features import Pool, document_features, sentence_features
+from dialore.sources.trained.past import Past
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
