@@ -124,7 +124,8 @@ class Networks:
 
     def standardised(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """Features with mean 0 and deviation 1, and within 5."""
-        return np.clip((features - self.mean) / self.scale, -5, 5)
+        within: NDArray[np.float32] = np.clip((features - self.mean) / self.scale, -5, 5)
+        return within
 
     def shares(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
         """(rows, plans): the probability of each plan."""
