@@ -192,7 +192,7 @@ def write() -> None:
         row("target on dev", TARGETS["planner"]),
         "",
         f"A decision took {other['median ms, later']:.1f} ms of processor time (median) where the persona had been"
-        f" asked about before and the last two turns were new, {other['median ms, first']:.1f} ms at a dialogue's first turn."
+        f" asked about before and the last two turns were new, {other['median ms, first']:.1f} ms at the first turn."
         f" That anything is needed is predicted with an expected calibration error of"
         f" {100 * other['calibration error']:.1f} points (ten bins).",
         "",
