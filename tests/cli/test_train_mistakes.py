@@ -12,11 +12,12 @@ from tests.training.conftest import entries, small  # noqa: F401
 
 pytest.importorskip("lightgbm")
 
-TRAIN = {"planner": ("planner", "kbp"), "ranker": ("retriever", "kbp")}
-"""What is typed after `dialore train`, by the recipe's name."""
+LIGHT = {"planner": ("planner", "kbp"), "ranker": ("retriever", "kbp")}
+"""What is typed after `dialore train`, of recipes that learn from a data set with plans without torch."""
+EVERY = {**LIGHT, "generator": ("safari", "kbp")}
 
 
-@pytest.fixture(params=TRAIN)
+@pytest.fixture(params=EVERY)
 def train(request, call, tmp_path):
     """Train on data made by `change` from good data; returns what the command said, and whether it left anything."""
 
@@ -24,7 +25,7 @@ def train(request, call, tmp_path):
         data, out = tmp_path / "data", tmp_path / "out" / "model"
         data.mkdir()
         change(data)
-        done = call("train", *TRAIN[request.param], "--data", str(data), "--out", str(out))
+        done = call("train", *EVERY[request.param], "--data", str(data), "--out", str(out))
         return done, sorted(path.name for path in tmp_path.glob("out/*"))
 
     return run
@@ -39,12 +40,14 @@ def test_a_missing_field_is_named(train):
         talks = entries(20, 1)
         del talks[3]["persona_kg"]
         write(data, "train", talks)
+        write(data, "dev", entries(12, 2))
 
     done, left = train(change)
     assert re.search(r"train\.json, line 1, entry 4: field persona_kg", done.complaint)
     assert not left
 
 
+@pytest.mark.parametrize("train", LIGHT, indirect=True)
 def test_one_class_only(train):
     done, left = train(lambda data: write(data, "train", entries(20, 1, plans=(0,))))
     assert "nothing to learn" in done.complaint
@@ -70,6 +73,7 @@ def stopped_by(error, monkeypatch):
         monkeypatch.setattr(f"dialore.training.{name}.grow", grow)
 
 
+@pytest.mark.parametrize("train", LIGHT, indirect=True)
 def test_an_interrupted_run_leaves_the_model_before_it(train, small, tmp_path, monkeypatch):  # noqa: F811
     before = tmp_path / "out" / "model"
     before.mkdir(parents=True)
@@ -81,6 +85,7 @@ def test_an_interrupted_run_leaves_the_model_before_it(train, small, tmp_path, m
     assert [path.name for path in before.iterdir()] == ["model.json"]
 
 
+@pytest.mark.parametrize("train", LIGHT, indirect=True)
 def test_not_enough_memory_says_what_to_lower(train, small, monkeypatch):  # noqa: F811
     stopped_by(MemoryError(), monkeypatch)
     done, left = train(lambda data: shutil.copy(small / "train.json", data))
