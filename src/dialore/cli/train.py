@@ -1,7 +1,7 @@
 """`dialore train`: small trained parts, from a data set's own plans and knowledge."""
 
 # No deferred annotations here: typer reads them.
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +15,7 @@ from dialore.errors import InputError
 if TYPE_CHECKING:
     from dialore.sources.trained.model import Arrays
     from dialore.training import Examples
+    from dialore.training.finetune import Kind, Target, Tuning
 
 app = typer.Typer(no_args_is_help=True, help="Train small parts that need no language model, on a laptop's processor.")
 _Name = Annotated[
@@ -107,25 +108,16 @@ def generator(
     [bold]Example[/bold]
     dialore train generator kbp --data shared/data/kbp --base Qwen/Qwen3-0.6B --lora --out models/safari
     """
-    from dialore.training.finetune import Tuning, finetune
     from dialore.training.generators import RECIPES, read_targets
 
     one_of("recipe", recipe, [*RECIPES])
-    one_of("precision", precision, ("auto", "fp32", "bf16", "fp16"))
     paths = [path for split in _SPLITS for path in sorted(data.glob(f"{split}.json*"))[:1]]
     if not paths or not paths[0].name.startswith("train"):
         raise InputError(f"{data} has no train.json", mend=f"`dialore data get {name} --split train --out FILE`")
-    (train, dev), described = read_targets(recipe, name, paths)
-    tuning = Tuning(epochs, batch, accumulation, rate, length, lora, precision=precision, seed=seed)  # type: ignore[arg-type]
+    targets, described = read_targets(recipe, name, paths)
+    tuning = _tuning(epochs, batch, accumulation, rate, length, lora, precision, seed)
     card: dict[str, Any] = {"kind": f"generator ({recipe})", "use": RECIPES[recipe].use, "data": described}
-    with progress("training") as step:
-        card = finetune("causal", base, train, dev, out, card, tokens=RECIPES[recipe].tokens, tuning=tuning, step=step)
-    if json:
-        print_json({"path": str(out), **card})
-    elif card:
-        loss = card["loss"]
-        console().print(f"loss on held-out dialogues {loss['dev']:.3f} after {loss['epochs']} epochs")
-        note(f"{out} is written; `dialore models show {out}` says what it is")
+    _finetune("causal", base, targets, out, card, RECIPES[recipe].tokens, tuning, json)
 
 
 @app.command("decision")
@@ -167,18 +159,67 @@ def _train(
     found = {split: path for split in _SPLITS for path in data.glob(f"{split}.json*")}
     if "train" not in found:
         raise InputError(f"{data} has no train.json", mend=f"`dialore data get {name} --split train --out FILE`")
-    read = reader or read_examples
-    examples = read(name, found["train"], seed=seed)
+    examples = (reader or read_examples)(name, found["train"], seed=seed)
     if "dev" in found:
-        refuse_leaks(examples, read(name, found["dev"]))
-    with progress("training") as step:
-        card, arrays = recipe(examples, step)
+        refuse_leaks(examples, found["dev"])
+    try:
+        with progress("training") as step:
+            card, arrays = recipe(examples, step)
+    except MemoryError as error:
+        message = f"not enough memory to train on {len(examples.dialogues):,} responses"
+        raise InputError(message, mend="give fewer dialogues") from error
     card = save_trained(out, examples, card, arrays)
     if json:
         print_json({"path": str(out), **card})
         return
     show_measured(card)
     note(f"{out} is written; `dialore models show {out}` says what it is")
+
+
+def _examples(name: str, data: Path, seed: int) -> "list[Examples]":
+    """What is trained on, and what is held out; no dialogue is in both."""
+    from dialore.training import read_examples, refuse_leaks
+
+    found = {split: path for split in _SPLITS for path in data.glob(f"{split}.json*")}
+    for split in _SPLITS:
+        if split not in found:
+            mend = f"`dialore data get {name} --split {split} --out FILE`"
+            raise InputError(f"{data} has no {split}.json", mend=mend)
+    train = read_examples(name, found["train"], seed=seed)
+    refuse_leaks(train, found["dev"])
+    return [train, read_examples(name, found["dev"], seed=seed)]
+
+
+def _tuning(
+    epochs: float, batch: int, accumulation: int, rate: float, length: int, lora: bool, precision: str, seed: int
+) -> "Tuning":
+    from dialore.training.finetune import Tuning
+
+    one_of("precision", precision, ("auto", "fp32", "bf16", "fp16"))
+    return Tuning(epochs, batch, accumulation, rate, length, lora, precision=precision, seed=seed)  # type: ignore[arg-type]
+
+
+def _finetune(
+    kind: "Kind",
+    base: str,
+    targets: "Sequence[Sequence[Target]]",
+    out: Path,
+    card: "dict[str, Any]",
+    tokens: "Sequence[str]",
+    tuning: "Tuning",
+    json: bool,
+) -> None:
+    """Train on the first targets, hold out the second, and say what came of it."""
+    from dialore.training.finetune import finetune
+
+    with progress("training") as step:
+        card = finetune(kind, base, targets[0], targets[1], out, card, tokens=tokens, tuning=tuning, step=step)
+    if json:
+        print_json({"path": str(out), **card})
+    elif card:
+        loss = card["loss"]
+        console().print(f"loss on held-out dialogues {loss['dev']:.3f} after {loss['epochs']} epochs")
+        note(f"{out} is written; `dialore models show {out}` says what it is")
 
 
 def show_measured(card: "dict[str, Any]") -> None:
