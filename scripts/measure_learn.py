@@ -186,15 +186,15 @@ def write() -> None:
     """Write the page from what was measured."""
     kept = json.loads(MEASURED.read_text(encoding="utf-8"))
     other = kept["decision"]
+    later, first, error = (other[name] for name in ("median ms, later", "median ms, first", "calibration error"))
     lines = [HEAD, "## Planner: F1 on KBP", "", row("", ["NULL", "PERSONA", "both"]), "|---|---|---|---|"]
     lines += [row(name, each) for name, each in {**PLANNING, **kept["planner"]}.items()]
     lines += [
         row("target on dev", TARGETS["planner"]),
         "",
-        f"A decision took {other['median ms, later']:.1f} ms of processor time (median) where the persona had been"
-        f" asked about before and the last two turns were new, {other['median ms, first']:.1f} ms at the first turn."
-        f" That anything is needed is predicted with an expected calibration error of"
-        f" {100 * other['calibration error']:.1f} points (ten bins).",
+        f"A decision took {later:.1f} ms of processor time (median) where the persona had been asked about before",
+        f"and the last two turns were new, {first:.1f} ms at a dialogue's first turn. That anything is needed is",
+        f"predicted with an expected calibration error of {100 * error:.1f} points (ten bins).",
         "",
         *kept["planner, notes"],
         "",
