@@ -123,10 +123,10 @@ def finetune(
         InputError: nothing to learn; the data leaks; the base model is none of that kind; memory ran out; a place that
             cannot be written; the extra `finetune` is not installed.
     """
-    for name in ("torch", "transformers", "accelerate", *(["peft"] if tuning.lora else [])):
-        import_optional(name, "fine-tuning", _EXTRA)
     check_place(out)
     check_targets(train, dev)
+    for name in ("torch", "transformers", "accelerate", *(["peft"] if tuning.lora else [])):
+        import_optional(name, "fine-tuning", _EXTRA)
     import torch
     import transformers
 
