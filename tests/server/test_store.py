@@ -195,13 +195,14 @@ async def test_conversations_are_kept_for_a_set_time(store, clock):
     await store.keep_conversation(ANN, "c2", later)
     assert await store.conversation(ANN, "c1") == turns
     assert await store.conversation(ANN, "c2") == later
-    assert await store.conversations(ANN) == [("c2", clock.now), ("c1", NOW)]
+    begins = turns[0]["content"]
+    assert await store.conversations(ANN) == [("c2", clock.now, begins), ("c1", NOW, begins)]
     assert await store.conversation(BEN, "c1") is None
     assert await store.conversations(BEN) == []
     assert await store.delete_conversation(BEN, "c1") == 0
     clock.now = NOW + timedelta(days=7)
     assert await store.conversation(ANN, "c1") is None
-    assert [name for name, _ in await store.conversations(ANN)] == ["c2"]
+    assert [name for name, *_ in await store.conversations(ANN)] == ["c2"]
     assert await store.sweep() == 1
     assert await store.delete_conversation(ANN, "c2") == 1
 

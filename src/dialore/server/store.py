@@ -26,6 +26,8 @@ _WAIT = 30
 """Seconds that a change waits for others' end, in SQLite."""
 _MOST = 1000
 """Statements of one user; the oldest go."""
+_BEGINNING = 80
+"""Characters of a conversation that its title is."""
 _ALL = "dialore: all users"
 
 
@@ -117,6 +119,11 @@ class ServerStore:
         self._clock = clock
         self._memory, self._kept = timedelta(days=memory_days), timedelta(days=kept_days)
         self._engine = _engine(self._url)
+
+    @property
+    def keeps_conversations(self) -> bool:
+        """Whether conversations and traces are kept at all."""
+        return bool(self._kept)
 
     async def open(self) -> None:
         """Bring the database to the newest version, and delete what has expired.
@@ -213,13 +220,14 @@ class ServerStore:
             found: list[dict[str, Any]] | None = await connection.scalar(query)
             return found
 
-    async def conversations(self, user: User) -> list[tuple[str, datetime]]:
-        """The ids of a user's conversations, and when each was last kept, the latest first."""
+    async def conversations(self, user: User) -> list[tuple[str, datetime, str]]:
+        """The ids of a user's conversations, when each was last kept and how it begins, the latest first."""
         columns = _CONVERSATIONS.c
-        query = sa.select(columns.id, columns.made).where(*self._live(_CONVERSATIONS, user))
+        begins = sa.func.substr(columns.turns[0, "content"].as_string(), 1, _BEGINNING)
+        query = sa.select(columns.id, columns.made, begins).where(*self._live(_CONVERSATIONS, user))
         async with self._read() as connection:
             rows = await connection.execute(query.order_by(columns.made.desc(), columns.id))
-            return [(row.id, row.made) for row in rows]
+            return [(name, made, title or "") for name, made, title in rows]
 
     async def keep_trace(self, user: User, identifier: str, result: Mapping[str, Any]) -> None:
         """Keep what a response was made of, as plain data."""
