@@ -14,7 +14,6 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="the serve extra is not installed")
 pytest.importorskip("alembic", reason="the serve extra is not installed")
-pytest.importorskip("aiosqlite", reason="the serve extra is not installed")
 
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
@@ -306,12 +305,8 @@ async def test_workers_that_write_one_users_memory_at_once_lose_nothing(place):
 
 
 async def test_the_migrations_make_what_the_program_expects(store):
-    async with store._engine.connect() as connection:
-
-        def differences(inner):
-            return compare_metadata(MigrationContext.configure(inner, opts={"compare_type": True}), TABLES)
-
-        assert await connection.run_sync(differences) == []
+    with store._engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), TABLES) == []
 
 
 async def test_opening_again_keeps_what_there_is(store, place):
@@ -323,8 +318,8 @@ async def test_opening_again_keeps_what_there_is(store, place):
 
 
 async def test_a_newer_database_is_left_alone(store, place):
-    async with store._engine.begin() as connection:
-        await connection.execute(sa.text("UPDATE alembic_version SET version_num = 'newer'"))
+    with store._engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = 'newer'"))
     again = ServerStore(place)
     with pytest.raises(InputError, match="newer") as caught:
         await again.open()

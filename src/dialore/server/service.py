@@ -9,6 +9,7 @@ import logging
 import re
 import secrets
 import time
+from collections import deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -279,14 +280,27 @@ class Service:
                 responder = dataclasses.replace(responder, instructions=asked.instructions, sampling=asked.sampling)
             metered = _Metered(responder)
             agent = Agent(served.agent.method, metered, cite=served.agent.cite)
-            events: asyncio.Queue[str | Stage | None] = asyncio.Queue()
-            responding = agent.respond(dialogue, events.put_nowait, lambda name: events.put_nowait(Stage(name)))
+            waiting: deque[str | Stage] = deque()
+            awake = asyncio.Event()
+
+            def tell(event: str | Stage) -> None:
+                if isinstance(event, str) and waiting and isinstance(last := waiting[-1], str):
+                    waiting[-1] = last + event  # what comes while its reader is busy goes out as one piece
+                else:
+                    waiting.append(event)
+                awake.set()
+
+            responding = agent.respond(dialogue, tell, lambda name: tell(Stage(name)))
             task = asyncio.create_task(asyncio.wait_for(responding, self.settings.server.max_seconds))
-            task.add_done_callback(lambda _: events.put_nowait(None))
+            task.add_done_callback(lambda _: awake.set())
             began, text = time.time(), ""
             try:
-                while (event := await events.get()) is not None:
-                    if isinstance(event, str):
+                while waiting or not task.done():
+                    if not waiting:
+                        awake.clear()
+                        await awake.wait()
+                        continue
+                    if isinstance(event := waiting.popleft(), str):
                         if not text:
                             self._telemetry.first_text(asked.model, time.time() - began)
                         text += event
