@@ -104,8 +104,9 @@ def test_sequence_models_are_trained_listed_and_used(call, url, talks, tmp_path)
     assert kinds == ["query", "question", "stages"]
     asked = call(
         *("respond", talks, "-M", "edit-questions", "-o", "trained=true", "--base-url", url, "--model", "capable"),
-        *("--stage-model", "question-generation=hf:models/question", "--json"),
+        *("--stage-model", "question-generation=hf:models/question", "--trace", "trace.jsonl"),
     )
-    assert json.loads(asked.out.splitlines()[0])["trace"][0]["by"] == "models/question"
+    assert asked.code == 0, asked.err
+    assert json.loads(Path("trace.jsonl").read_text("utf-8").splitlines()[0])["trace"][0]["by"] == "models/question"
     refused = call("train", "query", "kbp", "--data", tmp_path / "woi", *small, "models/none")
     assert refused.code == 2
