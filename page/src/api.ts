@@ -124,14 +124,15 @@ interface Chunk {
   error?: { message: string };
 }
 
-/** Stream a chat completion; gives its grounding. */
+/** Stream a chat completion, kept as a turn of that conversation if it has an id; gives its grounding. */
 export async function complete(
   model: string,
   messages: Message[],
+  conversation: string,
   on: { text: (text: string) => void; stage: (name: string) => void },
   signal: AbortSignal,
 ): Promise<Grounding | undefined> {
-  const body = { model, messages, stream: true, user: USER };
+  const body = { model, messages, stream: true, user: USER, metadata: conversation ? { conversation } : undefined };
   let grounding: Grounding | undefined;
   for await (const chunk of events<Chunk>(await ask("POST", "v1/chat/completions", body, signal))) {
     if (chunk.error) throw new ApiError(502, chunk.error.message);

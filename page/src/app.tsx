@@ -9,7 +9,7 @@ import { Chat } from "./chat";
 import { Compare } from "./compare";
 import { Knowledge } from "./knowledge";
 import { Runs } from "./runs";
-import { Icon, Problem, app, change, explain, t, useApp } from "./ui";
+import { Icon, Problem, app, change, explain, named, t, useApp } from "./ui";
 import "./page.css";
 
 interface Page {
@@ -39,9 +39,10 @@ function pageOf(hash: string): Page {
 
 async function loadModels(): Promise<void> {
   try {
-    const found = await request<{ data: { id: string }[] }>("GET", "v1/models");
+    const found = await request<{ data: { id: string; method: string }[] }>("GET", "v1/models");
     const models = found.data.map((each) => each.id);
-    change({ models, model: models.includes(app.model) ? app.model : models[0]!, needsKey: false, error: "" });
+    const methods = Object.fromEntries(found.data.map((each) => [each.id, each.method]));
+    change({ models, methods, model: models.includes(app.model) ? app.model : models[0]!, needsKey: false, error: "" });
   } catch (error) {
     change({ error: explain(error) });
   }
@@ -86,7 +87,7 @@ function Frame(): JSX.Element {
             onChange={(event) => change({ model: event.currentTarget.value })}
           >
             {app.models.map((model) => (
-              <option key={model}>{model}</option>
+              <option key={model} value={model}>{named(model)}</option>
             ))}
           </select>
         )}

@@ -1,23 +1,28 @@
 /** The page Chat: the conversation, what it is written with, and beside it the grounds of a response. */
 
-import type { ComponentChildren, JSX } from "preact";
+import type { ComponentChildren, JSX, RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import { type Trace, USER, request } from "./api";
 import { GroundsOf, Timeline } from "./grounds";
 import { type Conversation, Reply, type Turn, answer, markdown, meta, packed, plain, read, unpacked } from "./talk";
-import { Action, Icon, Problem, Tabs, app, download, draw, explain, t, useLoaded } from "./ui";
+import { Consent, Memory, type Remembered } from "./memory";
+import { Action, Delete, Icon, Problem, Tabs, app, download, draw, explain, t, useLoaded } from "./ui";
 
 const KEPT = "dialore.chat";
 const LONGEST_LINK = 16000;
 type Tab = "grounds" | "stages" | "setup";
 
 /** The conversation; it outlives a look at other pages, and loading this one anew. */
-export const talk: Conversation = { persona: "", turns: [], ...JSON.parse(sessionStorage.getItem(KEPT) ?? "{}") };
+export const talk: Conversation = { id: newId(), persona: "", turns: [], ...JSON.parse(sessionStorage.getItem(KEPT) ?? "{}") };
+
+function newId(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
 
 function keep(): void {
   const turns = plain(talk).turns.map(({ trace, ...turn }) => turn);
-  sessionStorage.setItem(KEPT, JSON.stringify({ persona: talk.persona, turns }));
+  sessionStorage.setItem(KEPT, JSON.stringify({ id: talk.id, persona: talk.persona, turns }));
 }
 
 /** Say something in place of everything from `index` on; nothing to say asks for the answer anew. */
@@ -25,7 +30,7 @@ async function say(text: string, index: number): Promise<void> {
   talk.turns.slice(index).forEach((turn) => turn.stop?.abort());
   talk.turns.splice(index);
   if (text) talk.turns.push({ role: "user", text });
-  const { turn, done } = answer(app.model, [...talk.turns], talk.persona);
+  const { turn, done } = answer(app.model, [...talk.turns], talk.persona, talk.id);
   talk.turns.push(turn);
   draw();
   await done;
@@ -34,7 +39,7 @@ async function say(text: string, index: number): Promise<void> {
 
 function start(conversation: Conversation): void {
   talk.turns.forEach((turn) => turn.stop?.abort());
-  Object.assign(talk, conversation);
+  Object.assign(talk, { id: newId(), ...conversation });
   keep();
   draw();
 }
@@ -68,6 +73,11 @@ export function Chat(): JSX.Element {
     } catch (error) {
       setTold(explain(error));
     }
+  }
+  function began(): void {
+    setChosen(undefined);
+    isAtEnd.current = true;
+    log.current!.focus();
   }
   function show(index: number, what: Tab, piece = "", number = 0): void {
     setChosen(index);
@@ -103,7 +113,7 @@ export function Chat(): JSX.Element {
         onDragOver={(event) => event.preventDefault()}
         onDrop={(event) => (event.preventDefault(), void upload(event.dataTransfer?.files ?? null))}
       >
-        <Tools isOpen={isOpen} attempt={attempt} onPanel={() => setOpen(!isOpen)} />
+        <Tools isOpen={isOpen} attempt={attempt} onPanel={() => setOpen(!isOpen)} onStart={began} />
         <div
           class="log"
           role="log"
@@ -269,10 +279,11 @@ interface ToolsProps {
   isOpen: boolean;
   attempt: (work: () => Promise<string | void>) => Promise<void>;
   onPanel: () => void;
+  onStart: () => void;
 }
 
-function Tools({ isOpen, attempt, onPanel }: ToolsProps): JSX.Element {
-  const menu = useRef<HTMLDetailsElement>(null);
+function Tools({ isOpen, attempt, onPanel, onStart }: ToolsProps): JSX.Element {
+  const menu = useRef<HTMLDivElement>(null);
   const picker = useRef<HTMLInputElement>(null);
   async function exported(): Promise<void> {
     for (const turn of talk.turns) {
@@ -290,24 +301,20 @@ function Tools({ isOpen, attempt, onPanel }: ToolsProps): JSX.Element {
     if (files?.[0]) start(read(await files[0].text()));
   }
   const item = (text: string, work: () => Promise<string | void>, needsTurns = true) => (
-    <button type="button" disabled={needsTurns && !talk.turns.length} onClick={() => ((menu.current!.open = false), void attempt(work))}>
+    <button type="button" disabled={needsTurns && !talk.turns.length} onClick={() => (menu.current!.hidePopover(), void attempt(work))}>
       {text}
     </button>
   );
   return (
-    <div class="tools row">
+    <div class="tools row" onKeyDown={(event) => event.key === "Escape" && event.stopPropagation()}>
       <Action icon="plus" label={t("New conversation", "新对话")} onClick={() => start({ persona: talk.persona, turns: [] })} disabled={!talk.turns.length} />
-      <details class="menu" ref={menu} onKeyDown={(event) => event.key === "Escape" && (menu.current!.open = false)}>
-        <summary class="action" aria-label={t("Share and export", "分享与导出")} title={t("Share and export", "分享与导出")}>
-          <Icon name="more" />
-        </summary>
-        <div class="card">
-          {item(t("Copy a link", "复制链接"), shared)}
-          {item(t("Export as JSON", "导出 JSON"), exported)}
-          {item(t("Export as Markdown", "导出 Markdown"), async () => download("conversation.md", markdown(talk), "text/markdown"))}
-          {item(t("Open an exported file", "打开已导出的文件"), async () => picker.current!.click(), false)}
-        </div>
-      </details>
+      <Earlier attempt={attempt} onStart={onStart} />
+      <Menu icon="more" label={t("Share and export", "分享与导出")} name="share" at={menu}>
+        {item(t("Copy a link", "复制链接"), shared)}
+        {item(t("Export as JSON", "导出 JSON"), exported)}
+        {item(t("Export as Markdown", "导出 Markdown"), async () => download("conversation.md", markdown(talk), "text/markdown"))}
+        {item(t("Open an exported file", "打开已导出的文件"), async () => picker.current!.click(), false)}
+      </Menu>
       <input type="file" accept=".json" hidden ref={picker} onChange={(event) => void attempt(() => opened(event.currentTarget.files))} />
       <span class="push" />
       <Action icon="panel" label={t("Grounds and settings", "依据与设置")} pressed={isOpen} onClick={onPanel} />
@@ -315,9 +322,81 @@ function Tools({ isOpen, attempt, onPanel }: ToolsProps): JSX.Element {
   );
 }
 
+interface MenuProps {
+  icon: "more" | "history";
+  label: string;
+  name: string;
+  at: RefObject<HTMLDivElement | null>;
+  onOpen?: () => void;
+  children: ComponentChildren;
+}
+
+/** A button that opens a card; the browser closes it by Escape and by a click elsewhere. */
+function Menu({ icon, label, name, at, onOpen, children }: MenuProps): JSX.Element {
+  return (
+    <>
+      <button type="button" class="action" title={label} aria-label={label} popovertarget={name}>
+        <Icon name={icon} />
+      </button>
+      <div id={name} class="menu card" popover="auto" role="group" aria-label={label} tabIndex={-1} ref={at} onToggle={(event) => event.newState === "open" && onOpen?.()}>
+        {children}
+      </div>
+    </>
+  );
+}
+
+interface Earlier {
+  data: { id: string; kept: string; title: string }[];
+}
+
+/** The conversations that the service keeps, to go on with or to delete; nothing where it keeps none. */
+function Earlier({ attempt, onStart }: Pick<ToolsProps, "attempt" | "onStart">): JSX.Element | null {
+  const kept = useLoaded<Earlier>(`v1/conversations?user=${USER}`);
+  const memory = useLoaded<Remembered>(`v1/memory?user=${USER}`);
+  const card = useRef<HTMLDivElement>(null);
+  if (kept.status !== 200) return null;
+  const found = kept.data!.data;
+  async function open(id: string, title: string): Promise<string> {
+    const path = `v1/conversations/${encodeURIComponent(id)}?user=${USER}`;
+    const { messages } = await request<{ messages: (Turn & { content: string })[] }>("GET", path);
+    start({ id, persona: talk.persona, turns: messages.map(({ role, content, grounding }) => ({ role, text: content, grounding })) });
+    card.current!.hidePopover();
+    onStart();
+    return t(`Opened: ${title}`, `已打开：${title}`);
+  }
+  async function deleted(id: string): Promise<void> {
+    if (id === talk.id) start({ persona: talk.persona, turns: [] });
+    await kept.reload();
+    card.current!.focus();
+  }
+  return (
+    <Menu icon="history" label={t("Earlier conversations", "以往的对话")} name="earlier" at={card} onOpen={() => void Promise.all([kept.reload(), memory.reload()])}>
+      {memory.data && !memory.data.consents && (
+        <>
+          <p class="note">{t("Conversations are kept here once you agree to it.", "经你同意后，对话会保存在这里。")}</p>
+          <Consent {...memory} />
+        </>
+      )}
+      {memory.data?.consents && !found.length && <p class="note">{t("None is kept yet.", "还没有保存对话。")}</p>}
+      <ul class="kept">
+        {found.map(({ id, title, kept }) => (
+          <li class="row" key={id}>
+            <button type="button" class="title" aria-current={id === talk.id ? "true" : undefined} onClick={() => void attempt(() => open(id, title))}>
+              <span>{title}</span>
+              <time class="note" dateTime={kept}>{new Date(kept).toLocaleString(document.documentElement.lang, { dateStyle: "medium", timeStyle: "short" })}</time>
+            </button>
+            <Delete path={`v1/conversations/${encodeURIComponent(id)}?user=${USER}`} what={title} onDone={() => deleted(id)} />
+          </li>
+        ))}
+      </ul>
+    </Menu>
+  );
+}
+
 // --- persona, files, memory
 
 function Setup(): JSX.Element {
+  const memory = useLoaded<Remembered>(`v1/memory?user=${USER}`);
   return (
     <div class="setup">
       <section>
@@ -333,80 +412,32 @@ function Setup(): JSX.Element {
         </label>
       </section>
       <Files />
-      <Memory />
+      {memory.status === 200 && (
+        <section>
+          <h2>{t("Memory", "记忆")}</h2>
+          <Memory {...memory} />
+        </section>
+      )}
     </div>
-  );
-}
-
-interface Item {
-  key: string;
-  text: ComponentChildren;
-}
-
-/** A list of what the service keeps, each with a way to delete it. */
-function Kept({ items, onDelete }: { items: Item[]; onDelete: (key: string) => Promise<void> }): JSX.Element {
-  const [error, setError] = useState("");
-  return (
-    <>
-      <ul class="kept">
-        {items.map((item) => (
-          <li key={item.key} class="row">
-            <span>{item.text}</span>
-            <span class="push" />
-            <Action icon="close" label={t("Delete", "删除")} onClick={() => onDelete(item.key).catch((reason) => setError(explain(reason)))} />
-          </li>
-        ))}
-      </ul>
-      <Problem text={error} />
-    </>
   );
 }
 
 function Files(): JSX.Element {
   const { data, error, reload } = useLoaded<{ data: { id: string; file: string; passages: number }[] }>("v1/knowledge/documents");
-  const items = (data?.data ?? []).map(({ id, file, passages }) => ({ key: id, text: `${file || id} (${passages})` }));
   return (
     <section>
       <h2>{t("Documents that were added", "已添加的文档")}</h2>
-      <p class="note">{items.length ? t("With the number of passages.", "括号内为段落数。") : t("None yet.", "暂无。")}</p>
+      {!data?.data.length && <p class="note">{t("None yet.", "暂无。")}</p>}
       <Problem text={error} />
-      <Kept items={items} onDelete={async (id) => (await request("DELETE", `v1/knowledge/documents/${id}`), reload())} />
-    </section>
-  );
-}
-
-interface Remembered {
-  consents: boolean;
-  data: { id: string; text: string; said: string; expires?: string }[];
-}
-
-function Memory(): JSX.Element | null {
-  const { data, error, status, reload } = useLoaded<Remembered>(`v1/memory?user=${USER}`);
-  const [problem, setProblem] = useState("");
-  if (status === 404 || (!data && !error)) return null;
-  const change = (method: string, path: string, body?: unknown) =>
-    request(method, path, body).then(reload, (reason) => setProblem(explain(reason)));
-  return (
-    <section>
-      <h2>{t("Memory", "记忆")}</h2>
-      <label class="row">
-        <input
-          type="checkbox"
-          checked={data?.consents ?? false}
-          onChange={(event) => change("PUT", "v1/memory/consent", { user: USER, consents: event.currentTarget.checked })}
-        />
-        {t("Remember what I say about myself", "记住我关于自己说的话")}
-      </label>
-      <Problem text={error || problem} />
-      <Kept
-        items={(data?.data ?? []).map((each) => ({ key: each.id, text: [each.text, <small class="note" key="said"> {each.said}</small>] }))}
-        onDelete={async (id) => void (await change("DELETE", `v1/memory/${id}?user=${USER}`))}
-      />
-      {data && data.data.length > 0 && (
-        <button type="button" class="plain warn" onClick={() => change("DELETE", `v1/memory?user=${USER}`)}>
-          {t("Forget everything", "全部忘记")}
-        </button>
-      )}
+      <ul class="kept">
+        {data?.data.map(({ id, file, passages }) => (
+          <li key={id} class="row">
+            <span>{file || id} <small class="note">{t(`${passages} passages`, `${passages} 段`)}</small></span>
+            <span class="push" />
+            <Delete path={`v1/knowledge/documents/${id}`} what={file || id} passages={passages} onDone={reload} />
+          </li>
+        ))}
+      </ul>
     </section>
   );
 }

@@ -6,7 +6,7 @@ import { useState } from "preact/hooks";
 import { talk } from "./chat";
 import { GroundsOf } from "./grounds";
 import { Reply, type Turn, answer, meta } from "./talk";
-import { app, draw, t } from "./ui";
+import { app, draw, named, t } from "./ui";
 
 /** The history so far and the answers to its last turn; they outlive a look at other pages. */
 const round = { turns: [] as Turn[], answers: [] as Turn[], models: [] as string[] };
@@ -28,7 +28,8 @@ export function Compare(): JSX.Element {
   const isWriting = round.answers.some((each) => each.stop);
   // A user's turn that nobody has been chosen to answer is not gone on from.
   const isOpen = round.answers.length > 0;
-  if (!round.models.length) round.models = app.models.slice(0, 3);
+  const other = app.models.find((each) => app.methods[each] !== app.methods[app.models[0]!]);
+  if (!round.models.length) round.models = [...app.models.slice(0, 1), ...(other ? [other] : [])];
   function choose(model: string, isChosen: boolean): void {
     round.models = app.models.filter((each) => (each === model ? isChosen : round.models.includes(each)));
     draw();
@@ -43,7 +44,7 @@ export function Compare(): JSX.Element {
         {app.models.map((model) => (
           <label class="chip" key={model}>
             <input type="checkbox" checked={round.models.includes(model)} disabled={isWriting} onChange={(event) => choose(model, event.currentTarget.checked)} />
-            {model}
+            {named(model)}
           </label>
         ))}
         <span class="push" />
@@ -52,6 +53,9 @@ export function Compare(): JSX.Element {
         )}
         <button type="button" class="plain" disabled={!round.turns.length} onClick={() => startWith([])}>{t("Start anew", "重新开始")}</button>
       </fieldset>
+      {app.models.length > 0 && !other && (
+        <p class="note">{t("This service has one method alone; dialore.toml can name others.", "此服务只有一种方法；可在 dialore.toml 中指定更多。")}</p>
+      )}
       {round.turns.length > 0 && (
         <ol class="history" aria-label={t("History", "历史")}>
           {round.turns.map((turn, index) => (
@@ -94,7 +98,7 @@ function Column({ turn, onGoOn }: { turn: Turn; onGoOn?: () => void }): JSX.Elem
   const [isOpen, setOpen] = useState(false);
   return (
     <section class="card" aria-label={turn.model}>
-      <h2>{turn.model}</h2>
+      <h2>{named(turn.model!)}</h2>
       <Reply turn={turn} active={active.number} onCite={({ id, number }) => (setActive({ piece: id, number }), setOpen(true))} />
       {!turn.stop && (
         <div class="row">

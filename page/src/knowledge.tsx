@@ -4,7 +4,8 @@ import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import { type Piece, USER, request } from "./api";
-import { Action, Icon, Problem, Tabs, draw, explain, t, useLoaded } from "./ui";
+import { Memory, type Remembered } from "./memory";
+import { Action, Delete, Icon, Problem, Tabs, draw, explain, t, useLoaded } from "./ui";
 import "./desk.css";
 
 type Source = "documents" | "graph" | "persona";
@@ -189,36 +190,6 @@ function deleting(source: Source, added: string): { path: string; body?: unknown
   return { path: `v1/knowledge/${source === "graph" ? "facts" : "documents"}/${encodeURIComponent(added)}` };
 }
 
-/** A button that asks once more before it deletes. */
-function Delete(props: { path: string; body?: unknown; what: string; passages?: number; onDone: () => Promise<void> }): JSX.Element {
-  const [asks, setAsks] = useState(false);
-  const [error, setError] = useState("");
-  async function go(): Promise<void> {
-    try {
-      await request("DELETE", props.path, props.body);
-      await props.onDone();
-    } catch (failure) {
-      setError(explain(failure));
-    }
-    setAsks(false);
-  }
-  if (!asks)
-    return (
-      <>
-        <Problem text={error} />
-        <Action icon="close" label={`${t("Delete", "删除")}: ${props.what}`} onClick={() => setAsks(true)} />
-      </>
-    );
-  return (
-    <>
-      <button type="button" class="plain warn" ref={(node) => node?.focus()} onClick={() => void go()}>
-        {(props.passages ?? 1) > 1 ? t(`Delete all ${props.passages} passages`, `删除全部 ${props.passages} 段`) : t("Delete", "删除")}
-      </button>
-      <button type="button" class="plain" onClick={() => setAsks(false)}>{t("Keep", "保留")}</button>
-    </>
-  );
-}
-
 function Upload({ onDone }: { onDone: () => Promise<void> }): JSX.Element {
   const [told, setTold] = useState({ error: "", busy: false });
   const field = useRef<HTMLInputElement>(null);
@@ -323,52 +294,3 @@ function Editor(props: { source: Source; piece?: Known; onDone: () => Promise<vo
 
 const ENDS = ["head", "relation", "tail"] as const;
 const RELATIONS = ["RelatedTo", "IsA", "PartOf", "HasA", "UsedFor", "CapableOf", "AtLocation", "Causes", "HasProperty", "MadeOf", "Desires", "MotivatedByGoal"];
-
-// --- memory
-
-interface Remembered {
-  consents: boolean;
-  data: { id: string; text: string; said: string; turn?: string; expires?: string }[];
-}
-
-function Memory({ data, error, reload }: { data?: Remembered; error: string; reload: () => Promise<void> }): JSX.Element {
-  const [problem, setProblem] = useState("");
-  async function consent(consents: boolean): Promise<void> {
-    try {
-      await request("PUT", "v1/memory/consent", { user: USER, consents });
-      await reload();
-      setProblem("");
-    } catch (failure) {
-      setProblem(explain(failure));
-    }
-  }
-  const day = (moment: string) => new Date(moment).toLocaleDateString(document.documentElement.lang);
-  return (
-    <>
-      <p class="note">{t("What you say of yourself can be remembered for later conversations.", "你谈到自己的内容可以被记住，供以后的对话使用。")}</p>
-      <label class="row">
-        <input type="checkbox" checked={data?.consents ?? false} onChange={(event) => void consent(event.currentTarget.checked)} />
-        {t("Remember me. Whoever takes this back has everything deleted.", "记住我。取消勾选会删除已记住的一切。")}
-      </label>
-      <Problem text={problem || error} />
-      {data?.consents && !data.data.length && <p class="note">{t("Nothing is remembered yet.", "还没有记住任何内容。")}</p>}
-      <ul class="pieces">
-        {data?.data.map((each) => (
-          <li class="card piece" key={each.id}>
-            <p class="quoted">{each.text}</p>
-            <div class="row note">
-              <span>{t(`said on ${day(each.said)}`, `说于 ${day(each.said)}`)}{each.turn && `: “${each.turn}”`}</span>
-              {each.expires && <span>{t(`kept until ${day(each.expires)}`, `保留到 ${day(each.expires)}`)}</span>}
-              <span class="row push">
-                <Delete path={`v1/memory/${encodeURIComponent(each.id)}?user=${USER}`} what={each.text} onDone={reload} />
-              </span>
-            </div>
-          </li>
-        ))}
-      </ul>
-      {!!data?.data.length && (
-        <div class="row note">{t("Forget all:", "全部忘记：")} <Delete path={`v1/memory?user=${USER}`} what={t("everything", "一切")} onDone={reload} /></div>
-      )}
-    </>
-  );
-}

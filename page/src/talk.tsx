@@ -21,12 +21,14 @@ export interface Turn {
 }
 
 export interface Conversation {
+  /** What the service keeps it under, of a user who consents. */
+  id?: string;
   persona: string;
   turns: Turn[];
 }
 
 /** Begin an answer to what was said before; the turn grows as it comes. */
-export function answer(model: string, before: Turn[], persona: string): { turn: Turn; done: Promise<void> } {
+export function answer(model: string, before: Turn[], persona: string, conversation = ""): { turn: Turn; done: Promise<void> } {
   const stop = new AbortController();
   const turn: Turn = { role: "assistant", text: "", model, stages: [], stop };
   const messages: Message[] = before.filter((each) => each.text.trim()).map((each) => ({ role: each.role, content: each.text }));
@@ -36,7 +38,7 @@ export function answer(model: string, before: Turn[], persona: string): { turn: 
     text: (text: string) => ((turn.text += text), draw()),
     stage: (name: string) => (turn.stages!.push(name), draw()),
   };
-  const done = complete(model, messages, on, stop.signal)
+  const done = complete(model, messages, conversation, on, stop.signal)
     .then((grounding) => void (turn.grounding = grounding))
     .catch((error) => void (turn.error = stop.signal.aborted ? t("Stopped.", "已停止。") : explain(error)))
     .finally(() => {
@@ -120,7 +122,7 @@ export function Reply({ turn, active, onCite }: ReplyProps): JSX.Element {
 
 /** Who answered, and in what time. */
 export function meta(turn: Turn): string {
-  return [turn.model, turn.seconds !== undefined && seconds(turn.seconds)].filter(Boolean).join(" · ");
+  return [turn.model ?? turn.grounding?.method, turn.seconds !== undefined && seconds(turn.seconds)].filter(Boolean).join(" · ");
 }
 
 // --- written down

@@ -16,6 +16,8 @@ export const app = {
   theme: (kept.theme ?? "auto") as Theme,
   model: (kept.model ?? "dialore") as string,
   models: [] as string[],
+  /** The method of each model. */
+  methods: {} as Record<string, string>,
   needsKey: false,
   error: "",
 };
@@ -42,6 +44,12 @@ export function useApp(): void {
 /** The text in the language of the page: `t("Send", "发送")`. */
 export function t(english: string, chinese: string): string {
   return app.language === "zh" ? chinese : english;
+}
+
+/** A model as people tell it from others: with its method, where its name does not say it. */
+export function named(model: string): string {
+  const method = app.methods[model] ?? "";
+  return model.endsWith(method) ? model : `${model} (${method})`;
 }
 
 // --- asking
@@ -86,6 +94,7 @@ const PATHS = {
   key: "M10 6a2.5 2.5 0 1 0-2.4 3.200L9 8l1 1 1-1 1 1 1.5-1.500L12 6h-2Z",
   light: "M8 5a3 3 0 1 0 0 6 3 3 0 0 0 0-6Zm0-4v1.500m0 11V15M1 8h1.500m11 0H15M3 3l1 1m8 8 1 1m0-10-1 1m-8 8-1 1",
   auto: "M8 2a6 6 0 1 0 0 12V2Zm0 0a6 6 0 0 1 0 12",
+  history: "M8 2.500a5.500 5.500 0 1 1-5 3.200M3 2.500v3.300h3.300M8 5v3.200l2.200 1.400",
   more: "M3 8h.01M8 8h.01M13 8h.01",
   panel: "M2 3h12v10H2V3Zm7.5 0v10",
   plus: "M8 3v10M3 8h10",
@@ -145,6 +154,36 @@ export function Tabs<T extends string>(props: {
         </button>
       ))}
     </div>
+  );
+}
+
+/** A button that asks once more before it deletes. */
+export function Delete(props: { path: string; body?: unknown; what: string; passages?: number; onDone: () => Promise<void> }): JSX.Element {
+  const [asks, setAsks] = useState(false);
+  const [error, setError] = useState("");
+  async function go(): Promise<void> {
+    try {
+      await request("DELETE", props.path, props.body);
+      await props.onDone();
+    } catch (failure) {
+      setError(explain(failure));
+    }
+    setAsks(false);
+  }
+  if (!asks)
+    return (
+      <>
+        <Problem text={error} />
+        <Action icon="close" label={`${t("Delete", "删除")}: ${props.what}`} onClick={() => setAsks(true)} />
+      </>
+    );
+  return (
+    <>
+      <button type="button" class="plain warn" ref={(node) => node?.focus()} onClick={() => void go()}>
+        {(props.passages ?? 1) > 1 ? t(`Delete all ${props.passages} passages`, `删除全部 ${props.passages} 段`) : t("Delete", "删除")}
+      </button>
+      <button type="button" class="plain" onClick={() => setAsks(false)}>{t("Keep", "保留")}</button>
+    </>
   );
 }
 

@@ -37,7 +37,10 @@ def stdio(world):
 async def test_tools_have_typed_inputs_and_outputs(address):
     async with Client(address) as session:
         tools = {tool.name: tool for tool in (await session.list_tools()).tools}
-        assert {"ground", "respond", "search_documents", "search_graph", "remember"} == tools.keys()
+        own = {"remember", "list_memory", "forget"}
+        assert {"ground", "respond", "search_documents", "search_graph", *own} == tools.keys()
+        changing = [name for name, tool in tools.items() if not tool.annotations.read_only_hint]
+        assert sorted(changing) == ["forget", "remember"]
         for tool in tools.values():
             assert tool.description
             assert tool.output_schema["type"] == "object"
@@ -161,6 +164,32 @@ async def test_a_statement_is_kept_where_the_user_agrees_when_his_client_asks_hi
             assert "not kept" in made.content[0].text
     assert kept_of(world, mode) == ["I live in York now."]
     assert kept_of(world, "somebody") == []
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_what_is_kept_is_shown_and_forgotten(world, mode):
+    user = f"ann {mode}"
+    with world.running(*WORDS, "--http", "--user", user) as url:
+        async with Client(f"{url}/mcp", mode=mode) as session:  # no consent is needed to see that there is none
+            made = await session.call_tool("list_memory", {})
+            assert made.structured_content == {"consents": False, "statements": []}
+        agreeing = Client(f"{url}/mcp", mode=mode, elicitation_callback=asked_for_consent([], says=True))
+        async with agreeing as session:
+            texts = ("I live in Leeds.", "My sister keeps bees.")
+            made = [await session.call_tool("remember", {"statement": text}) for text in texts]
+            ids = [each.structured_content["id"] for each in made]
+            kept = (await session.call_tool("list_memory", {})).structured_content
+            assert kept["consents"]
+            assert [each["id"] for each in kept["statements"]] == ids[::-1]
+            left = (await session.call_tool("forget", {"identifier": ids[0]})).structured_content
+            assert [each["text"] for each in left["statements"]] == ["My sister keeps bees."]
+            again = await session.call_tool("forget", {"identifier": ids[0]})
+            assert again.is_error
+            assert "list_memory gives the ids" in again.content[0].text
+    with world.running(*WORDS, "--http", "--user", "another") as url:
+        async with Client(f"{url}/mcp", mode=mode) as session:
+            assert (await session.call_tool("forget", {"identifier": ids[1]})).is_error
+    assert kept_of(world, user) == ["My sister keeps bees."]
 
 
 def kept_of(world, user):

@@ -62,7 +62,7 @@ def test_a_turn_is_edited_answered_anew_and_the_conversation_exported_and_opened
     page.get_by_role("button", name="Send").first.click()
     expect(page.get_by_role("article", name="You")).to_contain_text("Good evening <img")
     expect(page.get_by_role("article", name="Response")).to_contain_text("Certainly. <img")
-    page.get_by_label("Share and export").click()
+    page.get_by_role("button", name="Share and export").click()
     with page.expect_download() as kept:
         page.get_by_role("button", name="Export as JSON").click()
     exported = json.loads(kept.value.path().read_text("utf-8"))
@@ -79,11 +79,14 @@ def test_a_turn_is_edited_answered_anew_and_the_conversation_exported_and_opened
 
 def test_several_methods_answer_side_by_side(serving, page):
     running = serving(
-        Scripted("Of course. [1]", needs=[need("dogs on the terrace")]), agents={"plain": {"method": "vanilla"}}
+        Scripted("Of course. [1]", needs=[need("dogs on the terrace")]),
+        agents={"plain": {"method": "vanilla"}},
+        method="weave",
     )
     page.goto(running.url)
     upload(page)
     page.get_by_role("link", name="Compare").click()
+    expect(page.get_by_label("dialore/weave")).not_to_be_checked()  # as dialore itself
     page.get_by_role("textbox", name="Your message").fill("May I bring my dog?")
     page.get_by_role("button", name="Ask").click()
     for model in ("dialore", "dialore/plain"):
@@ -96,6 +99,64 @@ def test_several_methods_answer_side_by_side(serving, page):
     expect(page.get_by_role("list", name="History")).to_contain_text("Of course.")
 
 
+def listed(page, name="Earlier conversations"):
+    """The list of earlier conversations, opened by the keyboard."""
+    page.get_by_role("button", name=name).focus()
+    page.keyboard.press("Enter")
+    return page.locator("#earlier")
+
+
+def test_earlier_conversations_are_listed_gone_on_with_and_deleted(serving, page):
+    running = serving(Scripted("Of course, on the terrace. [1]", needs=[need("dogs on the terrace")]))
+    page.goto(running.url)
+    earlier = listed(page)
+    checked(page, "conversations-none")
+    earlier.get_by_label("Remember me").check()
+    expect(earlier).to_contain_text("None is kept yet.")
+    page.keyboard.press("Escape")
+    expect(earlier).to_be_hidden()
+    upload(page)
+    reply = page.get_by_role("article", name="Response")
+    for text in ("May I bring my dog?", "May I bring my two very old cats to the terrace, and stay until late? " * 2):
+        page.get_by_role("button", name="New conversation").click() if text != "May I bring my dog?" else None
+        ask(page, text)
+        expect(reply.get_by_role("button", name="Source 1")).to_be_visible()
+    listed(page)
+    expect(earlier.get_by_role("listitem")).to_have_count(2)
+    expect(earlier.locator("[aria-current]")).to_contain_text("two very old cats")
+    checked(page, "conversations")
+    page.get_by_role("button", name=re.compile("^May I bring my dog")).focus()
+    page.keyboard.press("Enter")
+    expect(earlier).to_be_hidden()
+    expect(page.get_by_role("status")).to_have_text("Opened: May I bring my dog?")
+    expect(page.locator(".log")).to_be_focused()
+    page.get_by_role("button", name=re.compile("Source 1: House rules")).click()  # it rests on what it did
+    expect(page.locator(".piece.open mark").first).to_contain_text("terrace")
+    ask(page, "And another one?")
+    expect(reply).to_have_count(2)
+    expect(reply.nth(1).get_by_role("button", name="Source 1")).to_be_visible()
+    page.reload()
+    listed(page)
+    expect(earlier.get_by_role("listitem").first).to_contain_text("May I bring my dog?")
+    expect(earlier.get_by_role("listitem")).to_have_count(2)
+    for left in (1, 0):  # the current one first, which leaves the page, too
+        earlier.get_by_role("button", name=re.compile("^Delete: ")).first.click()
+        earlier.get_by_role("button", name="Delete", exact=True).click()
+        expect(earlier.get_by_role("listitem")).to_have_count(left)
+        expect(reply).to_have_count(0)
+    assert running.http.get("/v1/conversations?user=page").json() == {"data": []}
+
+
+def test_where_no_conversations_are_kept_there_is_no_list(serving, page):
+    running = serving(server={"kept_days": 0})
+    page.goto(running.url)
+    with page.expect_response(re.compile("v1/conversations")) as asked:
+        page.reload()
+    assert asked.value.status == 404
+    expect(page.get_by_role("button", name="Share and export")).to_be_visible()
+    expect(page.get_by_role("button", name="Earlier conversations")).to_have_count(0)
+
+
 def test_the_page_speaks_chinese(serving, browser):
     running = serving(Scripted("当然可以。"))
     context = browser.new_context(viewport={"width": 1400, "height": 900}, locale="zh-CN")
@@ -106,5 +167,9 @@ def test_the_page_speaks_chinese(serving, browser):
     expect(shown.get_by_role("article", name="回复")).to_contain_text("当然可以。")
     shown.get_by_role("button", name="为什么这样说？").click()
     checked(shown, "chat-zh")
+    shown.keyboard.press("Escape")
+    listed(shown, "以往的对话").get_by_label("记住我").check()
+    shown.get_by_text("还没有保存对话。").wait_for()
+    checked(shown, "conversations-zh")
     assert shown.evaluate("document.documentElement.lang").startswith("zh")
     context.close()

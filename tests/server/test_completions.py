@@ -93,12 +93,19 @@ def test_where_nothing_is_needed_the_draft_streams_without_a_rewrite(serving):
     assert "write" not in {chunk.get("stage") for chunk in chunks}
 
 
+def test_where_no_method_is_named_there_is_another_to_compare_with(serving):
+    data = serving().http.get("/v1/models").json()["data"]
+    methods = {"dialore": "weave", "dialore/weave": "weave", "dialore/rag": "rag"}
+    assert {each["id"]: each["method"] for each in data} == methods
+
+
 def test_each_agent_is_a_model(serving, client):
     given = {"agents": {"bee": {"method": "vanilla", "persona": ["I keep bees."]}}, "method": ["weave", "dcrag"]}
     running = serving(Scripted(), **given)
     names = [model.id for model in client(running).models.list()]
     assert names == ["dialore", "dialore/weave", "dialore/dcrag", "dialore/bee"]
-    assert client(running).models.retrieve("dialore/bee").id == "dialore/bee"
+    bee = client(running).models.retrieve("dialore/bee")
+    assert (bee.id, bee.model_extra["method"]) == ("dialore/bee", "vanilla")
     made = client(running).chat.completions.create(model="dialore/bee", messages=ASK)
     assert made.choices[0].message.model_extra["grounding"]["method"] == "vanilla"
     with pytest.raises(openai.NotFoundError, match="did you mean dialore/bee"):

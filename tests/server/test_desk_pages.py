@@ -86,6 +86,14 @@ def test_facts_persona_and_memory_are_browsed_mended_and_forgotten(serving, page
     page.get_by_label("Remember me").check()
     page.get_by_text("Nothing is remembered yet.").wait_for()
     assert running.http.get("/v1/memory?user=page").json()["consents"]
+    page.get_by_label("Remember me").click()
+    page.get_by_role("button", name="Keep").click()
+    assert running.http.get("/v1/memory?user=page").json()["consents"]
+    page.get_by_label("Remember me").click()
+    page.get_by_role("button", name="Forget me").click()
+    playwright.expect(page.get_by_label("Remember me")).not_to_be_checked()
+    assert not running.http.get("/v1/memory?user=page").json()["consents"]
+    page.get_by_label("Remember me").check()
     page.get_by_role("button", name="中文").click()
     page.get_by_text("还没有记住任何内容。").wait_for()
     checked(page, "memory-zh")

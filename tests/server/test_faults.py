@@ -169,7 +169,7 @@ def test_a_stream_is_finished_after_sigterm(tmp_path):
         reader.join(30)
         assert "data: [DONE]" in text
         assert sum('"content": ' in line and "word" in line for line in text) == 40
-        process.wait(30)
+        assert process.wait(30) == 0
         lines = [json.loads(line) for line in process.stderr.read().splitlines()]
     assert {"request", f"Finished server process [{process.pid}]"} <= {line["event"] for line in lines}
 

@@ -159,10 +159,11 @@ def test_conversations_are_kept_where_they_are_named_and_the_user_consents(servi
     assert running.http.get("/v1/conversations", params={"user": "ann"}).json() == {"data": []}
     said = tell(running, "Hello", metadata={"conversation": "c1"})
     [kept] = running.http.get("/v1/conversations", params={"user": "ann"}).json()["data"]
-    assert (kept["id"], kept.keys()) == ("c1", {"id", "kept"})
+    assert (kept["id"], kept["title"], kept.keys()) == ("c1", "Hello", {"id", "kept", "title"})
     where = "/v1/conversations/c1"
     whole = running.http.get(where, params={"user": "ann"}).json()
-    answer = {"role": "assistant", "content": said["content"], "trace": said["grounding"]["trace"]}
+    grounding = said["grounding"]
+    answer = {"role": "assistant", "content": said["content"], "trace": grounding["trace"], "grounding": grounding}
     assert whole == {"id": "c1", "messages": [{"role": "user", "content": "Hello"}, answer]}
     history = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": said["content"]}]
     tell(running, "x", messages=[*history, {"role": "user", "content": "And?"}], metadata={"conversation": "c1"})
@@ -171,6 +172,24 @@ def test_conversations_are_kept_where_they_are_named_and_the_user_consents(servi
     assert [each["role"] for each in longer if "trace" in each] == ["assistant"] * 2
     assert running.http.delete(where, params={"user": "ann"}).json() == {"id": "c1", "deleted": True}
     assert running.http.get(where, params={"user": "ann"}).status_code == 404
+
+
+def test_a_conversation_is_there_when_its_response_ends(serving):
+    running = serving(Listening())
+    consent(running)
+    body = {"messages": [{"role": "user", "content": "x " * 100}], "user": "ann", "metadata": {"conversation": "c"}}
+    running.model.pause = 0.05  # what is remembered takes longer
+    assert "[DONE]" in running.http.post("/v1/chat/completions", json={**body, "stream": True}).text
+    [kept] = running.http.get("/v1/conversations", params={"user": "ann"}).json()["data"]
+    assert kept["title"] == "x " * 40
+
+
+def test_a_service_that_keeps_no_conversations_says_so(serving):
+    running = serving(Listening(), server={"kept_days": 0})
+    consent(running)
+    tell(running, "Hello", metadata={"conversation": "c1"})
+    assert running.http.get("/v1/conversations", params={"user": "ann"}).status_code == 404
+    assert running.http.get("/v1/memory", params={"user": "ann"}).json()["consents"]
 
 
 def test_what_was_answered_is_remembered_before_the_service_ends(serving):

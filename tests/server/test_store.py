@@ -14,7 +14,6 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="the serve extra is not installed")
 pytest.importorskip("alembic", reason="the serve extra is not installed")
-pytest.importorskip("aiosqlite", reason="the serve extra is not installed")
 
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
@@ -195,13 +194,14 @@ async def test_conversations_are_kept_for_a_set_time(store, clock):
     await store.keep_conversation(ANN, "c2", later)
     assert await store.conversation(ANN, "c1") == turns
     assert await store.conversation(ANN, "c2") == later
-    assert await store.conversations(ANN) == [("c2", clock.now), ("c1", NOW)]
+    begins = turns[0]["content"]
+    assert await store.conversations(ANN) == [("c2", clock.now, begins), ("c1", NOW, begins)]
     assert await store.conversation(BEN, "c1") is None
     assert await store.conversations(BEN) == []
     assert await store.delete_conversation(BEN, "c1") == 0
     clock.now = NOW + timedelta(days=7)
     assert await store.conversation(ANN, "c1") is None
-    assert [name for name, _ in await store.conversations(ANN)] == ["c2"]
+    assert [name for name, *_ in await store.conversations(ANN)] == ["c2"]
     assert await store.sweep() == 1
     assert await store.delete_conversation(ANN, "c2") == 1
 
@@ -305,12 +305,8 @@ async def test_workers_that_write_one_users_memory_at_once_lose_nothing(place):
 
 
 async def test_the_migrations_make_what_the_program_expects(store):
-    async with store._engine.connect() as connection:
-
-        def differences(inner):
-            return compare_metadata(MigrationContext.configure(inner, opts={"compare_type": True}), TABLES)
-
-        assert await connection.run_sync(differences) == []
+    with store._engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), TABLES) == []
 
 
 async def test_opening_again_keeps_what_there_is(store, place):
@@ -322,8 +318,8 @@ async def test_opening_again_keeps_what_there_is(store, place):
 
 
 async def test_a_newer_database_is_left_alone(store, place):
-    async with store._engine.begin() as connection:
-        await connection.execute(sa.text("UPDATE alembic_version SET version_num = 'newer'"))
+    with store._engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = 'newer'"))
     again = ServerStore(place)
     with pytest.raises(InputError, match="newer") as caught:
         await again.open()

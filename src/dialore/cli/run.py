@@ -84,7 +84,7 @@ def run(
     """
     from dataclasses import asdict
 
-    chosen = _configured(config, said, method or [], option or [])
+    chosen = configured(config, said, method or [], option or [])
     if dry and (chosen.sources.embedder or "").startswith("endpoint:"):  # nothing outside is asked
         sources = chosen.sources.model_copy(update={"embedder": None})
         chosen = chosen.model_copy(update={"sources": sources})
@@ -99,7 +99,7 @@ def run(
 
     accepted = {"accept_changed_prompts": accept_changed_prompts, "accept_changed_server": accept_changed_server}
     try:
-        ended = _run(chosen, folder, engine, on_estimate, accepted)
+        ended = carried_out(chosen, folder, engine, on_estimate, accepted)
     except KeyboardInterrupt:
         note(f"interrupted: what is finished is kept in {folder}; the same command again does the rest")
         raise
@@ -110,7 +110,7 @@ def run(
     _say_end(ended, folder, asdict(expected[0]) if expected else None, json=json)
 
 
-def _configured(file: Path | None, said: Mapping[str, object], methods: list[str], options: list[str]) -> "RunConfig":
+def configured(file: Path | None, said: Mapping[str, object], methods: list[str], options: list[str]) -> "RunConfig":
     """The run's configuration: its file, then what the options say.
 
     Raises:
@@ -145,13 +145,14 @@ def _configured(file: Path | None, said: Mapping[str, object], methods: list[str
     return config.model_copy(update={"models": [model.cached() for model in config.models]})
 
 
-def _run(
+def carried_out(
     config: "RunConfig",
     folder: Path,
     engine: str,
     on_estimate: "Callable[[Estimate], None]",
     accepted: Mapping[str, Any],
 ) -> "Progress":
+    """Carry a run out, showing how far it is; raises as `run_experiment`."""
     import asyncio
 
     from dialore.experiments.run import run_experiment

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 OLLAMA = "http://127.0.0.1:11434/v1"
 OPENAI = "https://api.openai.com/v1"
-LOCAL = "hf:"
+LOCAL, PREFIX = "hf:", "trained:"
 """What the name of a model run here begins with."""
 HOSTS = "DIALORE_KEY_HOSTS"
 """The variable that names hosts, with commas between them, to which keys of the environment may be sent."""
@@ -55,7 +55,8 @@ def connect(
 
     Arguments win, then `DIALORE_MODEL`, `DIALORE_BASE_URL` and `DIALORE_API_KEY`, then the `OPENAI_*` names, then an
     Ollama on this machine. Where no model is named, the endpoint is asked for its list. A model called
-    `hf:NAME_OR_PATH` is one of Hugging Face's, run here; `cache` is a cache file; the other arguments are `Endpoint`'s.
+    `hf:NAME_OR_PATH` is one of Hugging Face's, run here, `trained:FOLDER` one of `dialore train stages`; `cache` is a
+    cache file; the other arguments are `Endpoint`'s.
 
     A key of the environment goes to the host that it was set for: `OPENAI_API_KEY` to OpenAI or `OPENAI_BASE_URL`,
     `DIALORE_API_KEY` to `DIALORE_BASE_URL`, or, without that, to the address that the arguments name; either also to
@@ -78,6 +79,10 @@ def connect(
         if extra_body:
             raise InputError(f"{found.model} runs here and takes no extra_body", mend="leave it out")
         return _with_cache(LocalModel(found.model.removeprefix(LOCAL), api=api), cache, f"{LOCAL} {api}")
+    if found.model is not None and found.model.startswith(PREFIX):
+        from dialore.llm.distilled import TrainedStages
+
+        return TrainedStages(Path(found.model.removeprefix(PREFIX)))
     if found.base_url is None:
         names = ollama_models()
         if not names:

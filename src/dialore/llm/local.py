@@ -64,14 +64,15 @@ class _Job:
         """Whether two requests may share a batch: a seed or a stream wants the model for itself."""
         mine, theirs = self.request, other.request
         alone = self.on_text or other.on_text or mine.sampling.seed is not None or mine.steering or theirs.steering
-        return not alone and (mine.sampling, mine.continuation_stop) == (theirs.sampling, theirs.continuation_stop)
+        settings = [(each.sampling, each.continuation_stop, each.output_schema) for each in (mine, theirs)]
+        return not alone and settings[0] == settings[1]
 
 
 class LocalModel:
     """A language model of Hugging Face transformers, loaded when first called.
 
     One generation runs at a time, in a thread; requests with the same sampling settings that wait meanwhile are
-    batched. Token counts are exact. Output schemas are not enforced.
+    batched. Token counts are exact. Output schemas are enforced where it is `constrained`.
 
     A causal model's prompts go through the tokenizer's chat template, rearranged where it takes no system message or
     wants roles to alternate (see `ChatTemplates`); where it has none, the request's continuation is continued, or a
@@ -84,9 +85,16 @@ class LocalModel:
     """
 
     def __init__(
-        self, name_or_path: str, *, device: str = "auto", dtype: str = "auto", batch: int = 8, api: Api = "chat"
+        self,
+        name_or_path: str,
+        *,
+        device: str = "auto",
+        dtype: str = "auto",
+        batch: int = 8,
+        api: Api = "chat",
+        constrained: bool = False,
     ) -> None:
-        self.name = name_or_path
+        self.name, self._constrained = name_or_path, constrained
         self._device, self._dtype, self._batch, self._api = device, dtype, max(1, batch), api
         self._templates = ChatTemplates()
         self._waiting: list[_Job] = []
@@ -223,6 +231,11 @@ class LocalModel:
             from dialore.llm.steering import SteeredLogits
 
             choice["logits_processor"] = [SteeredLogits(tokenizer, model, steering)]
+        if self._constrained and request.output_schema is not None:
+            from dialore.llm.constrained import Constrained
+
+            given = 1 if model.config.is_encoder_decoder else inputs["input_ids"].shape[1]
+            choice["logits_processor"] = [Constrained(tokenizer, request.output_schema.definition, given)]
         return model.generate(
             input_ids=inputs["input_ids"],
             attention_mask=inputs["attention_mask"],

@@ -38,6 +38,7 @@ class Method(Protocol):
 
     A method that has a `paper` setting of its prompts has the field `prompting: str = OURS`: `paper` asks by
     `<method>/<stage>.paper.<language>.md` in place of `<method>/<stage>.<language>.md`, wherever there is such a file.
+    Further settings of that kind stand in a class attribute `forms`.
     """
 
     name: ClassVar[str]
@@ -58,7 +59,7 @@ class Method(Protocol):
 def form_of(method: Method) -> str:
     """The form of a method's prompts by its option `prompting`; raises UnknownNameError where that is no such word."""
     prompting = getattr(method, "prompting", OURS)
-    check_word("prompting", prompting, (PAPER, OURS))
+    check_word("prompting", prompting, (PAPER, OURS, *getattr(method, "forms", ())))
     return "" if prompting == OURS else prompting
 
 

@@ -15,7 +15,7 @@ from dialore.datasets import gold_text
 from dialore.errors import DialoreError, InputError, UnknownNameError
 from dialore.knowledge import Knowledge, Passage, stable_id
 from dialore.llm.structured import UnparsedError, parse
-from dialore.methods.base import OURS, PAPER, Method, check_least
+from dialore.methods.base import OURS, Method, check_least
 from dialore.methods.cleaning import as_data
 from dialore.parallel import gather
 from dialore.prompts.history import on_one_line, render_history
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dialore.sources.base import KnowledgeSource
     from dialore.text import Language
 
+SUPERVISED = "supervised"
 _CHOICES = {
     "planning": ("model", "persona", "all", "gold"),
     "reading": ("names", "substring"),
@@ -53,10 +54,10 @@ class Plan(BaseModel):
 class Safari(Method):
     """The model plans which sources the response needs and in which order, and answers from what they give.
 
-    This is the unsupervised setting (Section 4.3); a model that was trained to plan (Section 4.2) is used by naming it
-    for the stage `planning`, and one trained to assemble for `response-generation`. Sources are declared, any number,
-    with descriptions and dependencies as a directed acyclic graph; undeclared, they are the paper's, persona ->
-    documents, and by our own prompts what else is open.
+    This is the unsupervised setting (Section 4.3); a model that `dialore train safari` made is asked for both plan and
+    response by `prompting=supervised` (Section 4.3, Equations 1 to 3), and continues its own sequence. Sources are
+    declared, any number, with descriptions and dependencies as a directed acyclic graph; undeclared, they are the
+    paper's, persona -> documents, and by our own prompts what else is open.
 
     The paper's setting is `prompting=paper, broken=null, turns=0, longest=128` with a retriever that ranks by the query
     alone (`okapi` is its BM25); `docs/fidelity.md` has every difference.
@@ -67,7 +68,8 @@ class Safari(Method):
         documents: a document index, planned over as `library`, where nothing is declared.
         graph: the commonsense graph, likewise; and where sources declare one without saying which.
         web: web search, likewise.
-        prompting: `ours`: prompts with guidance, and plans in JSON; `paper`: what Tables 2, 3 and 12 say, and no more.
+        prompting: `ours`: prompts with guidance, and plans in JSON; `paper`: what Tables 2, 3 and 12 say, and no more;
+            `supervised`: the sequence of special tokens that a model was trained on.
         planning: `model`; `persona`: always the persona ("- Planning*"); `all`: always every source, for the paper's
             two "- Planning**"; `gold`: as the data set says ("+ Ground Planning"); `trained:FOLDER`: by a model that
             `dialore train planner` made, without a call.
@@ -93,6 +95,7 @@ class Safari(Method):
     summary: ClassVar[str] = "the model plans which sources to ask in which order, and answers from what they give"
     takes: ClassVar[tuple[str, ...]] = ("sources", "persona", "documents", "graph", "web")
     calls: ClassVar[str] = "2 (1 more for a source of the kind model)"
+    forms: ClassVar[tuple[str, ...]] = (SUPERVISED,)
     stages: ClassVar[tuple[str, ...]] = ("safari/planning", "safari/model-knowledge", "safari/response-generation")
 
     sources: DeclaredSources | None = None
@@ -133,7 +136,7 @@ class Safari(Method):
         if self.sources is not None:
             return self.sources
         further = {"documents": self.documents, "graph": self.graph, "web": self.web}
-        opened = {"persona": self.persona, **({} if self.prompting == PAPER else further)}
+        opened = {"persona": self.persona, **(further if self.prompting == OURS else {})}
         return default_sources(opened, retriever=self.retriever)
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
@@ -146,13 +149,14 @@ class Safari(Method):
         shown = self._shown(dialogue.language)
         pieces = [piece.model_copy(update={"text": titled_line(piece)}) for piece in grounding.knowledge]
         given = [(names[piece.id], piece.text) for piece in pieces]
+        plan = [*dict.fromkeys(name for name, _ in given)]
         text = await stage.write(
             "safari/response-generation",
             knowledge=pieces,
             names=names,
             about_you=[entry.name.upper() for entry in self.declared.entries if entry.kind == "persona"],
             demonstrations=shown,
-            dialogues=[*shown, {"history": render_history(dialogue), "knowledge": given}],
+            dialogues=[*shown, {"history": render_history(dialogue), "plan": plan, "knowledge": given}],
         )
         return grounding.response(text[: self.longest] if self.longest else text)
 
@@ -214,7 +218,7 @@ class Safari(Method):
             "demonstrations": shown,
             "dialogues": [*shown, {"history": render_history(dialogue)}],
         }
-        if self.prompting == PAPER:
+        if self.prompting != OURS:
             return await stage.read("safari/planning", read, Plan(sources=[]), **variables)
         return await stage.ask("safari/planning", Plan, Plan(sources=[]), reader=read, **variables)
 

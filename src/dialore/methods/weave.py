@@ -18,6 +18,7 @@ from dialore.response import Demands, Grounding, Response
 from dialore.sources.base import Listed
 from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources
 from dialore.sources.dialogue_ranking import joined
+from dialore.sources.documents.index import DocumentIndex, SeveralDocuments
 from dialore.sources.persona import PersonaSource
 from dialore.sources.trained import open_entailment
 from dialore.sources.usefulness import already_said, probabilities_of_use
@@ -408,7 +409,9 @@ class Weave(Method):
 def _holds(source: KnowledgeSource | None, dialogue: Dialogue) -> bool:
     """Whether there is anything to be asked; what cannot be listed may have it."""
     try:
-        return source is not None and (not isinstance(source, Listed) or any(True for _ in source.every(dialogue)))
+        return source is not None and (
+            not isinstance(source, Listed) or _count(source) > 0 or any(True for _ in source.every(dialogue))
+        )
     except DialoreError:  # its search will say what is wrong
         return True
 
@@ -418,13 +421,21 @@ async def _titles(source: KnowledgeSource | None, dialogue: Dialogue) -> list[st
     if not isinstance(source, Listed):
         return []
     try:
-        pieces = [*itertools.islice(source.every(dialogue), _SEEN + 1)]
-        titles = _distinct(pieces)
-        if len(pieces) > _SEEN or len(titles) > _TITLES:
-            titles = _distinct(await source.search(" ".join(dialogue.texts[-2:]), dialogue, _TITLES))
+        if _count(source) <= _SEEN:
+            pieces = [*itertools.islice(source.every(dialogue), _SEEN + 1)]
+            titles = _distinct(pieces)
+            if len(pieces) <= _SEEN and len(titles) <= _TITLES:
+                return titles
+        return _distinct(await source.search(" ".join(dialogue.texts[-2:]), dialogue, _TITLES))
     except DialoreError:
         return []
-    return titles
+
+
+def _count(source: KnowledgeSource) -> int:
+    """How many pieces it has at least, where that can be told without listing them, which takes long."""
+    if isinstance(source, SeveralDocuments):
+        return sum(map(_count, source.sources))
+    return len(source) if isinstance(source, DocumentIndex) else 0
 
 
 def _distinct(pieces: Iterable[Knowledge]) -> list[str]:

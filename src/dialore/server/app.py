@@ -7,6 +7,7 @@ import logging
 import multiprocessing.connection
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -148,6 +149,7 @@ def serve(settings: Settings, *, connect: Connect = connect_model) -> None:
 
 def _work(settings: Settings, connect: Connect, *sockets: socket.socket) -> None:
     log_lines()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # uvicorn finishes the streams, then sends it once more
     asyncio.run(run_app(create_app(settings, connect=connect), settings.server, *sockets))
 
 

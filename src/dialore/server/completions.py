@@ -19,12 +19,10 @@ from dialore.dialogue import check_text
 from dialore.errors import InputError
 from dialore.response import Response
 from dialore.server.errors import ServiceError, reply
-from dialore.server.service import MODEL, Asked, Events, Service, Stage, finish_reason, split_system
+from dialore.server.service import MODEL, Asked, Events, Service, Stage, finish_reason, grounding_of, split_system
 
 if TYPE_CHECKING:
-    from dialore.knowledge import Knowledge
     from dialore.llm.model import Usage
-    from dialore.response import Grounding
 
 router = APIRouter(prefix="/v1")
 _NAMED = 256
@@ -167,32 +165,6 @@ def service_of(request: Request) -> Service:
     return found
 
 
-def grounding_of(result: Grounding, trace: str) -> dict[str, Any]:
-    """What a result rests on, as clients get it: citations with their places, what was given, demands, the trace."""
-    known = {piece.id: piece for piece in result.knowledge}
-    cited = []
-    if isinstance(result, Response):
-        numbers = result.numbers
-        cited = [
-            {"number": numbers[each.knowledge], "start": each.start, "end": each.end, **told(known[each.knowledge])}
-            for each in result.citations
-        ]
-    demands = result.demands.model_dump(exclude={"thoughts"}) if result.demands else None
-    knowledge = [
-        {**told(piece), "score": piece.score, "probability": piece.probability, "used": piece.used}
-        for piece in result.knowledge
-    ]
-    return {"trace": trace, "method": result.method, "citations": cited, "demands": demands, "knowledge": knowledge}
-
-
-def told(piece: Knowledge) -> dict[str, Any]:
-    """A piece of knowledge with where to look it up; of a file its name alone, not where it lies here."""
-    where = piece.passage.where
-    if "file" in where:
-        where["file"] = where["file"].replace("\\", "/").rpartition("/")[2]
-    return {"id": piece.id, "kind": piece.kind, "source": piece.source, "text": piece.text, **where}
-
-
 def usage_of(usage: Usage) -> dict[str, int]:
     """The tokens of all stages, as OpenAI names them."""
     sent, made = usage.prompt_tokens, usage.completion_tokens
@@ -243,19 +215,20 @@ async def until_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
 @router.get("/models")
 async def list_models(request: Request) -> Reply:
     """The agents of this service, each as a model."""
-    return reply({"object": "list", "data": [_model(name) for name in service_of(request).models]})
+    return reply({"object": "list", "data": [_model(*each) for each in service_of(request).models.items()]})
 
 
 @router.get("/models/{model:path}")
 async def show_model(request: Request, model: str) -> Reply:
     """One model."""
-    if model not in service_of(request).models:
+    models = service_of(request).models
+    if model not in models:
         raise ServiceError(404, "there is no such model", code="model_not_found", param="model")
-    return reply(_model(model))
+    return reply(_model(model, models[model]))
 
 
-def _model(name: str) -> dict[str, object]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "dialore"}
+def _model(name: str, method: str) -> dict[str, object]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "dialore", "method": method}
 
 
 @router.post("/chat/completions")

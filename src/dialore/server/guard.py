@@ -9,7 +9,7 @@ import ipaddress
 import secrets
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -122,6 +122,8 @@ class Guard:
                 scope["state"]["status"] = message["status"]
                 own = [(b"x-content-type-options", b"nosniff"), (b"x-request-id", request.encode())]
                 message = {**message, "headers": [*message.get("headers", []), *own]}
+            elif "held" in scope["state"] and not message.get("more_body", False):
+                scope["state"]["held"].close()  # before the end is sent: who has it may ask again
             await send(message)
 
         request = secrets.token_hex(8)
@@ -149,14 +151,16 @@ class Guard:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:20]) > self._most(scope):
             raise _too_large()
-        self._under_way += 1
-        caller.under_way += 1
-        try:
+        with ExitStack() as held:
+            scope["state"]["held"] = held
+            self._take(caller, 1)
+            held.callback(self._take, caller, -1)
             await caller.check(self._store)
             yield
-        finally:
-            self._under_way -= 1
-            caller.under_way -= 1
+
+    def _take(self, caller: Caller, places: int) -> None:
+        self._under_way += places
+        caller.under_way += places
 
     def _check_place(self, headers: dict[str, str]) -> None:
         """Refuse other sites' pages, and, on this machine, names that somebody has pointed to it."""

@@ -16,13 +16,11 @@ from dialore.server.completions import (
     ChatMessage,
     Name,
     asked_of,
-    grounding_of,
     service_of,
-    told,
     usage_of,
 )
 from dialore.server.errors import ServiceError, reply
-from dialore.server.service import MODEL, explained
+from dialore.server.service import MODEL, explained, grounding_of, told
 
 router = APIRouter(prefix="/v1")
 _DEEPEST = 10_000

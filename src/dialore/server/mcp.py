@@ -20,10 +20,10 @@ from dialore.methods.remembering import LONGEST, is_harmless
 from dialore.prompts.history import on_one_line
 from dialore.response import Demands
 from dialore.server.app import log_lines, run_app
-from dialore.server.completions import ChatMessage, asked_of, grounding_of, last, told
+from dialore.server.completions import ChatMessage, asked_of, last
 from dialore.server.errors import ServiceError
 from dialore.server.guard import Caller, Guard, anybody, check_address
-from dialore.server.service import MODEL, Asked, Service, explained
+from dialore.server.service import MODEL, Asked, Service, explained, grounding_of, told
 from dialore.server.store import User
 from dialore.server.telemetry import Telemetry
 from dialore.sources.memory import Statement
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 _NO_CONSENT = "the user has not agreed to be remembered"
 _INSTRUCTIONS = (
     "Knowledge-grounded dialogue. `ground` finds what a reply needs to know, `respond` writes it, with citations; "
-    "`search_documents` and `search_graph` look one thing up, `remember` keeps what the user says of himself."
+    "`search_documents` and `search_graph` look one thing up, `remember` keeps what the user says of himself, "
+    "`list_memory` shows what is kept and `forget` deletes it."
 )
 
 
@@ -92,6 +93,23 @@ class Consent(BaseModel):
     remember: bool = Field(description="Keep what I say of myself for later conversations.")
 
 
+class Kept(BaseModel):
+    """A statement of the user about himself, as it is kept."""
+
+    id: str = Field(description="What `forget` takes.")
+    text: str
+    said: datetime
+    turn: str
+    expires: datetime | None
+
+
+class Memory(BaseModel):
+    """What is kept of the user."""
+
+    consents: bool = Field(description="Whether he has agreed to be remembered; nothing is kept where he has not.")
+    statements: list[Kept]
+
+
 @dataclass(frozen=True, slots=True)
 class _Offered:
     """What the tools stand on: an open service, and as whom the user is known to it."""
@@ -119,6 +137,7 @@ _Model = Annotated[str, Field(description=f"The agent: {MODEL}, or {MODEL}/NAME 
 _Query = Annotated[str, Field(min_length=1, max_length=1000, description="A phrase or a question.")]
 _Top = Annotated[int, Field(ge=1, le=50, description="How many pieces at most.")]
 _Line = StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST)
+_Identifier = Annotated[str, Field(min_length=1, max_length=256, description="The id that list_memory gives.")]
 _Statement = Annotated[str, _Line, Field(description="A sentence of the user about himself: I live in Leeds.")]
 
 
@@ -163,7 +182,7 @@ async def _consent(call: _Call) -> Consent | Elicit[Consent]:
 
 async def remember(
     call: _Call, statement: _Statement, consent: Annotated[ElicitationResult[Consent], Resolve(_consent)]
-) -> Statement:
+) -> Kept:
     """Remember a statement of the user about himself, if he consents; it replaces what it contradicts."""
     if consent.action != "accept" or not consent.data.remember:
         raise ToolError(f"{_NO_CONSENT}: nothing was kept")
@@ -177,7 +196,27 @@ async def remember(
         kept = await store.remember(who, [said])
     if not kept:  # it was withdrawn meanwhile
         raise ToolError(f"{_NO_CONSENT}: nothing was kept")
-    return kept[0]
+    return _kept(kept[0])
+
+
+async def list_memory(call: _Call) -> Memory:
+    """What is remembered of the user, the newest first."""
+    store, who = _on(call).service.store, _on(call).who(call)
+    with _told():
+        statements = [_kept(each) for each in await store.statements(who)]
+        return Memory(consents=await store.consents(who), statements=statements)
+
+
+async def forget(call: _Call, identifier: _Identifier) -> Memory:
+    """Forget a statement of the user about himself, where he wants that; gives what is left."""
+    with _told():
+        if not await _on(call).service.store.forget(_on(call).who(call), identifier):
+            raise ToolError("nothing of that id is kept of the user: list_memory gives the ids")
+    return await list_memory(call)
+
+
+def _kept(statement: Statement) -> Kept:
+    return Kept.model_validate(statement, from_attributes=True)
 
 
 def _on(call: _Call) -> _Offered:
@@ -209,8 +248,9 @@ def create_server(service: Service, user: str) -> MCPServer[_Offered]:
     server = MCPServer(
         "dialore", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING", lifespan=lifespan
     )
-    for tool in (ground, respond, search_documents, search_graph, remember):
-        server.add_tool(tool, annotations=ToolAnnotations(read_only_hint=tool is not remember), structured_output=True)
+    for tool in (ground, respond, search_documents, search_graph, remember, list_memory, forget):
+        hints = ToolAnnotations(read_only_hint=tool not in {remember, forget}, destructive_hint=tool is forget)
+        server.add_tool(tool, annotations=hints, structured_output=True)
     return server
 
 

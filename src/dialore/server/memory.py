@@ -75,14 +75,17 @@ async def forget(request: Request, identifier: Identifier, who: Who) -> Reply:
 
 @router.get("/conversations")
 async def list_conversations(request: Request, who: Who) -> Reply:
-    """The conversations of a user that are kept, the latest first."""
-    found = await _store(request).conversations(who)
-    return reply({"data": [{"id": name, "kept": kept.isoformat()} for name, kept in found]})
+    """The conversations of a user that are kept, the latest first, each with how it begins."""
+    store = _store(request)
+    if not store.keeps_conversations:
+        raise ServiceError(404, "this service keeps no conversations (server.kept_days is 0)", code="not_found")
+    found = await store.conversations(who)
+    return reply({"data": [{"id": name, "kept": kept.isoformat(), "title": title} for name, kept, title in found]})
 
 
 @router.get("/conversations/{identifier}")
 async def show_conversation(request: Request, identifier: Identifier, who: Who) -> Reply:
-    """The messages of a conversation; those of the assistant have the ids of their traces."""
+    """The messages of a conversation; those of the assistant have the ids of their traces and what they rest on."""
     return reply({"id": identifier, "messages": _there(await _store(request).conversation(who, identifier))})
 
 

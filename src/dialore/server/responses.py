@@ -17,14 +17,13 @@ from dialore.server.completions import (
     asked_of,
     begun,
     event_of,
-    grounding_of,
     last,
     service_of,
     streamed,
     until_gone,
 )
 from dialore.server.errors import reply
-from dialore.server.service import Asked, Events, Stage, finish_reason
+from dialore.server.service import Asked, Events, Stage, finish_reason, grounding_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

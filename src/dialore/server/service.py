@@ -9,6 +9,7 @@ import logging
 import re
 import secrets
 import time
+from collections import deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -50,8 +51,8 @@ log = logging.getLogger(__name__)
 
 MODEL = "dialore"
 """The id of the service's own agent as a model; others are `dialore/NAME`."""
-_METHOD = "weave"
-"""The method where none is named: knowledge may be added at any time."""
+_METHODS = ["weave", "rag"]
+"""Where none is named: knowledge may be added at any time, and there is something to compare with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +199,7 @@ class Service:
 
     def _open(self) -> _Opened:
         settings = self.settings
-        methods = settings.method if "method" in settings.model_fields_set else [_METHOD]
+        methods = settings.method if "method" in settings.model_fields_set else _METHODS
         options = options_by_method(methods, settings.options)
         named = {method: AgentSettings(method=method, options=options[method]) for method in options}
         bench = self._bench(settings.sources)
@@ -228,9 +229,9 @@ class Service:
         return Workbench(validated(SourceSettings, given, where="sources"), connect=self._connect)
 
     @property
-    def models(self) -> list[str]:
-        """The ids of the models."""
-        return list(self._opened.models)
+    def models(self) -> dict[str, str]:
+        """The ids of the models, each with its method."""
+        return {name: served.agent.method.name for name, served in self._opened.models.items()}
 
     @contextmanager
     def _served(self, model: str) -> Iterator[Served]:
@@ -279,14 +280,27 @@ class Service:
                 responder = dataclasses.replace(responder, instructions=asked.instructions, sampling=asked.sampling)
             metered = _Metered(responder)
             agent = Agent(served.agent.method, metered, cite=served.agent.cite)
-            events: asyncio.Queue[str | Stage | None] = asyncio.Queue()
-            responding = agent.respond(dialogue, events.put_nowait, lambda name: events.put_nowait(Stage(name)))
+            waiting: deque[str | Stage] = deque()
+            awake = asyncio.Event()
+
+            def tell(event: str | Stage) -> None:
+                if isinstance(event, str) and waiting and isinstance(last := waiting[-1], str):
+                    waiting[-1] = last + event  # what comes while its reader is busy goes out as one piece
+                else:
+                    waiting.append(event)
+                awake.set()
+
+            responding = agent.respond(dialogue, tell, lambda name: tell(Stage(name)))
             task = asyncio.create_task(asyncio.wait_for(responding, self.settings.server.max_seconds))
-            task.add_done_callback(lambda _: events.put_nowait(None))
+            task.add_done_callback(lambda _: awake.set())
             began, text = time.time(), ""
             try:
-                while (event := await events.get()) is not None:
-                    if isinstance(event, str):
+                while waiting or not task.done():
+                    if not waiting:
+                        awake.clear()
+                        await awake.wait()
+                        continue
+                    if isinstance(event := waiting.popleft(), str):
                         if not text:
                             self._telemetry.first_text(asked.model, time.time() - began)
                         text += event
@@ -302,7 +316,9 @@ class Service:
                 await asyncio.gather(task, return_exceptions=True)
             trace = await self._made("chat", asked, response, caller, began)
             if asked.user:
-                self._later(self._remember(asked, dialogue, {"content": response.text, "trace": trace}, caller))
+                said = {"content": response.text, "trace": trace, "grounding": grounding_of(response, trace)}
+                await tried(self._keep(asked, {"role": "assistant", **said}, caller), None)
+                self._later(self._remember(asked, dialogue, caller))
             yield trace, response
 
     async def ground(self, asked: Asked, caller: Caller) -> tuple[str, Grounding]:
@@ -363,17 +379,22 @@ class Service:
             raise ServiceError(502, f"the stage {stage} failed; see the trace {identifier}", code="stage_failed")
         return identifier
 
-    async def _remember(self, asked: Asked, dialogue: Dialogue, said: Mapping[str, str], caller: Caller) -> None:
-        """Keep the conversation, and what its last turn says of the user, where he consents."""
+    async def _keep(self, asked: Asked, said: Mapping[str, object], caller: Caller) -> None:
+        """Keep the conversation with what is said last, where the user consents."""
+        if not asked.conversation:
+            return
+        who = User(caller.name, asked.user)
+        before = await self.store.conversation(who, asked.conversation) or []
+        known = {(each["role"], each["content"]): each for each in before}
+        turns = [known.get((each["role"], each["content"]), each) for each in asked.messages]
+        await self.store.keep_conversation(who, asked.conversation, [*turns, said])
+
+    async def _remember(self, asked: Asked, dialogue: Dialogue, caller: Caller) -> None:
+        """Keep what the last turn says of the user, where he consents."""
         who = User(caller.name, asked.user)
         try:
             if not await self.store.consents(who):
                 return
-            if asked.conversation:
-                before = await self.store.conversation(who, asked.conversation) or []
-                with_trace = {(each["role"], each["content"]): each for each in before}
-                turns = [with_trace.get((each["role"], each["content"]), each) for each in asked.messages]
-                await self.store.keep_conversation(who, asked.conversation, [*turns, {"role": "assistant", **said}])
             with self._served(asked.model) as served:
                 known = await self.store.statements(who)
                 kept = await extract_statements(dialogue, known, served.agent.responder)
@@ -381,6 +402,32 @@ class Service:
             await self.store.remember(who, kept.statements, kept.replaced)
         except DialoreError as error:
             log.warning("what was said could not be kept: %s", error)
+
+
+def grounding_of(result: Grounding, trace: str) -> dict[str, Any]:
+    """What a result rests on, as clients get it: citations with their places, what was given, demands, the trace."""
+    known = {piece.id: piece for piece in result.knowledge}
+    cited = []
+    if isinstance(result, Response):
+        numbers = result.numbers
+        cited = [
+            {"number": numbers[each.knowledge], "start": each.start, "end": each.end, **told(known[each.knowledge])}
+            for each in result.citations
+        ]
+    demands = result.demands.model_dump(exclude={"thoughts"}) if result.demands else None
+    knowledge = [
+        {**told(piece), "score": piece.score, "probability": piece.probability, "used": piece.used}
+        for piece in result.knowledge
+    ]
+    return {"trace": trace, "method": result.method, "citations": cited, "demands": demands, "knowledge": knowledge}
+
+
+def told(piece: Knowledge) -> dict[str, Any]:
+    """A piece of knowledge with where to look it up; of a file its name alone, not where it lies here."""
+    where = piece.passage.where
+    if "file" in where:
+        where["file"] = where["file"].replace("\\", "/").rpartition("/")[2]
+    return {"id": piece.id, "kind": piece.kind, "source": piece.source, "text": piece.text, **where}
 
 
 def finish_reason(response: Response) -> str:

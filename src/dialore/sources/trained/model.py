@@ -10,7 +10,7 @@ import hashlib
 import io
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -94,14 +94,27 @@ def write_model(folder: Path, card: Mapping[str, Any], arrays: Arrays, readme: s
     packed = io.BytesIO()
     np.savez_compressed(packed, **{name: arrays[name] for name in sorted(arrays)})  # type: ignore[arg-type]
     whole = {"form": FORM, **card, "sha256": hashlib.sha256(packed.getvalue()).hexdigest()}
+
+    def fill(being: Path) -> None:
+        (being / "weights.npz").write_bytes(packed.getvalue())
+        (being / "README.md").write_text(readme, encoding="utf-8")
+        text = json.dumps(whole, ensure_ascii=False, indent=1)
+        (being / "model.json").write_text(text + "\n", encoding="utf-8")
+
+    replace_folder(folder, fill)
+
+
+def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Have a model's folder filled beside its place, then moved there whole.
+
+    Raises:
+        InputError: as `write_model`.
+    """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         being = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         try:
-            (being / "weights.npz").write_bytes(packed.getvalue())
-            (being / "README.md").write_text(readme, encoding="utf-8")
-            text = json.dumps(whole, ensure_ascii=False, indent=1)
-            (being / "model.json").write_text(text + "\n", encoding="utf-8")
+            fill(being)
             being.chmod(0o755)
             if folder.exists():
                 check_place(folder)

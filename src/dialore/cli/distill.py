@@ -1,0 +1,117 @@
+"""`dialore distill`: rows to train a small model on, of what a prompted model, people or hard matching did."""
+
+# No deferred annotations here: typer reads them.
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dialore.cli.options import METHODS, Json, RunOptions, one_of, takes_settings
+from dialore.cli.output import note, print_json
+from dialore.cli.run import carried_out, configured
+from dialore.errors import InputError
+
+if TYPE_CHECKING:
+    from dialore.experiments.config import RunConfig
+    from dialore.llm.distilled import Row
+
+_OFF = {"dcrag": {"thoughts": False, "cross_revision": False}}
+"""What hard matching has no answer for is switched off."""
+
+
+@takes_settings
+def distill(
+    said: RunOptions,
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="METHOD[/STAGE]", help="A method's stages before the response, or one.", autocompletion=METHODS
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the rows go (JSONL).")],
+    source: Annotated[
+        list[Path] | None,
+        typer.Option("--from", metavar="RUN", help="A finished run, responses with traces, a recording; several."),
+    ] = None,
+    by: Annotated[
+        str, typer.Option("--by", metavar="model|people|matching", help="Whose answers: see below.")
+    ] = "model",
+    folder: Annotated[
+        Path | None, typer.Option("--run", metavar="FOLDER", help="Where the run is kept. [default: runs/distill-...]")
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the method.")
+    ] = None,
+    coq: Annotated[
+        bool, typer.Option("--coq", help="Of edit/question-generation: write contexts with their fit questions.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Write what was done at a method's stages as rows to train a small model on.
+
+    `model`: a data set is answered first, as by `dialore run`: resumed, cached;
+    or the answers of finished runs are taken (`--from`). `people`: what they
+    searched for in wizard-of-internet. `matching`: demands, facts and needs
+    that stand between history, graph and real response, without a model.
+
+    [bold]Examples[/bold]
+    dialore distill dcrag --from runs/first --out rows.jsonl
+    dialore distill scg-qp --dataset wizard-of-internet --split train --limit 20000 --cut all --out rows.jsonl
+    dialore distill dcrag --by matching --dataset dailydialog --data valid.json.gz --out rows.jsonl
+    """
+    from dialore.experiments.distill import contexts_of, coq_entries, read_answers, stages_of
+    from dialore.llm.distilled import write_lines
+
+    stages = stages_of(what)
+    one_of("kind of answers", by, ("model", "people", "matching"))
+    if source and (by != "model" or "dataset.name" in said):
+        raise InputError("--from takes the answers of a finished run", mend="leave --by and the data set out")
+    if coq and stages != {"edit/question-generation"}:
+        raise InputError("--coq is of questions", mend="dialore distill edit/question-generation --coq ...")
+    if coq and by != "model":
+        raise InputError("--coq is of a model's questions", mend="leave --by out")
+    places = source or []
+    if source or by == "model":
+        if not places:
+            config = _configured(what, said, option or [], by)
+            places = [folder or Path("runs") / config.name]
+            _answer(config, places[0])
+        rows = [row for path in places for row in read_answers(path)]
+    else:
+        rows = _without_model(_configured(what, said, option or [], by), stages, by)
+    kept = {row.fingerprint: row for row in rows if row.stage in stages}
+    lines: Iterable[dict[str, object]] = (row.model_dump() for row in kept.values())
+    if coq:
+        contexts = {name: one for path in places for name, one in contexts_of(path).items()}
+        lines = coq_entries(kept.values(), contexts)
+    count = write_lines(out, lines)
+    of_stages = Counter(row.stage for row in kept.values())
+    if json:
+        print_json({"path": str(out), "lines": count, "rows": dict(sorted(of_stages.items()))})
+    else:
+        note(f"{count:,} lines in {out}: " + ", ".join(f"{name} {many:,}" for name, many in sorted(of_stages.items())))
+
+
+def _configured(what: str, said: Mapping[str, object], options: list[str], by: str) -> "RunConfig":
+    """The run that answers; without a model, what hard matching has no answer for is switched off."""
+    method = what.partition("/")[0]
+    config = configured(None, said, [method], options)
+    (system,) = config.systems
+    off = _OFF.get(method, {}) if by == "matching" else {}
+    changed = system.model_copy(update={"options": off | system.options})
+    return config.model_copy(update={"systems": [changed], "name": f"distill-{config.name}"})
+
+
+def _answer(config: "RunConfig", folder: Path) -> None:
+    ended = carried_out(config, folder, "local", lambda _: None, {})
+    note(f"{ended.ok} answered, {ended.failed} failed, {ended.before} were there: {folder}")
+
+
+def _without_model(config: "RunConfig", stages: set[str], by: str) -> "list[Row]":
+    import asyncio
+
+    from dialore.experiments.distill import matched, people
+
+    return asyncio.run(people(config, stages) if by == "people" else matched(config))

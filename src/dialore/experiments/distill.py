@@ -1,0 +1,249 @@
+"""Rows to train a small model on: what a prompted model, people, or hard matching did at the stages of a method."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dialore.agent import Agent
+from dialore.errors import InputError, UnknownNameError
+from dialore.experiments.run import load_dialogues, open_systems
+from dialore.experiments.store import FILE, RunStore
+from dialore.llm.distilled import Row, lines_of
+from dialore.llm.model import Completion, LanguageModel, OnText, Request
+from dialore.llm.recording import Recorded
+from dialore.llm.rehearsal import Rehearsal
+from dialore.llm.structured import candidates
+from dialore.methods.dcrag import Dcrag
+from dialore.methods.demands import DemandsOutput, SelectedFacts
+from dialore.methods.edit import read_questions
+from dialore.methods.registry import method_class, method_prompts
+from dialore.methods.scg_qp import SearchDecision
+from dialore.methods.stages import ModelResponder, StageCall, T, Text
+from dialore.prompts.library import PromptLibrary
+from dialore.response import Demands, Grounding, Response, StageTrace
+from dialore.sources.graph.matching import concept_key
+from dialore.text import content_words
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from dialore.dialogue import Dialogue
+    from dialore.experiments.config import RunConfig
+    from dialore.knowledge import Knowledge
+    from dialore.sources.graph.source import Graph
+
+_WRITING = {"response-generation", "draft", "write", "check"}
+"""Stages that write the response, or come after it."""
+_MOST, _AROUND = 12, 300
+"""Demands of a kind at most, as `dcrag` takes them, and facts of a concept that are looked at, the heaviest."""
+_UNFIT = re.compile(
+    r"\A(?:do|does|did|is|are|was|were|has|have|can|could|will|would|should)\b|\b(?:you|your|favou?rite)\b|\A你|你[们的]",
+    re.IGNORECASE,
+)
+
+
+def stages_of(what: str) -> set[str]:
+    """The stages that are meant: one, `METHOD/STAGE`, or all of a method before its response.
+
+    Raises:
+        UnknownNameError: no such method, or it has no such stage.
+    """
+    method, _, stage = what.partition("/")
+    known = set(method_prompts(method_class(method), PromptLibrary()))
+    named = {what} if stage else {each for each in known if each.rpartition("/")[2] not in _WRITING}
+    if not named or named - known:
+        raise UnknownNameError(f"stage of {method} before the response", what, known)
+    return named
+
+
+# --- what a model did
+
+
+def read_answers(path: Path) -> Iterator[Row]:
+    """The rows of a finished run (its folder or `run.sqlite`), of responses with traces, or of a recording (JSONL).
+
+    Raises:
+        InputError: it is none of these, or damaged.
+    """
+    if path.is_dir() or path.name == FILE:
+        with RunStore.open(path if path.is_dir() else path.parent) as store:
+            for _, _, response in store.responses():
+                yield from rows_of(response)
+        return
+    for number, line in enumerate(lines_of(path), 1):
+        try:
+            if "trace" in json.loads(line):
+                yield from rows_of(Response.model_validate_json(line))
+            else:
+                yield from _recorded(Recorded.model_validate_json(line))
+        except (ValueError, TypeError) as error:
+            message = f"{path}, line {number}: neither a response with its trace nor a recorded call"
+            raise InputError(message, mend="name a run's folder, responses in JSONL, or a recording") from error
+
+
+def rows_of(response: Grounding) -> Iterator[Row]:
+    """The answers in a response's trace, those left out that a fallback stood in for."""
+    for traced in response.trace:
+        if not traced.messages or not traced.prompt or traced.outcome not in {"ok", "repaired"}:
+            continue
+        said = traced.output
+        output = traced.completion.strip() if "text" in said else json.dumps(said, ensure_ascii=False)
+        messages = [message["content"] for message in traced.messages]
+        yield Row.of(traced.prompt, messages, output, response.id, traced.by)
+
+
+def _recorded(call: Recorded) -> Iterator[Row]:
+    """The answer of a recorded call; none where a repair was asked for, or an object was wanted that it is not."""
+    output = call.text.strip()
+    if call.output_schema is not None:
+        found = next((value for value in candidates(output) if isinstance(value, dict)), None)
+        output = json.dumps(found, ensure_ascii=False) if found is not None else ""
+    if output and call.made_with and not call.label.endswith("/repair"):
+        messages = [message.content for message in call.messages]
+        yield Row.of(call.made_with, messages, output, call.label.partition("/")[0], call.made_by or call.model)
+
+
+# --- what people did, and what hard matching finds
+
+
+class _Said:
+    """A language model that says one thing: the answer of whoever it is called after."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name, self._text = name, text
+
+    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+        return Completion(text=self._text, model=self.name)
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+async def people(config: RunConfig, stages: set[str]) -> list[Row]:
+    """What people did in a data set with searches: their queries, and whether they searched at all.
+
+    Raises:
+        UnknownNameError: a stage that people leave no answer of.
+    """
+    known = ("search-query/query-generation", "scg-qp/search-decision")
+    if others := stages.difference(known):
+        raise UnknownNameError("stage that people did", min(others), known)
+    rows: list[Row] = []
+    prompts = PromptLibrary(config.sources.prompts)
+    for dialogue in load_dialogues(config.dataset):
+        query = dialogue.extra.get("query")
+        decision = SearchDecision(kind="passive" if query else "none")
+        turns = [turn.text for turn in dialogue.turns]
+        for stage, said in zip(known, (query, decision.model_dump_json()), strict=True):
+            if stage in stages and said:
+                shape = Text if stage == known[0] else SearchDecision
+                step = StageTrace(stage=stage)
+                call = StageCall(stage, dialogue, shape, {"turns": turns}, "")
+                await ModelResponder(_Said("people", str(said)), prompts).answer(call, step)
+                step.output = {"text": said} if shape is Text else decision.model_dump()
+                rows += rows_of(Grounding(id=dialogue.id, trace=[step]))
+    return rows
+
+
+async def matched(config: RunConfig) -> list[Row]:
+    """What hard matching answers at the stages of `dcrag`, where it finds demands; raises as `open_systems`."""
+    rows: list[Row] = []
+    async with open_systems(config, lambda *_: Rehearsal()) as opened:
+        method = opened.agents[0, 0].method
+        if not isinstance(method, Dcrag):
+            raise InputError("hard matching answers the stages of dcrag", mend="leave --by out, and name a model")
+        matching = Matching(getattr(method.graph, "graphs", [method.graph])[0], opened.prompts)
+        for dialogue in load_dialogues(config.dataset):
+            if matching.demands(dialogue).queries:
+                rows += rows_of(await Agent(method, matching).ground(dialogue))
+    return rows
+
+
+class Matching:
+    """Answers the stages of `dcrag` from the real response, for where there is no capable model.
+
+    A demand is a concept that a fact of the graph joins to one of the response: said in the history, an explicit query;
+    between two such concepts, an implicit one; of the response, a topic, maintained where the history has it, else
+    extended. A fact is selected whose one end the history says and whose other the response.
+    """
+
+    name = "hard matching"
+
+    def __init__(self, graph: Graph, prompts: PromptLibrary) -> None:
+        self._graph, self._prompts = graph, prompts
+
+    async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:
+        """See `Responder`."""
+        value = self._value(call.output, call.dialogue, call.variables)
+        model: LanguageModel = _Said(self.name, value.model_dump_json())
+        return await ModelResponder(model, self._prompts).answer(call, step)
+
+    def _value(self, shape: type[BaseModel], dialogue: Dialogue, variables: Mapping[str, Any]) -> BaseModel:
+        if issubclass(shape, DemandsOutput):
+            return shape.of(self.demands(dialogue))
+        return SelectedFacts(selected=self._selected(variables["facts"], dialogue))
+
+    def _said(self, texts: Sequence[str]) -> dict[str, str]:
+        """The concepts that texts mention, by what they are known by."""
+        return {concept_key(link.name): link.name for link in self._graph.mentions(texts)}
+
+    def _around(self, name: str) -> dict[str, str]:
+        """The concepts that facts join to one, by what they are known by."""
+        facts = self._graph.facts_of(name)[:_AROUND]
+        return {concept_key(end): end for fact in facts for end in (fact.head, fact.tail) if end != name}
+
+    def demands(self, dialogue: Dialogue) -> Demands:
+        """The demands that the response shows."""
+        before, response = self._said(dialogue.texts), self._said([dialogue.reference or ""])
+        around = {key: self._around(before[key]) for key in before}
+        met = {key: [other for other in around[key] if other in response and other != key] for key in before}
+        topics = dict.fromkeys(other for others in met.values() for other in others)
+        ends = [self._around(response[topic]) for topic in topics]
+        explicit = [key for key in before if met[key]]
+        between = {
+            key: name for one in explicit for key, name in around[one].items() if any(key in end for end in ends)
+        }
+        return Demands(
+            explicit=[before[key] for key in explicit][:_MOST],
+            implicit=[name for key, name in between.items() if key not in before | response][:_MOST],
+            maintained=[response[key] for key in topics if key in before][:_MOST],
+            extended=[response[key] for key in topics if key not in before][:_MOST],
+        )
+
+    def _selected(self, facts: Sequence[Knowledge], dialogue: Dialogue) -> list[int]:
+        """The numbers of the facts between history and response."""
+        before, response = self._said(dialogue.texts), self._said([dialogue.reference or ""])
+        ends = [[concept_key(end) for end in (piece.fact.head, piece.fact.tail)] for piece in facts]
+        return [
+            at
+            for at, (one, other) in enumerate(ends, 1)
+            if (one in before and other in response) or (other in before and one in response)
+        ]
+
+
+# --- COQ (EDIT, Section 3.2.1)
+
+
+def contexts_of(run: Path) -> dict[str, Dialogue]:
+    """The dialogues of a run by their ids; raises InputError where it is none."""
+    with RunStore.open(run if run.name != FILE else run.parent) as store:
+        return {dialogue.id: dialogue for dialogue in map(store.dialogue, range(store.size))}
+
+
+def coq_entries(rows: Iterable[Row], contexts: Mapping[str, Dialogue]) -> Iterator[dict[str, object]]:
+    """Contexts with their questions, those left out that EDIT's annotators would drop as far as words can tell.
+
+    A question goes that does not share a content word with its context, asks for yes or no, or is about somebody's
+    taste or about the two who talk; a context without a question left goes, too.
+    """
+    for row in rows:
+        context = contexts[row.dialogue]
+        known = set(content_words(" ".join(context.texts), context.language))
+        asked = read_questions(row.output) or []
+        fit = [each for each in asked if known & set(content_words(each, context.language)) and not _UNFIT.search(each)]
+        if fit:
+            yield {"context": "\n".join(context.texts), "questions": fit}

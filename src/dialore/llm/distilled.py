@@ -1,0 +1,153 @@
+"""A small model that was trained for stages of methods, and the rows that such a model learns from.
+
+A row is a line of JSON: a stage's prompt as sent, and what came of it. Rows of several files may be joined: their
+fingerprints tell which are the same. The model reads what changes in prompts, and no instruction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ValidationError
+
+from dialore.errors import InputError, ModelError, first_line
+from dialore.llm.local import LocalModel
+from dialore.llm.model import Completion, OnText, Request, Wrapper
+
+_HELD = 10
+
+
+class Row(BaseModel):
+    """One answer of a stage.
+
+    Attributes:
+        task: the prompt's name with its language: `dcrag/query-production.en`.
+        input: the prompt's messages, an empty line between them.
+        output: what was answered; structured output as JSON.
+        dialogue: the dialogue's id.
+        split: `train`, or `valid` for one whole dialogue of ten, drawn by its id.
+        by: who answered.
+        prompt: the prompt's name, version and hash.
+        fingerprint: of all the above.
+    """
+
+    task: str
+    input: str
+    output: str
+    dialogue: str
+    split: Literal["train", "valid"]
+    by: str
+    prompt: str
+    fingerprint: str
+
+    @property
+    def stage(self) -> str:
+        """The stage: `dcrag/query-production`."""
+        return self.task.partition(".")[0]
+
+    @classmethod
+    def of(cls, prompt: str, messages: Iterable[str], output: str, dialogue: str, by: str) -> Row:
+        """The row of an answer to a prompt that is named by its reference."""
+        whole = dialogue.partition("@")[0]
+        held = int.from_bytes(hashlib.blake2b(whole.encode(), digest_size=4).digest()) % _HELD == 0
+        said = {
+            "task": prompt.partition(" ")[0],
+            "input": "\n\n".join(messages),
+            "output": output,
+            "dialogue": dialogue,
+            "split": "valid" if held else "train",
+            "by": by,
+            "prompt": prompt,
+        }
+        text = json.dumps(said, ensure_ascii=False).encode("utf-8", "replace")
+        return cls(**said, fingerprint=hashlib.blake2b(text, digest_size=8).hexdigest())  # type: ignore[arg-type]
+
+
+def write_lines(path: Path, lines: Iterable[Mapping[str, object]]) -> int:
+    """Write JSONL whole or not at all; gives how many lines.
+
+    Raises:
+        InputError: there is no line, or the file cannot be written.
+    """
+    texts = [json.dumps(line, ensure_ascii=False) + "\n" for line in lines]
+    if not texts:
+        raise InputError("nothing was gathered to learn from", mend="see that the run answered, and by such stages")
+    being = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        being.write_text("".join(texts), encoding="utf-8")
+        being.replace(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}", mend="choose another --out") from error
+    return len(texts)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a file that `dialore distill` wrote, each once; raises InputError where a line is none."""
+    rows: dict[str, Row] = {}
+    for number, line in enumerate(lines_of(path), 1):
+        try:
+            row = Row.model_validate_json(line)
+        except ValidationError as error:
+            raise InputError(
+                f"{path}, line {number}: {first_line(error)}", mend="make it by `dialore distill`"
+            ) from error
+        rows[row.fingerprint] = row
+    return list(rows.values())
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of a file that say something; raises InputError where it cannot be read."""
+    try:
+        return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}", mend="name a run's folder, or a JSONL file") from error
+
+
+def shortened(task: str, text: str, fixed: Iterable[str]) -> str:
+    """What a trained model reads of a prompt: the lines that are not in every prompt of its task, and the task's name.
+
+    The name comes last: what is too long loses its beginning.
+    """
+    known = set(fixed)
+    return "\n".join([*(line for line in text.split("\n") if line.strip() and line not in known), f"{task}:\n"])
+
+
+class TrainedStages(Wrapper):
+    """Does the stages that `dialore train stages` trained it for, the likeliest answer each, in the shape asked for.
+
+    Args:
+        path: the model's folder.
+
+    Raises:
+        InputError: it is no such model.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            card = json.loads((path / "model.json").read_text(encoding="utf-8"))
+            self._fixed: Mapping[str, list[str]] = card["fixed"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            mend = "train one with `dialore train stages`"
+            raise InputError(f"{path} holds no model of stages", mend=mend) from error
+        super().__init__(LocalModel(str(path), constrained=True, api="completions"))
+
+    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+        """See `LanguageModel.complete`; raises ModelError for a stage that it was not trained for."""
+        task = request.prompt.partition(" ")[0]
+        if task not in self._fixed:
+            known = ", ".join(sorted(self._fixed))
+            why = f"{self.name} was not trained for {task or 'this'}, but for {known}"
+            raise ModelError(why, mend="name another model for it by --stage-model", configuration=True)
+        text = "\n\n".join(message.content for message in request.messages)
+        read = shortened(task, text, self._fixed[task])
+        changes = {
+            "continuation": read,
+            "sampling": request.sampling.model_copy(update={"temperature": 0.0, "top_p": None}),
+            "continuation_stop": (),
+        }
+        return await self._model.complete(request.model_copy(update=changes), on_text)

@@ -1,0 +1,446 @@
+"""Fine-tuning: a causal or sequence-to-sequence model of transformers learns to write targets after prompts.
+
+The loop is transformers' own `Trainer`. A model is written as those of `dialore.sources.trained` are, whole or not at
+all: `model.json` and `README.md` beside weights as safetensors, the tokenizer, and the losses as `loss.csv` and
+`loss.svg`. Any folder so written is a model for `--model hf:FOLDER`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from dialore import __version__
+from dialore.errors import InputError, first_line, import_optional
+from dialore.sources.trained.model import FORM, check_place, replace_folder
+
+Kind = Literal["causal", "seq2seq"]
+Step = Callable[[str, int, int | None], None]
+
+SCRATCH = "scratch"
+"""In the place of a base model: a small one with random weights, and a tokenizer made of the training data."""
+_EXTRA = "finetune"
+_IGNORED = -100
+"""A label that no loss is calculated on, for transformers."""
+_HEADS: dict[Kind, tuple[str, ...]] = {
+    "causal": ("CausalLM", "LMHeadModel", "LMHead"),
+    "seq2seq": ("ConditionalGeneration", "Seq2SeqLM"),
+}
+_CALLED: dict[Kind, str] = {"causal": "causal", "seq2seq": "sequence-to-sequence"}
+_VOCABULARY = 8000
+_PAD, _END = "<pad>", "</s>"
+_MEMORY_MEND = "lower --batch (and raise --accumulation by as much), lower --length, or give --lora"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A text to be written after a prompt.
+
+    Attributes:
+        parts: texts in their order, each with whether it is to be learnt (the loss is calculated on it).
+        of: the dialogue that it is of.
+    """
+
+    parts: tuple[tuple[str, bool], ...]
+    of: str
+
+    @classmethod
+    def after(cls, prompt: str, text: str, of: str) -> Target:
+        """All of a text, after a prompt."""
+        return cls(((prompt, False), (text, True)), of)
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """How a model is trained.
+
+    Attributes:
+        epochs: passes over the training data, at most.
+        batch: targets a step and device.
+        accumulation: steps whose gradients are added up before the weights change.
+        rate: the greatest learning rate, which then falls to 0.
+        length: tokens of a target with its prompt; a longer prompt loses its beginning.
+        lora: train low-rank adapters and merge them into the weights.
+        rank, alpha, dropout: LoRA's r, alpha and dropout.
+        patience: epochs without a lower loss on the held-out data, after which training ends.
+        precision: `auto` for bfloat16 on a GPU that has it, else `fp32`, `bf16`, `fp16`.
+        seed: of the order of the data, of dropout and of new weights.
+    """
+
+    epochs: float = 3
+    batch: int = 8
+    accumulation: int = 1
+    rate: float = 3e-4
+    length: int = 512
+    lora: bool = False
+    rank: int = 8
+    alpha: int = 32
+    dropout: float = 0.1
+    patience: int = 2
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    seed: int = 0
+
+
+def finetune(
+    kind: Kind,
+    base: str,
+    train: Sequence[Target],
+    dev: Sequence[Target],
+    out: Path,
+    card: Mapping[str, Any],
+    *,
+    tokens: Sequence[str] = (),
+    tuning: Tuning = Tuning(),
+    step: Step = lambda _what, _done, _total: None,
+) -> dict[str, Any]:
+    """Train a model and write it to a folder; the weights kept are those of the least loss on the held-out data.
+
+    An interrupted training leaves its last epoch beside `out`, and the same call goes on from there. Several GPUs are
+    used where it runs under `accelerate launch`.
+
+    Args:
+        kind: what `base` must be.
+        base: a model of the hub, or a folder, with weights as safetensors; or `SCRATCH`.
+        train: what is learnt.
+        dev: what tells when to stop.
+        out: where the model goes.
+        card: its `kind` (what it is for), `use` (how it is used, a sentence) and `data`.
+        tokens: special tokens that the tokenizer gets.
+        tuning: how it is trained.
+        step: called with what is done, how much of it and of how much.
+
+    Returns:
+        The model's description.
+
+    Raises:
+        InputError: nothing to learn; the data leaks; the base model is none of that kind; memory ran out; a place that
+            cannot be written; the extra `finetune` is not installed.
+    """
+    for name in ("torch", "transformers", "accelerate", *(["peft"] if tuning.lora else [])):
+        import_optional(name, "fine-tuning", _EXTRA)
+    check_place(out)
+    check_targets(train, dev)
+    import torch
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    transformers.set_seed(tuning.seed)
+    work = out.parent / f".{out.name}.training"
+    signature = _signature(kind, base, train, dev, tokens, tuning)
+    resumed = _checkpoint(work, signature)
+    with _said(base):
+        tokenizer, model = _scratch(kind, train, tuning) if base == SCRATCH else _opened(kind, base)
+        added = _add_tokens(tokenizer, model, tokens)
+        encoded = [[encode(tokenizer, kind, one, tuning.length) for one in split] for split in (train, dev)]
+        if tuning.lora:
+            model = _adapted(model, kind, tuning, added)
+        trainer = transformers.Trainer(
+            model=model,
+            args=_arguments(work, tuning),
+            train_dataset=encoded[0],
+            eval_dataset=encoded[1],
+            data_collator=lambda rows: collate(rows, tokenizer.pad_token_id),
+            callbacks=[transformers.EarlyStoppingCallback(tuning.patience), _progress(step)],
+        )
+        for unwanted in (transformers.PrinterCallback, transformers.trainer_callback.ProgressCallback):
+            trainer.remove_callback(unwanted)
+        trainer.train(resume_from_checkpoint=resumed)
+        model = model.merge_and_unload() if tuning.lora else model
+    if not trainer.is_world_process_zero():
+        return {}
+    history = trainer.state.log_history
+    losses = [each["eval_loss"] for each in history if "eval_loss" in each]
+    whole = {
+        "form": FORM,
+        **card,
+        "settings": {
+            "base": base,
+            **asdict(tuning),
+            "transformers": transformers.__version__,
+            "torch": torch.__version__,
+        },
+        "seed": tuning.seed,
+        "measured": {},
+        "loss": {"dev": min(losses), "epochs": len(losses), "parameters": model.num_parameters()},
+        "dialore": __version__,
+    }
+
+    def fill(folder: Path) -> None:
+        model.save_pretrained(folder, safe_serialization=True)
+        tokenizer.save_pretrained(folder)
+        whole["sha256"] = _sha256(folder)
+        _write_losses(folder, history)
+        (folder / "README.md").write_text(_readme(whole), encoding="utf-8")
+        text = json.dumps(whole, ensure_ascii=False, indent=1)
+        (folder / "model.json").write_text(text + "\n", encoding="utf-8")
+
+    replace_folder(out, fill)
+    shutil.rmtree(work, ignore_errors=True)
+    return whole
+
+
+def check_targets(train: Sequence[Target], dev: Sequence[Target]) -> None:
+    """Raise InputError where there is nothing to learn, or a held-out dialogue is in the training data."""
+    for name, split in (("training", train), ("held-out", dev)):
+        if not any(text.strip() for one in split for text, learnt in one.parts if learnt):
+            raise InputError(f"the {name} data has nothing to learn", mend="give dialogues with responses")
+    seen = {one.parts for one in train}
+    if (leak := next((one for one in dev if one.parts in seen), None)) is not None:
+        message = f"dialogue {leak.of} of the held-out data is in the training data, too"
+        raise InputError(message, mend="train on a file without it, or figures will be too good")
+
+
+def encode(tokenizer: Any, kind: Kind, target: Target, length: int) -> dict[str, list[int]]:
+    """A target as `input_ids` and `labels`, at most so many tokens; -100 where no loss is calculated.
+
+    A causal model reads the parts one after the other, up to the end-of-sequence token, which is learnt, too. A
+    sequence-to-sequence model reads what is not learnt and writes what is. What is too long loses the beginning of its
+    first part.
+    """
+    parts = [(tokenizer(text, add_special_tokens=False)["input_ids"], learnt) for text, learnt in target.parts]
+    if kind == "seq2seq":
+        end = [tokenizer.eos_token_id]
+        read = [token for tokens, learnt in parts if not learnt for token in tokens]
+        written = [token for tokens, learnt in parts if learnt for token in tokens]
+        return {"input_ids": [*read[-(length - 1) :], *end], "labels": [*written[: length - 1], *end]}
+    (first, is_learnt), *others = parts
+    rest = [(tokens, learnt) for tokens, learnt in others] + [([tokenizer.eos_token_id], True)]
+    room = max(0, length - sum(len(tokens) for tokens, _ in rest))
+    parts = [(first[len(first) - min(room, len(first)) :], is_learnt), *rest]
+    ids = [token for tokens, _ in parts for token in tokens][:length]
+    labels = [token if learnt else _IGNORED for tokens, learnt in parts for token in tokens][:length]
+    return {"input_ids": ids, "labels": labels}
+
+
+def collate(rows: Sequence[Mapping[str, list[int]]], pad: int) -> dict[str, Any]:
+    """Encoded targets as tensors (rows, longest), filled up at the right."""
+    import torch
+
+    def filled(name: str, value: int) -> Any:
+        longest = max(len(row[name]) for row in rows)
+        return torch.tensor([[*row[name], *[value] * (longest - len(row[name]))] for row in rows])
+
+    mask = [{"mask": [1] * len(row["input_ids"])} for row in rows]
+    longest = max(len(row["mask"]) for row in mask)
+    attention = torch.tensor([row["mask"] + [0] * (longest - len(row["mask"])) for row in mask])
+    return {"input_ids": filled("input_ids", pad), "attention_mask": attention, "labels": filled("labels", _IGNORED)}
+
+
+# --- models
+
+
+def _opened(kind: Kind, base: str) -> tuple[Any, Any]:
+    import transformers
+
+    config = transformers.AutoConfig.from_pretrained(base)
+    heads = config.architectures or []
+    fits = any(head.endswith(_HEADS[kind]) for head in heads) or not heads
+    if config.is_encoder_decoder != (kind == "seq2seq") or not fits:
+        found = f" ({', '.join(heads)})" if heads else ""
+        raise InputError(f"{base}{found} is no {_CALLED[kind]} model", mend=f"give a {_CALLED[kind]} --base")
+    chosen = transformers.AutoModelForCausalLM if kind == "causal" else transformers.AutoModelForSeq2SeqLM
+    # Pickled weights can run any code when read.
+    model = chosen.from_pretrained(base, use_safetensors=True)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(base)
+    if tokenizer.eos_token_id is None:
+        raise InputError(f"the tokenizer of {base} has no end-of-sequence token", mend="choose another --base")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer, model
+
+
+def _scratch(kind: Kind, train: Sequence[Target], tuning: Tuning) -> tuple[Any, Any]:
+    """A byte-level tokenizer of the training data, and random weights: some five million."""
+    import tokenizers
+    import transformers
+
+    trained = tokenizers.ByteLevelBPETokenizer()
+    texts = (text for one in train for text, _ in one.parts)
+    trained.train_from_iterator(texts, _VOCABULARY, special_tokens=[_PAD, _END], show_progress=False)
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=trained._tokenizer,  # noqa: SLF001 - its documented place
+        pad_token=_PAD,
+        eos_token=_END,
+    )
+    ends = {"pad_token_id": 0, "eos_token_id": 1, "vocab_size": len(tokenizer)}
+    if kind == "causal":
+        size = {"n_positions": tuning.length, "n_embd": 256, "n_layer": 4, "n_head": 4}
+        config: Any = transformers.GPT2Config(**size, **ends, bos_token_id=1)
+        return tokenizer, transformers.GPT2LMHeadModel(config)
+    size = {"d_model": 256, "d_kv": 64, "d_ff": 1024, "num_layers": 3, "num_heads": 4}
+    config = transformers.T5Config(**size, **ends, decoder_start_token_id=0)
+    return tokenizer, transformers.T5ForConditionalGeneration(config)
+
+
+def _add_tokens(tokenizer: Any, model: Any, tokens: Sequence[str]) -> list[int]:
+    """Add what the vocabulary lacks; returns its ids."""
+    # Ordinary added tokens: a special one would be left out of what the model is read to have written.
+    new = [token for token in tokens if token not in tokenizer.get_vocab()]
+    tokenizer.add_tokens(new)
+    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+        model.resize_token_embeddings(len(tokenizer))
+    ids: list[int] = tokenizer.convert_tokens_to_ids(new)
+    return ids
+
+
+def _adapted(model: Any, kind: Kind, tuning: Tuning, added: list[int]) -> Any:
+    import peft
+
+    task = peft.TaskType.CAUSAL_LM if kind == "causal" else peft.TaskType.SEQ_2_SEQ_LM
+    return peft.get_peft_model(
+        model,
+        peft.LoraConfig(
+            task_type=task,
+            r=tuning.rank,
+            lora_alpha=tuning.alpha,
+            lora_dropout=tuning.dropout,
+            target_modules="all-linear",
+            trainable_token_indices=added or None,  # their embeddings are new, and learnt whole
+        ),
+    )
+
+
+def _arguments(work: Path, tuning: Tuning) -> Any:
+    import torch
+    import transformers
+
+    on_gpu = torch.cuda.is_available()
+    chosen = tuning.precision
+    if chosen == "auto":
+        chosen = "bf16" if on_gpu and torch.cuda.is_bf16_supported() else "fp32"
+    return transformers.TrainingArguments(
+        output_dir=str(work),
+        num_train_epochs=tuning.epochs,
+        per_device_train_batch_size=tuning.batch,
+        per_device_eval_batch_size=tuning.batch,
+        gradient_accumulation_steps=tuning.accumulation,
+        learning_rate=tuning.rate,
+        warmup_steps=0.05,
+        bf16=chosen == "bf16",
+        fp16=chosen == "fp16",
+        seed=tuning.seed,
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        logging_strategy="epoch",
+        load_best_model_at_end=True,
+        metric_for_best_model="eval_loss",
+        greater_is_better=False,
+        save_total_limit=2,
+        report_to=[],
+        disable_tqdm=True,
+        dataloader_pin_memory=on_gpu,
+        remove_unused_columns=False,
+    )
+
+
+def _progress(step: Step) -> Any:
+    import transformers
+
+    class Progress(transformers.TrainerCallback):  # type: ignore[misc]  # transformers ships no types
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            step("training", state.global_step, state.max_steps)
+
+    return Progress()
+
+
+@contextlib.contextmanager
+def _said(base: str) -> Iterator[None]:
+    """Turn what loading and training raise into one line."""
+    try:
+        yield
+    except MemoryError as error:
+        raise InputError("not enough memory to train", mend=_MEMORY_MEND) from error
+    except (OSError, ValueError, RuntimeError, ImportError) as error:
+        if isinstance(error, InputError):
+            raise
+        why = first_line(error)
+        if "out of memory" in why.lower() or "can't allocate memory" in why.lower():
+            raise InputError(f"not enough memory to train: {why}", mend=_MEMORY_MEND) from error
+        raise InputError(
+            f"cannot train {base}: {why}", mend="check --base, and that its weights are safetensors"
+        ) from error
+
+
+# --- what is written
+
+
+def _signature(
+    kind: Kind, base: str, train: Sequence[Target], dev: Sequence[Target], tokens: Sequence[str], tuning: Tuning
+) -> str:
+    whole = json.dumps([kind, base, [one.parts for one in (*train, *dev)], [*tokens], asdict(tuning)])
+    return hashlib.sha256(whole.encode()).hexdigest()
+
+
+def _checkpoint(work: Path, signature: str) -> str | None:
+    """The last epoch of an interrupted training of the same model, data and settings; others are removed."""
+    import transformers
+
+    marked = work / "signature"
+    if marked.is_file() and marked.read_text() == signature:
+        found: str | None = transformers.trainer_utils.get_last_checkpoint(str(work))
+        return found
+    shutil.rmtree(work, ignore_errors=True)
+    try:
+        work.mkdir(parents=True)
+        marked.write_text(signature)
+    except OSError as error:
+        raise InputError(f"{work}: cannot be written: {error.strerror}", mend="choose another --out") from error
+    return None
+
+
+def _sha256(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.safetensors")):
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _write_losses(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
+    rows: dict[float, dict[str, float]] = {}
+    for each in history:
+        for key, name in (("loss", "train"), ("eval_loss", "dev")):
+            if key in each:
+                rows.setdefault(each["epoch"], {})[name] = each[key]
+    with (folder / "loss.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["epoch", "train", "dev"])
+        writer.writerows([epoch, row.get("train"), row.get("dev")] for epoch, row in sorted(rows.items()))
+    with contextlib.suppress(ImportError):
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(5, 3), layout="constrained")
+        axes = figure.add_subplot(xlabel="epoch", ylabel="loss")
+        for name in ("train", "dev"):
+            drawn = [(epoch, row[name]) for epoch, row in sorted(rows.items()) if name in row]
+            axes.plot(*zip(*drawn, strict=True), marker="o", label=name)
+        axes.legend()
+        figure.savefig(folder / "loss.svg", metadata={"Date": None})
+
+
+def _readme(card: Mapping[str, Any]) -> str:
+    data, loss = card["data"], card["loss"]
+    return "\n".join(
+        [
+            f"# A fine-tuned {card['kind']} of Dialore",
+            "",
+            card["use"],
+            "",
+            f"**Data.** `{data['dataset']}`: {data['responses']:,} targets; SHA-256 `{data['sha256']}`.",
+            "",
+            f"**Loss** on held-out dialogues {loss['dev']:.3f} after {loss['epochs']} epochs; {loss['parameters']:,}"
+            " weights; `loss.csv`, `loss.svg`.",
+            "",
+            f"**Settings**, seed {card['seed']}:",
+            "",
+            *(f"- {name}: `{value}`" for name, value in card["settings"].items()),
+            "",
+        ]
+    )

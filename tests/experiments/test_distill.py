@@ -1,0 +1,120 @@
+"""Distillation: rows of runs, recordings, people and hard matching, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+import dialore
+from dialore.dialogue import Dialogue
+from dialore.errors import InputError, UnknownNameError
+from dialore.experiments.config import make_config
+from dialore.experiments.distill import Matching, coq_entries, people, read_answers, rows_of, stages_of
+from dialore.llm.distilled import Row, read_rows, shortened, write_lines
+from dialore.prompts.library import PromptLibrary
+from dialore.response import StageTrace
+from tests.methods.conftest import small_graph  # noqa: F401
+from tests.training.test_decision import pairs, write
+
+RECORDINGS = PromptLibrary()._folders[0].parent / "data" / "demo" / "recordings.jsonl"
+
+
+def test_the_stages_before_the_response_are_meant_by_a_method_and_one_by_its_name():
+    assert stages_of("weave") == {"weave/needs"}
+    assert "dcrag/response-generation" not in stages_of("dcrag")
+    assert stages_of("dcrag/response-generation") == {"dcrag/response-generation"}
+    with pytest.raises(UnknownNameError, match="did you mean dcrag/cross-revision"):
+        stages_of("dcrag/cross-revison")
+
+
+def test_a_recording_gives_a_row_an_answer(tmp_path):
+    rows = list(read_answers(RECORDINGS))
+    revised = [row for row in rows if row.task == "dcrag/cross-revision.en"]
+    assert all(json.loads(row.output).keys() >= {"explicit", "extended"} for row in revised)
+    assert all("Dialogue history:" in row.input for row in revised)
+    assert {row.by for row in rows} == {"a capable instruction-tuned model"}
+    assert len({row.fingerprint for row in rows}) == len(set(map(Row.model_dump_json, rows)))
+    assert write_lines(tmp_path / "rows.jsonl", [row.model_dump() for row in [*rows, *rows]]) == 2 * len(rows)
+    assert len(read_rows(tmp_path / "rows.jsonl")) == len({row.fingerprint for row in rows})
+
+
+def test_a_whole_dialogue_is_held_out_or_not():
+    rows = [Row.of("a/b.en v1 c", ["x"], "y", f"talk-{number}@{turn}", "m") for number in range(200) for turn in (1, 3)]
+    assert all(rows[at].split == rows[at + 1].split for at in range(0, 400, 2))
+    assert 20 < Counter(row.split for row in rows)["valid"] < 80
+
+
+def test_what_a_fallback_stood_in_for_is_no_row():
+    kept = StageTrace(stage="s", prompt="m/s.en v1 h", messages=[{"content": "asked"}], output={"a": 1})
+    fell = kept.model_copy(update={"outcome": "unparsed"})
+    own = StageTrace(stage="retrieval", output={"found": []})
+    rows = list(rows_of(dialore.Response(id="d", trace=[kept, fell, own])))
+    assert [(row.stage, row.output) for row in rows] == [("m/s", '{"a": 1}')]
+
+
+async def test_people_leave_queries_and_decisions(tmp_path):
+    path = write(tmp_path / "train.json", pairs(2, 1))
+    config = make_config(
+        {"name": "x", "systems": ["scg-qp"], "dataset": {"name": "wizard-of-internet", "path": path, "cut": "all"}}
+    )
+    rows = await people(config, {"search-query/query-generation", "scg-qp/search-decision"})
+    said = Counter((row.stage, row.output.partition("of")[0]) for row in rows)
+    asked = said["search-query/query-generation", "history "]
+    assert asked == said["scg-qp/search-decision", '{"kind": "passive", "query": ""}'] > 0
+    assert said.total() == asked + 8
+    assert all("Dialogue history:" in row.input for row in rows)
+    with pytest.raises(UnknownNameError):
+        await people(config, {"scg-qp/topic-tracking"})
+
+
+@pytest.fixture
+def matching(small_graph):  # noqa: F811
+    return Matching(getattr(small_graph, "graphs", [small_graph])[0], PromptLibrary())
+
+
+def test_hard_matching_reads_the_demands_off_the_real_response(matching):
+    dialogue = Dialogue(
+        id="1",
+        turns=["I have a job interview tomorrow and a sore throat."],
+        reference="Honey helps a sore throat, and a dry mouth comes of nerves.",
+    )
+    demands = matching.demands(dialogue)
+    assert (demands.explicit, demands.implicit) == (["sore throat"], [])
+    assert (demands.maintained, demands.extended) == ([], ["honey"])
+    two = dialogue.model_copy(update={"reference": "A suit, and honey. Do not fear a dry mouth in the job interview."})
+    assert matching.demands(two).explicit == ["job interview", "sore throat"]
+    nothing = dialogue.model_copy(update={"reference": "See you!"})
+    assert not matching.demands(nothing).queries
+
+
+def test_questions_that_are_not_fit_go():
+    said = "What helps honey keep?\nDo you like honey?\nWhy do cats purr?\nHow is honey made?"
+    row = Row.of("edit/question-generation.en v1 h", ["asked"], said, "c1", "m")
+    other = Row.of("edit/question-generation.en v1 h", ["asked"], "Do you?", "c2", "m")
+    contexts = {name: Dialogue(id=name, turns=["Bees make honey in summer."]) for name in ("c1", "c2")}
+    assert list(coq_entries([row, other], contexts)) == [
+        {"context": "Bees make honey in summer.", "questions": ["What helps honey keep?", "How is honey made?"]}
+    ]
+
+
+def test_a_trained_model_reads_what_changes_and_the_task():
+    text = "Do this.\n- like so\n\nHistory:\nHi\n- like so"
+    assert shortened("a/b.en", text, ["Do this.", "History:"]) == "- like so\nHi\n- like so\na/b.en:\n"
+
+
+@pytest.mark.parametrize("text", ['{"task": "x"}', "no json", '{"messages": 3}'])
+def test_a_file_of_something_else_is_refused(tmp_path, text):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=r"rows.jsonl, line 1"):
+        list(read_answers(path))
+    with pytest.raises(InputError, match=r"rows.jsonl, line 1"):
+        read_rows(path)
+
+
+def test_nothing_is_no_file(tmp_path):
+    with pytest.raises(InputError, match="nothing was gathered"):
+        write_lines(tmp_path / "rows.jsonl", [])
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,253 @@
+"""Fine-tuning through transformers' Trainer, on tiny random models made on the spot, and SAFARI's generator."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import shutil
+
+import pytest
+
+from dialore import Dialogue, connect, create_agent
+from dialore.datasets import data_set, split_dialogues
+from dialore.errors import InputError
+from dialore.sources.trained import describe
+from dialore.training.finetune import SCRATCH, Target, Tuning, collate, encode, finetune
+from dialore.training.safari import TOKENS, generator_targets
+from tests.llm.test_seq2seq import _t5, _tokenizer
+from tests.llm.tiny_causal import make_tiny_causal
+
+for needed in ("torch", "transformers", "accelerate", "peft"):
+    pytest.importorskip(needed, reason=f"{needed} is not installed: pip install 'dialore[finetune]'")
+
+CARD = {"kind": "generator", "use": "A test.", "data": {"dataset": "kbp", "sha256": "0", "responses": 8}}
+TALK = ["green tea is warm", "the river runs to the sea", "people talk about books", "tea and books"]
+TRAIN = [Target.after(f"people talk {place}", text, f"t{place}") for place, text in enumerate(TALK * 2)]
+DEV = [Target.after(f"people run {place}", text, f"d{place}") for place, text in enumerate(TALK)]
+QUICK = Tuning(epochs=3, batch=4, rate=0.01, length=64)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """So small a model is slower by two."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory):
+    """A folder of a causal model and one of a sequence-to-sequence one."""
+    folder = tmp_path_factory.mktemp("bases")
+    make_tiny_causal(folder / "causal")
+    tokenizer = _tokenizer()
+    tokenizer.save_pretrained(folder / "seq2seq")
+    _t5(len(tokenizer)).save_pretrained(folder / "seq2seq")
+    return folder
+
+
+def losses(folder):
+    with (folder / "loss.csv").open(encoding="utf-8") as file:
+        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+
+
+def weights(folder):
+    from safetensors.numpy import load_file
+
+    return load_file(folder / "model.safetensors")
+
+
+# peft asks transformers by a name that goes.
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+@pytest.mark.parametrize("kind", ["causal", "seq2seq"])
+@pytest.mark.parametrize("lora", [False, True])
+def test_training_lowers_the_loss_and_the_folder_is_a_model(bases, tmp_path, kind, lora):
+    out, steps = tmp_path / "model", []
+    tuning = dataclasses.replace(QUICK, lora=lora, dropout=0.0, rate=0.03 if lora else 0.01)
+    card = finetune(
+        kind, str(bases / kind), TRAIN, DEV, out, CARD, tuning=tuning, step=lambda *said: steps.append(said)
+    )
+    rows = losses(out)
+    assert [row["epoch"] for row in rows] == [1, 2, 3]
+    assert rows[-1]["train"] < rows[0]["train"]
+    assert card["loss"]["dev"] == pytest.approx(min(row["dev"] for row in rows))
+    assert describe(out) == json.loads(json.dumps(card))
+    assert steps[-1] == ("training", 6, 6)
+    names = {path.name for path in out.iterdir()}
+    assert {"model.safetensors", "tokenizer.json", "README.md", "loss.svg"} <= names
+    assert not [name for name in names if name.endswith((".bin", ".pt", ".pkl"))]
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+async def test_what_is_written_is_what_was_trained(bases, tmp_path):
+    finetune("causal", str(bases / "causal"), TRAIN, DEV, tmp_path / "model", CARD, tuning=QUICK)
+    import torch
+
+    from dialore.llm.local import load
+
+    tokenizer, model = load(str(tmp_path / "model"), "cpu")
+    rows = [encode(tokenizer, "causal", one, 64) for one in DEV]
+    with torch.inference_mode():
+        loss = model(**collate(rows, tokenizer.pad_token_id)).loss.item()
+    assert loss == pytest.approx(describe(tmp_path / "model")["loss"]["dev"], rel=1e-4)
+
+
+def test_the_same_seed_gives_the_same_model_and_another_does_not(bases, tmp_path):
+    for name, seed in (("one", 1), ("two", 1), ("three", 2)):
+        tuning = dataclasses.replace(QUICK, seed=seed, epochs=1)
+        finetune("causal", str(bases / "causal"), TRAIN, DEV, tmp_path / name, CARD, tuning=tuning)
+    one, two, three = (describe(tmp_path / name)["sha256"] for name in ("one", "two", "three"))
+    assert one == two != three
+
+
+def test_an_interrupted_training_goes_on_to_the_same_model(bases, tmp_path):
+    done = []
+
+    def stop(_what, at, _of):
+        done.append(at)
+        if at == 5:  # in the third epoch
+            raise KeyboardInterrupt
+
+    base = str(bases / "causal")
+    finetune("causal", base, TRAIN, DEV, tmp_path / "straight", CARD, tuning=QUICK)
+    with pytest.raises(KeyboardInterrupt):
+        finetune("causal", base, TRAIN, DEV, tmp_path / "broken", CARD, tuning=QUICK, step=stop)
+    assert not (tmp_path / "broken").exists()
+    done.clear()
+    finetune(
+        "causal", base, TRAIN, DEV, tmp_path / "broken", CARD, tuning=QUICK, step=lambda _, at, __: done.append(at)
+    )
+    assert done == [5, 6]
+    straight, broken = weights(tmp_path / "straight"), weights(tmp_path / "broken")
+    assert all((straight[name] == broken[name]).all() for name in straight)
+
+
+def test_other_data_do_not_go_on_from_what_was_interrupted(bases, tmp_path):
+    def stop(_what, at, _of):
+        if at == 3:
+            raise KeyboardInterrupt
+
+    base = str(bases / "causal")
+    with pytest.raises(KeyboardInterrupt):
+        finetune("causal", base, TRAIN, DEV, tmp_path / "model", CARD, tuning=QUICK, step=stop)
+    done = []
+    finetune(
+        "causal", base, TRAIN[2:], DEV, tmp_path / "model", CARD, tuning=QUICK, step=lambda _, at, __: done.append(at)
+    )
+    assert done[0] == 1
+
+
+def test_from_scratch(tmp_path):
+    tuning = dataclasses.replace(QUICK, epochs=1, rate=1e-3)
+    for kind in ("causal", "seq2seq"):
+        card = finetune(kind, SCRATCH, TRAIN, DEV, tmp_path / kind, CARD, tuning=tuning)
+        assert 2e6 < card["loss"]["parameters"] < 2e7
+
+
+@pytest.mark.parametrize(
+    ("kind", "base", "said"),
+    [
+        ("causal", "seq2seq", "T5ForConditionalGeneration) is no causal model"),
+        ("seq2seq", "causal", "LlamaForCausalLM) is no sequence-to-sequence model"),
+        ("causal", "nowhere", "cannot train"),
+    ],
+)
+def test_a_base_of_another_kind_is_named(bases, tmp_path, kind, base, said):
+    with pytest.raises(InputError) as caught:
+        finetune(kind, str(bases / base), TRAIN, DEV, tmp_path / "model", CARD, tuning=QUICK)
+    assert said in str(caught.value)
+    assert not (tmp_path / "model").exists()
+
+
+def test_pickled_weights_are_refused(bases, tmp_path):
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    shutil.copytree(bases / "causal", tmp_path / "pickled")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "pickled")
+    (tmp_path / "pickled" / "model.safetensors").unlink()
+    torch.save(model.state_dict(), tmp_path / "pickled" / "pytorch_model.bin")
+    with pytest.raises(InputError, match="safetensors"):
+        finetune("causal", str(tmp_path / "pickled"), TRAIN, DEV, tmp_path / "model", CARD, tuning=QUICK)
+
+
+@pytest.mark.parametrize(
+    ("train", "dev", "said"),
+    [([], DEV, "training data has nothing"), (TRAIN, [], "held-out data has nothing"), (TRAIN, TRAIN[:1], "t0")],
+)
+def test_nothing_to_learn_and_leaks_are_refused(bases, tmp_path, train, dev, said):
+    with pytest.raises(InputError, match=said):
+        finetune("causal", str(bases / "causal"), train, dev, tmp_path / "model", CARD, tuning=QUICK)
+
+
+def test_too_little_memory_says_what_to_lower(bases, tmp_path, monkeypatch):
+    import torch
+
+    def no_room(*_args, **_named):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+
+    monkeypatch.setattr("transformers.Trainer.train", no_room)
+    with pytest.raises(InputError, match="lower batch"):
+        finetune("causal", str(bases / "causal"), TRAIN, DEV, tmp_path / "model", CARD, tuning=QUICK)
+
+
+# --- SAFARI's generator
+
+
+@pytest.fixture(scope="module")
+def dialogues(small):
+    return split_dialogues(data_set("kbp").read(small / "train.json"), cut="all")
+
+
+def test_the_loss_is_of_plan_and_response_alone(bases, dialogues):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(bases / "causal")
+    tokenizer.add_tokens([*TOKENS])
+    found = {tuple(one.sources): one for one in dialogues}
+    for plan, said in (
+        ((), " NULL [EOS]"),
+        (("persona",), " PERSONA [EOS]"),
+        (("persona", "documents"), " PERSONA DOCUMENTS [EOS]"),
+    ):
+        one = found[plan]
+        encoded = encode(tokenizer, "causal", generator_targets([one])[0], 4096)
+        learnt = [token for token in encoded["labels"] if token != -100]
+        assert tokenizer.decode(learnt) == f"{said} {one.reference}</s>"
+        # Token by token: what is learnt is what is read there, and nothing else is.
+        assert all(label in (-100, token) for token, label in zip(encoded["input_ids"], encoded["labels"], strict=True))
+        whole = tokenizer.decode(encoded["input_ids"])
+        before, _, after = whole.partition(said)
+        assert before.endswith("[SOURCE]")
+        gold = [item["text"] for item in one.knowledge]
+        assert after == f"{' '.join(['', '[MIDDLE]', *gold, '[EOM]'])} {one.reference}</s>"
+
+
+def test_a_long_context_loses_its_oldest_turns_and_keeps_what_is_learnt(bases, dialogues):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(bases / "causal")
+    tokenizer.add_tokens([*TOKENS])
+    target = generator_targets([dialogues[4]])[0]
+    whole, short = (encode(tokenizer, "causal", target, length) for length in (4096, 150))
+    assert len(whole["input_ids"]) > 150 == len(short["input_ids"])
+    assert short["input_ids"] == whole["input_ids"][-150:]
+    assert short["labels"] == whole["labels"][-150:]
+
+
+async def test_safari_plans_and_responds_with_the_trained_model(tmp_path, small, dialogues):
+    """A model that learnt one dialogue by heart plans its sources, and says its response after what was found."""
+    one = next(each for each in dialogues if each.sources == ("persona", "documents") and len(each.turns) == 1)
+    make_tiny_causal(tmp_path / "base", kind="gpt2", positions=400)
+    targets = generator_targets([one])
+    dev = [dataclasses.replace(targets[0], parts=((" ", False), *targets[0].parts))]
+    tuning = Tuning(epochs=1, batch=1, rate=0.01, length=400)
+    finetune(
+        "causal", str(tmp_path / "base"), targets * 150, dev, tmp_path / "model", CARD, tokens=TOKENS, tuning=tuning
+    )
+    model = connect(f"hf:{tmp_path / 'model'}")
+    async with create_agent("safari", model=model, options={"prompting": "supervised", "retrieval": "gold"}) as agent:
+        response = await agent.respond(Dialogue.model_validate(one.model_dump()))
+    assert response.plan == ["persona", "documents"]
+    assert response.text == one.reference
