@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { request } from "./api";
-import { Icon, Problem, Tabs, app, explain, t, useLoaded } from "./ui";
+import { type Loaded, Icon, Problem, Tabs, app, explain, t, useLoaded } from "./ui";
 import "./desk.css";
 
 interface Words {
@@ -57,8 +57,10 @@ export function Annotate(): JSX.Element {
     }
   }
   useEffect(() => void (code && open()), []);
-  const leave = () => (sessionStorage.removeItem(CODE), history.replaceState(null, "", "#/annotate"), setSheet(undefined), setCode(""));
+  const owner = useLoaded<Told>(app.needsKey ? "" : "v1/annotate");
+  const leave = () => (sessionStorage.removeItem(CODE), history.replaceState(null, "", "#/annotate"), setSheet(undefined), setCode(""), void owner.reload());
   if (sheet) return <Judging {...{ code, sheet }} onLeave={leave} />;
+  if (owner.status === 404) return <p class="desk note">{t("No sheets are served here. annotate = \"FOLDER\" under [server] in dialore.toml names them; docs/serve.md tells how.", "此处没有待标注的表。在 dialore.toml 的 [server] 下用 annotate = \"文件夹\" 指定，见 docs/serve.md。")}</p>;
   return (
     <div class="desk">
       <form class="card editor" onSubmit={(event) => (event.preventDefault(), void open())}>
@@ -70,7 +72,7 @@ export function Annotate(): JSX.Element {
         <Problem text={error} />
         <div><button class="main" disabled={!code}>{t("Begin", "开始")}</button></div>
       </form>
-      {!app.needsKey && <Overview />}
+      {!app.needsKey && <Overview {...owner} />}
     </div>
   );
 }
@@ -279,10 +281,9 @@ export interface Table {
   rows: string[][];
 }
 
-function Overview(): JSX.Element {
-  const { data, error, status, reload } = useLoaded<Told>("v1/annotate");
+function Overview({ data, error, status, reload }: Loaded<Told>): JSX.Element {
   const [shown, setShown] = useState(false);
-  if (!data) return status === 404 ? <p class="note">{t("No sheets are served here. [server] annotate in dialore.toml names them; docs/serve.md tells how.", "此处没有待标注的表。用 dialore.toml 中的 [server] annotate 指定，见 docs/serve.md。")}</p> : <Problem text={status === 403 ? "" : error} />;
+  if (!data) return <Problem text={status === 403 ? "" : error} />;
   return (
     <section class="card editor">
       <div class="row">

@@ -100,6 +100,23 @@ export async function request<T>(method: string, path: string, body?: unknown): 
   return (await ask(method, path, body)).json();
 }
 
+export interface Added {
+  id: string;
+  file: string;
+  passages: number;
+}
+
+/** Make a file known, in place of an earlier one of its name. */
+export async function upload(file: File): Promise<Added & { replaced: boolean }> {
+  const form = new FormData();
+  form.append("file", file);
+  const made = await request<Added>("POST", "v1/knowledge/files", form);
+  const { data } = await request<{ data: Added[] }>("GET", "v1/knowledge/documents");
+  const old = data.filter((each) => each.file === made.file && each.id !== made.id);
+  for (const { id } of old) await request("DELETE", `v1/knowledge/documents/${id}`);
+  return { ...made, replaced: old.length > 0 };
+}
+
 /** The data of each server-sent event of an answer, until `[DONE]`. */
 export async function* events<T>(answer: Response): AsyncGenerator<T> {
   const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader();

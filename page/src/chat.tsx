@@ -3,11 +3,11 @@
 import type { ComponentChildren, JSX, RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { type Trace, USER, request } from "./api";
+import { type Added, type Trace, USER, request, upload } from "./api";
 import { GroundsOf, Timeline } from "./grounds";
 import { type Conversation, Reply, type Turn, answer, markdown, meta, packed, plain, read, unpacked } from "./talk";
 import { Consent, Memory, type Remembered } from "./memory";
-import { Action, Delete, Icon, Problem, Tabs, app, download, draw, explain, t, useLoaded } from "./ui";
+import { Action, Delete, Icon, NoModel, Problem, Tabs, app, download, draw, explain, t, useLoaded } from "./ui";
 
 const KEPT = "dialore.chat";
 const LONGEST_LINK = 16000;
@@ -67,11 +67,11 @@ export function Chat(): JSX.Element {
     history.replaceState(null, "", "#/chat");
     await attempt(async () => start(await unpacked(shared)));
   }
-  async function attempt(work: () => Promise<string | void>): Promise<void> {
+  async function attempt(work: () => Promise<string | void>, of = ""): Promise<void> {
     try {
       setTold((await work()) ?? "");
     } catch (error) {
-      setTold(explain(error));
+      setTold(of + explain(error));
     }
   }
   function began(): void {
@@ -93,15 +93,15 @@ export function Chat(): JSX.Element {
     setTold("");
     void say(text, index);
   }
-  async function upload(files: FileList | null): Promise<void> {
+  async function take(files: FileList | null): Promise<void> {
     for (const file of files ?? []) {
       setTold(t(`Reading ${file.name} …`, `正在读取 ${file.name} …`));
-      const form = new FormData();
-      form.append("file", file);
       await attempt(async () => {
-        const made = await request<{ passages: number }>("POST", "v1/knowledge/files", form);
-        return t(`${file.name} is known now: ${made.passages} passages. Ask about it.`, `已读入 ${file.name}：${made.passages} 个段落。可以提问了。`);
-      });
+        const { passages, replaced } = await upload(file);
+        const instead = replaced ? t(", in place of the earlier one", "（取代了先前的版本）") : "";
+        const many = passages === 1 ? t("1 passage", "1 个段落") : t(`${passages} passages`, `${passages} 个段落`);
+        return t(`${file.name} is known now${instead}: ${many}. Ask about it.`, `已读入 ${file.name}${instead}：${many}。可以提问了。`);
+      }, `${file.name}: `);
     }
   }
 
@@ -111,7 +111,7 @@ export function Chat(): JSX.Element {
         class="talk"
         aria-label={t("Conversation", "对话")}
         onDragOver={(event) => event.preventDefault()}
-        onDrop={(event) => (event.preventDefault(), void upload(event.dataTransfer?.files ?? null))}
+        onDrop={(event) => (event.preventDefault(), void take(event.dataTransfer?.files ?? null))}
       >
         <Tools isOpen={isOpen} attempt={attempt} onPanel={() => setOpen(!isOpen)} onStart={began} />
         <div
@@ -143,7 +143,7 @@ export function Chat(): JSX.Element {
             </article>
           ))}
         </div>
-        <Composer told={told} writing={writing} onSend={send} onFiles={upload} />
+        <Composer told={told} writing={writing} onSend={send} onFiles={take} />
       </section>
       <aside class="panel" ref={panel} tabIndex={-1} aria-label={t("Grounds and settings", "依据与设置")} hidden={!isOpen}>
         <div class="row head">
@@ -219,6 +219,7 @@ function Welcome({ onSetup }: { onSetup: () => void }): JSX.Element {
         <button type="button" class="link" onClick={onSetup}>{t("say who the assistant is", "设定助手的身份")}</button>
         {t(".", "。")}
       </p>
+      <NoModel />
     </div>
   );
 }
@@ -249,7 +250,7 @@ function Composer({ told, writing, onSend, onFiles }: ComposerProps): JSX.Elemen
       <p class="note" role="status">{told}</p>
       <div class="box">
         <Action icon="attach" label={t("Upload a file that is to be known", "上传文件作为知识")} onClick={() => picker.current!.click()} />
-        <input type="file" hidden multiple ref={picker} onChange={(event) => void onFiles(event.currentTarget.files)} />
+        <input type="file" hidden multiple ref={picker} onChange={({ currentTarget }) => void onFiles(currentTarget.files).then(() => (currentTarget.value = ""))} />
         <textarea
           ref={area}
           rows={1}
@@ -423,7 +424,7 @@ function Setup(): JSX.Element {
 }
 
 function Files(): JSX.Element {
-  const { data, error, reload } = useLoaded<{ data: { id: string; file: string; passages: number }[] }>("v1/knowledge/documents");
+  const { data, error, reload } = useLoaded<{ data: Added[] }>("v1/knowledge/documents");
   return (
     <section>
       <h2>{t("Documents that were added", "已添加的文档")}</h2>

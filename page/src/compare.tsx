@@ -6,7 +6,7 @@ import { useState } from "preact/hooks";
 import { talk } from "./chat";
 import { GroundsOf } from "./grounds";
 import { Reply, type Turn, answer, meta } from "./talk";
-import { app, draw, named, t } from "./ui";
+import { NoModel, app, draw, named, t } from "./ui";
 
 /** The history so far and the answers to its last turn; they outlive a look at other pages. */
 const round = { turns: [] as Turn[], answers: [] as Turn[], models: [] as string[] };
@@ -53,7 +53,8 @@ export function Compare(): JSX.Element {
         )}
         <button type="button" class="plain" disabled={!round.turns.length} onClick={() => startWith([])}>{t("Start anew", "重新开始")}</button>
       </fieldset>
-      {app.models.length > 0 && !other && (
+      <NoModel />
+      {app.models.length > 0 && !other && app.methods[app.models[0]!] !== "lexical" && (
         <p class="note">{t("This service has one method alone; dialore.toml can name others.", "此服务只有一种方法；可在 dialore.toml 中指定更多。")}</p>
       )}
       {round.turns.length > 0 && (

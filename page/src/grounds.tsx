@@ -191,7 +191,7 @@ function Graph({ grounds, onPiece }: { grounds: Grounds; onPiece: (id: string) =
     <div class="graph" ref={box}>
       <svg width={width} height={height} role="group" aria-label={t("From needs to the response; arrow keys step through it", "从所需知识到回复；用方向键浏览")} onKeyDown={move} onMouseLeave={() => setActive("")}>
         {headings.map((text, column) => columns[column]!.length > 0 && (
-          <text key={text} class="heading" x={left(column)} y="12">{fit(text, widths[column]!)}</text>
+          <text key={text} class="heading" x={left(column)} y="12">{text}</text>
         ))}
         {[...edges].map(([name, [from, to]]) => {
           const [x1, y1, x2, y2] = [left(columnOf(from)) + widths[columnOf(from)]!, middle(from), left(columnOf(to)), middle(to)];
@@ -296,7 +296,9 @@ export function GroundsOf({ turn, active, onPiece }: GroundsProps): JSX.Element 
   if (!turn.grounding) return <p class="note">{t("Nothing is known of the grounds of this turn.", "没有此回合的依据信息。")}</p>;
   const grounds = groundsOf(turn.grounding, trace?.trace ?? []);
   const order = (each: Found) => each.number ?? (each.piece?.used ? 1000 : 2000);
-  const unique = [...new Map(grounds.found.map((each) => [each.id, each] as const).reverse()).values()];
+  // What was found for several needs is shown once: for the first that it was kept for, if any.
+  const ranked = grounds.found.toReversed().sort((a, b) => Number(a.isKept) - Number(b.isKept));
+  const unique = [...new Map(ranked.map((each) => [each.id, each])).values()];
   const kept = unique.filter((each) => each.isKept).sort((a, b) => order(a) - order(b));
   const dropped = unique.filter((each) => !each.isKept && !kept.includes(each)).sort((a, b) => (b.probability ?? 0) - (a.probability ?? 0));
   const cards = (found: Found[]) => (

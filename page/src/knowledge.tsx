@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { type Piece, USER, request } from "./api";
+import { type Added, type Piece, USER, request, upload } from "./api";
 import { Memory, type Remembered } from "./memory";
 import { Action, Delete, Icon, Problem, Tabs, draw, explain, t, useLoaded } from "./ui";
 import "./desk.css";
@@ -30,12 +30,6 @@ interface Use {
   used: string[];
 }
 
-interface Added {
-  id: string;
-  file: string;
-  passages: number;
-}
-
 /** What stays when the page is left and come back to. */
 const view = { source: "documents" as Source | "memory", query: "" };
 const LIMIT = 50;
@@ -55,6 +49,8 @@ export function Knowledge(): JSX.Element {
 
 function Pieces({ source }: { source: Source }): JSX.Element {
   const [found, setFound] = useState<Known[]>([]);
+  const [adding, setAdding] = useState(false);
+  const add = useRef<HTMLButtonElement>(null);
   const [state, setState] = useState({ more: false, error: "", loading: true });
   const asked = useRef(0);
   const uses = useLoaded<{ data: Use[] }>("v1/knowledge/uses");
@@ -78,6 +74,7 @@ function Pieces({ source }: { source: Source }): JSX.Element {
     return () => clearTimeout(waiting);
   }, [query]);
   const changed = async () => void (await Promise.all([load(), documents.reload()]));
+  const additions = { documents: t("Add a text", "添加文本"), graph: t("Add a fact", "添加事实"), persona: t("Add a sentence", "添加句子") };
   const ask = (text: string) => ((view.query = text), draw());
 
   return (
@@ -92,11 +89,16 @@ function Pieces({ source }: { source: Source }): JSX.Element {
           onInput={(event) => ask(event.currentTarget.value)}
         />
         {source === "documents" && <Upload onDone={changed} />}
+        {!adding && (
+          <button type="button" class="plain" ref={add} onClick={() => setAdding(true)}>
+            <Icon name="plus" /> {additions[source]}
+          </button>
+        )}
       </div>
-      <Adding key={source} source={source} onDone={changed} />
+      {adding && <div class="card"><Editor source={source} onDone={changed} onClose={() => (setAdding(false), setTimeout(() => add.current?.focus()))} /></div>}
       {documents.data?.data.some((each) => each.file) && (
         <details class="card">
-          <summary>{t("Files that were uploaded", "已上传的文件")}</summary>
+          <summary>{t("Files that were uploaded", "已上传的文件")} <span class="note">{documents.data.data.filter((each) => each.file).length}</span></summary>
           <ul class="lines">
             {documents.data.data.filter((each) => each.file).map((each) => (
               <li class="row" key={each.id}>
@@ -109,7 +111,7 @@ function Pieces({ source }: { source: Source }): JSX.Element {
       )}
       <Problem text={state.error} />
       <p class="note" role="status">
-        {state.loading ? t("Loading…", "加载中…") : !found.length && !state.error ? t("Nothing is found.", "没有找到。") : ""}
+        {state.loading ? t("Loading…", "加载中…") : found.length || state.error ? "" : query ? t("Nothing is found.", "没有找到。") : t("There is nothing yet.", "还没有内容。")}
       </p>
       <ul class="pieces">
         {found.map((piece) => {
@@ -144,7 +146,9 @@ function One({ source, piece, passages, editable, used, ask, onDone }: OneProps)
   if (editing) return <li class="card"><Editor {...{ source, piece }} onDone={onDone} onClose={() => setEditing(false)} /></li>;
   const { added } = piece;
   const where = [piece.title, piece.section, piece.file, piece.page && t(`page ${piece.page}`, `第 ${piece.page} 页`), piece.url];
-  const origin = [...where, piece.index ?? piece.graph, piece.provenance].filter((each, at, all) => each && each !== "added" && all.indexOf(each) === at);
+  const weight = piece.weight !== undefined && t(`weight ${piece.weight}`, `权重 ${piece.weight}`);
+  const part = !piece.file && (passages ?? 1) > 1 && t(`one of ${passages} passages of a text, which is changed by adding it anew`, `长文本的 ${passages} 段之一，需重新添加才能修改`);
+  const origin = [...where, part, piece.index ?? piece.graph, piece.provenance, weight].filter((each, at, all) => each && each !== "added" && all.indexOf(each) === at);
   return (
     <li class={`card piece ${piece.kind}`}>
       {piece.head === undefined ? (
@@ -159,7 +163,6 @@ function One({ source, piece, passages, editable, used, ask, onDone }: OneProps)
       <div class="row note">
         <span class="tag">{added === null ? t("from the settings", "来自配置") : t("added", "已添加")}</span>
         {origin.length > 0 && <span class="where">{origin.join(" · ")}</span>}
-        {piece.weight !== undefined && <span>{t(`weight ${piece.weight}`, `权重 ${piece.weight}`)}</span>}
         {added !== null && (
           <span class="row push">
             {editable && <Action icon="edit" label={`${t("Edit", "编辑")}: ${piece.text}`} onClick={() => setEditing(true)} />}
@@ -197,10 +200,8 @@ function Upload({ onDone }: { onDone: () => Promise<void> }): JSX.Element {
     setTold({ error: "", busy: true });
     let error = "";
     for (const file of files) {
-      const form = new FormData();
-      form.append("file", file);
       try {
-        await request("POST", "v1/knowledge/files", form);
+        await upload(file);
       } catch (failure) {
         error = `${file.name}: ${explain(failure)}`;
       }
@@ -217,17 +218,6 @@ function Upload({ onDone }: { onDone: () => Promise<void> }): JSX.Element {
       </button>
       <Problem text={told.error} />
     </>
-  );
-}
-
-function Adding({ source, onDone }: { source: Source; onDone: () => Promise<void> }): JSX.Element {
-  const [open, setOpen] = useState(false);
-  const names = { documents: t("Add a text", "添加文本"), graph: t("Add a fact", "添加事实"), persona: t("Add a sentence", "添加句子") };
-  if (open) return <div class="card"><Editor source={source} onDone={onDone} onClose={() => setOpen(false)} /></div>;
-  return (
-    <button type="button" class="plain start" onClick={() => setOpen(true)}>
-      <Icon name="plus" /> {names[source]}
-    </button>
   );
 }
 

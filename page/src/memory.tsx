@@ -50,7 +50,7 @@ export function Consent({ data, error, reload }: Loaded<Remembered>): JSX.Elemen
 
 export function Memory(loaded: Loaded<Remembered>): JSX.Element {
   const { data, reload } = loaded;
-  const day = (moment: string) => new Date(moment).toLocaleDateString(document.documentElement.lang);
+  const day = (moment: string) => new Date(moment).toLocaleDateString(document.documentElement.lang, { dateStyle: "medium" });
   return (
     <>
       <Consent {...loaded} />

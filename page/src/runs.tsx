@@ -60,10 +60,11 @@ const isLive = (run: Brief) => madeOf(run) < allOf(run) && Date.now() - Date.par
 export function Runs(): JSX.Element {
   const { data, error, status, reload } = useLoaded<{ data: Brief[] }>("v1/runs");
   useEffect(() => {
+    if (status === 404) return;
     const timer = setInterval(() => void (!document.hidden && reload()), LIVE);
     return () => clearInterval(timer);
-  }, []);
-  if (!data) return status === 404 ? <p class="note">{t("No runs are shown here. [server] runs in dialore.toml names their folder.", "此处没有实验。用 dialore.toml 中的 [server] runs 指定其文件夹。")}</p> : <Problem text={error} />;
+  }, [status === 404]);
+  if (!data) return status === 404 ? <p class="desk note">{t("No runs are shown here. runs = \"FOLDER\" under [server] in dialore.toml names their folder.", "此处没有实验。在 dialore.toml 的 [server] 下用 runs = \"文件夹\" 指定。")}</p> : <Problem text={error} />;
   const open = data.data.find((run) => run.name === view.run) ?? data.data[0];
   return (
     <div class="desk wide">

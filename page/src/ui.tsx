@@ -52,6 +52,16 @@ export function named(model: string): string {
   return model.endsWith(method) ? model : `${model} (${method})`;
 }
 
+/** What is to be known where nothing is written, but shown as it was found. */
+export function NoModel(): JSX.Element | null {
+  if (app.methods[app.models[0]!] !== "lexical") return null;
+  return (
+    <p class="note">
+      {t("No language model is set: responses show what was found. dialore serve takes one by --base-url and --model.", "未设置语言模型：回复只显示找到的知识。可用 dialore serve 的 --base-url 和 --model 指定。")}
+    </p>
+  );
+}
+
 // --- asking
 
 /** Say what went wrong; where a key is wanted, ask for it. */

@@ -77,6 +77,19 @@ def test_a_turn_is_edited_answered_anew_and_the_conversation_exported_and_opened
     assert page.title() == "Chat · Dialore"
 
 
+def test_what_was_dropped_for_one_need_and_kept_for_another_is_given(serving, page):
+    needs = [need("dogs on the terrace"), need("opening hours")]
+    running = serving(Scripted("Bring it to the terrace. [1] We open at half past seven. [2]", needs=needs))
+    text = "# Café\n\n## Dogs\n\nDogs are welcome on the terrace.\n\n## Hours\n\nThe opening hours are 7 to 18.\n"
+    files = {"file": ("rules.md", text.encode(), "text/markdown")}
+    assert running.http.post("/v1/knowledge/files", files=files).status_code < 300
+    page.goto(running.url)
+    ask(page, "May I bring my dog, and when?")
+    page.get_by_role("button", name="Source 1").click()
+    page.get_by_role("heading", name="Given to the response (2)").wait_for()
+    expect(page.locator("details .piece", has_text="cited as")).to_have_count(0)
+
+
 def test_several_methods_answer_side_by_side(serving, page):
     running = serving(
         Scripted("Of course. [1]", needs=[need("dogs on the terrace")]),
@@ -155,6 +168,19 @@ def test_where_no_conversations_are_kept_there_is_no_list(serving, page):
     assert asked.value.status == 404
     expect(page.get_by_role("button", name="Share and export")).to_be_visible()
     expect(page.get_by_role("button", name="Earlier conversations")).to_have_count(0)
+
+
+def test_without_a_language_model_the_page_says_so(serving, page):
+    running = serving(None, method="lexical")
+    page.goto(running.url)
+    page.get_by_text("No language model is set").wait_for()
+    checked(page, "chat-without")
+    page.locator(".composer input[type=file]").set_input_files(
+        {"name": "tool.exe", "mimeType": "application/x-msdownload", "buffer": b"MZ"}
+    )
+    expect(page.get_by_role("status")).to_contain_text("tool.exe: name a file that ends in .txt")
+    page.get_by_role("link", name="Compare").click()
+    page.get_by_text("No language model is set").wait_for()
 
 
 def test_the_page_speaks_chinese(serving, browser):

@@ -38,6 +38,16 @@ def test_what_is_added_and_edited_is_known_at_the_next_answer_and_shows_who_used
         {"name": "bees.md", "mimeType": "text/markdown", "buffer": b"# Bees\n\nThe bees live behind the house.\n"}
     )
     page.get_by_text("The bees live behind the house.").wait_for()
+    page.get_by_label("Files", exact=True).set_input_files(
+        {"name": "bees.md", "mimeType": "text/markdown", "buffer": b"# Bees\n\nThe bees live on the roof.\n"}
+    )
+    page.get_by_text("The bees live on the roof.").wait_for()
+    playwright.expect(page.get_by_text("The bees live behind the house.")).to_have_count(0)  # of the older file
+    page.get_by_role("button", name="Add a text").click()
+    page.get_by_role("textbox", name="Text", exact=True).fill("One sentence of many is this one. " * 60)
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("which is changed by adding it anew").first.wait_for()
+    playwright.expect(page.get_by_role("button", name="Add a text")).to_be_focused()
     page.reload()
     page.get_by_text("Used by 1 of the latest responses").click()
     page.get_by_text("May I bring my dog?").wait_for()
@@ -72,6 +82,7 @@ def test_facts_persona_and_memory_are_browsed_mended_and_forgotten(serving, page
     page.locator(".piece", has_text="from the settings").first.wait_for()
     checked(page, "facts")
     page.get_by_role("button", name="Persona").click()
+    page.get_by_text("There is nothing yet.").wait_for()
     page.get_by_role("button", name="Add a sentence").click()
     page.get_by_label("in the first person").fill("I keep bees.")
     page.keyboard.press("Enter")
@@ -170,6 +181,16 @@ def test_an_annotator_needs_a_code_alone_where_the_service_has_keys(serving, pag
     page.get_by_text("Item 1 of 3").wait_for()
     page.goto(f"{running.url}/#/knowledge")
     page.get_by_text("This service wants a key").wait_for()
+
+
+def test_where_there_are_no_runs_and_no_sheets_the_pages_say_what_would_show_them(serving, page):
+    page.goto(f"{serving().url}/#/annotate")
+    page.get_by_text('annotate = "FOLDER"').wait_for()
+    assert not page.get_by_label("Your code").count()
+    checked(page, "annotate-none")
+    page.get_by_role("link", name="Runs").click()
+    page.get_by_text('runs = "FOLDER"').wait_for()
+    checked(page, "runs-none")
 
 
 def test_a_run_is_followed_and_its_dialogues_are_browsed(serving, page, tmp_path):
