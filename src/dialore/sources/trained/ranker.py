@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dialore.sources.dialogue_ranking import DialogueRanker
-from dialore.sources.trained.features import Past, Pool, document_features, sentence_features, softmax
+from dialore.sources.trained.features import Pool, document_features, sentence_features, softmax
 from dialore.sources.trained.model import PREFIX, Trees, read_model
+from dialore.sources.trained.past import Past
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
