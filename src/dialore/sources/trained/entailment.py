@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dialore.sources.dialogue_ranking import joined
-from dialore.sources.trained.features import VECTORS, Past, Rows, key_of
+from dialore.sources.trained.features import VECTORS
 from dialore.sources.trained.model import PREFIX, Trees, read_model
+from dialore.sources.trained.past import Past, Rows, key_of
 from dialore.sources.trained.planner import likely
 from dialore.text import normalise
 
