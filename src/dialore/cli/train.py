@@ -82,6 +82,24 @@ def retriever(
     _train(train_ranker, name, data, out, seed, json)
 
 
+@app.command("nli")
+def nli(name: _Name, data: _Data, out: _Out, seed: _Seed = 0, json: Json = False) -> None:
+    """Train a consistency model: is a response entailed by knowledge (P.C, K.C).
+
+    Positives are a response and what it stands on; negatives pair it with
+    anything else (SAFARI, Appendix C), with another sentence of the persona,
+    another document of the dialogue, and the same with a number or name
+    exchanged. Use it with `--nli trained:FOLDER` of score, or with
+    `-o check=trained:FOLDER` of weave, whose citations it tests.
+
+    [bold]Example[/bold]
+    dialore train nli kbp --data shared/data/kbp --out models/nli
+    """
+    from dialore.training import train_nli
+
+    _train(train_nli, name, data, out, seed, json)
+
+
 @app.command("safari")
 def safari(
     name: _Name,
