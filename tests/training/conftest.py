@@ -57,12 +57,12 @@ def small(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def trained(small, tmp_path_factory):
-    """A folder with a trained planner and ranker, and the examples that they were trained on."""
+    """A folder with a trained planner, ranker and consistency model, and the examples that they were trained on."""
     pytest.importorskip("lightgbm")
-    from dialore.training import read_examples, save_trained, train_planner, train_ranker
+    from dialore.training import read_examples, save_trained, train_nli, train_planner, train_ranker
 
     folder = tmp_path_factory.mktemp("models")
     examples = read_examples("kbp", small / "train.json")
-    for name, recipe in (("planner", train_planner), ("ranker", train_ranker)):
+    for name, recipe in (("planner", train_planner), ("ranker", train_ranker), ("nli", train_nli)):
         save_trained(folder / name, examples, *recipe(examples, lambda *_: None))
     return folder

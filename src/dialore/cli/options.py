@@ -84,7 +84,9 @@ class MeasureSettings:
     graph: Annotated[
         str | None, typer.Option("--graph", "-g", metavar="PATH|starter", help="For CDP and CDF. [default: starter]")
     ] = None
-    nli: Annotated[str | None, typer.Option("--nli", metavar="NAME", help="An NLI model, for consistency.")] = None
+    nli: Annotated[
+        str | None, typer.Option("--nli", metavar="NAME", help="An NLI model, or trained:FOLDER, for consistency.")
+    ] = None
     language_model: Annotated[
         str | None, typer.Option("--language-model", metavar="NAME", help="A causal model, for perplexity.")
     ] = None

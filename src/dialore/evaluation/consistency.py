@@ -7,12 +7,14 @@ import functools
 import re
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from dialore.errors import InputError, import_optional
 from dialore.evaluation.base import Mean, Measure, Metric, Sample, about_of, unavailable
 from dialore.evaluation.decisions import gold_texts, no_plan, plan_of
 from dialore.evaluation.judges.asking import is_refusal
+from dialore.sources.trained import open_entailment
+from dialore.sources.trained.model import PREFIX
 
 if TYPE_CHECKING:
     from dialore.evaluation.registry import Context
@@ -22,7 +24,7 @@ def make(name: str, context: Context) -> Metric:
     """A metric of this file by name."""
     if name == "rejection-rate":
         return RejectionRate()
-    model = None if context.nli is None else _loaded(context.nli)
+    model = None if context.nli is None else _load(context.nli)
     return Consistency("persona" if name == "persona-consistency" else "documents", model, context.nli or "")
 
 
@@ -33,9 +35,7 @@ class Consistency(Mean):
     none and the plan does not use it; 0 where plan and gold disagree.
     """
 
-    def __init__(
-        self, source: Literal["persona", "documents"], model: TransformerEntailment | None, name: str = ""
-    ) -> None:
+    def __init__(self, source: Literal["persona", "documents"], model: Entailment | None, name: str = "") -> None:
         self._source, self._model, self.identity = source, model, name
         self.about = about_of("persona-consistency" if source == "persona" else "knowledge-consistency")
 
@@ -79,6 +79,14 @@ class RejectionRate(Mean):
         return Measure((float(is_refusal(text) or _MACHINE.search(text) is not None),))
 
 
+class Entailment(Protocol):
+    """Anything that tells whether one text follows from another."""
+
+    def entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
+        """Whether each second text follows from its first."""
+        ...
+
+
 class TransformerEntailment:
     """A sequence-pair classifier of Hugging Face transformers (the `local` extra), loaded when first asked.
 
@@ -110,5 +118,7 @@ class TransformerEntailment:
             raise InputError(f"no NLI model {self._name!r}: {str(error).splitlines()[0]}") from error
 
 
-_loaded = functools.cache(TransformerEntailment)
-"""One model serves both metrics."""
+@functools.cache
+def _load(name: str) -> Entailment:
+    """The model of a name, or of `trained:FOLDER`; one serves both metrics."""
+    return open_entailment(name) if name.startswith(PREFIX) else TransformerEntailment(name)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol
+
+from pydantic import Field
 
 from dialore.errors import InputError, UnknownNameError
 from dialore.response import Grounding
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 PAPER, OURS = "paper", "ours"
 """How a method's prompts are worded: with the content that its paper gives them, or better."""
+Switch = Annotated[bool | str, Field(union_mode="left_to_right")]
+"""On, off, or `trained:FOLDER`: a stage that a trained part can take over."""
 
 
 class Method(Protocol):

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator
 
 from dialore.llm.structured import candidates
-from dialore.methods.base import OURS, PAPER, check_least
+from dialore.methods.base import OURS, PAPER, Switch, check_least
 from dialore.methods.cleaning import as_data
 from dialore.methods.demands import link, retrieve_facts
 from dialore.parallel import gather
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from dialore.sources.base import KnowledgeSource
 
 Kind = Literal["information", "opinion", "passive", "none"]
-Decision = Annotated[bool | str, Field(union_mode="left_to_right")]
 
 _TOPIC_WORDS, _TOPIC_CHARACTERS = 12, 30
 """A topic's most words (English) or characters (Chinese); what is longer is a sentence about the dialogue."""
@@ -215,7 +214,7 @@ class QueryMaker:
         prompting: `paper`: prompts with the paper's content, the same for all models, and queries sent as written.
     """
 
-    decision: Decision = True
+    decision: Switch = True
     topic_tracking: bool = True
     directive: bool = True
     persona: bool = True
@@ -491,7 +490,7 @@ class ScgQpGraph(QueryMaker):
 
     graph: AnyGraph
     top: int = 20
-    decision: Decision = field(default=False, kw_only=True)
+    decision: Switch = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the number, and open what decides; raises InputError."""

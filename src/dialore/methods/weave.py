@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import BaseModel, Field
 
 from dialore.errors import DialoreError, InputError, StageError, is_fatal
-from dialore.methods.base import Method, check_least
+from dialore.methods.base import Method, Switch, check_least
 from dialore.methods.safari import titled_line
 from dialore.parallel import gather
 from dialore.response import Demands, Grounding, Response
@@ -20,6 +20,7 @@ from dialore.sources.declared import DeclaredSource, DeclaredSources, default_so
 from dialore.sources.dialogue_ranking import joined
 from dialore.sources.documents.index import DocumentIndex, SeveralDocuments
 from dialore.sources.persona import PersonaSource
+from dialore.sources.trained import open_entailment
 from dialore.sources.usefulness import already_said, probabilities_of_use
 
 if TYPE_CHECKING:
@@ -143,14 +144,15 @@ class Weave(Method):
         threshold: the calibrated probability of use under which a piece is dropped; a twentieth is enough for what
             the turn asks: the writer sees whether it answers; facts of a graph need twice as much.
         check: have every citation tested: those that do not hold are taken out, and a sentence that rests on such a one
-            alone has the response written once more.
+            alone has the response written once more. `trained:FOLDER`: tested by what `dialore train nli`
+            made, without a call.
     """
 
     name: ClassVar[str] = "weave"
     paper: ClassVar[str] = "our own"
     summary: ClassVar[str] = "needs and a draft at once, one look-up in every source, a rewrite only where it pays"
     takes: ClassVar[tuple[str, ...]] = ("sources", "persona", "memory", "documents", "graph", "web")
-    calls: ClassVar[str] = "3 in 2 steps (2 in 1 where the draft stands; check adds 1, or 3)"
+    calls: ClassVar[str] = "3 in 2 steps (2 in 1 where the draft stands; check adds 1, or 3; trained 0, or 1)"
     stages: ClassVar[tuple[str, ...]] = ("weave/needs", "weave/draft", "weave/write", "weave/check")
     cites: ClassVar[bool] = True
 
@@ -165,13 +167,15 @@ class Weave(Method):
     limit: int = 3
     asked_limit: int = 6
     threshold: float = 0.25
-    check: bool = False
+    check: Switch = False
 
     def __post_init__(self) -> None:
         """Check the numbers; raises InputError."""
         check_least(self, persona_limit=1, top=1, limit=1, asked_limit=1)
         if not 0 <= self.threshold <= 1:
             raise InputError(f"option threshold of weave is a probability, not {self.threshold}", mend="0 to 1")
+        if isinstance(self.check, str):
+            open_entailment(self.check)
 
     @functools.cached_property
     def declared(self) -> DeclaredSources:
@@ -386,9 +390,16 @@ class Weave(Method):
             return []
         texts = {piece.id: piece.text for piece in given}
         pairs = [{"statement": text[each.start : each.end], "piece": texts[each.knowledge]} for each in cited]
-        answer = await stage.ask(
-            "weave/check", Unsupported, Unsupported(unsupported=[]), suffix=suffix, response=text, pairs=pairs
-        )
+        if isinstance(self.check, str):
+            with stage.step("check-again" if suffix else "check") as step:
+                given_first = [(pair["piece"], pair["statement"]) for pair in pairs]
+                entailed = await asyncio.to_thread(open_entailment(self.check).entails, given_first)
+                answer = Unsupported(unsupported=[at for at, holds in enumerate(entailed, start=1) if not holds])
+                step.output = answer.model_dump()
+        else:
+            answer = await stage.ask(
+                "weave/check", Unsupported, Unsupported(unsupported=[]), suffix=suffix, response=text, pairs=pairs
+            )
         hold = [each for number, each in enumerate(cited, start=1) if number not in answer.unsupported]
         stage.cited(text, hold)
         grounded = {(each.start, each.end) for each in hold}

@@ -2,6 +2,7 @@
 
 from dialore.training.decision import read_labelled, train_decision
 from dialore.training.examples import Examples, read_examples, refuse_leaks
+from dialore.training.nli import train_nli
 from dialore.training.planner import train_planner
 from dialore.training.ranker import train_ranker
 from dialore.training.trees import save_trained
@@ -13,6 +14,7 @@ __all__ = [
     "refuse_leaks",
     "save_trained",
     "train_decision",
+    "train_nli",
     "train_planner",
     "train_ranker",
 ]
