@@ -154,7 +154,7 @@ def safari(
     """
     from dialore.training.safari import TOKENS, USE, generator_targets
 
-    examples = [_examples(name, data, split, seed) for split in _SPLITS]
+    examples = _examples(name, data, seed)
     targets = [generator_targets(one.dialogues) for one in examples]
     tuning = _tuning(epochs, batch, accumulation, rate, length, lora, precision, seed)
     card = {"kind": "generator", "use": USE, "data": examples[0].described()}
@@ -200,12 +200,15 @@ def _train(
     found = {split: path for split in _SPLITS for path in data.glob(f"{split}.json*")}
     if "train" not in found:
         raise InputError(f"{data} has no train.json", mend=f"`dialore data get {name} --split train --out FILE`")
-    read = reader or read_examples
-    examples = read(name, found["train"], seed=seed)
+    examples = (reader or read_examples)(name, found["train"], seed=seed)
     if "dev" in found:
-        refuse_leaks(examples, read(name, found["dev"]))
-    with progress("training") as step:
-        card, arrays = recipe(examples, step)
+        refuse_leaks(examples, found["dev"])
+    try:
+        with progress("training") as step:
+            card, arrays = recipe(examples, step)
+    except MemoryError as error:
+        message = f"not enough memory to train on {len(examples.dialogues):,} responses"
+        raise InputError(message, mend="give fewer dialogues") from error
     card = save_trained(out, examples, card, arrays)
     if json:
         print_json({"path": str(out), **card})
@@ -214,13 +217,18 @@ def _train(
     note(f"{out} is written; `dialore models show {out}` says what it is")
 
 
-def _examples(name: str, data: Path, split: str, seed: int) -> "Examples":
-    from dialore.training import read_examples
+def _examples(name: str, data: Path, seed: int) -> "list[Examples]":
+    """What is trained on, and what is held out; no dialogue is in both."""
+    from dialore.training import read_examples, refuse_leaks
 
-    path = next(iter(sorted(data.glob(f"{split}.json*"))), None)
-    if path is None:
-        raise InputError(f"{data} has no {split}.json", mend=f"`dialore data get {name} --split {split} --out FILE`")
-    return read_examples(name, path, seed=seed)
+    found = {split: path for split in _SPLITS for path in data.glob(f"{split}.json*")}
+    for split in _SPLITS:
+        if split not in found:
+            mend = f"`dialore data get {name} --split {split} --out FILE`"
+            raise InputError(f"{data} has no {split}.json", mend=mend)
+    train = read_examples(name, found["train"], seed=seed)
+    refuse_leaks(train, found["dev"])
+    return [train, read_examples(name, found["dev"], seed=seed)]
 
 
 def _tuning(

@@ -12,7 +12,7 @@ import numpy as np
 from dialore.datasets import data_set, split_dialogues
 from dialore.errors import InputError, UnknownNameError, import_optional
 from dialore.sources.trained.decision import dense_rows
-from dialore.sources.trained.features import rarities
+from dialore.sources.trained.past import rarities
 from dialore.sources.trained.planner import WORDS, likely, word_rows
 from dialore.training.examples import FOLDS, Examples, numbered
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from dialore.datasets import data_set, gold_text, split_dialogues
 from dialore.errors import InputError
-from dialore.sources.trained.features import Past, Pool, document_features, sentence_features
+from dialore.sources.trained.features import Pool, document_features, sentence_features
+from dialore.sources.trained.past import Past
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -119,18 +120,14 @@ def numbered(dialogues: Sequence[Dialogue], path: Path) -> Numbers:
     return np.array([wholes[one.id.partition("@")[0]] for one in dialogues])
 
 
-def refuse_leaks(train: Examples, held: Examples) -> None:
-    """Raise InputError where a dialogue of the held-out file stands in the training file, too."""
-    seen = set(_wholes(train).values())
-    for identifier, texts in _wholes(held).items():
-        if texts in seen:
-            message = f"dialogue {identifier} of the held-out file is in the training file, too"
+def refuse_leaks(train: Examples, held: Path) -> None:
+    """Raise InputError where a dialogue of the training examples stands in a held-out file, too."""
+    wholes = {one.id.partition("@")[0]: (*one.texts, one.reference) for one in train.dialogues}
+    seen = set(wholes.values())
+    for one in split_dialogues(data_set(train.name).read(held), cut="all"):
+        if (*one.texts, one.reference) in seen:
+            message = f"dialogue {one.id.partition('@')[0]} of the held-out file is in the training file, too"
             raise InputError(message, mend="train on a file without it, or figures will be too good")
-
-
-def _wholes(examples: Examples) -> dict[str, tuple[str, ...]]:
-    """The texts of each whole dialogue, up to its last response."""
-    return {one.id.partition("@")[0]: (*one.texts, one.reference or "") for one in examples.dialogues}
 
 
 def compare(examples: Examples, step: Step) -> Compared:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dialore.errors import InputError, import_optional
-from dialore.sources.trained.features import softmax
-from dialore.sources.trained.planner import WORDS, likely, logits_of, plan_features, votes, with_owner, word_rows
+from dialore.sources.trained.model import Networks
+from dialore.sources.trained.planner import (
+    WORDS,
+    decided,
+    likely,
+    logits_of,
+    plan_features,
+    votes,
+    with_owner,
+    word_rows,
+)
 from dialore.training.examples import FOLDS, Compared, Examples, compare, labels_of
-from dialore.training.trees import grow
+from dialore.training.trees import PATIENCE, grow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +41,7 @@ USE: dict[str, Any] = {
 }
 PLANS: dict[str, Any] = {
     "objective": "multiclass",
-    "learning_rate": 0.05,
+    "learning_rate": 0.1,
     "num_leaves": 10,
     "min_child_samples": 40,
     "lambda_l2": 10.0,
@@ -39,6 +49,8 @@ PLANS: dict[str, Any] = {
     "bagging_fraction": 0.7,
     "bagging_freq": 1,
 }
+NETWORKS: dict[str, Any] = {"hidden_layer_sizes": (64,), "alpha": 3.0, "early_stopping": True, "n_iter_no_change": 5}
+_NETWORKS, _EPOCHS = 3, 40
 _PENALTY = 1.0
 _MOST = 250
 _MOST_OF_USE = 100
@@ -76,17 +88,18 @@ def train_planner(examples: Examples, step: Step) -> tuple[dict[str, Any], Array
     settings = {**PLANS, "num_class": len(plans)}
     decided_by = grow(settings, features, labels, np.arange(len(labels)), examples, most=_MOST, step=done)
     grown = {"sentences": sentences, "documents": documents, "plans": decided_by}
-    arrays |= linear
+    networks, by_networks = _networks(examples, features, labels)
+    arrays |= {**linear, **networks.arrays()}
     for name, each in grown.items():
         arrays |= each.trees.arrays(name)
-    shares = softmax(decided_by.scores)
+    shares = decided(decided_by.scores, by_networks)
     offsets = choose_offsets(shares, labels)
-    decided = np.argmax(np.log(shares + 1e-12) + offsets, 1)
+    chosen = np.argmax(np.log(shares + 1e-12) + offsets, 1)
     measured = {}
     for place, plan in enumerate(plans):
-        of_fold = [100 * f1(decided[at], labels[at], place) for at in (examples.folds == fold for fold in range(FOLDS))]
+        of_fold = [100 * f1(chosen[at], labels[at], place) for at in (examples.folds == fold for fold in range(FOLDS))]
         measured[f"F1 of {named(plan)}"] = {
-            "mean": round(100 * f1(decided, labels, place), 2),
+            "mean": round(100 * f1(chosen, labels, place), 2),
             "low": round(min(of_fold), 2),
             "high": round(max(of_fold), 2),
         }
@@ -95,7 +108,13 @@ def train_planner(examples: Examples, step: Step) -> tuple[dict[str, Any], Array
         "kind": "planner",
         "plans": [list(plan) for plan in plans],
         "offsets": offsets.tolist(),
-        "settings": {"of use": USE, "plans": PLANS, "linear C": _PENALTY, "trees": trees_of},
+        "settings": {
+            "of use": {**USE, "most trees": _MOST_OF_USE, "patience": PATIENCE},
+            "plans": {**PLANS, "most trees": _MOST, "patience": PATIENCE},
+            "networks": {**NETWORKS, "max_iter": _EPOCHS, "networks": _NETWORKS},
+            "linear C": _PENALTY,
+            "trees": trees_of,
+        },
         "measured": measured,
     }
     return card, arrays
@@ -159,6 +178,35 @@ def _linear(examples: Examples, labels: Numbers, plans: int) -> tuple[NDArray[np
             said[at] = logits_of(rows[at], words, bias)
     words, bias = fitted(np.ones(len(rows), bool))
     return said, {"words": words, "bias": bias}
+
+
+def _networks(
+    examples: Examples, features: NDArray[np.float32], labels: Numbers
+) -> tuple[Networks, NDArray[np.float64]]:
+    """Networks on everything, and what those say that have not seen a response's fold."""
+    neural = import_optional("sklearn.neural_network", "training", "train")
+
+    def fitted(at: NDArray[np.bool_]) -> Networks:
+        nothing = np.zeros(0, np.float32)
+        scale = features[at].std(0, dtype=np.float64)
+        networks = Networks(features[at].mean(0), np.where(scale > 0, scale, 1).astype(np.float32), *[nothing] * 4)
+        inputs, layers = networks.standardised(features[at]), []
+        for seed in range(examples.seed, examples.seed + _NETWORKS):
+            model = neural.MLPClassifier(**NETWORKS, max_iter=_EPOCHS, random_state=seed)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that there could be more epochs
+                model.fit(inputs, labels[at])
+            layers.append([model.coefs_[0], model.intercepts_[0], model.coefs_[1], model.intercepts_[1]])
+        weights = [np.stack(each).astype(np.float32) for each in zip(*layers, strict=True)]
+        if weights[2].shape[2] == 1:  # of two plans, the score of the second
+            weights[2:] = [np.concatenate([0 * each, each], -1) for each in weights[2:]]
+        return Networks(networks.mean, networks.scale, *weights)
+
+    said = np.zeros((len(labels), int(labels.max()) + 1))
+    for fold in range(FOLDS):
+        held = examples.folds == fold
+        said[held] = fitted(~held).shares(features[held])
+    return fitted(np.ones(len(labels), bool)), said
 
 
 def _plan_features(

@@ -58,7 +58,8 @@ def train_ranker(examples: Examples, step: Step) -> tuple[dict[str, Any], Arrays
         arrays |= grown.trees.arrays(name)
         losses = [_loss(scores[name] * sharp, labels, of) for sharp in _SHARPNESS]
         sharpness[name] = float(_SHARPNESS[int(np.argmin(losses))])
-    card = {"kind": "ranker", "settings": {**SETTINGS, "trees": rounds}, "sharpness": sharpness}
+    settings = {**SETTINGS, "trees": rounds, "most trees": _MOST, "patience": _PATIENCE}
+    card = {"kind": "ranker", "settings": settings, "sharpness": sharpness}
     return {**card, "measured": _measured(examples, parts, scores, compared, asked)}, arrays
 
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
 
 
+PATIENCE = 30
+
+
 @dataclass
 class Grown:
     """Trees, and how they did by cross-validation.
@@ -46,7 +49,7 @@ def grow(
     examples: Examples,
     *,
     most: int,
-    patience: int = 30,
+    patience: int = PATIENCE,
     step: Callable[[int], None],
 ) -> Grown:
     """Grow trees with each fold held out, then on everything, as many as served the folds.

@@ -13,8 +13,9 @@ import numpy as np
 
 from dialore.sources.dialogue_ranking import joined
 from dialore.sources.trained.encoders import CrossEntailment, open_cross
-from dialore.sources.trained.features import VECTORS, Past, Rows, key_of
+from dialore.sources.trained.features import VECTORS
 from dialore.sources.trained.model import Trees, describe, read_model
+from dialore.sources.trained.past import Past, Rows, key_of
 from dialore.sources.trained.planner import likely
 from dialore.text import normalise
 

@@ -6,171 +6,25 @@ and their answers. A piece that training has not seen has no past, and counts by
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import re
-import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dialore.retrieval.reranking import Remembered
 from dialore.sources.dialogue_ranking import joined
-from dialore.text import CHINESE_RUN, normalise, stem
+from dialore.sources.trained.past import SIZE, Past, Rows, key_of, weighed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
 
-    Matrix = NDArray[np.float32]
     Numbers = NDArray[np.int64]
 
-SIZE = 1 << 13
-"""Buckets that characters, pairs of characters and words are hashed to."""
-_WORD = re.compile(r"[a-z0-9]+")
-_REMEMBERED = 256
 _TOLD = 0.6
 """The share of a piece's words, by rarity, in a turn of the responder from which the piece counts as told."""
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def _bucket(piece: str) -> int:
-    return zlib.crc32(piece.encode()) % SIZE
-
-
-@functools.lru_cache(maxsize=8192)
-def counted(text: str) -> tuple[Numbers, NDArray[np.float64]]:
-    """The buckets of a text, and how often each comes."""
-    folded = normalise(joined(text))
-    found = [_bucket(stem(word)) for word in _WORD.findall(folded)]
-    for run in CHINESE_RUN.findall(folded):
-        found += map(_bucket, run)
-        found += [_bucket(run[at : at + 2]) for at in range(len(run) - 1)]
-    buckets, counts = np.unique(np.array(found, np.int64), return_counts=True)
-    return buckets, counts.astype(np.float64)
-
-
-def key_of(text: str) -> int:
-    """A text's key in `Past`; a persona sentence's is that of its text without spaces between Chinese words."""
-    return int.from_bytes(hashlib.blake2b(joined(text).encode(), digest_size=8).digest(), "big")
-
-
-class Rows:
-    """Texts as rows of a sparse matrix: rarity-weighted counts, of length 1."""
-
-    def __init__(self, buckets: Numbers, counts: NDArray[np.float64], lengths: Numbers, idf: Matrix) -> None:
-        self.buckets, self.counts, self.lengths = buckets, counts, lengths
-        self.starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        weights = np.log1p(counts) * idf[buckets]
-        norms = np.sqrt(np.bincount(np.repeat(np.arange(len(lengths)), lengths), weights**2, len(lengths)))
-        self.weights = (weights / np.repeat(np.maximum(norms, 1e-9), lengths)).astype(np.float32)
-
-    @classmethod
-    def of(cls, texts: Sequence[str], idf: Matrix) -> Rows:
-        """The rows of texts."""
-        found = [counted(text) for text in texts]
-        buckets, counts = ([np.zeros(0, np.int64), *(each[at] for each in found)] for at in (0, 1))
-        lengths = np.array([len(each[0]) for each in found], np.int64)
-        return cls(np.concatenate(buckets).astype(np.int64), np.concatenate(counts), lengths, idf)
-
-    @classmethod
-    def read(cls, saved: Mapping[str, NDArray[Any]], name: str) -> Rows:
-        """The rows of saved arrays."""
-        buckets, counts, lengths = (saved[f"{name}-{part}"] for part in ("buckets", "counts", "lengths"))
-        return cls(buckets.astype(np.int64), counts.astype(np.float64), lengths.astype(np.int64), saved["idf"])
-
-    @functools.cached_property
-    def postings(self) -> tuple[Numbers, NDArray[np.float32], Numbers]:
-        """Rows and weights by bucket, and where each bucket's begin."""
-        order = np.argsort(self.buckets, kind="stable")
-        rows = np.repeat(np.arange(len(self.lengths)), self.lengths)[order]
-        return rows, self.weights[order], np.searchsorted(self.buckets[order], np.arange(SIZE + 1))
-
-    def cosines(self, text: str, idf: Matrix) -> NDArray[np.float64]:
-        """The cosine of each row with a text."""
-        own = Rows.of([text], idf)
-        rows, weights, starts = self.postings
-        spans = [slice(starts[bucket], starts[bucket + 1]) for bucket in own.buckets]
-        at = np.concatenate([np.zeros(0, np.int64), *(rows[span] for span in spans)])
-        shares = np.concatenate(
-            [np.zeros(0), *(weights[span] * own.weights[place] for place, span in enumerate(spans))]
-        )
-        return np.asarray(np.bincount(at, shares, len(self.lengths)), float)
-
-
-@dataclass
-class Past:
-    """What training has seen: the answered turns, their answers, and which pieces they stand on.
-
-    Attributes:
-        idf: (SIZE,) the rarity of each bucket.
-        asked, answered: the turns and their answers, a row a response.
-        dialogues: the number of each response's dialogue.
-        uses: the responses that stand on a piece, by its key.
-        offered: how many dialogues have the piece, by its key.
-    """
-
-    idf: Matrix
-    asked: Rows
-    answered: Rows
-    dialogues: Numbers
-    uses: dict[int, Numbers]
-    offered: dict[int, int]
-
-    @classmethod
-    def of(cls, dialogues: Sequence[Dialogue], numbers: Numbers, gold: Sequence[Sequence[str]]) -> Past:
-        """The past of training dialogues, each of a whole dialogue by number, with the pieces it stands on."""
-        idf = rarities(list(dict.fromkeys(text for one in dialogues for text in (*texts_of(one), *one.texts))))
-        uses: dict[int, list[int]] = {}
-        offered: dict[int, int] = {}
-        for at, pieces in enumerate(gold):
-            for piece in pieces:
-                uses.setdefault(key_of(piece), []).append(at)
-        for one in {int(number): dialogue for number, dialogue in zip(numbers, dialogues, strict=True)}.values():
-            for key in set(map(key_of, texts_of(one))):
-                offered[key] = offered.get(key, 0) + 1
-        asked = Rows.of([one.turns[-1].text for one in dialogues], idf)
-        answered = Rows.of([one.reference or "" for one in dialogues], idf)
-        return cls(idf, asked, answered, numbers, {key: np.array(at) for key, at in uses.items()}, offered)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays that it is saved as."""
-        saved: dict[str, NDArray[Any]] = {"idf": self.idf, "dialogues": self.dialogues.astype(np.int32)}
-        for name, rows in (("asked", self.asked), ("answered", self.answered)):
-            saved[f"{name}-buckets"] = rows.buckets.astype(np.uint16)
-            saved[f"{name}-counts"] = rows.counts.astype(np.uint8)
-            saved[f"{name}-lengths"] = rows.lengths.astype(np.uint16)
-        keys = sorted(self.offered)
-        saved["keys"] = np.array(keys, np.uint64)
-        saved["offered"] = np.array([self.offered[key] for key in keys], np.int32)
-        saved["used"] = np.array([len(self.uses.get(key, ())) for key in keys], np.int32)
-        saved["uses"] = np.concatenate([np.zeros(0), *(self.uses.get(key, ()) for key in keys)]).astype(np.int32)
-        return saved
-
-    @classmethod
-    def read(cls, saved: Mapping[str, NDArray[Any]]) -> Past:
-        """The past of the arrays of `arrays`."""
-        asked, answered = (Rows.read(saved, name) for name in ("asked", "answered"))
-        keys = saved["keys"].tolist()
-        uses = np.split(saved["uses"].astype(np.int64), np.cumsum(saved["used"])[:-1]) if keys else []
-        offered = dict(zip(keys, saved["offered"].tolist(), strict=True))
-        kept = {key: at for key, at in zip(keys, uses, strict=True) if len(at)}
-        return cls(saved["idf"], asked, answered, saved["dialogues"].astype(np.int64), kept, offered)
-
-
-def rarities(texts: Sequence[str]) -> Matrix:
-    """(SIZE,): how rare each bucket is among texts."""
-    frequency = np.bincount(np.concatenate([np.zeros(0, np.int64), *(counted(text)[0] for text in texts)]), None, SIZE)
-    return np.maximum(np.log((len(texts) + 1) / (frequency + 0.5)), 0).astype(np.float32)
-
-
-def texts_of(dialogue: Dialogue) -> list[str]:
-    """The persona sentences and documents that a dialogue of a data set brings along."""
-    return [*dialogue.persona, *chain.from_iterable(dialogue.extra.get("documents", {}).values())]
 
 
 class Pool:
@@ -232,23 +86,21 @@ class Pool:
         """(texts, 8): how a turn stands to each text; and (texts, buckets of the turn): which of its words each has."""
         found = self._turns.get(text)
         if found is None:
-            rows = Rows.of([text], self.past.idf)
+            own, weights_of_own = weighed(text, self.past.idf)
             dense = np.zeros(SIZE, np.float32)
-            dense[rows.buckets] = rows.weights
-            has = self._has[:, rows.buckets].astype(np.float32)
-            idf = self.past.idf[rows.buckets]
+            dense[own] = weights_of_own
+            has = self._has[:, own].astype(np.float32)
+            idf = self.past.idf[own]
+            columns = np.empty((len(self.texts), 8), np.float32)
+            columns[:, 0] = self._weights[:, own] @ weights_of_own
             shared = has @ idf
-            columns = [
-                self._weights[:, rows.buckets] @ rows.weights,
-                shared / self._mass,
-                shared / max(float(idf.sum()), 1e-9),
-                self._vectors @ VECTORS.encode([joined(text)])[0],
-            ]
-            for buckets, weights, starts in self._rows:
+            columns[:, 1], columns[:, 2] = shared / self._mass, shared / max(float(idf.sum()), 1e-9)
+            columns[:, 3] = self._vectors @ VECTORS.encode([joined(text)])[0]
+            for place, (buckets, weights, starts) in enumerate(self._rows):
                 each = np.add.reduceat(dense[buckets] * weights, starts)
-                columns.append(np.maximum.reduceat(each, self._group_starts))
-                columns.append(np.add.reduceat(each, self._group_starts) / self._group_sizes)
-            found = self._turns[text] = np.stack(columns, 1).astype(np.float32), has
+                columns[:, 4 + 2 * place] = np.maximum.reduceat(each, self._group_starts)
+                columns[:, 5 + 2 * place] = np.add.reduceat(each, self._group_starts) / self._group_sizes
+            found = self._turns[text] = columns, has
         return found
 
     def compare(self, dialogue: Dialogue) -> NDArray[np.float32]:
@@ -341,17 +193,15 @@ def document_features(
 
 def sentence_features(pool: Pool, dialogue: Dialogue, compared: NDArray[np.float32]) -> NDArray[np.float32]:
     """(sentences, ...): each sentence with what is under it, against the others."""
-    under = np.concatenate([compared, pool.rarity(dialogue, [0], len(compared))], 1)
-    own = np.concatenate([compared[: pool.count], pool.rarity(dialogue, [0], pool.count)], 1)
-    best, mean = np.zeros_like(own), np.zeros_like(own)
-    told = np.zeros((pool.count, 1), np.float32)
-    at = pool.count
-    for row, size in enumerate(pool.sizes):
-        if size:
-            documents = under[at : at + size]
-            best[row], mean[row] = documents.max(0), documents.mean(0)
-            told[row] = (documents[:, 16] > _TOLD).sum()
-        at += size
-    turn = np.full((pool.count, 1), len(dialogue.turns) // 2)
-    all_ = np.concatenate([own, best, mean, told, np.arange(pool.count)[:, None], turn], 1).astype(np.float32)
-    return np.concatenate([all_, above_others(all_, [0])], 1)
+    width = compared.shape[1] + 1
+    under = np.concatenate([compared, pool.rarity(dialogue, [0], len(compared))], 1)[pool.count :]
+    found = np.zeros((pool.count, 3 * width + 3), np.float32)
+    found[:, : width - 1] = compared[: pool.count]
+    found[:, width - 1 : width] = pool.rarity(dialogue, [0], pool.count)
+    sizes = np.array(pool.sizes)
+    owners, starts = np.flatnonzero(sizes), (np.cumsum(sizes) - sizes)[sizes > 0]
+    found[owners, width : 2 * width] = np.maximum.reduceat(under, starts)
+    found[owners, 2 * width : 3 * width] = np.add.reduceat(under, starts) / sizes[owners, None]
+    found[owners, -3] = np.add.reduceat(under[:, 16] > _TOLD, starts, dtype=int)
+    found[:, -2], found[:, -1] = np.arange(pool.count), len(dialogue.turns) // 2
+    return np.concatenate([found, above_others(found, [0])], 1)

@@ -6,12 +6,13 @@ the SHA-256 of the weights, without which they are not read. Nothing is ever unp
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     Arrays = dict[str, NDArray[Any]]
 
-FORM = 1
+FORM = 2
 PREFIX = "trained:"
 _PICKLED = {".pkl", ".pickle", ".joblib", ".pt", ".pth", ".bin", ".ckpt"}
 _MEND = "train it with `dialore train`, or name its folder"
@@ -49,18 +50,38 @@ class Trees:
     right: NDArray[np.int64]
     value: NDArray[np.float64]
 
+    @functools.cached_property
+    def _inner(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.uint64], NDArray[np.float64]]:
+        """(deepest, trees): feature, threshold and kept leaves of inner nodes; (trees, leaves): the leaves' values.
+
+        The nodes of a tree stand root first, then those of the left: what is left of a node is a range of leaves, and
+        a bit mask keeps all others. Of the leaves that no node left out, a row falls into the first.
+        """
+        leaf = self.left == np.arange(len(self.left))
+        before = np.concatenate([[0], np.cumsum(leaf)])
+        tree = np.searchsorted(self.roots, np.arange(len(leaf)), "right") - 1
+        inner = np.flatnonzero(~leaf)
+        row = inner - before[inner] - (self.roots - before[self.roots])[tree[inner]]
+        place = (row, tree[inner])
+        first, end = (before[at[inner]] - before[self.roots][tree[inner]] for at in (self.left, self.right))
+        one, shape = np.uint64(1), (int(row.max(initial=0)) + 1, len(self.roots))
+        feature, threshold = np.zeros(shape, np.int64), np.full(shape, np.inf)
+        kept = np.full(shape, ~np.uint64(0))
+        feature[place], threshold[place] = self.feature[inner], self.threshold[inner]
+        kept[place] = ~((one << end.astype(np.uint64)) - (one << first.astype(np.uint64)))
+        value = np.zeros((shape[1], 64))
+        value[tree[leaf], (before[:-1] - before[self.roots][tree])[leaf]] = self.value[leaf]
+        return feature, threshold, kept, value
+
     def scores(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
-        """(rows, outputs): the sum of the leaves that each row falls into."""
-        node = np.repeat(self.roots[None], len(features), 0)
-        rows = np.arange(len(features))[:, None]
-        while True:
-            goes_left = features[rows, self.feature[node]] <= self.threshold[node]
-            following = np.where(goes_left, self.left[node], self.right[node])
-            if (following == node).all():
-                leaves = self.value[node].reshape(len(features), -1, self.outputs)
-                summed: NDArray[np.float64] = leaves.sum(1)
-                return summed
-            node = following
+        """(rows, outputs): the sum of the leaves that each row falls into; a tree has 64 leaves at most."""
+        feature, threshold, kept, value = self._inner
+        right = features.T[feature] > threshold[:, :, None]
+        left_over = np.bitwise_and.reduce(np.where(right, kept[:, :, None], ~np.uint64(0)), 0)
+        first = np.log2((left_over & -left_over).astype(np.float64)).astype(np.int64)
+        leaves = value[np.arange(len(value))[:, None], first].T
+        summed: NDArray[np.float64] = leaves.reshape(len(features), -1, self.outputs).sum(1)
+        return summed
 
     def arrays(self, name: str) -> Arrays:
         """The arrays that they are saved as."""
@@ -83,6 +104,45 @@ class Trees:
         )
         threshold, value = saved[f"{name}-threshold"], saved[f"{name}-value"]
         return cls(roots, int(saved[f"{name}-outputs"]), feature, threshold, left, right, value)
+
+
+@dataclass
+class Networks:
+    """Networks of one hidden layer over standardised features; what they say is averaged.
+
+    Attributes:
+        mean, scale: (features,) what features are standardised by.
+        hidden, hidden_bias, plans, plans_bias: (networks, ...) the weights of the layers.
+    """
+
+    mean: NDArray[np.float32]
+    scale: NDArray[np.float32]
+    hidden: NDArray[np.float32]
+    hidden_bias: NDArray[np.float32]
+    plans: NDArray[np.float32]
+    plans_bias: NDArray[np.float32]
+
+    def standardised(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Features with mean 0 and deviation 1, and within 5."""
+        within: NDArray[np.float32] = np.clip((features - self.mean) / self.scale, -5, 5)
+        return within
+
+    def shares(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
+        """(rows, plans): the probability of each plan."""
+        hidden = np.maximum(self.standardised(features) @ self.hidden + self.hidden_bias[:, None], 0)
+        scores = (hidden @ self.plans + self.plans_bias[:, None]).astype(np.float64)
+        shares = np.exp(scores - scores.max(-1, keepdims=True))
+        mean: NDArray[np.float64] = (shares / shares.sum(-1, keepdims=True)).mean(0)
+        return mean
+
+    def arrays(self) -> Arrays:
+        """The arrays that they are saved as."""
+        return {f"networks-{field.name}": getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def read(cls, saved: Mapping[str, NDArray[Any]]) -> Networks:
+        """The networks of the arrays of `arrays`."""
+        return cls(*(saved[f"networks-{field.name}"] for field in fields(cls)))
 
 
 def write_model(folder: Path, card: Mapping[str, Any], arrays: Arrays, readme: str) -> None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dialore.sources.trained.features import SIZE, Past, Pool, Rows, document_features, sentence_features, softmax
-from dialore.sources.trained.model import Trees, read_model
+from dialore.sources.trained.features import Pool, document_features, sentence_features, softmax
+from dialore.sources.trained.model import Networks, Trees, read_model
+from dialore.sources.trained.past import SIZE, Past, weighed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,6 +43,7 @@ class TrainedPlanner:
         self._labels = arrays["labels"].astype(np.int64)
         self._words, self._bias = arrays["words"], arrays["bias"]
         self._trees = {name: Trees.read(arrays, name) for name in ("sentences", "documents", "plans")}
+        self._networks = Networks.read(arrays)
         self._pool = functools.lru_cache(_POOLS)(lambda persona: Pool(self._past, dict(persona)))
 
     def probabilities(self, dialogue: Dialogue, persona: Mapping[str, Sequence[str]]) -> dict[Plan, float]:
@@ -56,7 +58,7 @@ class TrainedPlanner:
         near = votes(self._past.asked.cosines(dialogue.turns[-1].text, self._past.idf), self._labels, len(self.plans))
         said = logits_of(word_rows([dialogue], self._past.idf)[0], self._words, self._bias)
         features = plan_features(dialogue, sentences, documents, of_sentences, of_documents, near, said)
-        shares = softmax(self._trees["plans"].scores(features[None])[0])
+        shares = decided(self._trees["plans"].scores(features[None]), self._networks.shares(features[None]))[0]
         return dict(zip(self.plans, shares.tolist(), strict=True))
 
     def choose(self, probabilities: Mapping[Plan, float]) -> Plan:
@@ -79,6 +81,11 @@ def likely(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return shares
 
 
+def decided(scores: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(rows, plans): the probability of each plan: the mean of the trees' and the networks'."""
+    return (softmax(scores) + shares) / 2
+
+
 def with_owner(
     documents: NDArray[np.float32], of_sentences: NDArray[np.float64], sizes: Sequence[int]
 ) -> NDArray[np.float32]:
@@ -92,9 +99,8 @@ def votes(cosines: NDArray[np.float64], labels: NDArray[np.int64], plans: int) -
     found: list[float] = []
     for plan in range(plans):
         each = cosines[labels == plan]
-        most = min(max(_NEAREST), len(each))
-        best = -np.sort(-np.partition(each, len(each) - most)[len(each) - most :])
-        found += [float(best[:count].mean()) if most else 0.0 for count in _NEAREST]
+        best = np.sort(np.partition(each, -most)[-most:])[::-1] if (most := min(max(_NEAREST), len(each))) else each
+        found += [float(best[:count].sum()) / max(1, len(best[:count])) for count in _NEAREST]
     return np.array(found)
 
 
@@ -104,8 +110,8 @@ def word_rows(dialogues: Sequence[Dialogue], idf: NDArray[np.float32]) -> list[d
     for dialogue in dialogues:
         row = {2 * SIZE + min(len(dialogue.turns) // 2, _TURNS): 1.0}
         for place, turn in enumerate(dialogue.turns[:-3:-1]):
-            rows = Rows.of([turn.text], idf)
-            row.update(zip((rows.buckets + place * SIZE).tolist(), rows.weights.tolist(), strict=True))
+            buckets, weights = weighed(turn.text, idf)
+            row.update(zip((buckets + place * SIZE).tolist(), weights.tolist(), strict=True))
         found.append(row)
     return found
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from dialore.sources.dialogue_ranking import DialogueRanker
 from dialore.sources.trained.encoders import TrainedEncoder
-from dialore.sources.trained.features import Past, Pool, document_features, sentence_features, softmax
+from dialore.sources.trained.features import Pool, document_features, sentence_features, softmax
 from dialore.sources.trained.model import PREFIX, Trees, describe, read_model
+from dialore.sources.trained.past import Past
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
