@@ -252,7 +252,7 @@ def _train_encoder(
     """Train an encoder, and say what came of it."""
     from dialore.training.encoders import train_encoder
 
-    train, dev = (_examples(name, data, split, tuning.seed) for split in _SPLITS)
+    train, dev = _examples(name, data, tuning.seed)
     with progress("training") as step:
         card = train_encoder(kind, base, train, dev, out, tuning, step)  # type: ignore[arg-type]
     _show_tuned(card, out, json)

