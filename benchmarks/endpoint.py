@@ -2,7 +2,8 @@
 
 It answers each stage plausibly from the wanted JSON schema alone, so that every part of a method has work to do. The
 model's name sets the latency: `wait-50` answers after 50 milliseconds, `lognormal-200-0.6-7` after times whose median
-is 200 milliseconds and whose logarithms spread by 0.6, sampled with the seed 7. `GET /v1/waited` reports by model how
+is 200 milliseconds and whose logarithms spread by 0.6, sampled with the seed 7; `pace-50` streams a word each 50
+milliseconds. `GET /v1/waited` reports by model how
 many calls there were, how many seconds they were made to wait in all, and the CPU seconds spent since the first.
 """
 
@@ -108,6 +109,7 @@ class Waits:
 
 
 _LOGNORMAL = re.compile(r"^lognormal-(\d+)-(\d+(?:\.\d+)?)(?:-(\d+))?$")
+_PACE = re.compile(r"^pace-(\d+)$")
 _FIXED = re.compile(r"(\d+)$")
 _waits = Waits()
 
@@ -122,15 +124,17 @@ async def _complete(request: web.Request) -> web.StreamResponse:
         "completion_tokens": len(text) // 4,
     }
     if body.get("stream"):
-        return await _stream(request, text, usage)
+        return await _stream(request, str(body.get("model", "")), text, usage)
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
     return web.json_response({"object": "chat.completion", "model": body["model"], "choices": [choice], "usage": usage})
 
 
-async def _stream(request: web.Request, text: str, usage: dict[str, int]) -> web.StreamResponse:
+async def _stream(request: web.Request, model: str, text: str, usage: dict[str, int]) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
+    pace = _PACE.match(model)
     for piece in re.findall(r"\S+\s*|\s+", text):
+        await asyncio.sleep(int(pace[1]) / 1000 if pace else 0)
         await _event(response, {"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]})
     await _event(response, {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": usage})
     await response.write(b"data: [DONE]\n\n")
@@ -150,16 +154,21 @@ async def _waited(_: web.Request) -> web.Response:
     return web.json_response(_waits.report())
 
 
-async def serve() -> None:
-    """Serve on a free port of this machine until standard input is closed; the first line written is the base URL."""
+async def begin(port: int = 0) -> web.AppRunner:
+    """Serve on a port of this machine, else on a free one, until the runner is cleaned up."""
     app = web.Application(client_max_size=2**24)
     app.router.add_post("/v1/chat/completions", _complete)
     app.router.add_get("/v1/models", _models)
     app.router.add_get("/v1/waited", _waited)
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, backlog=1024)
-    await site.start()
+    await web.TCPSite(runner, "127.0.0.1", port, backlog=1024).start()
+    return runner
+
+
+async def serve() -> None:
+    """Serve on a free port of this machine until standard input is closed; the first line written is the base URL."""
+    runner = await begin()
     port = runner.addresses[0][1]
     sys.stdout.write(f"http://127.0.0.1:{port}/v1\n")
     sys.stdout.flush()

@@ -207,9 +207,12 @@ def test_growth_measures_what_is_missing_and_draws(tmp_path):
 def test_serve(bench):
     pytest.importorskip("fastapi", reason="the serve extra is not installed")
     small = ("--conversations", 4, "--seconds", 0.2, "--latency", 50, "--requests", 20, "--passages", 20)
+    small += ("--steady", 2, "--thinking", 0.5, "--idle", 0)
     figures = bench("serve", *small)
     rows = {(row["target"], row["arriving"]): row for row in figures["streams"]}
-    assert len(rows) == 6
+    assert len(rows) == 15
+    assert all(row["streams"] > 0 for row in rows.values())
+    assert all(row["after_idle"] <= row["before"] + 20 for row in figures["files"])
     assert all(row["errors"] == 0 and 0 < row["added_ms_p50"] <= row["added_ms_p95"] for row in rows.values())
     assert all(row["cpu_ms"] > 0 for (target, _), row in rows.items() if target != "endpoint alone")
     overload = figures["overload"]
@@ -218,3 +221,15 @@ def test_serve(bench):
     (memory,) = figures["memory"]
     assert memory["errors"] == 0
     assert 20 < memory["mb_at_20"] < 2 * memory["mb_at_2"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="files and sockets are counted in /proc")
+def test_faults(bench):
+    pytest.importorskip("fastapi", reason="the serve extra is not installed")
+    rows = {row["fault"]: row for row in bench("faults", "--requests", 4, "--idle", 1)["faults"]}
+    assert len(rows) == 6
+    assert {row["lost"] for row in rows.values()} == {0}
+    assert rows["down before"]["errors"] == "4 stage_failed"
+    assert all(
+        rows[name]["answered"] == 4 for name in rows if name not in {"down before", "down in mid stream", "client gone"}
+    )

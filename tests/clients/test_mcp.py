@@ -17,6 +17,7 @@ from mcp.types import ElicitResult
 from dialore.parallel import wait_for
 from dialore.server.store import ServerStore, User
 from tests.clients.conftest import ANSWER, HANDBOOK, QUESTION
+from tests.server.hostile import SITES
 
 WORDS = ("mcp", "dialore.toml")
 
@@ -104,7 +105,7 @@ def test_standard_output_is_the_protocol_s_alone(world):
     assert b"nowhere.graph" in err
 
 
-@pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "https://evil.example"}])
+@pytest.mark.parametrize("headers", SITES)
 def test_other_hosts_and_sites_are_refused(address, headers):
     made = httpx.post(address, json={}, headers=headers, trust_env=False)
     assert made.status_code == 403

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dialore.server.service import split_system
+from dialore.server.wire import split_system
 from tests.server.conftest import DRAFT, Scripted, need
 
 openai = pytest.importorskip("openai")

@@ -7,7 +7,9 @@ import zipfile
 
 import pytest
 
+from dialore.server import added
 from dialore.server.guard import new_key
+from dialore.sources.documents.building import build_documents
 from tests.server.conftest import Scripted, need
 
 ASK = [{"role": "user", "content": "May I bring my dog to the terrace?"}]
@@ -80,6 +82,21 @@ def test_what_was_added_is_there_after_a_restart(serving):
     second = serving(Scripted(needs=[need("dogs on the terrace")]))
     assert second.http.get("/v1/knowledge/persona").json() == {"sentences": ["I keep bees."]}
     assert [one for one in grounded(second)["knowledge"] if one["source"] == "documents"]
+
+
+def test_an_index_is_there_once_it_is_whole(serving, monkeypatch):
+    running, before = serving(), []
+
+    def build(*given, **named):
+        report = build_documents(*given, **named)
+        before.append(running.service.knowledge.places)
+        assert running.say().status_code == 200
+        return report
+
+    monkeypatch.setattr(added, "build_documents", build)
+    assert running.http.post("/v1/knowledge/documents", json={"text": "Dogs are welcome."}).status_code == 201
+    assert before == [{}]
+    assert "documents" in running.service.knowledge.places
 
 
 def packed(size):

@@ -18,6 +18,7 @@ from dialore.experiments.store import Job, RunStore
 from dialore.server.guard import new_key
 from dialore.workbench import connect_model
 from tests.experiments.conftest import write_dialogues
+from tests.server.hostile import RUNS
 
 HOSTILE = "<img src=x onerror=\"document.title='hit'\">"
 
@@ -88,7 +89,7 @@ def test_a_run_under_way_grows(running, tmp_path):
     assert running.http.get("/v1/runs").json()["data"][0]["systems"][0]["ok"] == 3
 
 
-@pytest.mark.parametrize("name", ["no run", "..", "%2e%2e", "..%2fruns%2fsmall", "small%00", "~", "small%2f..%2fsmall"])
+@pytest.mark.parametrize("name", RUNS)
 def test_a_name_that_is_no_run_reaches_nothing(running, name):
     for further in ("", "/report"):
         answer = running.http.get(f"/v1/runs/{name}{further}")

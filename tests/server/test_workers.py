@@ -91,6 +91,9 @@ def test_two_workers_that_write_one_users_memory_lose_nothing(workers):
         return await asyncio.gather(*map(tell, NAMES))
 
     assert asyncio.run(all_of_them()) == [200] * len(NAMES)
+    figures = [httpx.get(f"{first.url}/metrics", trust_env=False).text for _ in range(8)]
+    answered = 'dialore_requests_total{route="/v1/chat/completions",status="200"} 30.0'
+    assert all(answered in each for each in figures), "whichever worker tells, it tells of all"
     first.end()  # at once: what was answered is remembered all the same
     requests = [json.loads(line) for line in first.lines if '"event": "request"' in line]
     assert Counter(each["status"] for each in requests)[200] > 2 * len(NAMES)

@@ -107,12 +107,10 @@ class StaticEmbedder:
     def part_sums(self, parts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return (len(parts), dimension): the unnormalised sum that each part brings."""
         english, first = self._english, len(self._english.vectors)
-        sums = np.zeros((len(parts), self.dimension), dtype=np.int64)
-        for row, part in enumerate(parts.tolist()):
-            if part < first:
-                sums[row] = english.weights[part] * english.vectors[part].astype(np.int64)
-            else:
-                sums[row] = self._word_sum(part - first)
+        tokens = np.minimum(parts, first - 1)
+        sums = english.weights.take(tokens)[:, None] * english.vectors.take(tokens, axis=0).astype(np.int64)
+        for row in np.flatnonzero(parts >= first).tolist():
+            sums[row] = self._word_sum(int(parts[row]) - first)
         return sums
 
     def _split(self, text: str) -> tuple[list[int], list[int]]:

@@ -105,7 +105,10 @@ class AddedKnowledge:
 
     def _took(self, identifier: str, given: dict[str, Any]) -> DocumentReport:
         if not self._index.exists():
-            return build_documents(self._index, **{"files": (), **given}, name=ADDED)
+            fresh = self._index.with_suffix(".new")  # who is answered meanwhile does not open half of it
+            report = build_documents(fresh, **{"files": (), **given}, name=ADDED)
+            fresh.replace(self._index)
+            return report
         if identifier in self._documents():
             delete_documents(self._index, files=[self._documents()[identifier]["path"]])
         report = add_documents(self._index, **given)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import multiprocessing.connection
+import os
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -16,7 +18,7 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from dialore import __version__
@@ -25,7 +27,7 @@ from dialore.server import annotate, completions, knowledge, memory, pages, resp
 from dialore.server.errors import ServiceError, reply
 from dialore.server.guard import Guard, check_address
 from dialore.server.service import Service
-from dialore.server.telemetry import JsonLines, Telemetry
+from dialore.server.telemetry import FIGURES, JsonLines, Telemetry
 from dialore.workbench import Connect, connect_model
 
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
     @app.get("/metrics")
     async def metrics() -> Response:
         """Figures for Prometheus."""
-        return Response(generate_latest(telemetry.registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(telemetry.figures(), media_type=CONTENT_TYPE_LATEST)
 
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _malformed)
@@ -123,7 +125,8 @@ def serve(settings: Settings, *, connect: Connect = connect_model) -> None:
         shared = socket.create_server((server.host, server.port), family=family, backlog=2048)
     except OSError as error:
         raise InputError(f"{server.host}:{server.port} cannot be listened at: {error.strerror}") from error
-    with shared:
+    with shared, tempfile.TemporaryDirectory(prefix="dialore-") as figures:
+        os.environ[FIGURES] = figures
         context = multiprocessing.get_context("spawn")
         workers = [context.Process(target=_work, args=(settings, connect, shared)) for _ in range(server.workers)]
         asked: list[int] = []

@@ -19,7 +19,8 @@ from dialore.dialogue import check_text
 from dialore.errors import InputError
 from dialore.response import Response
 from dialore.server.errors import ServiceError, reply
-from dialore.server.service import MODEL, Asked, Events, Service, Stage, finish_reason, grounding_of, split_system
+from dialore.server.service import MODEL, Asked, Events, Service, Stage
+from dialore.server.wire import finish_reason, grounding_of, split_system
 
 if TYPE_CHECKING:
     from dialore.llm.model import Usage

@@ -20,7 +20,8 @@ from dialore.server.completions import (
     usage_of,
 )
 from dialore.server.errors import ServiceError, reply
-from dialore.server.service import MODEL, explained, grounding_of, told
+from dialore.server.service import MODEL, explained
+from dialore.server.wire import grounding_of, told
 
 router = APIRouter(prefix="/v1")
 _DEEPEST = 10_000

@@ -23,9 +23,10 @@ from dialore.server.app import log_lines, run_app
 from dialore.server.completions import ChatMessage, asked_of, last
 from dialore.server.errors import ServiceError
 from dialore.server.guard import Caller, Guard, anybody, check_address
-from dialore.server.service import MODEL, Asked, Service, explained, grounding_of, told
+from dialore.server.service import MODEL, Asked, Service, explained
 from dialore.server.store import User
 from dialore.server.telemetry import Telemetry
+from dialore.server.wire import grounding_of, told
 from dialore.sources.memory import Statement
 from dialore.workbench import Connect, connect_model
 

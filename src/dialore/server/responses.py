@@ -23,7 +23,8 @@ from dialore.server.completions import (
     until_gone,
 )
 from dialore.server.errors import reply
-from dialore.server.service import Asked, Events, Stage, finish_reason, grounding_of
+from dialore.server.service import Asked, Events, Stage
+from dialore.server.wire import finish_reason, grounding_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

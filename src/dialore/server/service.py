@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import itertools
 import logging
-import re
 import secrets
 import time
 from collections import deque
@@ -14,7 +13,6 @@ from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
     Coroutine,
-    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -29,11 +27,12 @@ from dialore.errors import DialoreError, InputError, ModelError, UnknownNameErro
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage, estimate_tokens
 from dialore.methods.remembering import extract_statements
-from dialore.methods.stages import CUT_OFF, ModelResponder, T
+from dialore.methods.stages import ModelResponder, T
 from dialore.response import Response
 from dialore.server.added import AddedKnowledge
 from dialore.server.errors import ServiceError
 from dialore.server.store import ServerStore, User, tried
+from dialore.server.wire import grounding_of
 from dialore.settings import AgentSettings, Settings, SourceSettings, validated
 from dialore.sources.base import listed
 from dialore.sources.graph.relations import verbalise
@@ -404,38 +403,6 @@ class Service:
             log.warning("what was said could not be kept: %s", error)
 
 
-def grounding_of(result: Grounding, trace: str) -> dict[str, Any]:
-    """What a result rests on, as clients get it: citations with their places, what was given, demands, the trace."""
-    known = {piece.id: piece for piece in result.knowledge}
-    cited = []
-    if isinstance(result, Response):
-        numbers = result.numbers
-        cited = [
-            {"number": numbers[each.knowledge], "start": each.start, "end": each.end, **told(known[each.knowledge])}
-            for each in result.citations
-        ]
-    demands = result.demands.model_dump(exclude={"thoughts"}) if result.demands else None
-    knowledge = [
-        {**told(piece), "score": piece.score, "probability": piece.probability, "used": piece.used}
-        for piece in result.knowledge
-    ]
-    return {"trace": trace, "method": result.method, "citations": cited, "demands": demands, "knowledge": knowledge}
-
-
-def told(piece: Knowledge) -> dict[str, Any]:
-    """A piece of knowledge with where to look it up; of a file its name alone, not where it lies here."""
-    where = piece.passage.where
-    if "file" in where:
-        where["file"] = where["file"].replace("\\", "/").rpartition("/")[2]
-    return {"id": piece.id, "kind": piece.kind, "source": piece.source, "text": piece.text, **where}
-
-
-def finish_reason(response: Response) -> str:
-    """`length` where the response was cut off, else `stop`."""
-    cut = (each for each in response.trace if CUT_OFF in each.notes)
-    return "length" if any(each.output.get("text") == response.text for each in cut) else "stop"
-
-
 @contextmanager
 def explained() -> Iterator[None]:
     """Turn errors of Dialore into what a client may know of them."""
@@ -453,41 +420,3 @@ def explained() -> Iterator[None]:
 
 def _too_long(what: str) -> ServiceError:
     return ServiceError(400, what, code="context_length_exceeded", param="messages")
-
-
-# --- system messages
-
-_SAID = re.compile(
-    r"(?:You are|You[’']re|Your name is|I am|I[’']m|My name is)\b"
-    r"(?! (?:not|to|only|never|always|allowed|asked|required|here|free)\b)"
-    "|[你您我](?:是|叫|的名字)"
-)
-_FIRST = (
-    (re.compile(r"^You(?: are|[’']re)\b"), "I am"),
-    (re.compile(r"\b[Yy]our\b"), "my"),
-    (re.compile(r"^my\b"), "My"),
-    (re.compile(r"^[你您]"), "我"),
-)
-_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
-_BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
-
-
-def split_system(texts: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What system messages say, sentence by sentence: who the responder is, in the first person, and everything else.
-
-    A sentence tells who the responder is where it begins with "You are" or "Your name is", in either person; "You are
-    to" and everything else is an instruction.
-    """
-    persona: list[str] = []
-    instructions: list[str] = []
-    for sentence in (part.strip() for text in texts for part in _END.split(text)):
-        bare = _BULLET.sub("", sentence)
-        if not bare:
-            continue
-        if not _SAID.match(bare):
-            instructions.append(bare)
-            continue
-        for pattern, first in _FIRST:
-            bare = pattern.sub(first, bare)
-        persona.append(bare)
-    return tuple(persona), tuple(instructions)

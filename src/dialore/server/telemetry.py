@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -11,7 +12,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from dialore.errors import import_optional
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from dialore.response import StageTrace
 
 log = logging.getLogger("dialore.server")
+FIGURES = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable by which workers share their figures, in files of a folder."""
 _SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 
@@ -57,13 +61,27 @@ class Telemetry:
         self._seconds = Histogram(
             "dialore_request_seconds", "Seconds of requests.", ["route"], buckets=_SECONDS, registry=registry
         )
-        self._under_way = Gauge("dialore_requests_under_way", "Requests under way.", registry=registry)
+        self._under_way = Gauge(
+            "dialore_requests_under_way", "Requests under way.", registry=registry, multiprocess_mode="livesum"
+        )
+        self._tasks = Gauge(
+            "dialore_tasks", "Tasks of the worker that answers.", registry=registry, multiprocess_mode="mostrecent"
+        )
         self._first = Histogram(
             "dialore_first_text_seconds", "Seconds to the first text.", ["model"], buckets=_SECONDS, registry=registry
         )
         self._tokens = Counter("dialore_tokens", "Tokens of all stages.", ["model", "kind"], registry=registry)
         self._stages = Counter("dialore_stages", "Stages.", ["stage", "outcome"], registry=registry)
         self._provider = _provider()
+
+    def figures(self) -> bytes:
+        """The figures as Prometheus reads them; of all workers together where there are several."""
+        self._tasks.set(len(asyncio.all_tasks()))
+        registry = self.registry
+        if FIGURES in os.environ:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)
 
     def close(self) -> None:
         """Send the spans that are not sent yet."""
