@@ -24,6 +24,7 @@ for needed in ("torch", "sentence_transformers", "datasets", "onnx", "onnxruntim
 KINDS = {"static": ("dual", "static"), "dual": ("dual", "scratch"), "cross": ("cross", "scratch")}
 KINDS["nli"] = ("nli-cross", "scratch")
 TUNING = Tuning(epochs=1, batch=16, rate=1e-3, length=48)
+LIVELY = Tuning(epochs=4, batch=16, rate=3e-2, length=48)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def splits(small):
 def models(splits, tmp_path_factory):
     folder = tmp_path_factory.mktemp("encoders")
     for name, (kind, base) in KINDS.items():
-        train_encoder(kind, base, *splits, folder / name, TUNING)
+        train_encoder(kind, base, *splits, folder / name, LIVELY if base == "static" else TUNING)
     return folder
 
 
