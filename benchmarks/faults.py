@@ -24,7 +24,7 @@ from dialore.sources.documents.chunking import Chunking
 
 _MODEL = "pace-100"
 """A word each tenth of a second: there is a middle of the stream."""
-_MIDDLE = 0.7
+_MIDDLE = 0.3
 
 
 def faults(
@@ -106,9 +106,21 @@ async def _with_what_is_left(
 
 
 async def _tasks(client: Client, target: Target) -> int:
+    return await _figure(client, target, "dialore_tasks")
+
+
+async def _figure(client: Client, target: Target, name: str) -> int:
     async with client.session.get(f"{target.url.removesuffix('/v1')}/metrics") as answer:
-        found = re.search(r"^dialore_tasks (\d+)", await answer.text(), re.MULTILINE)
+        found = re.search(rf"^{name} (\d+)", await answer.text(), re.MULTILINE)
     return int(found[1]) if found else -1
+
+
+async def _middle(client: Client, target: Target, streams: "Sequence[asyncio.Task[Seen]]") -> None:
+    """Wait until all streams that have not ended have begun, and a little longer."""
+    under_way = "dialore_requests_under_way"
+    while await _figure(client, target, under_way) <= sum(not one.done() for one in streams):  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(_MIDDLE)
 
 
 def _counted(seen: Sequence[Seen]) -> dict[str, Any]:
@@ -137,7 +149,7 @@ async def _down_before(client: Client, target: Target, endpoint: _Endpoint, coun
 
 async def _down_in_mid_stream(client: Client, target: Target, endpoint: _Endpoint, count: int) -> dict[str, Any]:
     streams = _begun(client, target, count)
-    await asyncio.sleep(_MIDDLE)
+    await _middle(client, target, streams)
     await endpoint.stop()
     seen = await asyncio.gather(*streams)
     await endpoint.start()
@@ -176,7 +188,7 @@ async def _ended(here: Path, client: Client, endpoint: _Endpoint, count: int) ->
     tell("SIGTERM in mid-stream")
     async with _service(here, endpoint) as target:
         streams = _begun(client, target, count)
-        await asyncio.sleep(_MIDDLE)
+        await _middle(client, target, streams)
         os.kill(target.pid, signal.SIGTERM)
         seen = await asyncio.gather(*streams)
     async with _service(here, endpoint) as target:

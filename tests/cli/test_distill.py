@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from dialore.llm.distilled import write_lines
+from tests.llm.test_seq2seq import _t5, _tokenizer
 from tests.training.test_decision import pairs, write
+from tests.training.test_stages import dcrag_rows
 
 pytest.importorskip("sklearn")
 
@@ -72,3 +75,38 @@ def test_without_a_model_hard_matching_and_people_are_asked(call, talks, tmp_pat
 )
 def test_mistakes_are_one_line(call, arguments, message):
     assert message in call("distill", *arguments, "--out", "rows.jsonl").complaint
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_sequence_models_are_trained_listed_and_used(call, url, talks, tmp_path):
+    for needed in ("torch", "transformers", "accelerate"):
+        pytest.importorskip(needed, reason=f"{needed} is not installed: pip install 'dialore[finetune]'")
+    tokenizer = _tokenizer()
+    tokenizer.save_pretrained(tmp_path / "base")
+    _t5(len(tokenizer)).save_pretrained(tmp_path / "base")
+    write_lines(tmp_path / "rows.jsonl", [row.model_dump() for row in dcrag_rows()])
+    for folder, train, dev in (
+        ("woi", pairs(8, 1), pairs(4, 2)),
+        ("coq", [{"context": "Bees.", "questions": ["Why?"]}], [{"context": "Tea.", "questions": ["How?"]}]),
+    ):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "train.json", train)
+        write(tmp_path / folder / "dev.json", dev)
+    small = ("--base", tmp_path / "base", "--epochs", 1, "--length", 64, "--out")
+    done = [
+        call("train", "stages", tmp_path / "rows.jsonl", *small, "models/stages"),
+        call("train", "query", "wizard-of-internet", "--data", tmp_path / "woi", *small, "models/query"),
+        call("train", "question", "coq", "--data", tmp_path / "coq", *small, "models/question", "--json"),
+    ]
+    assert [each.code for each in done] == [0, 0, 0], [each.err for each in done]
+    assert json.loads(done[2].out)["data"]["dataset"] == "coq"
+    kinds = [one["kind"] for one in json.loads(call("models", "list", "models", "--json").out)]
+    assert kinds == ["query", "question", "stages"]
+    asked = call(
+        *("respond", talks, "-M", "edit-questions", "-o", "trained=true", "--base-url", url, "--model", "capable"),
+        *("--stage-model", "question-generation=hf:models/question", "--trace", "trace.jsonl"),
+    )
+    assert asked.code == 0, asked.err
+    assert json.loads(Path("trace.jsonl").read_text("utf-8").splitlines()[0])["trace"][0]["by"] == "models/question"
+    refused = call("train", "query", "kbp", "--data", tmp_path / "woi", *small, "models/none")
+    assert refused.code == 2

@@ -37,7 +37,10 @@ _Rate = Annotated[float, typer.Option("--rate", help="The greatest learning rate
 _Length = Annotated[int, typer.Option("--length", min=8, help="Tokens of a target; older turns go where it is more.")]
 _Lora = Annotated[bool, typer.Option("--lora", help="Train low-rank adapters, merged into the weights at the end.")]
 _Precision = Annotated[str, typer.Option("--precision", metavar="auto|fp32|bf16|fp16", help="Of the calculation.")]
+_Kind = Annotated[str, typer.Option("--kind", metavar="seq2seq|causal", help="What the model to start from is.")]
+_AnyName = Annotated[str, typer.Argument(metavar="NAME", help="The data set.", autocompletion=DATA_SETS)]
 _SPLITS = ("train", "dev")
+_KINDS: "tuple[Kind, ...]" = ("seq2seq", "causal")
 
 
 @app.command("planner")
@@ -163,7 +166,7 @@ def safari(
 
 @app.command("decision")
 def decision(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The data set.", autocompletion=DATA_SETS)],
+    name: _AnyName,
     data: _Data,
     out: _Out,
     label: Annotated[str, typer.Option("--label", metavar="search|shift", help="What is decided.")] = "search",
@@ -182,6 +185,108 @@ def decision(
     from dialore.training import read_labelled, train_decision
 
     _train(train_decision, name, data, out, seed, json, partial(read_labelled, label=label))
+
+
+@app.command("stages")
+def stages(
+    rows: Annotated[Path, typer.Argument(metavar="FILE", help="Rows of `dialore distill`.")],
+    out: _Out,
+    kind: _Kind = "seq2seq",
+    base: _Base = "scratch",
+    epochs: _Epochs = 10,
+    batch: _Batch = 8,
+    accumulation: _Accumulation = 1,
+    rate: _Rate = 3e-4,
+    length: _Length = 1024,
+    lora: _Lora = False,
+    precision: _Precision = "auto",
+    seed: _Seed = 0,
+    json: Json = False,
+) -> None:
+    """Fine-tune one small model for all stages whose rows are given.
+
+    It reads what changes in their prompts, and its answers have the shape
+    that is asked for. Use it with `--stage-model STAGE=trained:FOLDER`,
+    or with `--model trained:FOLDER` where it learned the response, too.
+
+    [bold]Example[/bold]
+    dialore train stages rows.jsonl --base google/flan-t5-small --out models/dcrag
+    """
+    from dialore.training.stages import USES, lacking, stage_targets
+
+    targets, card = stage_targets(rows)
+    tuning = _tuning(epochs, batch, accumulation, rate, length, lora, precision, seed)
+    card = {"kind": "stages", "use": USES["stages"], **card}
+    _finetune(one_of("kind", kind, _KINDS), base, targets, out, card, lacking(base, targets[0]), tuning, json)
+
+
+@app.command("query")
+def query(
+    name: _AnyName,
+    data: _Data,
+    out: _Out,
+    kind: _Kind = "seq2seq",
+    base: _Base = "scratch",
+    epochs: _Epochs = 3,
+    batch: _Batch = 8,
+    accumulation: _Accumulation = 1,
+    rate: _Rate = 3e-4,
+    length: _Length = 512,
+    lora: _Lora = False,
+    precision: _Precision = "auto",
+    seed: _Seed = 0,
+    json: Json = False,
+) -> None:
+    """Fine-tune a query generator on what people typed (wizard-of-internet).
+
+    Use it with `--stage-model query-generation=hf:FOLDER` of search-query.
+    For scg-qp's, and its topic tracker, train on a model's answers:
+    `dialore distill scg-qp`, then `dialore train stages`.
+
+    [bold]Example[/bold]
+    dialore train query wizard-of-internet --data data/woi --base google/flan-t5-large --out models/query
+    """
+    tuning = _tuning(epochs, batch, accumulation, rate, length, lora, precision, seed)
+    _sequence("query", name, data, out, kind, base, tuning, json)
+
+
+@app.command("question")
+def question(
+    name: _AnyName,
+    data: _Data,
+    out: _Out,
+    kind: _Kind = "seq2seq",
+    base: _Base = "scratch",
+    epochs: _Epochs = 3,
+    batch: _Batch = 8,
+    accumulation: _Accumulation = 1,
+    rate: _Rate = 3e-4,
+    length: _Length = 512,
+    lora: _Lora = False,
+    precision: _Precision = "auto",
+    seed: _Seed = 0,
+    json: Json = False,
+) -> None:
+    """Fine-tune EDIT's generator of open questions (coq).
+
+    Use it with `--stage-model question-generation=hf:FOLDER` and
+    `-o trained=true` of edit. `dialore distill edit/question-generation --coq`
+    makes such data of any contexts.
+
+    [bold]Example[/bold]
+    dialore train question coq --data data/coq --base google-t5/t5-base --out models/question
+    """
+    tuning = _tuning(epochs, batch, accumulation, rate, length, lora, precision, seed)
+    _sequence("question", name, data, out, kind, base, tuning, json)
+
+
+def _sequence(what: str, name: str, data: Path, out: Path, kind: str, base: str, tuning: "Tuning", json: bool) -> None:
+    """Train on queries or questions of a data set's train file, with those of its dev file held out."""
+    from dialore.training.stages import USES, data_targets
+
+    *targets, described = data_targets(what, name, _files(name, data))
+    card = {"kind": what, "use": USES[what], "data": described}
+    _finetune(one_of("kind", kind, _KINDS), base, targets, out, card, (), tuning, json)
 
 
 def _train(
@@ -221,14 +326,20 @@ def _examples(name: str, data: Path, seed: int) -> "list[Examples]":
     """What is trained on, and what is held out; no dialogue is in both."""
     from dialore.training import read_examples, refuse_leaks
 
+    files = _files(name, data)
+    train = read_examples(name, files[0], seed=seed)
+    refuse_leaks(train, files[1])
+    return [train, read_examples(name, files[1], seed=seed)]
+
+
+def _files(name: str, data: Path) -> list[Path]:
+    """The file that is trained on, and that which is held out."""
     found = {split: path for split in _SPLITS for path in data.glob(f"{split}.json*")}
     for split in _SPLITS:
         if split not in found:
             mend = f"`dialore data get {name} --split {split} --out FILE`"
             raise InputError(f"{data} has no {split}.json", mend=mend)
-    train = read_examples(name, found["train"], seed=seed)
-    refuse_leaks(train, found["dev"])
-    return [train, read_examples(name, found["dev"], seed=seed)]
+    return [found[split] for split in _SPLITS]
 
 
 def _tuning(

@@ -85,8 +85,24 @@ def _shifts(dialogues: list[Dialogue], numbers: Numbers) -> list[int]:
 
 def train_decision(examples: Labelled, step: Step) -> tuple[dict[str, Any], Arrays]:
     """A decision's card and arrays; penalty and threshold by cross-validation."""
-    linear = import_optional("sklearn.linear_model", "training", "train")
     labels, folds = examples.labels, examples.folds
+    shares, penalty, whole, idf = cross_validated(examples, step)
+    weights = whole.coef_[0].astype(np.float32)
+    arrays = {"idf": idf, "words": weights[:WORDS], "dense": weights[WORDS:], "bias": whole.intercept_[0]}
+    card = {
+        "kind": "decision",
+        "label": examples.label,
+        "threshold": choose_threshold(shares, labels),
+        "settings": {"C": penalty},
+        "measured": _measured(held_out(shares, labels, folds), shares, labels, folds),
+    }
+    return card, arrays
+
+
+def cross_validated(examples: Labelled, step: Step) -> tuple[NDArray[np.float64], float, Any, NDArray[np.float32]]:
+    """The held-out probability of yes by the best penalty, that, the model of it on everything, and words' rarities."""
+    linear = import_optional("sklearn.linear_model", "training", "train")
+    labels = examples.labels
     idf = rarities(list(dict.fromkeys(text for one in examples.dialogues for text in one.texts)))
     matrix = _matrix(examples.dialogues, idf)
 
@@ -98,21 +114,11 @@ def train_decision(examples: Labelled, step: Step) -> tuple[dict[str, Any], Arra
         scores[penalty] = np.zeros(len(labels))
         for fold in range(FOLDS):
             step("training, a fold held out", done * FOLDS + fold, len(_PENALTIES) * FOLDS)
-            held = folds == fold
+            held = examples.folds == fold
             scores[penalty][held] = fitted(~held, penalty).decision_function(matrix[held])
     losses = {penalty: float(np.logaddexp(0, -scores[penalty] * (2 * labels - 1)).mean()) for penalty in _PENALTIES}
     penalty = min(_PENALTIES, key=lambda each: losses[each])
-    whole, shares = fitted(np.ones(len(labels), bool), penalty), likely(scores[penalty])
-    weights = whole.coef_[0].astype(np.float32)
-    arrays = {"idf": idf, "words": weights[:WORDS], "dense": weights[WORDS:], "bias": whole.intercept_[0]}
-    card = {
-        "kind": "decision",
-        "label": examples.label,
-        "threshold": choose_threshold(shares, labels),
-        "settings": {"C": penalty},
-        "measured": _measured(held_out(shares, labels, folds), shares, labels, folds),
-    }
-    return card, arrays
+    return likely(scores[penalty]), penalty, fitted(np.ones(len(labels), bool), penalty), idf
 
 
 def _matrix(dialogues: list[Dialogue], idf: NDArray[np.float32]) -> Any:  # noqa: ANN401 - scipy's
@@ -148,27 +154,18 @@ def f1s(decided: NDArray[np.bool_], labels: Numbers) -> tuple[float, float]:
     return both[0], both[1]
 
 
-def auc(shares: NDArray[np.float64], labels: Numbers) -> float:
-    """How probable it is that a yes is ranked above a no; ties count half."""
-    order = np.sort(shares[labels == 0])
-    yes = shares[labels == 1]
-    below = np.searchsorted(order, yes, "left") + np.searchsorted(order, yes, "right")
-    return float(below.mean() / (2 * len(order)))
-
-
 def _measured(
     decided: NDArray[np.bool_], shares: NDArray[np.float64], labels: Numbers, folds: Numbers
 ) -> dict[str, dict[str, float]]:
     """F1 of both, and the area under the curve, of held-out folds."""
+    area = import_optional("sklearn.metrics", "training", "train").roc_auc_score
     at = [folds == fold for fold in range(FOLDS)]
-    found = {
-        "F1 of no": [100 * f1s(decided[each], labels[each])[0] for each in at],
-        "F1 of yes": [100 * f1s(decided[each], labels[each])[1] for each in at],
-        "area under the ROC curve": [
-            100 * auc(shares[each], labels[each]) for each in at if len(set(labels[each].tolist())) > 1
-        ],
+    found: dict[str, list[float]] = {
+        "F1 of no": [f1s(decided[each], labels[each])[0] for each in at],
+        "F1 of yes": [f1s(decided[each], labels[each])[1] for each in at],
+        "area under the ROC curve": [area(labels[each], shares[each]) for each in at if np.ptp(labels[each])],
     }
     return {
-        name: {"mean": round(float(np.mean(each)), 2), "low": round(min(each), 2), "high": round(max(each), 2)}
+        name: {key: round(100 * float(of(each)), 2) for key, of in (("mean", np.mean), ("low", min), ("high", max))}
         for name, each in found.items()
     }

@@ -1,0 +1,117 @@
+"""What small sequence models learn from: rows of stages, people's queries, and COQ's questions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dialore.datasets import data_set, split_dialogues
+from dialore.errors import InputError, import_optional
+from dialore.llm.distilled import read_rows, shortened
+from dialore.prompts.history import render_history
+from dialore.training.finetune import SCRATCH, Target
+
+if TYPE_CHECKING:
+    from dialore.dialogue import Dialogue
+
+Targets = tuple[list[Target], list[Target]]
+USES = {
+    "stages": "Does stages of methods, several by one model: `--stage-model STAGE=trained:FOLDER`.",
+    "query": "Writes the search query of a dialogue: `--stage-model query-generation=hf:FOLDER` of `search-query`.",
+    "question": "Writes open questions about a context: `--stage-model question-generation=hf:FOLDER` of `edit`, with"
+    " `-o trained=true`.",
+}
+_MARKS = '{}[]":,\\\n'
+
+
+def stage_targets(path: Path) -> tuple[Targets, dict[str, Any]]:
+    """The targets of rows, those to train on and those held out, and what the model's card says of them.
+
+    The lines that stand in every prompt of a task are its instruction, which the model need not read: the card has
+    them, for they are left out of what it is asked, too.
+
+    Raises:
+        InputError: the file cannot be read, or holds too few dialogues to hold any out.
+    """
+    rows = read_rows(path)
+    fixed = {
+        task: fixed_lines([row.input for row in rows if row.task == task]) for task in sorted({r.task for r in rows})
+    }
+    targets: Targets = ([], [])
+    for row in rows:
+        made = Target.after(shortened(row.task, row.input, fixed[row.task]), row.output, row.dialogue)
+        targets[row.split == "valid"].append(made)
+    counts = Counter(row.task for row in rows)
+    data = {"dataset": ", ".join(sorted({row.by for row in rows})), "tasks": dict(sorted(counts.items()))}
+    return _parted(targets, path), {"fixed": fixed, "data": _described(data, len(targets[0]), path)}
+
+
+def fixed_lines(inputs: Sequence[str]) -> list[str]:
+    """The lines that every input has, in order; none where there is only one."""
+    if len(set(inputs)) < 2:
+        return []
+    every = set.intersection(*(set(text.split("\n")) for text in inputs))
+    return [line for line in dict.fromkeys(inputs[0].split("\n")) if line in every and line.strip()]
+
+
+def query_targets(dialogues: Iterable[Dialogue]) -> list[Target]:
+    """The queries that people typed, each after the turns' texts, as `search-query` shows them."""
+    return [
+        Target.after("\n".join(turn.text for turn in one.turns), str(query), one.id)
+        for one in dialogues
+        if (query := one.extra.get("query"))
+    ]
+
+
+def question_targets(dialogues: Iterable[Dialogue]) -> list[Target]:
+    """COQ's questions, each list after its context (EDIT, Section 3.2.2), as `edit` shows it with `trained`."""
+    return [Target.after(render_history(one), one.reference, one.id) for one in dialogues if one.reference]
+
+
+def data_targets(what: str, name: str, files: Sequence[Path]) -> tuple[list[Target], list[Target], dict[str, Any]]:
+    """Queries or questions of a data set's training file and held-out file, and what the card says of the first.
+
+    Raises:
+        InputError: the data set has none of the kind.
+    """
+    lists = []
+    for path in files:
+        dialogues = split_dialogues(data_set(name).read(path), cut="all")
+        lists.append(query_targets(dialogues) if what == "query" else question_targets(dialogues))
+        if not lists[-1]:
+            needed = "wizard-of-internet" if what == "query" else "coq, or what `dialore distill --coq` writes"
+            raise InputError(f"{path} has no {what} to learn", mend=f"give {needed}")
+    train, held = lists
+    known = {one.parts for one in train}
+    return train, [one for one in held if one.parts not in known], _described({"dataset": name}, len(train), files[0])
+
+
+def lacking(base: str, targets: Sequence[Target]) -> list[str]:
+    """The marks of JSON, and the line break, that a base model's tokenizer cannot write (T5's has no braces)."""
+    if base == SCRATCH:
+        return []
+    transformers = import_optional("transformers", "training", "finetune")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(base)
+    used = {mark for one in targets for text, _ in one.parts for mark in _MARKS if mark in text}
+    return [mark for mark in _MARKS if mark in used and _written(tokenizer, f"a{mark}a") != f"a{mark}a"]
+
+
+def _written(tokenizer: Any, text: str) -> str:  # noqa: ANN401 - transformers ships no types
+    said: str = tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"], skip_special_tokens=True)
+    return said.replace(" ", "")
+
+
+def _parted(targets: Targets, path: Path) -> Targets:
+    """The targets, those left out of the held-out ones that are trained on word for word (short, common turns)."""
+    known = {one.parts for one in targets[0]}
+    held = [one for one in targets[1] if one.parts not in known]
+    if not held:
+        raise InputError(f"{path}: no dialogue is held out", mend="one in ten is: gather some dozens of dialogues")
+    return targets[0], held
+
+
+def _described(data: dict[str, Any], count: int, path: Path) -> dict[str, Any]:
+    return {**data, "sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "responses": count}
