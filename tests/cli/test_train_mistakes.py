@@ -14,7 +14,7 @@ pytest.importorskip("lightgbm")
 
 LIGHT = {"planner": ("planner", "kbp"), "ranker": ("retriever", "kbp")}
 """What is typed after `dialore train`, of recipes that learn from a data set with plans without torch."""
-EVERY = {**LIGHT, "generator": ("safari", "kbp")}
+EVERY = {**LIGHT, "generator": ("generator", "kbp")}
 
 
 @pytest.fixture(params=EVERY)

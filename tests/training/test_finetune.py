@@ -12,9 +12,14 @@ import pytest
 from dialore import Dialogue, connect, create_agent
 from dialore.datasets import data_set, split_dialogues
 from dialore.errors import InputError
+from dialore.prompts.library import PromptLibrary
+from dialore.retrieval.embedding import load_embedder
+from dialore.sources.samples import build_samples, samples_of
 from dialore.sources.trained import describe
 from dialore.training.finetune import SCRATCH, Target, Tuning, collate, encode, finetune
-from dialore.training.safari import TOKENS, generator_targets
+from dialore.training.generators import RECIPES, read_targets
+from tests.example_data import write_data
+from tests.llm.models import Scripted
 from tests.llm.test_seq2seq import _t5, _tokenizer
 from tests.llm.tiny_causal import make_tiny_causal
 
@@ -192,7 +197,13 @@ def test_too_little_memory_says_what_to_lower(bases, tmp_path, monkeypatch):
         finetune("causal", str(bases / "causal"), TRAIN, DEV, tmp_path / "model", CARD, tuning=QUICK)
 
 
-# --- SAFARI's generator
+# --- papers' generators
+
+TOKENS = RECIPES["safari"].tokens
+
+
+def targets_of(dialogues, recipe="safari"):
+    return [RECIPES[recipe].targets(one, PromptLibrary()) for one in dialogues]
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +223,7 @@ def test_the_loss_is_of_plan_and_response_alone(bases, dialogues):
         (("persona", "documents"), " PERSONA DOCUMENTS [EOS]"),
     ):
         one = found[plan]
-        encoded = encode(tokenizer, "causal", generator_targets([one])[0], 4096)
+        encoded = encode(tokenizer, "causal", targets_of([one])[0], 4096)
         learnt = [token for token in encoded["labels"] if token != -100]
         assert tokenizer.decode(learnt) == f"{said} {one.reference}</s>"
         # Token by token: what is learnt is what is read there, and nothing else is.
@@ -229,18 +240,75 @@ def test_a_long_context_loses_its_oldest_turns_and_keeps_what_is_learnt(bases, d
 
     tokenizer = AutoTokenizer.from_pretrained(bases / "causal")
     tokenizer.add_tokens([*TOKENS])
-    target = generator_targets([dialogues[4]])[0]
+    target = targets_of([dialogues[4]])[0]
     whole, short = (encode(tokenizer, "causal", target, length) for length in (4096, 150))
     assert len(whole["input_ids"]) > 150 == len(short["input_ids"])
     assert short["input_ids"] == whole["input_ids"][-150:]
     assert short["labels"] == whole["labels"][-150:]
 
 
+@pytest.fixture(scope="module")
+def wizard(tmp_path_factory):
+    return write_data(tmp_path_factory.mktemp("wizard")) / "wizard_of_wikipedia" / "train.json"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "prompt", "said"),
+    [
+        ("fkg", "{topic} {history} =>", "{known}"),
+        ("fcm", "{topic} {history} We know that: {known} System replies:", "{reference}"),
+    ],
+)
+def test_msdp_learns_knowledge_and_responses_after_topic_and_history(wizard, recipe, prompt, said):
+    (train, dev), data = read_targets(recipe, "wizard-of-wikipedia", [wizard, wizard])
+    wholes = [*data_set("wizard-of-wikipedia").read(wizard)]
+    assert len(train) == len(dev) == data["responses"] > data["dialogues"] == len(wholes)
+    one = split_dialogues(data_set("wizard-of-wikipedia").read(wizard), cut="all")[1]
+    sides = ["System" if turn.speaker == one.responder else "User" for turn in one.turns]
+    given = {
+        "topic": one.topic,
+        "history": " ".join(f"{side}: {turn.text}" for side, turn in zip(sides, one.turns, strict=True)),
+        "known": one.knowledge[0]["text"],
+        "reference": one.reference,
+    }
+    assert train[1].parts == ((prompt.format(**given), False), (" " + said.format(**given), True))
+
+
+async def test_msdp_asks_a_trained_model_as_it_was_trained(wizard, tmp_path):
+    base = build_samples(
+        samples_of(split_dialogues(data_set("wizard-of-wikipedia").read(wizard), cut="all")),
+        tmp_path / "own.samples",
+        load_embedder(),
+    )
+    assert base
+    one = split_dialogues(data_set("wizard-of-wikipedia").read(wizard), cut="all")[1]
+    known, model = one.knowledge[0]["text"], Scripted(one.knowledge[0]["text"], "Sure.")
+    options = {"prompting": "supervised", "topic": "checked", "turns": 0, "shots": 0, "response_shots": 0}
+    sources = {"samples": str(tmp_path / "own.samples")}
+    async with create_agent("msdp", model=model, sources=sources, options=options) as agent:
+        response = await agent.respond(one)
+    assert (response.text, response.knowledge[0].text) == ("Sure.", known)
+    trained = [targets_of([one], recipe)[0].parts[0][0] for recipe in ("fkg", "fcm")]
+    assert [asked.continuation for asked in model.asked] == trained
+
+
+def test_without_a_held_out_file_a_tenth_of_the_dialogues_is(small):
+    (train, dev), data = read_targets("safari", "kbp", [small / "train.json"])
+    assert data["dialogues"] == 54
+    assert len(train) == 54 * 5
+    assert {one.of.partition("@")[0] for one in dev} == {f"kbp-{number}" for number in range(10, 61, 10)}
+
+
+def test_data_without_what_is_learnt(wizard):
+    with pytest.raises(InputError, match="wizard-of-wikipedia has no plan to learn safari from"):
+        read_targets("safari", "wizard-of-wikipedia", [wizard])
+
+
 async def test_safari_plans_and_responds_with_the_trained_model(tmp_path, small, dialogues):
     """A model that learnt one dialogue by heart plans its sources, and says its response after what was found."""
     one = next(each for each in dialogues if each.sources == ("persona", "documents") and len(each.turns) == 1)
     make_tiny_causal(tmp_path / "base", kind="gpt2", positions=400)
-    targets = generator_targets([one])
+    targets = targets_of([one])
     dev = [dataclasses.replace(targets[0], parts=((" ", False), *targets[0].parts))]
     tuning = Tuning(epochs=1, batch=1, rate=0.01, length=400)
     finetune(

@@ -130,11 +130,12 @@ def nli(
     _train_encoder("nli-cross", name, data, out, base, tuning, json)
 
 
-@app.command("safari")
-def safari(
-    name: _Name,
+@app.command("generator")
+def generator(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The data set.", autocompletion=DATA_SETS)],
     data: _Data,
     out: _Out,
+    recipe: Annotated[str, typer.Option("--recipe", metavar="safari|fkg|fcm", help="What it learns.")] = "safari",
     base: _Base = "scratch",
     epochs: _Epochs = 3,
     batch: _Batch = 8,
@@ -146,22 +147,28 @@ def safari(
     seed: _Seed = 0,
     json: Json = False,
 ) -> None:
-    """Fine-tune SAFARI's generator: one causal model that plans and responds.
+    """Fine-tune a causal model: SAFARI's generator, MSDP's FKG or FCM.
 
-    The authors' settings are the defaults (3 epochs, batches of 8); theirs of
-    LoRA, r 8, alpha 32 and dropout .1, with --lora. Use it with
-    `--model hf:FOLDER -o prompting=supervised` of safari.
+    safari: plans and responds in one sequence (kbp); the authors' settings
+    are the defaults, theirs of LoRA with --lora. fkg: topic and history to
+    knowledge; fcm: with the knowledge to the response (wizard-of-wikipedia).
+    `dialore models show` says how the model is used. An interrupted training
+    goes on where the same command is given again; several GPUs are used under
+    `accelerate launch`.
 
     [bold]Example[/bold]
-    dialore train safari kbp --data shared/data/kbp --base Qwen/Qwen3-0.6B --lora --out models/safari
+    dialore train generator kbp --data shared/data/kbp --base Qwen/Qwen3-0.6B --lora --out models/safari
     """
-    from dialore.training.safari import TOKENS, USE, generator_targets
+    from dialore.training.generators import RECIPES, read_targets
 
-    examples = _examples(name, data, seed)
-    targets = [generator_targets(one.dialogues) for one in examples]
+    one_of("recipe", recipe, [*RECIPES])
+    paths = [path for split in _SPLITS for path in sorted(data.glob(f"{split}.json*"))[:1]]
+    if not paths or not paths[0].name.startswith("train"):
+        raise InputError(f"{data} has no train.json", mend=f"`dialore data get {name} --split train --out FILE`")
+    targets, described = read_targets(recipe, name, paths)
     tuning = _tuning(epochs, batch, accumulation, rate, length, lora, precision, seed)
-    card = {"kind": "generator", "use": USE, "data": examples[0].described()}
-    _finetune("causal", base, targets, out, card, TOKENS, tuning, json)
+    card: dict[str, Any] = {"kind": f"generator ({recipe})", "use": RECIPES[recipe].use, "data": described}
+    _finetune("causal", base, targets, out, card, RECIPES[recipe].tokens, tuning, json)
 
 
 @app.command("decision")

@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 
 _STOP_WINDOW = 32
 """Tokens at the end of the text in which a stop string is looked for after each step."""
+_LOADING = threading.Lock()
+"""transformers loads one model at a time: it sets the device that new weights are on for all threads."""
 Loaded = tuple[Any, Any]
 """Tokenizer and model; transformers ships no types."""
 
@@ -141,7 +143,8 @@ class LocalModel:
 
     def _load(self) -> Loaded:
         if self._loaded is None:
-            self._loaded = load(self.name, self._device, self._dtype)
+            with _LOADING:
+                self._loaded = load(self.name, self._device, self._dtype)
             if self._api == "completions":
                 self._loaded[0].chat_template = None
         return self._loaded

@@ -54,7 +54,8 @@ class MsdpKg:
         retrieved: the sentence of `documents` that is nearest to topic and history stands in for knowledge that is
             generated: the baseline of Table 1, there with DPR (Section 3.2).
         prompting: `paper`: prompts are the pattern alone, without an instruction; models that continue text get the
-            same in both settings.
+            same in both settings. `supervised`: what models that `dialore train generator` made were trained on,
+            without samples: the baselines FKG and FCM (Sections 3.2 and 3.3).
     """
 
     name: ClassVar[str] = "msdp-kg"
@@ -63,6 +64,7 @@ class MsdpKg:
     needs: ClassVar[tuple[str, ...]] = ("samples",)
     takes: ClassVar[tuple[str, ...]] = ("documents",)
     calls: ClassVar[str] = "1"
+    forms: ClassVar[tuple[str, ...]] = ("supervised",)
     stages: ClassVar[tuple[str, ...]] = ("msdp/knowledge-generation",)
 
     samples: SampleDatabase

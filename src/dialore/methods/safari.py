@@ -54,8 +54,8 @@ class Plan(BaseModel):
 class Safari(Method):
     """The model plans which sources the response needs and in which order, and answers from what they give.
 
-    This is the unsupervised setting (Section 4.3); a model that `dialore train safari` made is asked for both plan and
-    response by `prompting=supervised` (Section 4.3, Equations 1 to 3), and continues its own sequence. Sources are
+    This is the unsupervised setting (Section 4.3); a model that `dialore train generator` made is asked for both plan
+    and response by `prompting=supervised` (Section 4.3, Equations 1 to 3), and continues its own sequence. Sources are
     declared, any number, with descriptions and dependencies as a directed acyclic graph; undeclared, they are the
     paper's, persona -> documents, and by our own prompts what else is open.
 
