@@ -64,32 +64,58 @@ def retriever(
     name: _Name,
     data: _Data,
     out: _Out,
-    kind: Annotated[str, typer.Option("--kind", metavar="ranker", help="What is trained.")] = "ranker",
+    kind: Annotated[str, typer.Option("--kind", metavar="trees|dual|cross", help="What is trained.")] = "trees",
+    base: _Base = "scratch",
+    epochs: _Epochs = 5,
+    batch: _Batch = 32,
+    rate: _Rate = 3e-4,
+    length: _Length = 96,
+    precision: _Precision = "auto",
     seed: _Seed = 0,
     json: Json = False,
 ) -> None:
     """Train a ranker of persona sentences and the documents under them.
 
-    Use it with `-o retriever=trained:FOLDER` of safari, or as the retriever
-    of a declared persona.
+    Boosted trees; or, from --base and with a dev.json, a dual encoder
+    (in-batch and hard negatives; --base static for token vectors alone) or a
+    cross-encoder (denoised hard negatives). Use it with
+    `-o retriever=trained:FOLDER` of safari, or as the retriever of a declared
+    persona; no torch is needed then.
 
     [bold]Example[/bold]
     dialore train retriever kbp --data shared/data/kbp --out models/ranker
     """
     from dialore.training import train_ranker
 
-    one_of("kind of retriever", kind, ("ranker",))
-    _train(train_ranker, name, data, out, seed, json)
+    if one_of("kind of retriever", kind, ("trees", "dual", "cross")) == "trees":
+        _train(train_ranker, name, data, out, seed, json)
+        return
+    tuning = _tuning(epochs, batch, 1, rate, length, False, precision, seed)
+    _train_encoder(kind, name, data, out, base, tuning, json)
 
 
 @app.command("nli")
-def nli(name: _Name, data: _Data, out: _Out, seed: _Seed = 0, json: Json = False) -> None:
+def nli(
+    name: _Name,
+    data: _Data,
+    out: _Out,
+    kind: Annotated[str, typer.Option("--kind", metavar="trees|cross", help="What is trained.")] = "trees",
+    base: _Base = "scratch",
+    epochs: _Epochs = 5,
+    batch: _Batch = 8,
+    rate: _Rate = 2e-5,
+    length: _Length = 128,
+    precision: _Precision = "auto",
+    seed: _Seed = 0,
+    json: Json = False,
+) -> None:
     """Train a consistency model: is a response entailed by knowledge (P.C, K.C).
 
     Positives are a response and what it stands on; negatives pair it with
     anything else (SAFARI, Appendix C), with another sentence of the persona,
     another document of the dialogue, and the same with a number or name
-    exchanged. Use it with `--nli trained:FOLDER` of score, or with
+    exchanged. Boosted trees; or, from --base and with a dev.json, a
+    cross-encoder. Use it with `--nli trained:FOLDER` of score, or with
     `-o check=trained:FOLDER` of weave, whose citations it tests.
 
     [bold]Example[/bold]
@@ -97,7 +123,11 @@ def nli(name: _Name, data: _Data, out: _Out, seed: _Seed = 0, json: Json = False
     """
     from dialore.training import train_nli
 
-    _train(train_nli, name, data, out, seed, json)
+    if one_of("kind of model", kind, ("trees", "cross")) == "trees":
+        _train(train_nli, name, data, out, seed, json)
+        return
+    tuning = _tuning(epochs, batch, 1, rate, length, False, precision, seed)
+    _train_encoder("nli-cross", name, data, out, base, tuning, json)
 
 
 @app.command("generator")
@@ -328,6 +358,24 @@ def _tuning(
     return Tuning(epochs, batch, accumulation, rate, length, lora, precision=precision, seed=seed)  # type: ignore[arg-type]
 
 
+def _train_encoder(
+    kind: str,
+    name: str,
+    data: Path,
+    out: Path,
+    base: str,
+    tuning: "Tuning",
+    json: bool,
+) -> None:
+    """Train an encoder, and say what came of it."""
+    from dialore.training.encoders import train_encoder
+
+    train, dev = _examples(name, data, tuning.seed)
+    with progress("training") as step:
+        card = train_encoder(kind, base, train, dev, out, tuning, step)  # type: ignore[arg-type]
+    _show_tuned(card, out, json)
+
+
 def _finetune(
     kind: "Kind",
     base: str,
@@ -343,6 +391,10 @@ def _finetune(
 
     with progress("training") as step:
         card = finetune(kind, base, targets[0], targets[1], out, card, tokens=tokens, tuning=tuning, step=step)
+    _show_tuned(card, out, json)
+
+
+def _show_tuned(card: "dict[str, Any]", out: Path, json: bool) -> None:
     if json:
         print_json({"path": str(out), **card})
     elif card:

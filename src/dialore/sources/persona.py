@@ -21,7 +21,7 @@ from dialore.retrieval.ranking import DECIMALS
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import Findings
 from dialore.sources.dialogue_ranking import DialogueRanker
-from dialore.sources.trained import TrainedRanker
+from dialore.sources.trained import open_ranker
 from dialore.sources.trained.model import PREFIX
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _loaded(retriever: str | Ranker) -> Ranker:
     if retriever == "dialogue":
         return DialogueRanker()
     if isinstance(retriever, str) and retriever.startswith(PREFIX):
-        return TrainedRanker(Path(retriever.removeprefix(PREFIX)))
+        return open_ranker(Path(retriever.removeprefix(PREFIX)))
     return load_reranker(retriever) if isinstance(retriever, str) else retriever
 
 

@@ -134,8 +134,8 @@ def finetune(
     transformers.set_seed(tuning.seed)
     work = out.parent / f".{out.name}.training"
     signature = _signature(kind, base, train, dev, tokens, tuning)
-    resumed = _checkpoint(work, signature)
-    with _said(base):
+    resumed = checkpoint(work, signature)
+    with said(base):
         tokenizer, model = _scratch(kind, train, tuning) if base == SCRATCH else _opened(kind, base)
         added = _add_tokens(tokenizer, model, tokens)
         encoded = [[encode(tokenizer, kind, one, tuning.length) for one in split] for split in (train, dev)]
@@ -143,11 +143,11 @@ def finetune(
             model = _adapted(model, kind, tuning, added)
         trainer = transformers.Trainer(
             model=model,
-            args=_arguments(work, tuning),
+            args=arguments(work, tuning),
             train_dataset=encoded[0],
             eval_dataset=encoded[1],
             data_collator=lambda rows: collate(rows, tokenizer.pad_token_id),
-            callbacks=[transformers.EarlyStoppingCallback(tuning.patience), _progress(step)],
+            callbacks=[transformers.EarlyStoppingCallback(tuning.patience), progress(step)],
         )
         for unwanted in (transformers.PrinterCallback, transformers.trainer_callback.ProgressCallback):
             trainer.remove_callback(unwanted)
@@ -176,8 +176,8 @@ def finetune(
         model.save_pretrained(folder, safe_serialization=True)
         tokenizer.save_pretrained(folder)
         whole["sha256"] = _sha256(folder)
-        _write_losses(folder, history)
-        (folder / "README.md").write_text(_readme(whole), encoding="utf-8")
+        write_losses(folder, history)
+        (folder / "README.md").write_text(readme(whole), encoding="utf-8")
         text = json.dumps(whole, ensure_ascii=False, indent=1)
         (folder / "model.json").write_text(text + "\n", encoding="utf-8")
 
@@ -309,7 +309,8 @@ def _adapted(model: Any, kind: Kind, tuning: Tuning, added: list[int]) -> Any:
     )
 
 
-def _arguments(work: Path, tuning: Tuning) -> Any:
+def arguments(work: Path, tuning: Tuning, form: type | None = None, **further: Any) -> Any:
+    """The arguments of transformers' Trainer, or those of a form that extends them."""
     import torch
     import transformers
 
@@ -317,7 +318,7 @@ def _arguments(work: Path, tuning: Tuning) -> Any:
     chosen = tuning.precision
     if chosen == "auto":
         chosen = "bf16" if on_gpu and torch.cuda.is_bf16_supported() else "fp32"
-    return transformers.TrainingArguments(
+    return (form or transformers.TrainingArguments)(
         output_dir=str(work),
         num_train_epochs=tuning.epochs,
         per_device_train_batch_size=tuning.batch,
@@ -339,10 +340,12 @@ def _arguments(work: Path, tuning: Tuning) -> Any:
         disable_tqdm=True,
         dataloader_pin_memory=on_gpu,
         remove_unused_columns=False,
+        **further,
     )
 
 
-def _progress(step: Step) -> Any:
+def progress(step: Step) -> Any:
+    """A callback of the Trainer that tells how far it is."""
     import transformers
 
     class Progress(transformers.TrainerCallback):  # type: ignore[misc]  # transformers ships no types
@@ -353,7 +356,7 @@ def _progress(step: Step) -> Any:
 
 
 @contextlib.contextmanager
-def _said(base: str) -> Iterator[None]:
+def said(base: str) -> Iterator[None]:
     """Turn what loading and training raise into one line."""
     try:
         yield
@@ -380,7 +383,7 @@ def _signature(
     return hashlib.sha256(whole.encode()).hexdigest()
 
 
-def _checkpoint(work: Path, signature: str) -> str | None:
+def checkpoint(work: Path, signature: str) -> str | None:
     """The last epoch of an interrupted training of the same model, data and settings; others are removed."""
     import transformers
 
@@ -405,7 +408,8 @@ def _sha256(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _write_losses(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
+def write_losses(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
+    """Write `loss.csv`, and where matplotlib is there `loss.svg`."""
     rows: dict[float, dict[str, float]] = {}
     for each in history:
         for key, name in (("loss", "train"), ("eval_loss", "dev")):
@@ -427,7 +431,8 @@ def _write_losses(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
         figure.savefig(folder / "loss.svg", metadata={"Date": None})
 
 
-def _readme(card: Mapping[str, Any]) -> str:
+def readme(card: Mapping[str, Any]) -> str:
+    """The model card of a fine-tuned model."""
     data, loss = card["data"], card["loss"]
     return "\n".join(
         [

@@ -4,7 +4,7 @@ from dialore.sources.trained.decision import TrainedDecision, open_decision
 from dialore.sources.trained.entailment import TrainedEntailment, open_entailment
 from dialore.sources.trained.model import describe, describe_all
 from dialore.sources.trained.planner import TrainedPlanner, open_planner
-from dialore.sources.trained.ranker import TrainedRanker
+from dialore.sources.trained.ranker import TrainedRanker, open_ranker
 
 __all__ = [
     "TrainedDecision",
@@ -16,4 +16,5 @@ __all__ = [
     "open_decision",
     "open_entailment",
     "open_planner",
+    "open_ranker",
 ]

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dialore.sources.dialogue_ranking import joined
+from dialore.sources.trained.encoders import CrossEntailment, open_cross
 from dialore.sources.trained.features import VECTORS
-from dialore.sources.trained.model import PREFIX, Trees, read_model
+from dialore.sources.trained.model import Trees, describe, read_model
 from dialore.sources.trained.past import Past, Rows, key_of
 from dialore.sources.trained.planner import likely
 from dialore.text import normalise
@@ -36,7 +37,6 @@ class TrainedEntailment:
     """
 
     def __init__(self, path: Path) -> None:
-        self.name = f"{PREFIX}{path}"
         card, arrays = read_model(path, "nli")
         self._threshold: float = card["threshold"]
         self._past, self._trees = Past.read(arrays), Trees.read(arrays, "pairs")
@@ -123,9 +123,10 @@ def _lexical(piece: str, response: str, past: Past) -> list[float]:
     ]
 
 
-def open_entailment(spec: str) -> TrainedEntailment:
+def open_entailment(spec: str) -> TrainedEntailment | CrossEntailment:
     """The entailment model of a spec, `trained:PATH`; raises InputError where there is none."""
-    return _opened(Path(spec.partition(":")[2]))
+    path = Path(spec.partition(":")[2])
+    return open_cross(path) if describe(path)["kind"] == "nli-cross" else _opened(path)
 
 
 _opened = functools.lru_cache(4)(TrainedEntailment)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dialore.sources.dialogue_ranking import DialogueRanker
+from dialore.sources.trained.encoders import TrainedEncoder
 from dialore.sources.trained.features import Pool, document_features, sentence_features, softmax
-from dialore.sources.trained.model import PREFIX, Trees, read_model
+from dialore.sources.trained.model import PREFIX, Trees, describe, read_model
 from dialore.sources.trained.past import Past
 
 if TYPE_CHECKING:
@@ -65,3 +66,8 @@ class TrainedRanker(DialogueRanker):
 
     def _shares(self, name: str, features: NDArray[np.float32]) -> NDArray[np.float64]:
         return softmax(self._trees[name].scores(features)[:, 0] * self._sharpness[name])
+
+
+def open_ranker(path: Path) -> DialogueRanker:
+    """The ranker in a folder, of trees or a fine-tuned encoder; raises InputError where there is none."""
+    return TrainedEncoder(path) if describe(path)["kind"] in {"dual", "cross"} else TrainedRanker(path)
