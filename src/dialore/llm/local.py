@@ -36,6 +36,7 @@ def load(name: str, device: str = "auto", dtype: str = "auto", *, is_causal: boo
         InputError: there is no such model, device or type, or the extra is not installed.
     """
     torch, transformers = (import_optional(name, "a local model", "local") for name in ("torch", "transformers"))
+    transformers.utils.logging.disable_progress_bar()
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
