@@ -1,130 +1,242 @@
-"""Train the planner and the ranker on KBP, measure them on its development split, and write docs/learn.md.
+"""Train the small parts on KBP, measure them on its development split, and write docs/learn.md.
 
-    python scripts/measure_learn.py --data DATA [--models FOLDER] [--only-text]
+    python scripts/measure_learn.py --data DATA [--models FOLDER] [PART ...] [--only-text]
 
-DATA holds kbp/train.json.gz and kbp/dev.json.gz. Models that lie in the folder already are measured as they are. The
-planner is scored by F1 (SAFARI's Table 4), the ranker by Recall@1 with the gold plan, by the protocol of
-`measure_persona_retrieval.py` (its Table 5). Intervals are 95% bootstrap intervals over whole dialogues.
-
-What was measured is kept in `learn_measured.json`, from which --only-text writes the page again. It also holds the
-sections of parts that take longer, as the commands that each of them names made them.
+DATA is the folder of data sets. Parts: planner, ranker, nli, decisions, dual, scratch, cross, dpr, generator; all
+without any. Models that lie in the folder already are measured as they are. Intervals are 95% bootstrap intervals over
+whole dialogues; figures of training are of five folds of whole dialogues. What was measured is kept in
+`learn_measured.json`; with --only-text the page is written from that. Its prose is `learn_page.md`.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import csv
+import gzip
 import json
 import sys
+import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from string import Template
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dialore.datasets import data_set, split_dialogues
+from dialore.retrieval.encoders import OnnxEmbedder
+from dialore.retrieval.static import StaticEmbedder
 from dialore.sources.trained import TrainedPlanner, describe
-from dialore.training import read_examples, refuse_leaks, save_trained, train_planner, train_ranker
+from dialore.training import read_examples, refuse_leaks, save_trained, train_nli, train_planner, train_ranker
+from dialore.training.encoders import make_rows, train_encoder
+from dialore.training.finetune import Tuning
 from dialore.training.planner import f1, named
 
 sys.path.insert(0, str(Path(__file__).parent))
-from measure_persona_retrieval import PAPER, measure
+from measure_distill import KDCONV, decision_row
+from measure_generator import measure_generator
+from measure_nli import PAPER as NLI
+from measure_nli import measure_nli
+from measure_persona_retrieval import PAPER as RETRIEVAL
+from measure_persona_retrieval import measure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from numpy.typing import NDArray
 
-    from dialore.dialogue import Dialogue
-
-PAGE = Path(__file__).parents[1] / "docs" / "learn.md"
+DOCS = Path(__file__).parents[1] / "docs"
 MEASURED = Path(__file__).with_name("learn_measured.json")
-RECIPES = {"planner": train_planner, "ranker": train_ranker}
+PROSE = Path(__file__).with_name("learn_page.md")
 RESAMPLES = 1000
 PLANNING = {
     "SAFARI, test: BELLE-LLAMA-7B-2M, LoRA": (42.67, 14.08, 83.77),
     "SAFARI, test: ChatGLM-6B, LoRA": (47.10, 31.96, 86.59),
     "SAFARI, test: ChatGPT, zero-shot": (11.45, 20.67, 74.88),
 }
-TARGETS = {"planner": (55, 45, 88), "ranker": (90, 95, 68, 66)}
-HEAD = """\
-<!-- Made by scripts/measure_learn.py: change it there. -->
-# Learn: small trained parts
-
-A planner and a ranker that are trained on a data set's own plans by one command each, on a laptop's processor, and used
-with numpy alone:
-
-```
-dialore train planner kbp --data data/kbp --out models/planner
-dialore train retriever kbp --data data/kbp --out models/ranker
-dialore models list models
-dialore models show models/planner
-```
-
-`safari` takes them as `-o planning=trained:models/planner -o retriever=trained:models/ranker`; a declared persona and
-the documents under it take the ranker as `retriever: trained:models/ranker`.
-
-Both look at how the turns so far share words, rare words and embeddings with each persona sentence and document, at
-what was told and asked before, at places, and at the past of a piece: the turns that it answered in the training data,
-by words, with the dialogue in question left out. The ranker is boosted trees. The planner adds how near the last turn
-is to turns of each plan, and a linear model over words; its probabilities are the mean of boosted trees and of three
-networks with one hidden layer over the same features. How many trees, thresholds and the sharpness of probabilities
-are chosen by five-fold cross-validation on the training split, by whole dialogues. The development split is measured
-at the end, and nothing was chosen by it; for the planner that was twice, after its first form (55.4 / 42.6 / 86.0) and
-after the present one. The test split is not looked at.
-
-**What these figures are of.** KBP draws its dialogues from 265 persona sentences; nearly all of those in its
-development split, and of the documents under them, come in its training split, too, in other dialogues. The figures are
-of such known pieces; the paper's retrievers and planners had the same data. A piece that training has not seen is
-ranked by its words and place alone, which is not measured here.
-"""
+PROTOCOLS = {
+    "persona, random": "persona, with any other (the paper's)",
+    "documents, random": "documents, with any other (the paper's)",
+    "persona, same persona": "persona, another sentence of the same persona",
+    "documents, other document": "documents, another document of the dialogue",
+    "documents, swapped": "documents, a number or name exchanged",
+}
+ENCODERS = {
+    "dual": ("dual", "static", Tuning(epochs=3, batch=64, rate=0.01, length=96)),
+    "scratch": ("dual", "scratch", Tuning(epochs=3, batch=32, rate=1e-3, length=96)),
+    "cross": ("cross", "scratch", Tuning(epochs=1, batch=32, rate=1e-3, length=96)),
+}
+GENERATOR = {
+    "SAFARI, test: BELLE-LLAMA-7B-2M, supervised": (30.48, 34.61, 75.34, 46.62, "42.7, 14.1, 83.8"),
+    "SAFARI, test: ChatGLM-6B, LoRA, supervised": (23.81, 26.70, 76.99, 42.39, "47.1, 32.0, 86.6"),
+    "SAFARI, test: ChatGPT, zero-shot": (12.06, 24.44, 73.47, 38.00, "11.4, 20.7, 74.9"),
+}
 
 
-def intervals(per_resample: NDArray[np.float64]) -> str:
-    """The 95% interval of figures of resamples."""
-    low, high = np.percentile(per_resample, [2.5, 97.5])
-    return f"{low:.1f} to {high:.1f}"
+class Bench:
+    """Data and models, and what was measured."""
+
+    def __init__(self, data: Path, models: Path) -> None:
+        self.data, self.models = data, models
+        self.files = {split: data / "kbp" / f"{split}.json.gz" for split in ("train", "dev")}
+
+    def boosted(self, name: str, recipe: Callable[..., Any]) -> Path:
+        """A part made of trees, trained where it is not there."""
+        path = self.models / name
+        if not (path / "model.json").exists():
+            examples = read_examples("kbp", self.files["train"])
+            refuse_leaks(examples, self.files["dev"])
+            begun = time.process_time()
+            save_trained(path, examples, *recipe(examples, lambda *_: None))
+            print(f"{name}: {time.process_time() - begun:.0f} s of processor time", flush=True)
+        return path
+
+    def planner(self) -> dict[str, Any]:
+        """F1 of each plan with intervals, milliseconds a decision, and calibration."""
+        path = self.boosted("planner", train_planner)
+        planner = TrainedPlanner(path)
+        dialogues = split_dialogues(data_set("kbp").read(self.files["dev"]), cut="all")
+        labels = np.array([planner.plans.index(tuple(one.sources)) for one in dialogues])
+        decided, sure = [], []
+        taken: dict[bool, list[float]] = {True: [], False: []}
+        for one in dialogues:
+            begun = time.process_time()
+            shares = planner.probabilities(one, one.extra["documents"])
+            decided.append(planner.plans.index(planner.choose(shares)))
+            taken[len(one.turns) < 3].append(1000 * (time.process_time() - begun))
+            sure.append([shares[plan] for plan in planner.plans])
+        chosen, plans = np.array(decided), range(len(planner.plans))
+        _, of = np.unique([one.id.partition("@")[0] for one in dialogues], return_inverse=True)
+        rows = [np.flatnonzero(of == number) for number in range(of.max() + 1)]
+        draw = np.random.default_rng(0)
+        resampled = []
+        for _ in range(RESAMPLES):
+            at = np.concatenate([rows[number] for number in draw.integers(len(rows), size=len(rows))])
+            resampled.append([100 * f1(chosen[at], labels[at], plan) for plan in plans])
+        bounds = np.percentile(resampled, [2.5, 97.5], axis=0).T
+        needed, null = 1 - np.array(sure)[:, planner.plans.index(())], labels != planner.plans.index(())
+        bins = np.minimum((needed * 10).astype(int), 9)
+        error = sum(abs(needed[bins == b].sum() - null[bins == b].sum()) for b in range(10)) / len(labels)
+        return {
+            "rows": {
+                "ours, train, cross-validation (least to greatest fold)": spread(
+                    path, [f"F1 of {named(plan)}" for plan in planner.plans]
+                ),
+                "**ours, dev**": [100 * f1(chosen, labels, plan) for plan in plans],
+                "95% interval": [f"{low:.1f} to {high:.1f}" for low, high in bounds],
+            },
+            "later": f"{np.median(taken[False]):.1f}",
+            "first": f"{np.median(taken[True]):.1f}",
+            "error": f"{100 * float(error):.1f}",
+        }
+
+    async def recalls(self, retriever: str) -> tuple[list[float], list[str]]:
+        """Recall@1 of a retriever on dev, and intervals."""
+        dialogues = split_dialogues(data_set("kbp").read(self.files["dev"]), cut="all")
+        found = await measure([one for one in dialogues if one.sources], retriever=retriever)
+        bounds = [f"{100 * (one.low or 0):.1f} to {100 * (one.high or 0):.1f}" for one in found.values()]
+        return [100 * (one.value or 0) for one in found.values()], bounds
+
+    async def ranker(self) -> dict[str, Any]:
+        """Recall@1 of the boosted ranker, and of the untrained default."""
+        path = self.boosted("ranker", train_ranker)
+        columns = ["persona", "both: persona", "documents", "all documents, the gold sentence given"]
+        figures, bounds = await self.recalls(f"trained:{path}")
+        return {
+            "rows": {
+                "ours, train, cross-validation (least to greatest fold)*": spread(path, columns),
+                "untrained default, dev": (await self.recalls("dialogue"))[0],
+                "**ours, dev**": figures,
+                "95% interval": bounds,
+            }
+        }
+
+    async def encoder(self, name: str) -> dict[str, Any]:
+        """Recall@1 of a fine-tuned encoder by its int8 export."""
+        kind, base, tuning = ENCODERS[name]
+        path, seconds = self.models / name, ""
+        if not (path / "model.json").exists():
+            begun = time.process_time()
+            examples = [read_examples("kbp", each) for each in self.files.values()]
+            train_encoder(kind, base, *examples, path, tuning)  # type: ignore[arg-type]
+            seconds = f"{time.process_time() - begun:.0f}"
+        figures, bounds = await self.recalls(f"trained:{path}")
+        cells = [f"{figure:.1f} ({bound})" for figure, bound in zip(figures, bounds, strict=True)]
+        return {"cells": cells, "epochs": describe(path)["loss"]["epochs"], "seconds": seconds, "loss": losses(path)}
+
+    def dpr(self) -> dict[str, Any]:
+        """How often the knowledge of a response is the first, fifth, twentieth of all, on held-out dialogues."""
+        path = self.data / "wizard_of_wikipedia" / "valid.json.gz"
+        with gzip.open(path) as file:
+            entries = json.load(file)
+        entries = [entries[at] for at in np.random.default_rng(0).permutation(len(entries))]
+        cut, name = len(entries) * 4 // 5, "wizard-of-wikipedia"
+        with tempfile.TemporaryDirectory() as folder:
+            splits = []
+            for split, some in (("train", entries[:cut]), ("dev", entries[cut:])):
+                (Path(folder) / f"{split}.json").write_text(json.dumps(some), encoding="utf-8")
+                splits.append(read_examples(name, Path(folder) / f"{split}.json", needs=("knowledge",)))
+        if not (self.models / "dpr" / "model.json").exists():
+            train_encoder(
+                "dual", "static", *splits, self.models / "dpr", Tuning(epochs=3, batch=64, rate=0.01, length=96)
+            )
+        rows = make_rows(splits[1])
+        texts = sorted({text for _, text, _ in rows})
+        gold = np.array([texts.index(text) for _, text, _ in rows])
+        found = {"queries": len(rows), "texts": len(texts)}
+        for key, embedder in (
+            ("untrained", StaticEmbedder()),
+            ("trained", OnnxEmbedder(self.models / "dpr", longest=96)),
+        ):
+            scores = embedder.encode([query for query, _, _ in rows]) @ embedder.encode(texts).T
+            place = (scores > scores[np.arange(len(rows)), gold][:, None]).sum(1)
+            found[key] = ", ".join(f"{100 * float((place < most).mean()):.1f}" for most in (1, 5, 20))
+        return found
+
+    def nli(self) -> dict[str, Any]:
+        """Accuracy of the consistency model by protocol."""
+        path = self.boosted("nli", train_nli)
+        measured = measure_nli(path, self.files["dev"])
+        return {
+            "rows": {
+                title: [
+                    *spread(path, [key]),
+                    measured[key][0],
+                    f"{measured[key][1]:.1f} to {measured[key][2]:.1f}",
+                    NLI.get(key, ""),
+                ]
+                for key, title in PROTOCOLS.items()
+            }
+        }
+
+    def decisions(self) -> dict[str, Any]:
+        """The search decision on Wizard of the Internet, and the shift of topic on KdConv."""
+        entries = []
+        for name in KDCONV:
+            with gzip.open(self.data / "kdconv" / f"{name}_dev.json.gz") as file:
+                entries += json.load(file)
+        with tempfile.TemporaryDirectory() as folder:
+            joined = Path(folder) / "kdconv.json"
+            joined.write_text(json.dumps(entries), encoding="utf-8")
+            shift = decision_row("shift", "kdconv", joined)
+        return {
+            "rows": [
+                decision_row("search", "wizard-of-internet", self.data / "wizard_of_internet/valid.json.gz"),
+                shift,
+            ]
+        }
+
+    async def generator(self) -> dict[str, Any]:
+        """BLEU-1, ROUGE-L, P.C, K.C and F1 of plans of SAFARI's generator, from random weights."""
+        parts = {"planner": self.boosted("planner", train_planner), "ranker": self.boosted("ranker", train_ranker)}
+        rows = await measure_generator(self.data, self.models, self.boosted("nli", train_nli), **parts)
+        return {"rows": rows, "loss": {name: losses(self.models / name) for name in ("base", "safari")}}
 
 
-def measure_planner(path: Path, dialogues: Sequence[Dialogue]) -> tuple[list[float], list[str], dict[str, float]]:
-    """F1 of each plan with intervals, and milliseconds a decision and calibration."""
-    planner = TrainedPlanner(path)
-    labels = np.array([planner.plans.index(tuple(one.sources)) for one in dialogues])
-    decided, sure = [], []
-    taken: dict[bool, list[float]] = {True: [], False: []}
-    for one in dialogues:
-        begun = time.process_time()
-        shares = planner.probabilities(one, one.extra["documents"])
-        decided.append(planner.plans.index(planner.choose(shares)))
-        taken[len(one.turns) < 3].append(1000 * (time.process_time() - begun))
-        sure.append([shares[plan] for plan in planner.plans])
-    chosen, plans = np.array(decided), range(len(planner.plans))
-    _, of = np.unique([one.id.partition("@")[0] for one in dialogues], return_inverse=True)
-    rows = [np.flatnonzero(of == number) for number in range(of.max() + 1)]
-    draw = np.random.default_rng(0)
-    resampled = []
-    for _ in range(RESAMPLES):
-        at = np.concatenate([rows[number] for number in draw.integers(len(rows), size=len(rows))])
-        resampled.append([100 * f1(chosen[at], labels[at], plan) for plan in plans])
-    figures = [100 * f1(chosen, labels, plan) for plan in plans]
-    needed, null = 1 - np.array(sure)[:, planner.plans.index(())], labels != planner.plans.index(())
-    bins = np.minimum((needed * 10).astype(int), 9)
-    error = sum(abs(needed[bins == b].sum() - null[bins == b].sum()) for b in range(10)) / len(labels)
-    return (
-        figures,
-        [intervals(each) for each in np.array(resampled).T],
-        {
-            "median ms, first": float(np.median(taken[True])),
-            "median ms, later": float(np.median(taken[False])),
-            "calibration error": float(error),
-        },
-    )
-
-
-def row(name: str, figures: Sequence[object]) -> str:
-    """One line of a table."""
-    cells = [f"{each:.1f}" if isinstance(each, float) else str(each) for each in figures]
-    return f"| {name} | " + " | ".join(cells) + " |"
+def losses(path: Path) -> list[list[float]]:
+    """Epoch, training loss and held-out loss of a fine-tuned model."""
+    with (path / "loss.csv").open(encoding="utf-8") as file:
+        return [[float(cell or "nan") for cell in line] for line in list(csv.reader(file))[1:]]
 
 
 def spread(path: Path, names: Sequence[str]) -> list[str]:
@@ -138,81 +250,90 @@ def spread(path: Path, names: Sequence[str]) -> list[str]:
     ]
 
 
-async def main() -> None:
-    """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=Path("shared/data"), help="the folder of data sets")
-    parser.add_argument("--models", type=Path, default=Path("models"), help="where models lie or go")
-    parser.add_argument("--only-text", action="store_true", help="write the page from what was measured before")
-    options = parser.parse_args()
-    if not options.only_text:
-        await measure_all(options.data, options.models)
-    write()
+# --- the page
 
 
-async def measure_all(data: Path, models: Path) -> None:
-    """Train what is not there, and measure it."""
-    files = {split: data / "kbp" / f"{split}.json.gz" for split in ("train", "dev")}
-    for name, recipe in RECIPES.items():
-        if not (models / name / "model.json").exists():
-            examples = read_examples("kbp", files["train"])
-            refuse_leaks(examples, files["dev"])
-            begun = time.process_time()
-            made = recipe(examples, lambda *_: None)
-            save_trained(models / name, examples, *made)
-            print(f"{name}: {time.process_time() - begun:.0f} s of processor time", flush=True)
-    dialogues = split_dialogues(data_set("kbp").read(files["dev"]), cut="all")
-    planner, ranker = (models / name for name in RECIPES)
-    figures, bounds, other = measure_planner(planner, dialogues)
-    plans = [f"F1 of {named(plan)}" for plan in TrainedPlanner(planner).plans]
-    columns = ["persona", "both: persona", "documents", "all documents, the gold sentence given"]
-    ranked = {}
-    for name, retriever in (("untrained default, dev", "dialogue"), ("**ours, dev**", f"trained:{ranker}")):
-        found = await measure([one for one in dialogues if one.sources], retriever=retriever)
-        ranked[name] = [100 * (one.value or 0) for one in found.values()]
-    ranked["95% interval"] = [f"{100 * (one.low or 0):.1f} to {100 * (one.high or 0):.1f}" for one in found.values()]
-    kept = json.loads(MEASURED.read_text(encoding="utf-8"))
-    kept["planner"] = {
-        "ours, train, cross-validation (least to greatest fold)": spread(planner, plans),
-        "**ours, dev**": figures,
-        "95% interval": bounds,
-    }
-    kept["ranker"] = {"ours, train, cross-validation (least to greatest fold)*": spread(ranker, columns), **ranked}
-    kept["decision"] = other
-    MEASURED.write_text(json.dumps(kept, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+def row(name: str, figures: Iterable[object]) -> str:
+    """One line of a table."""
+    cells = [f"{each:.1f}" if isinstance(each, float) else str(each) for each in figures]
+    return f"| {name} | " + " | ".join(cells) + " |"
+
+
+def table(*parts: dict[str, Any]) -> str:
+    """The lines of a table, below its head."""
+    return "\n".join(row(name, figures) for part in parts for name, figures in part.items())
 
 
 def write() -> None:
-    """Write the page from what was measured."""
+    """Write the page and its picture from what was measured."""
     kept = json.loads(MEASURED.read_text(encoding="utf-8"))
-    other = kept["decision"]
-    later, first, error = (other[name] for name in ("median ms, later", "median ms, first", "calibration error"))
-    lines = [HEAD, "## Planner: F1 on KBP", "", row("", ["NULL", "PERSONA", "both"]), "|---|---|---|---|"]
-    lines += [row(name, each) for name, each in {**PLANNING, **kept["planner"]}.items()]
-    lines += [
-        row("target on dev", TARGETS["planner"]),
-        "",
-        f"A decision took {later:.1f} ms of processor time (median) where the persona had been asked about before",
-        f"and the last two turns were new, {first:.1f} ms at a dialogue's first turn. That anything is needed is",
-        f"predicted with an expected calibration error of {100 * error:.1f} points (ten bins).",
-        "",
-        *kept["planner, notes"],
-        "",
-        "## Ranker: Recall@1 on KBP, with the gold plan",
-        "",
-        row("", ["persona", "both: persona", "documents", "documents†"]),
-        "|---|---|---|---|---|",
-        *[row(name, each) for name, each in PAPER.items() if "trained" in name],
-        *[row(name, each) for name, each in kept["ranker"].items()],
-        row("target on dev", TARGETS["ranker"]),
-        "",
-        "† Among all of the dialogue's documents, with the retrieved sentence joined to the query. The ranker is not",
-        "told which sentence a document stands under.  ",
-        "\\* In cross-validation the gold sentence is joined instead.",
-    ]
-    for section in kept["sections"]:
-        lines += ["", *section]
-    PAGE.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    trained = {name: figures for name, figures in RETRIEVAL.items() if "trained" in name}
+    page = Template(PROSE.read_text(encoding="utf-8")).substitute(
+        planner=table(PLANNING, kept["planner"]["rows"]),
+        **{name: kept["planner"][name] for name in ("later", "first", "error")},
+        ranker=table(trained, kept["ranker"]["rows"]),
+        nli=table(kept["nli"]["rows"]),
+        decisions="\n".join(kept["decisions"]["rows"]),
+        encoders=table({title: kept[name]["cells"] for name, title in TITLES.items()}),
+        dpr="\n".join(row(f"{name} static embeddings", [kept["dpr"][name]]) for name in ("untrained", "trained")),
+        dpr_texts=kept["dpr"]["texts"],
+        generator=table(GENERATOR, kept["generator"]["rows"]),
+    )
+    (DOCS / "learn.md").write_text(page, encoding="utf-8")
+
+
+TITLES = {
+    "dual": "dual encoder, static embeddings",
+    "scratch": "dual encoder, a transformer from scratch",
+    "cross": "cross-encoder, a transformer from scratch",
+}
+
+
+def draw() -> None:
+    """Draw the losses of all that was fine-tuned."""
+    from matplotlib.figure import Figure
+
+    kept = json.loads(MEASURED.read_text(encoding="utf-8"))
+    curves = {title: kept[name]["loss"] for name, title in TITLES.items()}
+    curves |= {"language model (base)": kept["generator"]["loss"]["base"]}
+    curves |= {"SAFARI's generator": kept["generator"]["loss"]["safari"]}
+    figure = Figure(figsize=(10, 2.6), layout="constrained")
+    for axes, (title, rows) in zip(figure.subplots(1, len(curves)), curves.items(), strict=True):
+        for column, name in ((1, "train"), (2, "held out")):
+            drawn = [(each[0], each[column]) for each in rows if each[column] == each[column]]
+            axes.plot(*zip(*drawn, strict=True), marker="o", label=name)
+        axes.set_title(title, fontsize=8)
+        axes.set_xlabel("epoch")
+    axes.legend()
+    figure.savefig(DOCS / "learn-losses.svg", metadata={"Date": None})
+
+
+async def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", help="what is measured; all without any")
+    parser.add_argument("--data", type=Path, default=Path("shared/data"), help="the folder of data sets")
+    parser.add_argument("--models", type=Path, default=Path("models"), help="where models lie or go")
+    parser.add_argument("--only-text", action="store_true", help="write the page from what was measured before")
+    given = parser.parse_args()
+    if not given.only_text:
+        bench = Bench(given.data, given.models)
+        parts: dict[str, Callable[[], Any]] = {name: getattr(bench, name) for name in PARTS}
+        parts |= {name: lambda name=name: bench.encoder(name) for name in ENCODERS}
+        for name in given.parts or parts:
+            found = parts[name]()
+            found = await found if asyncio.iscoroutine(found) else found
+            kept = json.loads(MEASURED.read_text(encoding="utf-8"))
+            MEASURED.write_text(
+                json.dumps({**kept, name: found}, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
+            )
+            print(name, found, flush=True)
+            if len(kept) + 1 >= len(parts):
+                draw()
+    write()
+
+
+PARTS = ("planner", "ranker", "nli", "decisions", "dpr", "generator")
 
 
 if __name__ == "__main__":

@@ -91,3 +91,19 @@ def test_not_enough_memory_says_what_to_lower(train, small, monkeypatch):  # noq
     done, left = train(lambda data: shutil.copy(small / "train.json", data))
     assert "not enough memory to train on 300 responses (give fewer dialogues)" in done.complaint
     assert not left
+
+
+@pytest.mark.parametrize(
+    ("said", "complaint"),
+    [
+        (["retriever", "kbp", "--epochs", "2"], "trees are not fine-tuned"),
+        (["nli", "kbp", "--lora"], "trees are not fine-tuned"),
+        (["retriever", "kbp", "--kind", "cross", "--lora"], "--lora is for language models"),
+        (["generator", "kbp", "--precision", "fp8"], "precision"),
+    ],
+)
+def test_options_that_say_nothing_are_refused(call, small, tmp_path, said, complaint):  # noqa: F811
+    done = call("train", *said, "--data", str(small), "--out", str(tmp_path / "model"))
+    assert done.code == 2
+    assert complaint in done.complaint
+    assert not (tmp_path / "model").exists()

@@ -152,3 +152,52 @@ def test_the_command_says_what_it_wrote(small, tmp_path, monkeypatch):
     done = CliRunner().invoke(app, ["retriever", "kbp", "--data", str(small), "--out", str(out), *options])
     assert done.exit_code == 0, done.output
     assert json.loads(done.output[done.output.index("{") :])["kind"] == "dual"
+
+
+def wizards(folder, split, first, count):
+    """Dialogues in Wizard of Wikipedia's form, whose knowledge says what the turn before asks."""
+    kinds = [("lions", "savanna"), ("whales", "ocean"), ("owls", "forest"), ("camels", "desert")]
+    made = []
+    for number in range(first, first + count):
+        talk = [kinds[(number + step) % 4] for step in range(3)]
+        made.append(
+            {
+                "meta": [[f"{animal.title()} live in the {place}."] for animal, place in talk],
+                "dialogue": [[f"Where do {a} live, {number}?", f"In the {p}, I think."] for a, p in talk],
+            }
+        )
+    path = folder / f"{split}.json"
+    path.write_text(json.dumps(made), encoding="utf-8")
+    return path
+
+
+def test_without_personas_topic_and_history_find_their_knowledge(tmp_path):
+    """MSDP, Appendix F.2; by the query that `msdp` asks with `retrieved=true`."""
+    from dialore.retrieval.encoders import OnnxEmbedder
+
+    paths = [wizards(tmp_path, "train", 0, 24), wizards(tmp_path, "dev", 100, 12)]
+    train, dev = (read_examples("wizard-of-wikipedia", path, needs=("knowledge",)) for path in paths)
+    rows = make_rows(dev)
+    assert len(rows) == 36
+    query, positive, negative = rows[1]
+    turns = dev.dialogues[1].texts
+    assert len(turns) == 3
+    assert (query, positive) == (" ".join(turns), dev.gold[1][0])
+    assert negative in {text for gold in dev.gold[:3] for text in gold} - {positive}
+    train_encoder("dual", "static", train, dev, tmp_path / "dpr", LIVELY)
+    texts = sorted({text for _, text, _ in rows})
+    encoder = OnnxEmbedder(tmp_path / "dpr", longest=48)
+    found = (encoder.encode([row[0] for row in rows]) @ encoder.encode(texts).T).argmax(1)
+    right = [texts[at] == text for at, (_, text, _) in zip(found, rows, strict=True)]
+    assert np.mean(right[::3]) > 0.9  # the first turns, whose query says one thing alone
+    from typer.testing import CliRunner
+
+    from dialore.cli.train import app
+
+    out = tmp_path / "model"
+    options = ["--kind", "dual", "--base", "static", "--epochs", "1", "--json"]
+    done = CliRunner().invoke(
+        app, ["retriever", "wizard-of-wikipedia", "--data", str(tmp_path), "--out", str(out), *options]
+    )
+    assert done.exit_code == 0, done.output
+    assert describe(out)["data"]["responses"] == 72

@@ -319,3 +319,10 @@ async def test_safari_plans_and_responds_with_the_trained_model(tmp_path, small,
         response = await agent.respond(Dialogue.model_validate(one.model_dump()))
     assert response.plan == ["persona", "documents"]
     assert response.text == one.reference
+
+
+def test_a_processor_calculates_in_bfloat16_too(bases, tmp_path):
+    tuning = dataclasses.replace(QUICK, epochs=2, precision="bf16")
+    finetune("causal", str(bases / "causal"), TRAIN, DEV, tmp_path / "model", CARD, tuning=tuning)
+    rows = losses(tmp_path / "model")
+    assert rows[-1]["train"] < rows[0]["train"]

@@ -24,32 +24,32 @@ app = typer.Typer(no_args_is_help=True, help="Export blind sheets for people to 
 def export(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of runs.")],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="The sheets. [default: RUN/sheets-CRITERIA]")
+        Path | None, typer.Option("--out", metavar="FOLDER", help="The sheets. (default: RUN/sheets-CRITERIA)")
     ] = None,
     key: Annotated[
-        Path | None, typer.Option("--key", metavar="FILE", help="Where the key goes. [default: FOLDER.key.json]")
+        Path | None, typer.Option("--key", metavar="FILE", help="Where the key goes. (default: FOLDER.key.json)")
     ] = None,
     criteria: Annotated[
         str, typer.Option("--criteria", "-c", metavar="NAME", help="dcrag, safari, scg-qp-query, ...; see `criteria`.")
     ] = "dcrag",
     form: Annotated[
-        str | None, typer.Option("--form", metavar="pairwise|likert|ranking", help="[default: the paper's]")
+        str | None, typer.Option("--form", metavar="pairwise|likert|ranking", help="(default: the paper's)")
     ] = None,
     system: Annotated[
         list[str] | None,
         typer.Option("--system", "-s", metavar="NAME", help="Only this system; may be given several times."),
     ] = None,
     against: Annotated[
-        str | None, typer.Option("--against", metavar="SYSTEM", help="Only pairs with this system. [default: all]")
+        str | None, typer.Option("--against", metavar="SYSTEM", help="Only pairs with this system. (default: all)")
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="How many dialogues.")] = 100,
     lowest: Annotated[
         str | None,
-        typer.Option("--lowest", metavar="METRIC", help="Those on which the systems score lowest. [default: a sample]"),
+        typer.Option("--lowest", metavar="METRIC", help="Those on which the systems score lowest. (default: a sample)"),
     ] = None,
     annotators: Annotated[int, typer.Option("--annotators", min=1, help="How many sheets.")] = 3,
     language: Annotated[
-        str | None, typer.Option("--language", metavar="en|zh", help="Of the questions. [default: the dialogues']")
+        str | None, typer.Option("--language", metavar="en|zh", help="Of the questions. (default: the dialogues')")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of sampling, shuffling and blinding.")] = 0,
     json: Json = False,

@@ -24,7 +24,7 @@ app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help="Measure your ow
 def endpoint(
     settings: AgentSettings,
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Dialogues to answer. [default: the demo's]")
+        Path | None, typer.Argument(metavar="[FILE]", help="Dialogues to answer. (default: the demo's)")
     ] = None,
     dialogues: Annotated[
         int, typer.Option("--dialogues", "-n", min=1, help="How many are answered; a shorter file is begun again.")
@@ -169,7 +169,7 @@ def handbook(
     ] = None,
     retrieval: Annotated[bool, typer.Option("--retrieval", help="Measure retrieval alone, without a model.")] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="Where it is kept. [default: runs/handbook-HALF]")
+        Path | None, typer.Option("--out", metavar="FOLDER", help="Where it is kept. (default: runs/handbook-HALF)")
     ] = None,
     json: Json = False,
 ) -> None:

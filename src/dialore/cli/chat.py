@@ -44,7 +44,7 @@ def chat(
         Path | None, typer.Argument(metavar="[FILE]", help="A dialogue to go on with, as /save or anybody writes it.")
     ] = None,
     language: Annotated[
-        str | None, typer.Option("--language", "-l", metavar="NAME", help="en, zh, fr, ... [default: the last turn's]")
+        str | None, typer.Option("--language", "-l", metavar="NAME", help="en, zh, fr, ... (default: the last turn's)")
     ] = None,
     json: Json = False,
 ) -> None:

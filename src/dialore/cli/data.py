@@ -27,7 +27,7 @@ _File = Annotated[
     Path | None,
     typer.Argument(
         metavar="[FILE]",
-        help="The file as it is published, gzipped or not; of an archive, ARCHIVE:FILE. [default: as --split says]",
+        help="The file as it is published, gzipped or not; of an archive, ARCHIVE:FILE. (default: as --split says)",
     ),
 ]
 _Split = Annotated[str, typer.Option("--split", metavar="NAME", help="Without a file: which of those fetched.")]
@@ -64,10 +64,10 @@ def list_data(json: Json = False) -> None:
 def get(
     name: _Name,
     split: Annotated[
-        list[str] | None, typer.Option("--split", metavar="NAME", help="Only this split; several times. [default: all]")
+        list[str] | None, typer.Option("--split", metavar="NAME", help="Only this split; several times. (default: all)")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where one split goes. [default: the cache folder]")
+        Path | None, typer.Option("--out", metavar="FILE", help="Where one split goes. (default: the cache folder)")
     ] = None,
     address: Annotated[
         str | None,
@@ -169,7 +169,7 @@ def convert(
     file: _File = None,
     split: _Split = "",
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where the dialogues go. [default: standard output]")
+        Path | None, typer.Option("--out", metavar="FILE", help="Where the dialogues go. (default: standard output)")
     ] = None,
     cut: Annotated[
         str,

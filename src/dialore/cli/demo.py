@@ -31,7 +31,7 @@ _PACE = f"model calls are replayed at {_TOKENS_A_SECOND:,} tokens a second; open
 
 def demo(
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Where the page goes. [default: the cache folder]")
+        Path | None, typer.Option("--html", metavar="FILE", help="Where the page goes. (default: the cache folder)")
     ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     json: Json = False,

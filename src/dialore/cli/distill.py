@@ -39,7 +39,7 @@ def distill(
         str, typer.Option("--by", metavar="model|people|matching", help="Whose answers: see below.")
     ] = "model",
     folder: Annotated[
-        Path | None, typer.Option("--run", metavar="FOLDER", help="Where the run is kept. [default: runs/distill-...]")
+        Path | None, typer.Option("--run", metavar="FOLDER", help="Where the run is kept. (default: runs/distill-...)")
     ] = None,
     option: Annotated[
         list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the method.")

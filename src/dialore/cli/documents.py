@@ -45,16 +45,16 @@ def build(
         typer.Option(
             "--chunk",
             metavar="words|sentence|whole",
-            help="So many words a passage, one sentence, or a whole section. [default: words; for a data set whole]",
+            help="So many words a passage, one sentence, or a whole section. (default: words; for a data set whole)",
         ),
     ] = None,
     chunk_words: Annotated[
         int | None,
-        typer.Option("--chunk-words", min=1, help="Words of a passage; sentences stay whole. [default: 120]"),
+        typer.Option("--chunk-words", min=1, help="Words of a passage; sentences stay whole. (default: 120)"),
     ] = None,
     overlap: Annotated[int, typer.Option("--overlap", min=0, help="Sentences that a passage repeats.")] = 1,
     file_format: _Format = None,
-    name: Annotated[str | None, typer.Option("--name", help="The index's name. [default: the file's]")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="The index's name. (default: the file's)")] = None,
     embedder: Annotated[
         str, typer.Option("--embedder", metavar="SPEC|none", help="What makes the vectors: static, onnx:FOLDER, ...")
     ] = "static",

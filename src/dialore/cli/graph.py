@@ -40,7 +40,7 @@ def build(
         typer.Option("--language", "-l", metavar="en|zh", help="Of a ConceptNet dump, keep these; may be repeated."),
     ] = None,
     file_format: _Format = None,
-    name: Annotated[str | None, typer.Option("--name", help="The graph's name. [default: the file's]")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="The graph's name. (default: the file's)")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is no graph.")] = False,
     json: Json = False,
 ) -> None:
@@ -163,10 +163,10 @@ def retrieve(
     query: Annotated[list[str] | None, typer.Option("--query", "-q", help="A query; may be repeated.")] = None,
     topic: Annotated[list[str] | None, typer.Option("--topic", "-t", help="A topic; may be repeated.")] = None,
     history: Annotated[
-        str | None, typer.Option("--history", help="What the facts are ranked by. [default: queries and topics]")
+        str | None, typer.Option("--history", help="What the facts are ranked by. (default: queries and topics)")
     ] = None,
     language: Annotated[
-        str | None, typer.Option("--language", "-l", metavar="en|zh", help="[default: found from the text]")
+        str | None, typer.Option("--language", "-l", metavar="en|zh", help="(default: found from the text)")
     ] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="Facts to keep of each set.")] = 10,
     ranking: Annotated[
@@ -293,9 +293,9 @@ def verify(graph: _File, json: Json = False) -> None:
 @app.command("export")
 def export(
     graph: _File,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="[default: standard output]")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="(default: standard output)")] = None,
     file_format: Annotated[
-        str | None, typer.Option("--format", metavar="tsv|jsonl", help="[default: by the file's name, else tsv]")
+        str | None, typer.Option("--format", metavar="tsv|jsonl", help="(default: by the file's name, else tsv)")
     ] = None,
 ) -> None:
     """Write a graph's facts to a file that a graph can be built of again.

@@ -17,7 +17,7 @@ def import_files(
     files: Annotated[list[str], typer.Argument(metavar="[NAME=]FILE...", help="Files of responses.")],
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FOLDER", help="The run they go to, new or not. [default: runs/FILE's name]"),
+        typer.Option("--out", metavar="FOLDER", help="The run they go to, new or not. (default: runs/FILE's name)"),
     ] = None,
     json: Json = False,
 ) -> None:

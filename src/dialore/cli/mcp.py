@@ -23,7 +23,7 @@ def mcp(
     ] = None,
     http: Annotated[bool, typer.Option("--http", help="Over HTTP, at /mcp, instead of stdio.")] = False,
     host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Default: 127.0.0.1.")] = None,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="[default: 8018]")] = _PORT,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="(default: 8018)")] = _PORT,
     user: Annotated[str, typer.Option("--user", metavar="NAME", help="Whose memory is read and kept.")] = "mcp",
 ) -> None:
     """Offer agents and sources as tools of the Model Context Protocol.

@@ -59,7 +59,7 @@ Metrics = Annotated[
 LogTo = Annotated[
     str | None,
     typer.Option(
-        "--log-to", metavar="mlflow|wandb", help="Tell a tracker, too. [default: the one that the run was told to]"
+        "--log-to", metavar="mlflow|wandb", help="Tell a tracker, too. (default: the one that the run was told to)"
     ),
 ]
 _FILE = inspect.Parameter(
@@ -82,7 +82,7 @@ class MeasureSettings:
     """What metrics measure with, beside the judge."""
 
     graph: Annotated[
-        str | None, typer.Option("--graph", "-g", metavar="PATH|starter", help="For CDP and CDF. [default: starter]")
+        str | None, typer.Option("--graph", "-g", metavar="PATH|starter", help="For CDP and CDF. (default: starter)")
     ] = None
     nli: Annotated[
         str | None, typer.Option("--nli", metavar="NAME", help="An NLI model, or trained:FOLDER, for consistency.")

@@ -21,7 +21,7 @@ _FORMS = "Forms; without any, all of them"
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of runs.")],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="Where it goes. [default: RUN/report]")
+        Path | None, typer.Option("--out", metavar="FOLDER", help="Where it goes. (default: RUN/report)")
     ] = None,
     html: Annotated[bool, typer.Option("--html", rich_help_panel=_FORMS, help="One self-contained page.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", rich_help_panel=_FORMS, help="The tables.")] = False,
@@ -31,10 +31,10 @@ def report(
     ] = False,
     baseline: Annotated[
         str | None,
-        typer.Option("--baseline", metavar="SYSTEM", help="What others are compared with. [default: vanilla]"),
+        typer.Option("--baseline", metavar="SYSTEM", help="What others are compared with. (default: vanilla)"),
     ] = None,
     metric: Metrics = None,
-    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="[default: the runs' names]")] = "",
+    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="(default: the runs' names)")] = "",
     dialogues: Annotated[
         int, typer.Option("--dialogues", metavar="N", min=0, help="How many of each data set can be browsed.")
     ] = 200,
@@ -44,7 +44,7 @@ def report(
     ] = None,
     sheets: Annotated[
         list[Path] | None,
-        typer.Option("--sheets", metavar="PLACE", help=f"{PLACE} [default: those of RUN]"),
+        typer.Option("--sheets", metavar="PLACE", help=f"{PLACE} (default: those of RUN)"),
     ] = None,
     plots: Annotated[bool, typer.Option("--plots", help="Write each plot as PDF, SVG and PNG, too.")] = False,
     log_to: LogTo = None,

@@ -32,7 +32,7 @@ def run(
         Path | None, typer.Argument(metavar="[FILE]", help="An experiment file (YAML); or say all by options.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="Where the run is kept. [default: runs/NAME]")
+        Path | None, typer.Option("--out", metavar="FOLDER", help="Where the run is kept. (default: runs/NAME)")
     ] = None,
     method: Annotated[
         list[str] | None,

@@ -31,7 +31,7 @@ def build(
             "--dataset",
             "-D",
             metavar="NAME",
-            help="The data set that the files are of. [default: dialogues]",
+            help="The data set that the files are of. (default: dialogues)",
             autocompletion=DATA_SETS,
         ),
     ] = None,

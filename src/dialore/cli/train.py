@@ -2,13 +2,14 @@
 
 # No deferred annotations here: typer reads them.
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dialore.cli.options import DATA_SETS, Json, one_of
+from dialore.cli.options import DATA_SETS, Json, SettingsGroup, one_of, takes_settings
 from dialore.cli.output import console, note, print_json, progress, table
 from dialore.errors import InputError
 
@@ -17,30 +18,77 @@ if TYPE_CHECKING:
     from dialore.training import Examples
     from dialore.training.finetune import Kind, Target, Tuning
 
-app = typer.Typer(no_args_is_help=True, help="Train small parts that need no language model, on a laptop's processor.")
+app = typer.Typer(
+    cls=SettingsGroup,
+    no_args_is_help=True,
+    help="Train small parts that need no language model, on a laptop's processor.",
+)
 _Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="The data set, with personas and plans: kbp.", autocompletion=DATA_SETS)
+    str, typer.Argument(metavar="NAME", help="The data set: kbp has personas and plans.", autocompletion=DATA_SETS)
 ]
 _Data = Annotated[
     Path, typer.Option("--data", metavar="DIR", help="Where its train.json lies, and dev.json, gzipped or not.")
 ]
 _Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the model goes.")]
 _Seed = Annotated[int, typer.Option("--seed", help="The same seed and data give the same files.")]
-_Base = Annotated[
-    str,
-    typer.Option("--base", metavar="NAME|FOLDER|scratch", help="The model to start from, or a small one of chance."),
-]
-_Epochs = Annotated[float, typer.Option("--epochs", min=0.01, help="Passes over the training file, at most.")]
-_Batch = Annotated[int, typer.Option("--batch", min=1, help="Targets a step and GPU.")]
-_Accumulation = Annotated[int, typer.Option("--accumulation", min=1, help="Steps before the weights change.")]
-_Rate = Annotated[float, typer.Option("--rate", help="The greatest learning rate.")]
-_Length = Annotated[int, typer.Option("--length", min=8, help="Tokens of a target; older turns go where it is more.")]
-_Lora = Annotated[bool, typer.Option("--lora", help="Train low-rank adapters, merged into the weights at the end.")]
-_Precision = Annotated[str, typer.Option("--precision", metavar="auto|fp32|bf16|fp16", help="Of the calculation.")]
 _Kind = Annotated[str, typer.Option("--kind", metavar="seq2seq|causal", help="What the model to start from is.")]
 _AnyName = Annotated[str, typer.Argument(metavar="NAME", help="The data set.", autocompletion=DATA_SETS)]
 _SPLITS = ("train", "dev")
 _KINDS: "tuple[Kind, ...]" = ("seq2seq", "causal")
+
+
+@dataclass(frozen=True, slots=True)
+class TuningOptions:
+    """How a model is fine-tuned; what is not given is as the recipe has it."""
+
+    base: Annotated[
+        str,
+        typer.Option(
+            "--base", metavar="NAME|FOLDER|scratch", help="The model to start from, or a small one of chance."
+        ),
+    ] = "scratch"
+    epochs: Annotated[
+        float | None,
+        typer.Option("--epochs", min=0.01, help="Passes over the data, at most. (default: 3; stages 10; encoders 5)"),
+    ] = None
+    batch: Annotated[
+        int | None, typer.Option("--batch", min=1, help="Targets a step and GPU. (default: 8; retrievers 32)")
+    ] = None
+    accumulation: Annotated[int, typer.Option("--accumulation", min=1, help="Steps before the weights change.")] = 1
+    rate: Annotated[
+        float | None, typer.Option("--rate", help="The greatest learning rate. (default: 3e-4; nli 2e-5)")
+    ] = None
+    length: Annotated[
+        int | None,
+        typer.Option(
+            "--length",
+            min=8,
+            help="Tokens of a target; older turns go where it is more. "
+            "(default: 512; stages 1024; retrievers 96; nli 128)",
+        ),
+    ] = None
+    lora: Annotated[
+        bool, typer.Option("--lora", help="Train low-rank adapters, merged into the weights; not of encoders.")
+    ] = False
+    precision: Annotated[
+        str, typer.Option("--precision", metavar="auto|fp32|bf16|fp16", help="Of the calculation.")
+    ] = "auto"
+
+    def refuse(self) -> None:
+        """Raise InputError where any is given: trees have no such numbers."""
+        if self != type(self)():
+            raise InputError(
+                "trees are not fine-tuned: --base, --epochs and the like say nothing", mend="give a --kind"
+            )
+
+    def tuning(self, seed: int, **own: float) -> "Tuning":
+        """How it is trained, with a recipe's own numbers where none are given."""
+        from dialore.training.finetune import Tuning
+
+        one_of("precision", self.precision, ("auto", "fp32", "bf16", "fp16"))
+        given = {name: getattr(self, name) for name in ("epochs", "batch", "rate", "length")}
+        said = {**own, **{name: value for name, value in given.items() if value is not None}}
+        return Tuning(accumulation=self.accumulation, lora=self.lora, precision=self.precision, seed=seed, **said)  # type: ignore[arg-type]
 
 
 @app.command("planner")
@@ -60,17 +108,13 @@ def planner(name: _Name, data: _Data, out: _Out, seed: _Seed = 0, json: Json = F
 
 
 @app.command("retriever")
+@takes_settings
 def retriever(
     name: _Name,
     data: _Data,
     out: _Out,
+    given: TuningOptions,
     kind: Annotated[str, typer.Option("--kind", metavar="trees|dual|cross", help="What is trained.")] = "trees",
-    base: _Base = "scratch",
-    epochs: _Epochs = 5,
-    batch: _Batch = 32,
-    rate: _Rate = 3e-4,
-    length: _Length = 96,
-    precision: _Precision = "auto",
     seed: _Seed = 0,
     json: Json = False,
 ) -> None:
@@ -80,7 +124,9 @@ def retriever(
     (in-batch and hard negatives; --base static for token vectors alone) or a
     cross-encoder (denoised hard negatives). Use it with
     `-o retriever=trained:FOLDER` of safari, or as the retriever of a declared
-    persona; no torch is needed then.
+    persona; no torch is needed then. A dual encoder learns from knowledge
+    without personas, too, as MSDP's DPR (wizard-of-wikipedia): use that with
+    `--embedder onnx:FOLDER` of `dialore documents build`.
 
     [bold]Example[/bold]
     dialore train retriever kbp --data shared/data/kbp --out models/ranker
@@ -88,24 +134,21 @@ def retriever(
     from dialore.training import train_ranker
 
     if one_of("kind of retriever", kind, ("trees", "dual", "cross")) == "trees":
+        given.refuse()
         _train(train_ranker, name, data, out, seed, json)
         return
-    tuning = _tuning(epochs, batch, 1, rate, length, False, precision, seed)
-    _train_encoder(kind, name, data, out, base, tuning, json)
+    tuning = given.tuning(seed, epochs=5, batch=32, length=96)
+    _train_encoder(kind, name, data, out, given.base, tuning, json)
 
 
 @app.command("nli")
+@takes_settings
 def nli(
     name: _Name,
     data: _Data,
     out: _Out,
+    given: TuningOptions,
     kind: Annotated[str, typer.Option("--kind", metavar="trees|cross", help="What is trained.")] = "trees",
-    base: _Base = "scratch",
-    epochs: _Epochs = 5,
-    batch: _Batch = 8,
-    rate: _Rate = 2e-5,
-    length: _Length = 128,
-    precision: _Precision = "auto",
     seed: _Seed = 0,
     json: Json = False,
 ) -> None:
@@ -124,26 +167,21 @@ def nli(
     from dialore.training import train_nli
 
     if one_of("kind of model", kind, ("trees", "cross")) == "trees":
+        given.refuse()
         _train(train_nli, name, data, out, seed, json)
         return
-    tuning = _tuning(epochs, batch, 1, rate, length, False, precision, seed)
-    _train_encoder("nli-cross", name, data, out, base, tuning, json)
+    tuning = given.tuning(seed, epochs=5, rate=2e-5, length=128)
+    _train_encoder("nli-cross", name, data, out, given.base, tuning, json)
 
 
 @app.command("generator")
+@takes_settings
 def generator(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The data set.", autocompletion=DATA_SETS)],
     data: _Data,
     out: _Out,
+    given: TuningOptions,
     recipe: Annotated[str, typer.Option("--recipe", metavar="safari|fkg|fcm", help="What it learns.")] = "safari",
-    base: _Base = "scratch",
-    epochs: _Epochs = 3,
-    batch: _Batch = 8,
-    accumulation: _Accumulation = 1,
-    rate: _Rate = 3e-4,
-    length: _Length = 512,
-    lora: _Lora = False,
-    precision: _Precision = "auto",
     seed: _Seed = 0,
     json: Json = False,
 ) -> None:
@@ -162,13 +200,9 @@ def generator(
     from dialore.training.generators import RECIPES, read_targets
 
     one_of("recipe", recipe, [*RECIPES])
-    paths = [path for split in _SPLITS for path in sorted(data.glob(f"{split}.json*"))[:1]]
-    if not paths or not paths[0].name.startswith("train"):
-        raise InputError(f"{data} has no train.json", mend=f"`dialore data get {name} --split train --out FILE`")
-    targets, described = read_targets(recipe, name, paths)
-    tuning = _tuning(epochs, batch, accumulation, rate, length, lora, precision, seed)
+    targets, described = read_targets(recipe, name, _files(name, data, needed=1))
     card: dict[str, Any] = {"kind": f"generator ({recipe})", "use": RECIPES[recipe].use, "data": described}
-    _finetune("causal", base, targets, out, card, RECIPES[recipe].tokens, tuning, json)
+    _finetune("causal", given.base, targets, out, card, RECIPES[recipe].tokens, given.tuning(seed), json)
 
 
 @app.command("decision")
@@ -195,18 +229,12 @@ def decision(
 
 
 @app.command("stages")
+@takes_settings
 def stages(
     rows: Annotated[Path, typer.Argument(metavar="FILE", help="Rows of `dialore distill`.")],
     out: _Out,
+    given: TuningOptions,
     kind: _Kind = "seq2seq",
-    base: _Base = "scratch",
-    epochs: _Epochs = 10,
-    batch: _Batch = 8,
-    accumulation: _Accumulation = 1,
-    rate: _Rate = 3e-4,
-    length: _Length = 1024,
-    lora: _Lora = False,
-    precision: _Precision = "auto",
     seed: _Seed = 0,
     json: Json = False,
 ) -> None:
@@ -222,25 +250,19 @@ def stages(
     from dialore.training.stages import USES, lacking, stage_targets
 
     targets, card = stage_targets(rows)
-    tuning = _tuning(epochs, batch, accumulation, rate, length, lora, precision, seed)
     card = {"kind": "stages", "use": USES["stages"], **card}
-    _finetune(one_of("kind", kind, _KINDS), base, targets, out, card, lacking(base, targets[0]), tuning, json)
+    tuning, tokens = given.tuning(seed, epochs=10, length=1024), lacking(given.base, targets[0])
+    _finetune(one_of("kind", kind, _KINDS), given.base, targets, out, card, tokens, tuning, json)
 
 
 @app.command("query")
+@takes_settings
 def query(
     name: _AnyName,
     data: _Data,
     out: _Out,
+    given: TuningOptions,
     kind: _Kind = "seq2seq",
-    base: _Base = "scratch",
-    epochs: _Epochs = 3,
-    batch: _Batch = 8,
-    accumulation: _Accumulation = 1,
-    rate: _Rate = 3e-4,
-    length: _Length = 512,
-    lora: _Lora = False,
-    precision: _Precision = "auto",
     seed: _Seed = 0,
     json: Json = False,
 ) -> None:
@@ -253,24 +275,17 @@ def query(
     [bold]Example[/bold]
     dialore train query wizard-of-internet --data data/woi --base google/flan-t5-large --out models/query
     """
-    tuning = _tuning(epochs, batch, accumulation, rate, length, lora, precision, seed)
-    _sequence("query", name, data, out, kind, base, tuning, json)
+    _sequence("query", name, data, out, kind, given.base, given.tuning(seed), json)
 
 
 @app.command("question")
+@takes_settings
 def question(
     name: _AnyName,
     data: _Data,
     out: _Out,
+    given: TuningOptions,
     kind: _Kind = "seq2seq",
-    base: _Base = "scratch",
-    epochs: _Epochs = 3,
-    batch: _Batch = 8,
-    accumulation: _Accumulation = 1,
-    rate: _Rate = 3e-4,
-    length: _Length = 512,
-    lora: _Lora = False,
-    precision: _Precision = "auto",
     seed: _Seed = 0,
     json: Json = False,
 ) -> None:
@@ -283,8 +298,7 @@ def question(
     [bold]Example[/bold]
     dialore train question coq --data data/coq --base google-t5/t5-base --out models/question
     """
-    tuning = _tuning(epochs, batch, accumulation, rate, length, lora, precision, seed)
-    _sequence("question", name, data, out, kind, base, tuning, json)
+    _sequence("question", name, data, out, kind, given.base, given.tuning(seed), json)
 
 
 def _sequence(what: str, name: str, data: Path, out: Path, kind: str, base: str, tuning: "Tuning", json: bool) -> None:
@@ -309,12 +323,10 @@ def _train(
     from dialore.training import read_examples, refuse_leaks, save_trained
 
     check_place(out)
-    found = {split: path for split in _SPLITS for path in data.glob(f"{split}.json*")}
-    if "train" not in found:
-        raise InputError(f"{data} has no train.json", mend=f"`dialore data get {name} --split train --out FILE`")
-    examples = (reader or read_examples)(name, found["train"], seed=seed)
-    if "dev" in found:
-        refuse_leaks(examples, found["dev"])
+    train, *held = _files(name, data, needed=1)
+    examples = (reader or read_examples)(name, train, seed=seed)
+    for path in held:
+        refuse_leaks(examples, path)
     try:
         with progress("training") as step:
             card, arrays = recipe(examples, step)
@@ -329,33 +341,24 @@ def _train(
     note(f"{out} is written; `dialore models show {out}` says what it is")
 
 
-def _examples(name: str, data: Path, seed: int) -> "list[Examples]":
+def _examples(name: str, data: Path, seed: int, needs: "Sequence[str]") -> "list[Examples]":
     """What is trained on, and what is held out; no dialogue is in both."""
     from dialore.training import read_examples, refuse_leaks
 
     files = _files(name, data)
-    train = read_examples(name, files[0], seed=seed)
+    train, dev = (read_examples(name, path, needs=needs, seed=seed) for path in files)
     refuse_leaks(train, files[1])
-    return [train, read_examples(name, files[1], seed=seed)]
+    return [train, dev]
 
 
-def _files(name: str, data: Path) -> list[Path]:
-    """The file that is trained on, and that which is held out."""
-    found = {split: path for split in _SPLITS for path in data.glob(f"{split}.json*")}
-    for split in _SPLITS:
-        if split not in found:
+def _files(name: str, data: Path, needed: int = len(_SPLITS)) -> list[Path]:
+    """The file that is trained on, and, where it is needed or there, that which is held out."""
+    found = [path for split in _SPLITS for path in sorted(data.glob(f"{split}.json*"))[:1]]
+    for split in _SPLITS[:needed]:
+        if not any(path.name.startswith(split) for path in found):
             mend = f"`dialore data get {name} --split {split} --out FILE`"
             raise InputError(f"{data} has no {split}.json", mend=mend)
-    return [found[split] for split in _SPLITS]
-
-
-def _tuning(
-    epochs: float, batch: int, accumulation: int, rate: float, length: int, lora: bool, precision: str, seed: int
-) -> "Tuning":
-    from dialore.training.finetune import Tuning
-
-    one_of("precision", precision, ("auto", "fp32", "bf16", "fp16"))
-    return Tuning(epochs, batch, accumulation, rate, length, lora, precision=precision, seed=seed)  # type: ignore[arg-type]
+    return found
 
 
 def _train_encoder(
@@ -368,9 +371,15 @@ def _train_encoder(
     json: bool,
 ) -> None:
     """Train an encoder, and say what came of it."""
+    if tuning.lora:
+        raise InputError("--lora is for language models, not for encoders", mend="leave it out")
+    from dialore.datasets import data_set
     from dialore.training.encoders import train_encoder
 
-    train, dev = _examples(name, data, tuning.seed)
+    # A dual encoder learns from knowledge alone, too (MSDP, Appendix F).
+    is_bare = kind == "dual" and "persona" not in data_set(name).has
+    needs = ("knowledge",) if is_bare else ("persona", "plan", "knowledge")
+    train, dev = _examples(name, data, tuning.seed, needs)
     with progress("training") as step:
         card = train_encoder(kind, base, train, dev, out, tuning, step)  # type: ignore[arg-type]
     _show_tuned(card, out, json)

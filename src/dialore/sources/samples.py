@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 VERSION = 4
 TOPICS = ("chosen", "checked", "none")
 """What a dialogue's topic is taken to be; see `topic_of`."""
+TURNS = 3
+"""Last turns of a history that are encoded, as in MSDP's released code."""
 GROUNDED = (0.6, 0.9)
 """The overlap of response and knowledge that MSDP prompts with (Section 2.2)."""
 _BATCH = 1024
@@ -396,7 +398,7 @@ def build_samples(
     out: Path,
     embedder: Embedder,
     *,
-    turns: int = 3,
+    turns: int = TURNS,
     overlap_run: int = 1,
     perplexities: Mapping[str, float] | None = None,
     perplexity_by: str = "",
@@ -409,7 +411,7 @@ def build_samples(
         samples: the samples.
         out: the file.
         embedder: encodes topic and history of each (Section 2.1).
-        turns: how many last turns of a history it sees; 3 in MSDP's released code.
+        turns: how many last turns of a history it sees.
         overlap_run: see `overlap`.
         perplexities: each sample's perplexity as a prompt, by its id (Appendix A), or None.
         perplexity_by: the model that they are of.

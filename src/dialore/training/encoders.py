@@ -1,8 +1,8 @@
 """`dialore train retriever --kind dual|cross` and `nli --kind cross`: encoders by sentence-transformers' own trainers.
 
-A dual encoder learns by in-batch negatives and a hard one each (Karpukhin et al., 2020), a cross-encoder in two rounds,
-the second with the hard negatives that the first does not hold for right (RocketQA: Qu et al., 2021), and one for
-entailment by SAFARI's Appendix C. Each is written with an int8 export, by which it is used without torch.
+A dual encoder learns by in-batch negatives and a hard one each (DPR: Karpukhin et al., 2020), a cross-encoder in two
+rounds, the second with the hard negatives that the first does not hold for right (RocketQA: Qu et al., 2021), and one
+for entailment by SAFARI's Appendix C. Each is written with an int8 export, by which it is used without torch.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dialore import __version__
 from dialore.errors import import_optional
 from dialore.retrieval.static import StaticEmbedder
 from dialore.sources.dialogue_ranking import joined
+from dialore.sources.samples import TURNS, context_text, topic_of
 from dialore.sources.trained.encoders import asked
 from dialore.sources.trained.model import FORM, check_place, replace_folder
 from dialore.training.finetune import SCRATCH, Step, Tuning, arguments, checkpoint, progress, readme, said, write_losses
@@ -36,7 +37,8 @@ Row = tuple[str, str, str] | tuple[str, str, float]
 STATIC = "static"
 """In the place of a base model: token vectors alone, which begin as those of the shipped static embedder."""
 USES: dict[Kind, str] = {
-    "dual": "A dual encoder. Used without torch: `retriever: trained:FOLDER` of `safari`.",
+    "dual": "A dual encoder. Used without torch: `retriever: trained:FOLDER` of `safari`; or, where it was trained on "
+    "knowledge without a persona (MSDP, Appendix F), `--embedder onnx:FOLDER` of `dialore documents build`.",
     "cross": "A cross-encoder. Used without torch: `retriever: trained:FOLDER` of `safari`.",
     "nli-cross": "A cross-encoder that tells entailment. Used without torch: `--nli trained:FOLDER` of `score`.",
 }
@@ -127,9 +129,17 @@ def make_rows(examples: Examples) -> list[tuple[str, str, str]]:
     """A query, a gold piece and a hard negative each: another sentence of the persona, or another document.
 
     Documents are looked for under the gold sentence as well as among all, with the sentence beside the query then.
+    Without personas: topic and history, their knowledge (MSDP, Appendix F.2), and what another response stands on.
     """
     draw = np.random.default_rng(examples.seed)
     found = []
+    if not any(one.persona for one in examples.dialogues):
+        for at, (one, gold) in enumerate(zip(examples.dialogues, examples.gold, strict=True)):
+            of_same = np.flatnonzero(examples.numbers == examples.numbers[at])
+            others = [text for other in of_same for text in examples.gold[other] if text not in gold]
+            query = context_text(topic_of(one, "checked"), one.texts, TURNS)
+            found += [(query, text, others[draw.integers(len(others))]) for text in gold if others]
+        return found
     for query, text, others in _asked_for(examples, draw):
         found.append((query, joined(text), joined(others[draw.integers(len(others))])))
     return found

@@ -95,18 +95,21 @@ class Compared:
     sizes: list[list[int]]
 
 
-def read_examples(name: str, path: Path, *, seed: int = 0) -> Examples:
+def read_examples(
+    name: str, path: Path, *, needs: Sequence[str] = ("persona", "plan", "knowledge"), seed: int = 0
+) -> Examples:
     """The responses of a data set's file.
 
     Raises:
-        InputError: it cannot be read, or has no persona, no plans, or too few dialogues.
+        InputError: it cannot be read, has not what is needed, or too few dialogues.
     """
     reader = data_set(name)
-    if lacking := [what for what in ("persona", "plan", "knowledge") if what not in reader.has]:
+    if lacking := [what for what in needs if what not in reader.has]:
         raise InputError(f"{name} has no {' and no '.join(lacking)} to learn from", mend="kbp has all that is needed")
     dialogues = split_dialogues(reader.read(path), cut="all")
-    if kept := [one.id for one in dialogues if not one.persona or not any(one.extra.get("documents", {}).values())]:
-        raise InputError(f"{path}: dialogue {kept[0]} has no persona with documents", mend="leave it out")
+    bare = [one.id for one in dialogues if not one.persona or not any(one.extra.get("documents", {}).values())]
+    if "persona" in needs and bare:
+        raise InputError(f"{path}: dialogue {bare[0]} has no persona with documents", mend="leave it out")
     numbers = numbered(dialogues, path)
     return Examples(name, hashlib.sha256(path.read_bytes()).hexdigest(), dialogues, numbers, seed)
 

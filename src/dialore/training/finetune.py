@@ -143,7 +143,7 @@ def finetune(
             model = _adapted(model, kind, tuning, added)
         trainer = transformers.Trainer(
             model=model,
-            args=arguments(work, tuning),
+            args=arguments(work, tuning, train_sampling_strategy="group_by_length"),  # little is filled up
             train_dataset=encoded[0],
             eval_dataset=encoded[1],
             data_collator=lambda rows: collate(rows, tokenizer.pad_token_id),
@@ -327,6 +327,7 @@ def arguments(work: Path, tuning: Tuning, form: type | None = None, **further: A
         learning_rate=tuning.rate,
         warmup_steps=0.05,
         bf16=chosen == "bf16",
+        use_cpu=chosen == "bf16" and not on_gpu,  # a processor knows it, too, and is told so
         fp16=chosen == "fp16",
         seed=tuning.seed,
         eval_strategy="epoch",
