@@ -97,7 +97,7 @@ async def measure_generator(
         "dataset": {"name": "kbp", "path": data / "kbp" / "dev.json.gz", "cut": "all"},
         "systems": [{"name": name, "method": "safari", "options": options} for name, options in systems.items()],
         "models": [{"model": f"hf:{safari}"}],
-        "concurrency": 4,
+        "concurrency": 32,
     }
     folder = models / "safari-dev"
     await run_experiment(config, folder)
@@ -105,9 +105,12 @@ async def measure_generator(
     rows: dict[str, list[str]] = {}
     for name in systems:
         of = measured[measured["system"] == name].set_index("metric")
-        cells = [of.loc[metric] for metric in METRICS]
-        rows[name] = [f"{100 * one.value:.1f} ({100 * one.low:.1f} to {100 * one.high:.1f})" for one in cells]
+        rows[name] = []
+        for metric in METRICS:
+            one, scale = of.loc[metric], 1 if metric.startswith("bleu") else 100
+            rows[name].append(f"{scale * one.value:.1f} ({scale * one.low:.1f} to {scale * one.high:.1f})")
         rows[name].append(", ".join(f"{100 * of.loc[plan].value:.1f}" for plan in PLANS))
+        rows[name].append(str(of.loc["rouge-l"].n))
     return rows
 
 

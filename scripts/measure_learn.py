@@ -67,9 +67,9 @@ ENCODERS = {
     "cross": ("cross", "scratch", Tuning(epochs=1, batch=32, rate=1e-3, length=96)),
 }
 GENERATOR = {
-    "SAFARI, test: BELLE-LLAMA-7B-2M, supervised": (30.48, 34.61, 75.34, 46.62, "42.7, 14.1, 83.8"),
-    "SAFARI, test: ChatGLM-6B, LoRA, supervised": (23.81, 26.70, 76.99, 42.39, "47.1, 32.0, 86.6"),
-    "SAFARI, test: ChatGPT, zero-shot": (12.06, 24.44, 73.47, 38.00, "11.4, 20.7, 74.9"),
+    "SAFARI, test: BELLE-LLAMA-7B-2M, supervised": (30.48, 34.61, 75.34, 46.62, "42.7, 14.1, 83.8", ""),
+    "SAFARI, test: ChatGLM-6B, LoRA, supervised": (23.81, 26.70, 76.99, 42.39, "47.1, 32.0, 86.6", ""),
+    "SAFARI, test: ChatGPT, zero-shot": (12.06, 24.44, 73.47, 38.00, "11.4, 20.7, 74.9", ""),
 }
 
 
