@@ -206,7 +206,9 @@ class Weave(Method):
             drafting.cancel()
             await asyncio.gather(drafting, return_exceptions=True)
         reader.drop()
-        text = await self._write(draft, own, grounding, needs, missing, reader, stage)
+        # What a commonsense graph lacks, a model may well know: only other sources tell what must not be guessed.
+        is_documented = any(entry.kind != "graph" for entry in entries)
+        text = await self._write(draft, own, grounding, needs, missing, is_documented, reader, stage)
         return _responded(grounding, text, draft)
 
     # --- what there is to ask
@@ -345,6 +347,7 @@ class Weave(Method):
         grounding: Grounding,
         needs: Needs,
         missing: Sequence[str],
+        is_documented: bool,
         reader: _Reader,
         stage: Stages,
     ) -> str:
@@ -363,6 +366,7 @@ class Weave(Method):
                 draft=draft,
                 topics=needs.topics,
                 missing=list(missing),
+                is_documented=is_documented,
                 unsupported=list(unsupported),
             )
 
