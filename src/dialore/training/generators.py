@@ -90,8 +90,7 @@ def _safari(dialogue: Dialogue, library: PromptLibrary) -> Target | None:
     plan = [name.upper() for name in dialogue.sources or ()]
     shown = {"history": render_history(dialogue), "dialogues": [{"plan": plan, "knowledge": gold}]}
     planning, responding = (
-        _continued(library, f"safari/{stage}", dialogue, shown)
-        for stage in ("planning", "response-generation")
+        _continued(library, f"safari/{stage}", dialogue, shown) for stage in ("planning", "response-generation")
     )
     planned, end, middle = responding[len(planning) :].partition("[EOS]")
     parts = ((planning, False), (planned + end, True), (middle, False), (f" {dialogue.reference}", True))
