@@ -294,18 +294,21 @@ def draw() -> None:
     from matplotlib.figure import Figure
 
     kept = json.loads(MEASURED.read_text(encoding="utf-8"))
-    curves = {title: kept[name]["loss"] for name, title in TITLES.items()}
-    curves |= {"language model (base)": kept["generator"]["loss"]["base"]}
-    curves |= {"SAFARI's generator": kept["generator"]["loss"]["safari"]}
-    figure = Figure(figsize=(10, 2.6), layout="constrained")
+    curves = {title.replace(", ", ",\n"): kept[name]["loss"] for name, title in TITLES.items()}
+    curves |= {"language model,\nthe base": kept["generator"]["loss"]["base"]}
+    curves |= {"SAFARI's\ngenerator": kept["generator"]["loss"]["safari"]}
+    curves = {title: rows for title, rows in curves.items() if len(rows) > 1}
+    figure = Figure(figsize=(10, 2.8), layout="constrained")
     for axes, (title, rows) in zip(figure.subplots(1, len(curves)), curves.items(), strict=True):
         for column, name in ((1, "train"), (2, "held out")):
             drawn = [(each[0], each[column]) for each in rows if each[column] == each[column]]
             axes.plot(*zip(*drawn, strict=True), marker="o", label=name)
-        axes.set_title(title, fontsize=8)
+        axes.set_title(title, fontsize=9)
         axes.set_xlabel("epoch")
+        axes.set_xticks([each[0] for each in rows])
+    figure.axes[0].set_ylabel("loss")
     axes.legend()
-    figure.savefig(DOCS / "learn-losses.svg", metadata={"Date": None})
+    figure.savefig(DOCS / "figures" / "learn-losses.svg", metadata={"Date": None})
 
 
 async def main() -> None:

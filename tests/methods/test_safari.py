@@ -8,7 +8,7 @@ import pytest
 
 from dialore.cli.shown import as_line
 from dialore.dialogue import Dialogue
-from dialore.errors import InputError, SourceError, StageError, UnknownNameError
+from dialore.errors import InputError, SourceError, StageError, UnknownNameError, WindowError
 from dialore.knowledge import Knowledge
 from dialore.methods.base import form_of
 from dialore.methods.registry import create_method
@@ -387,3 +387,26 @@ def test_what_never_changes_comes_first():
             system, _, rest = text.partition("<!-- user -->")
             assert "{{ history }}" not in system
             assert "{{ history }}" in rest
+
+
+class Narrow(ScriptedModel):
+    """A model whose window holds the last turn alone."""
+
+    async def complete(self, request, on_text=None):
+        if "Hello!" in str(request.messages):
+            raise WindowError("the prompt has 900 tokens, tiny takes 400")
+        return await super().complete(request, on_text)
+
+
+@pytest.mark.parametrize("prompting", ["ours", "paper", "supervised"])
+async def test_older_turns_go_where_the_window_is_small(prompting):
+    model = Narrow({"planning": BOTH if prompting == "ours" else "NULL", "response-generation": "Here."})
+    method = create_method("safari", {"sources": None}, {"prompting": prompting})
+    dialogue = dialogue_of()
+    stages = Stages(ModelResponder(model, PromptLibrary()), "safari", dialogue, form=form_of(method))
+    response = await method.respond(dialogue, stages)
+    assert response.text == "Here."
+    for traced in stages.trace:
+        if traced.messages:
+            assert "the 1 oldest turns are left out: they do not fit the model's window" in traced.notes
+            assert TURNS["en"][-1] in traced.messages[-1]["content"]

@@ -156,7 +156,7 @@ class Safari(Method):
             names=names,
             about_you=[entry.name.upper() for entry in self.declared.entries if entry.kind == "persona"],
             demonstrations=shown,
-            dialogues=[*shown, {"history": render_history(dialogue), "plan": plan, "knowledge": given}],
+            dialogues=[*shown, {"plan": plan, "knowledge": given}],
         )
         return grounding.response(text[: self.longest] if self.longest else text)
 
@@ -216,7 +216,7 @@ class Safari(Method):
             ],
             "dependency": any(entry.depends_on for entry in self.declared.entries),
             "demonstrations": shown,
-            "dialogues": [*shown, {"history": render_history(dialogue)}],
+            "dialogues": [*shown, {}],
         }
         if self.prompting != OURS:
             return await stage.read("safari/planning", read, Plan(sources=[]), **variables)

@@ -88,10 +88,9 @@ def _safari(dialogue: Dialogue, library: PromptLibrary) -> Target | None:
     """
     gold = [(str(item["source"]).upper(), gold_text(item)) for item in dialogue.knowledge if isinstance(item, dict)]
     plan = [name.upper() for name in dialogue.sources or ()]
-    one = {"history": render_history(dialogue), "plan": plan, "knowledge": gold}
+    shown = {"history": render_history(dialogue), "dialogues": [{"plan": plan, "knowledge": gold}]}
     planning, responding = (
-        _continued(library, f"safari/{stage}", dialogue, {"dialogues": [one]})
-        for stage in ("planning", "response-generation")
+        _continued(library, f"safari/{stage}", dialogue, shown) for stage in ("planning", "response-generation")
     )
     planned, end, middle = responding[len(planning) :].partition("[EOS]")
     parts = ((planning, False), (planned + end, True), (middle, False), (f" {dialogue.reference}", True))
