@@ -55,7 +55,7 @@ const STAGES: Record<string, string> = {
 
 /** A stage's name for readers. */
 export function stageName(name: string): string {
-  const source = /^look-up-(.+)$/.exec(name)?.[1];
+  const source = /^(?:look-up|first-look)-(.+)$/.exec(name)?.[1];
   if (source) return t(`look-up: ${source}`, `查找：${source}`);
   return t(name.replaceAll("-", " "), STAGES[name] ?? name);
 }

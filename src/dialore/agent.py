@@ -79,11 +79,11 @@ class Agent:
         citations = response.citations or stage.citations(response.text)
         response.citations = [each for each in citations if each.knowledge in given]
         cited = {each.knowledge for each in response.citations}
-        # What nobody looked up, a persona in full, was there before the draft.
-        seen = [piece for piece in response.knowledge if piece.probability is None]
-        sought = [piece for piece in response.knowledge if piece.probability is not None]
+        # What the draft was shown it may have told: only what was looked up later has to go beyond it.
+        early = [piece for piece in response.knowledge if piece.id in response.drafted_from]
+        later = [piece for piece in response.knowledge if piece.id not in response.drafted_from]
         asked = response.text, dialogue.texts, dialogue.language, cited
-        response.knowledge = [*mark_used(sought, *asked, response.draft), *mark_used(seen, *asked)]
+        response.knowledge = [*mark_used(later, *asked, response.draft), *mark_used(early, *asked)]
 
     async def ground(self, dialogue: Given) -> Grounding:
         """Find what a response to the dialogue needs to know, without writing it; raises as `respond` does."""

@@ -140,6 +140,10 @@ class Grounding(BaseModel):
         grounds = {name: getattr(self, name) for name in ("demands", "plan", "kinds", "knowledge")}
         return Response(text=text, citations=list(citations), **grounds)
 
+    def drafted(self, text: str, draft: str, shown: Sequence[Knowledge]) -> Response:
+        """The response with this text on these grounds, and the draft that it began as, written from those shown."""
+        return self.response(text).model_copy(update={"draft": draft, "drafted_from": [piece.id for piece in shown]})
+
 
 class Response(Grounding):
     """A method's answer to a dialogue, with its grounds.
@@ -147,12 +151,14 @@ class Response(Grounding):
     Attributes:
         text: the answer; empty only where the response failed.
         citations: spans of the text and their grounds.
-        draft: what was written before anything was looked up; empty where there is none.
+        draft: what was written before it was known what the response needs; empty where there is none.
+        drafted_from: ids of the knowledge that the draft was shown.
     """
 
     text: str = ""
     citations: list[Citation] = Field(default_factory=list)
     draft: str = ""
+    drafted_from: list[str] = Field(default_factory=list)
 
     @property
     def numbers(self) -> dict[str, int]:

@@ -93,9 +93,25 @@ class Down:
         pass
 
 
+FIRST = " ".join(TALK.texts[-2:])
+
+
 @pytest.fixture(autouse=True)
 def likely(monkeypatch):
-    """Pieces that name the opening hour are likely of use, others hardly: what is calibrated is tested elsewhere."""
+    """Pieces that name the opening hour are likely of use, others hardly: what is calibrated is tested elsewhere.
+
+    By the words of the last turns nothing is found; the tests of the first look have `early` say otherwise.
+    """
+    monkeypatch.setattr(
+        module,
+        "probabilities_of_use",
+        lambda pieces, query, _: [0.9 if "half past" in each.text and query != FIRST else 0.01 for each in pieces],
+    )
+
+
+@pytest.fixture
+def early(monkeypatch):
+    """The last turns find as much as any query."""
     monkeypatch.setattr(
         module,
         "probabilities_of_use",
@@ -137,7 +153,7 @@ def stage_of(response, name):
 
 
 async def test_where_nothing_is_needed_the_draft_is_the_response():
-    model = Model({}, {"draft-piece": 0.002})
+    model = Model({}, {"draft-piece": 0.002, "needs": 0.05, "draft": 0.1})
     response, heard = await answer(model)
     assert response.text == response.draft == DRAFT
     assert response.usage.calls == 2
@@ -168,6 +184,74 @@ async def test_what_is_asked_and_found_is_written_and_cited():
     assert OWNER not in model.prompt("write")
     assert DRAFT in model.prompt("write")
     assert response.plan == ["library"]
+
+
+async def test_a_draft_that_was_shown_what_is_asked_is_the_response(early):
+    model = Model({"needs": ASKED, "draft": "They open at half past seven [1]."})
+    response, _ = await answer(model)
+    assert response.text == response.draft == "They open at half past seven."
+    assert response.usage.calls == 2
+    assert "[1] (Hours) " + OPENS in model.prompt("draft")
+    assert OWNER not in model.prompt("draft")
+    (piece,), (cited,) = response.knowledge, response.citations
+    assert (piece.text, piece.used, cited.knowledge) == (OPENS, True, piece.id)
+    assert stage_of(response, "first-look-library").output["query"] == FIRST
+    assert stage_of(response, "selection").output["pieces"][-1]["need"] == "the last turns"
+
+
+async def test_what_the_draft_says_of_what_it_was_shown_is_drawn_on_without_a_citation(early):
+    response, _ = await answer(Model({"draft": "The Lantern Café opens at half past seven."}))
+    assert (response.citations, [piece.used for piece in response.knowledge]) == ([], [True])
+
+
+async def test_what_the_draft_was_not_shown_is_a_reason_to_write(monkeypatch):
+    chances = {OPENS: {FIRST: 0.5}, OWNER: {"Mara": 0.02}}
+    monkeypatch.setattr(
+        module, "probabilities_of_use", lambda pieces, query, _: [chances[each.text].get(query, 0) for each in pieces]
+    )
+    asked = {"what": "its owner", "source": "library", "query": "Mara", "asked": True}
+    write = "It opens at half past seven [2], and belongs to Mara Oduya [1]."
+    drafted = {"draft": "It opens at half past seven [1].", "needs": {"needs": [asked]}, "write": write}
+    model = Model(drafted)
+    response, _ = await answer(model)
+    assert response.usage.calls == 3
+    assert [piece.text for piece in response.knowledge] == [OWNER, OPENS]  # what the draft cites may stay in it
+    model = Model({**drafted, "draft": DRAFT, "write": "It belongs to Mara Oduya [1]."})
+    response, _ = await answer(model)
+    assert [piece.text for piece in response.knowledge] == [OWNER]
+
+
+async def test_what_is_hardly_of_use_is_no_reason_to_write(monkeypatch):
+    chances = {OPENS: 0.9, OWNER: 0.02}
+    monkeypatch.setattr(
+        module,
+        "probabilities_of_use",
+        lambda pieces, query, _: [chances[each.text] if each.text == OPENS or query != FIRST else 0 for each in pieces],
+    )
+    response, _ = await answer(Model({"needs": ASKED}))
+    assert (response.text, response.usage.calls) == (DRAFT, 2)
+    assert [piece.text for piece in response.knowledge] == [OPENS]
+    reasons = {piece["text"]: piece["why"] for piece in stage_of(response, "selection").output["pieces"]}
+    assert "(People) " + OWNER in reasons
+    assert reasons["(People) " + OWNER] == "the draft was shown likelier ones"
+
+
+async def test_a_citation_of_the_draft_that_does_not_hold_has_it_written_anew(early):
+    model = Model(
+        {
+            "needs": ASKED,
+            "draft": "They open at eight [1].",
+            "check-draft": {"unsupported": [1]},
+            "write": "They open at half past seven [1].",
+            "check": {"unsupported": []},
+        }
+    )
+    response, heard = await answer(model, check=True)
+    assert (response.text, heard.text, response.usage.calls) == (("They open at half past seven.",) * 2 + (5,))
+    assert "- They open at eight" in model.prompt("write")
+    model.answers |= {"draft": "They open at half past seven [1].", "check-draft": {"unsupported": []}}
+    response, _ = await answer(model, check=True)
+    assert (response.text, response.usage.calls) == ("They open at half past seven.", 3)
 
 
 async def test_the_trace_says_of_every_piece_why_it_was_looked_for_and_what_became_of_it():

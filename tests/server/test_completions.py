@@ -30,7 +30,7 @@ def client():
 @pytest.fixture
 def cafe(serving):
     running = serving(
-        Scripted("Dogs are welcome on the terrace [1]. Bring yours!", needs=[need("dogs on the terrace")])
+        Scripted("Dogs are welcome on the terrace [1]. Bring yours!", needs=[need("dogs on the terrace")], pause=0.05)
     )
     made = running.http.post(
         "/v1/knowledge/documents", json={"text": HANDBOOK, "title": "Café > Dogs", "url": "https://cafe.example/dogs"}
@@ -44,7 +44,7 @@ def test_an_answer_has_citations_with_their_places(cafe, client):
     [choice] = made.choices
     assert choice.message.content == "Dogs are welcome on the terrace. Bring yours!"
     assert (choice.finish_reason, choice.message.role) == ("stop", "assistant")
-    assert made.usage.total_tokens == made.usage.prompt_tokens + made.usage.completion_tokens > 300
+    assert made.usage.total_tokens == made.usage.prompt_tokens + made.usage.completion_tokens > 200
     grounding = choice.message.model_extra["grounding"]
     [cited] = grounding["citations"]
     assert (cited["title"], cited["section"], cited["url"]) == ("Café", "Dogs", "https://cafe.example/dogs")
@@ -52,7 +52,7 @@ def test_an_answer_has_citations_with_their_places(cafe, client):
     assert cited["text"] == HANDBOOK
     assert grounding["demands"]["explicit"] == ["dogs on the terrace"]
     trace = cafe.http.get(f"/v1/traces/{grounding['trace']}").json()
-    assert {"needs", "draft", "write"} <= {stage["stage"] for stage in trace["trace"]}
+    assert {"needs", "draft", "first-look-library"} <= {stage["stage"] for stage in trace["trace"]}
 
 
 def test_a_stream_is_the_same_text_with_stages_and_the_grounding_last(cafe, client):
@@ -66,7 +66,7 @@ def test_a_stream_is_the_same_text_with_stages_and_the_grounding_last(cafe, clie
     assert len([piece for piece in pieces if piece]) > 3
     stages = [chunk.model_extra["stage"] for chunk in chunks if "stage" in chunk.model_extra]
     assert stages[0] in {"needs", "persona"}
-    assert stages[-1] == "write"
+    assert stages[-1] in {"draft", "selection"}
     assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] == "stop"
     [grounding] = [chunk.model_extra["grounding"] for chunk in chunks if "grounding" in chunk.model_extra]
     assert grounding["citations"][0]["text"] == HANDBOOK

@@ -174,15 +174,13 @@ NEED = {"what": "allergies", "source": "memory", "query": "food that I am allerg
 
 
 async def test_weave_looks_up_the_memory_of_the_dialogue_and_cites_it():
-    model = Model(
-        draft="Anything you like.", needs={"needs": [NEED], "topics": []}, write="Not peanuts: you are allergic [1]."
-    )
+    model = Model(draft="Not peanuts: you are allergic [1].", needs={"needs": [NEED], "topics": []})
     with_memory = talk("Which food am I allergic to?", memory=MINE)
     agent = Agent(create_method("weave", {"memory": MemorySource()}), ModelResponder(model, PromptLibrary()))
     response = await agent.respond(with_memory)
     assert response.text == "Not peanuts: you are allergic."
     assert [response.knowledge[0].text, response.knowledge[0].source] == [SAID[2], "memory"]
-    assert '("Me", 2026-11-21) I am allergic to peanuts.' in model.asked["write"]
+    assert '("Me", 2026-11-21) I am allergic to peanuts.' in model.asked["draft"]
     assert "said of himself or herself" in model.asked["needs"]
 
     del model.asked["needs"]

@@ -8,10 +8,11 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from dialore.errors import DialoreError, InputError, StageError, is_fatal
 from dialore.methods.base import Method, Switch, check_least
+from dialore.methods.needs import SAID, Found, Need, Needs, Selection, select, show_first
 from dialore.methods.safari import titled_line
 from dialore.parallel import gather
 from dialore.response import Demands, Grounding, Response
@@ -39,44 +40,16 @@ _ASKED = 0.05
 """The share of the threshold that is enough for what is asked: the response is written anew in any case then."""
 _FACTS = 2
 """How many times as likely of use a fact of the graph must be: a model knows most of them, and writing costs."""
-_SAID = "the history has said it"
-
-
-class Need(BaseModel):
-    """Something that the response should know: what, where it may be found, by which query, and whether it is asked."""
-
-    what: str
-    source: str = Field(default="none", description="a source's name, or none")
-    query: str = Field(default="", description="stands alone")
-    asked: bool = Field(default=False, description="whether the latest turn asks for it, so that it must not be wrong")
-
-
-class Needs(BaseModel):
-    """What the response should know, the topics that could come next, and whether the latest turn turns to another."""
-
-    needs: list[Need] = Field(default_factory=list)
-    topics: list[str] = Field(default_factory=list)
-    shift: bool = False
+_FIRST = 4
+"""Pieces at most that the draft is shown, found by the last turns: six hold what is wanted hardly more often."""
+_LOCAL = ("documents", "memory")
+"""Kinds of sources that answer within milliseconds and hold what no model knows."""
 
 
 class Unsupported(BaseModel):
     """The numbers of the statements that are not said by the piece that they cite."""
 
     unsupported: list[int]
-
-
-@dataclass(slots=True)
-class _Found:
-    """A piece, what it was looked up for and where, and why it was dropped; nothing where it is kept."""
-
-    need: Need
-    source: str
-    piece: Knowledge
-    dropped: str = ""
-
-    @property
-    def probability(self) -> float:
-        return self.piece.probability or 0.0
 
 
 @dataclass(slots=True)
@@ -121,11 +94,12 @@ class _Reader:
 class Weave(Method):
     """Our own, over every source: at once what the response needs to know and a draft, one look-up, one rewrite.
 
-    The draft is written from history and persona while one call says what a well-informed talker would have to know,
-    where it may be found, and by which query. All named sources are searched at once. Pieces that the history has said
-    go, and those that are less likely of use than `threshold`; where nothing is left, the draft is the response,
-    streamed as soon as that is certain. Otherwise it is written anew from the draft and the pieces: what was asked is
-    answered, what was wrong is mended, what was asked and not found is not invented, and the rest stays as it was.
+    The draft is written from history, persona and what documents and memory have by the words of the last turns, while
+    one call says what a well-informed talker would have to know, where it may be found, and by which query. All named
+    sources are searched at once. Pieces that the history has said go, and those that are less likely of use than
+    `threshold`; where nothing is left that the draft was not shown, the draft is the response, streamed as soon as
+    that is certain. Otherwise it is written anew from the draft and the pieces: what was asked is answered, what was
+    wrong is mended, what was asked and not found is not invented, and the rest stays as it was.
 
     A persona of at most `persona_limit` sentences is in every prompt and never looked up; where there is no other
     source, the draft is the response without further ado. Responses always cite by number; readers see no numbers.
@@ -188,28 +162,38 @@ class Weave(Method):
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Needs and look-up, without a draft."""
         own, entries = await self._open(dialogue, stage)
-        return (await self._ground(dialogue, own, entries, stage))[0]
+        plan, selection = await self._look_up(dialogue, own, entries, None, stage)
+        return self._grounding(plan, [*selection.kept, *own])
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
-        """Draft and ground at once, then write, where there is something to write with."""
+        """Draft and look-up at once, then write, where there is something to write with."""
         own, entries = await self._open(dialogue, stage)
         reader = _Reader(stage.on_text)
-        drafting = asyncio.create_task(self._draft(own, reader, stage))
+        first = asyncio.create_task(self._look_first(dialogue, own, entries, stage))
+        drafting = asyncio.create_task(self._draft(own, first, reader, stage))
+        alone: list[str] = []
         try:
-            grounding, needs, missing = await self._ground(dialogue, own, entries, stage)
-            if len(grounding.knowledge) == len(own) and not missing:
+            plan, selection = await self._look_up(dialogue, own, entries, first, stage)
+            shown = [one.piece for one in await first if not one.dropped]
+            if selection.settles and not self.check:
                 reader.release()
-                if draft := await drafting:
-                    return _responded(grounding, draft, draft)
             draft = await drafting
+            if selection.settles and draft:
+                alone = await self._check(draft, [*own, *shown], stage, suffix="draft") if self.check else []
+                if not alone:
+                    reader.release()
+                    return self._grounding(plan, [*selection.kept, *own]).drafted(draft, draft, [*own, *shown])
         finally:
-            drafting.cancel()
-            await asyncio.gather(drafting, return_exceptions=True)
+            for task in (first, drafting):
+                task.cancel()
+            await asyncio.gather(first, drafting, return_exceptions=True)
         reader.drop()
+        cited = {each.knowledge for each in stage.citations(draft)} - {piece.id for piece in selection.kept}
+        selection.kept += [piece for piece in shown if piece.id in cited]
         # What a commonsense graph lacks, a model may well know: only other sources tell what must not be guessed.
         is_documented = any(entry.kind != "graph" for entry in entries)
-        text = await self._write(draft, own, grounding, needs, missing, is_documented, reader, stage)
-        return _responded(grounding, text, draft)
+        text = await self._write(draft, own, plan.needs.topics, selection, alone, reader, stage, is_documented)
+        return self._grounding(plan, [*selection.kept, *own]).drafted(text, draft, [*own, *shown])
 
     # --- what there is to ask
 
@@ -232,12 +216,29 @@ class Weave(Method):
 
     # --- needs and draft
 
-    async def _draft(self, own: Sequence[Knowledge], reader: _Reader, stage: Stages) -> str:
+    async def _look_first(
+        self, dialogue: Dialogue, own: Sequence[Knowledge], entries: Sequence[DeclaredSource], stage: Stages
+    ) -> list[Found]:
+        """What documents and memory have by the words of the last two turns: the draft need not wait for the needs."""
+        last = Need(what="the last turns", query=" ".join(dialogue.texts[-2:]), asked=True)
+        local = [entry for entry in entries if entry.kind in _LOCAL]
+        found = await gather(*(self._search(last, entry, dialogue, stage, first=True) for entry in local))
+        return show_first([one for each in found for one in each], own, _FIRST)
+
+    async def _draft(
+        self, own: Sequence[Knowledge], first: asyncio.Task[list[Found]], reader: _Reader, stage: Stages
+    ) -> str:
         """The draft; nothing where it failed before anything was sent."""
         try:
-            streamed = None if reader.on_text is None else reader.feed
-            about = [titled_line(piece) for piece in own]
-            return await stage.text("weave/draft", cites=(), on_text=streamed, persona=about)
+            shown = [one.piece for one in await first if not one.dropped]
+            given = [piece.model_copy(update={"text": titled_line(piece)}) for piece in (*own, *shown)]
+            return await stage.text(
+                "weave/draft",
+                cites=given if shown else (),
+                on_text=None if reader.on_text is None else reader.feed,
+                own=given[: len(own)],
+                knowledge=given[len(own) :],
+            )
         except StageError as error:
             _go_on(error, "the response is written without a draft", stage, begun=reader.has_begun)
             return ""
@@ -272,71 +273,60 @@ class Weave(Method):
 
     # --- look-up
 
-    async def _ground(
-        self, dialogue: Dialogue, own: list[Knowledge], entries: Sequence[DeclaredSource], stage: Stages
-    ) -> tuple[Grounding, Needs, list[str]]:
-        """The pieces that are kept and the persona, the needs, and what was asked for and not found."""
+    async def _look_up(
+        self,
+        dialogue: Dialogue,
+        own: Sequence[Knowledge],
+        entries: Sequence[DeclaredSource],
+        first: asyncio.Task[list[Found]] | None,
+        stage: Stages,
+    ) -> tuple[_Plan, Selection]:
+        """The needs, and what is kept of what is found for them; `first` finds what the draft is shown."""
         plan = await self._plan(dialogue, own, entries, stage)
         found = await gather(*(self._search(need, entry, dialogue, stage) for need, entry in plan.asked))
-        kept: list[Knowledge] = []
-        missing: list[str] = []
-        if plan.asked:
-            kept, missing = self._select(plan, found, own, stage)
-        needs = plan.needs
+        shown = [] if first is None else await first
+        if not plan.asked and not shown:
+            return plan, Selection([], [], is_new=False)
+        with stage.step("selection") as step:
+            by_need = [(need, entry.kind, each) for (need, entry), each in zip(plan.asked, found, strict=True)]
+            selection = select(
+                by_need, shown, own, threshold=self.threshold, limit=self.limit, asked_limit=self.asked_limit
+            )
+            every = [*(one for each in found for one in each), *shown]
+            pieces = [one.traced(titled_line(one.piece)) for one in every]
+            step.output = {"pieces": pieces, "not_found": selection.missing}
+            step.summary = f"Kept {len(selection.kept)} of {len({one.piece.id for one in every})} pieces"
+            if selection.missing:
+                step.summary += f"; not found: {'; '.join(selection.missing)}"
+        return plan, selection
+
+    def _grounding(self, plan: _Plan, knowledge: list[Knowledge]) -> Grounding:
         demands = Demands(
-            explicit=[need.query or need.what for need in needs.needs if need.asked],
-            implicit=[need.query or need.what for need in needs.needs if not need.asked],
-            extended=needs.topics,
+            explicit=[need.sought for need in plan.needs.needs if need.asked],
+            implicit=[need.sought for need in plan.needs.needs if not need.asked],
+            extended=plan.needs.topics,
         )
         kinds = {entry.name: entry.kind for entry in self.declared.entries}
-        return Grounding(knowledge=[*kept, *own], demands=demands, plan=plan.names, kinds=kinds), needs, missing
+        return Grounding(knowledge=knowledge, demands=demands, plan=plan.names, kinds=kinds)
 
-    async def _search(self, need: Need, entry: DeclaredSource, dialogue: Dialogue, stage: Stages) -> list[_Found]:
+    async def _search(
+        self, need: Need, entry: DeclaredSource, dialogue: Dialogue, stage: Stages, *, first: bool = False
+    ) -> list[Found]:
         """What a source has for a need, each piece with the probability that it is of use."""
-        query = need.query or need.what
+        query = need.sought
         if entry.source is None:  # what the model knows itself is in the draft
             return []
-        top = entry.top or self.top
-        pieces = await stage.search(f"look-up-{entry.name}", entry.source, query, top, summary="Looked up: {}")
+        name, summary = ("first-look", "") if first else ("look-up", "Looked up: {}")
+        pieces = await stage.search(f"{name}-{entry.name}", entry.source, query, entry.top or self.top, summary=summary)
         chances = await asyncio.to_thread(probabilities_of_use, pieces, query, dialogue)
         found = []
         for piece, chance in zip(pieces, chances, strict=True):
             least = self.threshold * (_ASKED if need.asked else 1) * (_FACTS if entry.kind == "graph" else 1)
             dropped = f"its probability is under {least:.3g}" if chance < least else ""
-            dropped = _SAID if already_said(piece, dialogue) else dropped
+            dropped = SAID if already_said(piece, dialogue) else dropped
             known = piece.model_copy(update={"probability": round(chance, 3)})
-            found.append(_Found(need, entry.name, known, dropped))
+            found.append(Found(need, entry.name, known, dropped))
         return found
-
-    def _select(
-        self, plan: _Plan, found: Sequence[list[_Found]], own: Sequence[Knowledge], stage: Stages
-    ) -> tuple[list[Knowledge], list[str]]:
-        """The pieces that are kept, every need's best before any second one; and what was asked and not found."""
-        missing: list[str] = []
-        ranked: list[tuple[bool, int, _Found]] = []
-        with stage.step("selection") as step:
-            for (need, entry), each in zip(plan.asked, found, strict=True):
-                likely = sorted((one for one in each if not one.dropped), key=lambda one: -one.probability)
-                ranked += [(not need.asked, place, one) for place, one in enumerate(likely)]
-                # What a commonsense graph lacks, a model may well know: the draft's word stands.
-                silent = entry.kind != "graph" and all(one.dropped != _SAID for one in each)
-                if need.asked and not likely and silent:
-                    missing.append(need.what)
-            kept = {piece.id: piece for piece in own}
-            for optional, _, one in sorted(ranked, key=lambda each: (*each[:2], -each[2].probability)):
-                most = self.limit if optional else self.asked_limit
-                if one.piece.id in kept:
-                    one.dropped = "it is given already"
-                elif len(kept) - len(own) >= most:
-                    one.dropped = f"{most} are kept already"
-                else:
-                    kept[one.piece.id] = one.piece
-            everything = [one for each in found for one in each]
-            step.output = {"pieces": [_traced(one) for one in everything], "not_found": missing}
-            step.summary = f"Kept {len(kept) - len(own)} of {len(everything)} pieces"
-            if missing:
-                step.summary += f"; not found: {'; '.join(missing)}"
-        return list(kept.values())[len(own) :], missing
 
     # --- write and check
 
@@ -344,37 +334,36 @@ class Weave(Method):
         self,
         draft: str,
         own: Sequence[Knowledge],
-        grounding: Grounding,
-        needs: Needs,
-        missing: Sequence[str],
-        is_documented: bool,
+        topics: Sequence[str],
+        selection: Selection,
+        unsupported: Sequence[str],
         reader: _Reader,
         stage: Stages,
+        is_documented: bool,
     ) -> str:
         """The response from draft and pieces; the draft where that fails."""
-        kept = grounding.knowledge[: len(grounding.knowledge) - len(own)]
-        given = [piece.model_copy(update={"text": titled_line(piece)}) for piece in (*own, *kept)]
+        given = [piece.model_copy(update={"text": titled_line(piece)}) for piece in (*own, *selection.kept)]
 
-        async def written(unsupported: Sequence[str] = ()) -> str:
+        async def written(unsupported: Sequence[str], suffix: str = "") -> str:
             return await stage.text(
                 "weave/write",
-                suffix="again" if unsupported else "",
+                suffix=suffix,
                 cites=given,
                 on_text=None if self.check or reader.on_text is None else reader.feed,
                 own=given[: len(own)],
                 knowledge=given[len(own) :],
                 draft=draft,
-                topics=needs.topics,
-                missing=list(missing),
+                topics=topics,
+                missing=selection.missing,
                 is_documented=is_documented,
                 unsupported=list(unsupported),
             )
 
         try:
-            text = await written()
+            text = await written(unsupported)
             if self.check:
                 if alone := await self._check(text, given, stage):
-                    text = await written(alone) or text
+                    text = await written(alone, "again") or text
                     await self._check(text, given, stage, suffix="again")
                 reader.feed(text)
         except StageError as error:
@@ -458,26 +447,8 @@ def _named(name: str, entries: Sequence[DeclaredSource]) -> DeclaredSource | Non
     return next(by_name, None) or next((entry for entry in entries if entry.kind == wanted), None)
 
 
-def _responded(grounding: Grounding, text: str, draft: str) -> Response:
-    return grounding.response(text).model_copy(update={"draft": draft})
-
-
 def _go_on(error: StageError, how: str, stage: Stages, *, begun: bool = False) -> None:
     """Note how the response goes on after a failed stage; raises what cannot be gone on after."""
     if is_fatal(error.cause) or begun:
         raise error
     next(step for step in reversed(stage.trace) if step.outcome == "failed").notes.append(how)
-
-
-def _traced(found: _Found) -> dict[str, object]:
-    return {
-        "id": found.piece.id,
-        "text": titled_line(found.piece),
-        "need": found.need.what,
-        "asked": found.need.asked,
-        "source": found.source,
-        "query": found.need.query or found.need.what,
-        "probability": found.probability,
-        "kept": not found.dropped,
-        "why": found.dropped,
-    }

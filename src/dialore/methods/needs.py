@@ -1,0 +1,153 @@
+"""What a response needs to know, what is found for it, and which pieces of that are kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, Field
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dialore.knowledge import Knowledge
+
+SAID = "the history has said it"
+"""Why a piece is dropped that tells nothing new; nothing is missing then."""
+
+
+class Need(BaseModel):
+    """Something that the response should know: what, where it may be found, by which query, and whether it is asked."""
+
+    what: str
+    source: str = Field(default="none", description="a source's name, or none")
+    query: str = Field(default="", description="stands alone")
+    asked: bool = Field(default=False, description="whether the latest turn asks for it, so that it must not be wrong")
+
+    @property
+    def sought(self) -> str:
+        """What is searched for."""
+        return self.query or self.what
+
+
+class Needs(BaseModel):
+    """What the response should know, the topics that could come next, and whether the latest turn turns to another."""
+
+    needs: list[Need] = Field(default_factory=list)
+    topics: list[str] = Field(default_factory=list)
+    shift: bool = False
+
+
+@dataclass(slots=True)
+class Found:
+    """A piece, what it was looked up for and where, and why it was dropped; nothing where it is kept."""
+
+    need: Need
+    source: str
+    piece: Knowledge
+    dropped: str = ""
+
+    @property
+    def probability(self) -> float:
+        """How likely it is of use."""
+        return self.piece.probability or 0.0
+
+    def traced(self, text: str) -> dict[str, object]:
+        """What a trace says of it, with the text that prompts show."""
+        return {
+            "id": self.piece.id,
+            "text": text,
+            "need": self.need.what,
+            "asked": self.need.asked,
+            "source": self.source,
+            "query": self.need.sought,
+            "probability": self.probability,
+            "kept": not self.dropped,
+            "why": self.dropped,
+        }
+
+
+@dataclass(slots=True)
+class Selection:
+    """What came of the look-up.
+
+    Attributes:
+        kept: the pieces that are kept, without those that are given in any case.
+        missing: what was asked for and not found.
+        is_new: whether a piece that matters was not shown to the draft.
+    """
+
+    kept: list[Knowledge]
+    missing: list[str]
+    is_new: bool
+
+    @property
+    def settles(self) -> bool:
+        """Whether a draft that was shown these pieces needs no second writing."""
+        return not self.is_new and not self.missing
+
+
+def show_first(found: Sequence[Found], given: Sequence[Knowledge], most: int) -> list[Found]:
+    """Of what was found before the needs were known, the likeliest first; beyond `most` they are dropped."""
+    likely = sorted((one for one in found if not one.dropped), key=lambda one: -one.probability)
+    shown = {piece.id for piece in given}
+    for one in likely:
+        if one.piece.id in shown or len(shown) - len(given) >= most:
+            one.dropped = f"{most} are shown already"
+        else:
+            shown.add(one.piece.id)
+    return likely
+
+
+def select(
+    found: Sequence[tuple[Need, str, Sequence[Found]]],
+    shown: Sequence[Found],
+    given: Sequence[Knowledge],
+    *,
+    threshold: float,
+    limit: int,
+    asked_limit: int,
+) -> Selection:
+    """Keep every need's best piece before any second one, what is asked for first; those dropped are told why.
+
+    What the draft was not shown matters where it is a need's best, or likely of use. Where nothing does, the draft
+    stands on what it was shown.
+
+    Args:
+        found: each need, the kind of source it was looked up in, and what was found there.
+        shown: what was found for the draft (`show_first`).
+        given: pieces that are given in any case.
+        threshold: the probability from which a piece is likely of use.
+        limit: pieces at most for what would only make the response better.
+        asked_limit: pieces at most where the turn asks for something.
+    """
+    known = {one.piece.id for one in shown if not one.dropped}
+    missing: list[str] = []
+    ranked: list[tuple[bool, int, Found]] = []
+    for need, kind, each in found:
+        likely = sorted((one for one in each if not one.dropped), key=lambda one: -one.probability)
+        ranked += [(not need.asked, place, one) for place, one in enumerate(likely)]
+        # What a commonsense graph lacks, a model may well know: the draft's word stands.
+        if need.asked and not likely and kind != "graph" and all(one.dropped != SAID for one in each):
+            missing.append(need.what)
+    taken = {piece.id for piece in given}
+    kept: list[Found] = []
+    is_new = False
+    for optional, place, one in sorted(ranked, key=lambda each: (*each[:2], -each[2].probability)):
+        most = limit if optional else asked_limit
+        if one.piece.id in taken:
+            one.dropped = "it is given already"
+        elif len(kept) >= most:
+            one.dropped = f"{most} are kept already"
+        else:
+            kept.append(one)
+            taken.add(one.piece.id)
+            is_new |= one.piece.id not in known and (place == 0 or one.probability >= threshold)
+    selection = Selection([one.piece for one in kept], missing, is_new)
+    if selection.settles:
+        for one in kept:
+            if one.piece.id not in known:
+                one.dropped = "the draft was shown likelier ones"
+        stay = {one.piece.id: one.piece for one in (*kept, *shown) if not one.dropped}
+        selection.kept = [*stay.values()]
+    return selection
