@@ -55,8 +55,8 @@ const STAGES: Record<string, string> = {
 
 /** A stage's name for readers. */
 export function stageName(name: string): string {
-  const source = /^(?:look-up|first-look)-(.+)$/.exec(name)?.[1];
-  if (source) return t(`look-up: ${source}`, `查找：${source}`);
+  const [, kind, source] = /^(look-up|first-look)-(.+)$/.exec(name) ?? [];
+  if (source) return kind === "look-up" ? t(`look-up: ${source}`, `查找：${source}`) : t(`first look: ${source}`, `初查：${source}`);
   return t(name.replaceAll("-", " "), STAGES[name] ?? name);
 }
 
