@@ -23,7 +23,7 @@ from dialore.llm.connection import connect
 from dialore.llm.recording import Recorder, Replay
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Set
 
     from dialore.cli.demo import Part
     from dialore.dialogue import Dialogue
@@ -34,15 +34,24 @@ if TYPE_CHECKING:
 MADE_BY = "a capable instruction-tuned model"
 
 
-async def answer(model: LanguageModel, work: Sequence[tuple[Part, Sequence[Dialogue]]]) -> list[Response]:
-    """Every response, all asked for at once; closes the model."""
+async def answer(
+    model: LanguageModel, work: Sequence[tuple[Part, Sequence[Dialogue]]], methods: Sequence[str] = ()
+) -> list[Response]:
+    """Every response of these methods, of all where none is named, all asked for at once; closes the model."""
     async with AsyncExitStack() as stack:
         stack.push_async_callback(model.close)
         jobs = []
         for part, dialogues in work:
             agents = await stack.enter_async_context(open_part(part, model))
+            agents = [agent for agent in agents if not methods or agent.method.name in methods]
             jobs += [agent.respond(dialogue) for dialogue in dialogues for agent in agents]
         return await asyncio.gather(*jobs)
+
+
+def is_kept(label: str, known: Set[str], redone: Set[str], methods: Sequence[str]) -> bool:
+    """Whether a line of the old file stays, by its label: dialogue, method and stage."""
+    dialogue, method = label.split("/")[:2]
+    return dialogue in known and (dialogue not in redone or (bool(methods) and method not in methods))
 
 
 def as_published(line: Recorded, made_by: str) -> str:
@@ -73,7 +82,7 @@ def record(arguments: argparse.Namespace) -> int:
         return 2
     with tempfile.TemporaryDirectory() as folder:
         fresh = Path(folder) / "fresh.jsonl"
-        responses = asyncio.run(answer(Recorder(model, fresh), [pair for pair in work if pair[1]]))
+        responses = asyncio.run(answer(Recorder(model, fresh), [pair for pair in work if pair[1]], arguments.method))
         for response in responses:
             print(f"{response.id} {response.method}: {response.text or response.error}")
         if any(response.status == "failed" for response in responses):
@@ -82,7 +91,7 @@ def record(arguments: argparse.Namespace) -> int:
         lines = {line.label: as_published(line, arguments.made_by) for line in Replay(fresh).lines}
     if arguments.out.is_file():
         old = {line.label: line.model_dump_json(by_alias=True) + "\n" for line in Replay(arguments.out).lines}
-        lines |= {label: text for label, text in old.items() if label.split("/")[0] in known - redone}
+        lines |= {label: text for label, text in old.items() if is_kept(label, known, redone, arguments.method)}
     write_whole(arguments.out, "".join(lines[label] for label in sorted(lines)))
     print(f"{len(lines)} calls: {arguments.out}")
     return 0
@@ -95,6 +104,7 @@ def main() -> None:
     parser.add_argument("--model")
     parser.add_argument("--made-by", default=MADE_BY, help="who answers, as the demo will say")
     parser.add_argument("--only", action="append", default=[], help="a part or a dialogue's id; other lines are kept")
+    parser.add_argument("--method", action="append", default=[], help="a method; other methods' lines are kept")
     parser.add_argument("--timeout", type=float, default=3600.0, help="seconds for one answer")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "dialore-record-demo.sqlite")
     parser.add_argument("--out", type=Path, default=demo_folder() / "recordings.jsonl")
