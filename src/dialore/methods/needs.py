@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from dialore.knowledge import Knowledge
 
+_NEAR = 0.25
+"""The share of the probability of a need's best piece from which another may be what is wanted: the newer version."""
 SAID = "the history has said it"
 """Why a piece is dropped that tells nothing new; nothing is missing then."""
 
@@ -104,36 +106,35 @@ def select(
     shown: Sequence[Found],
     given: Sequence[Knowledge],
     *,
-    threshold: float,
     limit: int,
     asked_limit: int,
 ) -> Selection:
     """Keep every need's best piece before any second one, what is asked for first; those dropped are told why.
 
-    What the draft was not shown matters where it is a need's best, or likely of use. Where nothing does, the draft
-    stands on what it was shown.
+    What the draft was not shown matters where it is a need's best, or not much less likely of use. Where nothing does,
+    the draft stands on what it was shown.
 
     Args:
         found: each need, the kind of source it was looked up in, and what was found there.
         shown: what was found for the draft (`show_first`).
         given: pieces that are given in any case.
-        threshold: the probability from which a piece is likely of use.
         limit: pieces at most for what would only make the response better.
         asked_limit: pieces at most where the turn asks for something.
     """
     known = {one.piece.id for one in shown if not one.dropped}
     missing: list[str] = []
-    ranked: list[tuple[bool, int, Found]] = []
+    ranked: list[tuple[bool, int, bool, Found]] = []
     for need, kind, each in found:
         likely = sorted((one for one in each if not one.dropped), key=lambda one: -one.probability)
-        ranked += [(not need.asked, place, one) for place, one in enumerate(likely)]
+        near = _NEAR * likely[0].probability if likely else 0.0
+        ranked += [(not need.asked, place, one.probability >= near, one) for place, one in enumerate(likely)]
         # What a commonsense graph lacks, a model may well know: the draft's word stands.
         if need.asked and not likely and kind != "graph" and all(one.dropped != SAID for one in each):
             missing.append(need.what)
     taken = {piece.id for piece in given}
     kept: list[Found] = []
     is_new = False
-    for optional, place, one in sorted(ranked, key=lambda each: (*each[:2], -each[2].probability)):
+    for optional, _, matters, one in sorted(ranked, key=lambda each: (*each[:2], -each[3].probability)):
         most = limit if optional else asked_limit
         if one.piece.id in taken:
             one.dropped = "it is given already"
@@ -142,7 +143,7 @@ def select(
         else:
             kept.append(one)
             taken.add(one.piece.id)
-            is_new |= one.piece.id not in known and (place == 0 or one.probability >= threshold)
+            is_new |= matters and one.piece.id not in known
     selection = Selection([one.piece for one in kept], missing, is_new)
     if selection.settles:
         for one in kept:

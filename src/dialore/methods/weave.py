@@ -289,9 +289,7 @@ class Weave(Method):
             return plan, Selection([], [], is_new=False)
         with stage.step("selection") as step:
             by_need = [(need, entry.kind, each) for (need, entry), each in zip(plan.asked, found, strict=True)]
-            selection = select(
-                by_need, shown, own, threshold=self.threshold, limit=self.limit, asked_limit=self.asked_limit
-            )
+            selection = select(by_need, shown, own, limit=self.limit, asked_limit=self.asked_limit)
             every = [*(one for each in found for one in each), *shown]
             pieces = [one.traced(titled_line(one.piece)) for one in every]
             step.output = {"pieces": pieces, "not_found": selection.missing}
