@@ -89,6 +89,21 @@ class _Reader:
         self.held, self.is_held = [], False
 
 
+@dataclass(slots=True)
+class _Turn:
+    """One response in the making: dialogue and stages, the persona that every prompt shows, the sources to ask."""
+
+    dialogue: Dialogue
+    stage: Stages
+    own: list[Knowledge]
+    entries: list[DeclaredSource]
+
+    @property
+    def is_documented(self) -> bool:
+        """Whether a source tells what must not be guessed; what a commonsense graph lacks, a model may well know."""
+        return any(entry.kind != "graph" for entry in self.entries)
+
+
 # Without slots: what is declared by default is worked out once, when it is first asked for.
 @dataclass(frozen=True)
 class Weave(Method):
@@ -161,28 +176,29 @@ class Weave(Method):
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Needs and look-up, without a draft."""
-        own, entries = await self._open(dialogue, stage)
-        plan, selection = await self._look_up(dialogue, own, entries, None, stage)
-        return self._grounding(plan, [*selection.kept, *own])
+        turn = await self._open(dialogue, stage)
+        plan, selection = await self._look_up(turn, None)
+        return self._grounding(plan, [*selection.kept, *turn.own])
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Draft and look-up at once, then write, where there is something to write with."""
-        own, entries = await self._open(dialogue, stage)
+        turn = await self._open(dialogue, stage)
         reader = _Reader(stage.on_text)
-        first = asyncio.create_task(self._look_first(dialogue, own, entries, stage))
-        drafting = asyncio.create_task(self._draft(own, first, reader, stage))
+        first = asyncio.create_task(self._look_first(turn))
+        drafting = asyncio.create_task(self._draft(turn, first, reader))
         alone: list[str] = []
         try:
-            plan, selection = await self._look_up(dialogue, own, entries, first, stage)
+            plan, selection = await self._look_up(turn, first)
             shown = [one.piece for one in await first if not one.dropped]
             if selection.settles and not self.check:
                 reader.release()
             draft = await drafting
             if selection.settles and draft:
-                alone = await self._check(draft, [*own, *shown], stage, suffix="draft") if self.check else []
+                alone = await self._check(draft, [*turn.own, *shown], stage, suffix="draft") if self.check else []
                 if not alone:
                     reader.release()
-                    return self._grounding(plan, [*selection.kept, *own]).drafted(draft, draft, [*own, *shown])
+                    grounding = self._grounding(plan, [*selection.kept, *turn.own])
+                    return grounding.drafted(draft, draft, [*turn.own, *shown])
         finally:
             for task in (first, drafting):
                 task.cancel()
@@ -190,63 +206,55 @@ class Weave(Method):
         reader.drop()
         cited = {each.knowledge for each in stage.citations(draft)} - {piece.id for piece in selection.kept}
         selection.kept += [piece for piece in shown if piece.id in cited]
-        # What a commonsense graph lacks, a model may well know: only other sources tell what must not be guessed.
-        is_documented = any(entry.kind != "graph" for entry in entries)
-        text = await self._write(draft, own, plan.needs.topics, selection, alone, reader, stage, is_documented)
-        return self._grounding(plan, [*selection.kept, *own]).drafted(text, draft, [*own, *shown])
+        text = await self._write(turn, draft, plan.needs.topics, selection, alone, reader)
+        return self._grounding(plan, [*selection.kept, *turn.own]).drafted(text, draft, [*turn.own, *shown])
 
     # --- what there is to ask
 
-    async def _open(self, dialogue: Dialogue, stage: Stages) -> tuple[list[Knowledge], list[DeclaredSource]]:
+    async def _open(self, dialogue: Dialogue, stage: Stages) -> _Turn:
         """The persona that every prompt shows, and the sources that are left to be asked."""
-        own: list[Knowledge] = []
-        entries: list[DeclaredSource] = []
+        turn = _Turn(dialogue, stage, [], [])
         for entry in self.declared.entries:
             if isinstance(entry.source, PersonaSource):
                 query = " ".join(dialogue.texts[-2:])
                 found = await stage.search(entry.name, entry.source, query, self.persona_limit + 1)
                 if len(found) > self.persona_limit:
-                    entries.append(entry)
+                    turn.entries.append(entry)
                 elif found:
                     found = list(entry.source.every(dialogue))
-                own += found[: self.persona_limit]
+                turn.own += found[: self.persona_limit]
             elif _holds(entry.source, dialogue):
-                entries.append(entry)
-        return own, entries
+                turn.entries.append(entry)
+        return turn
 
     # --- needs and draft
 
-    async def _look_first(
-        self, dialogue: Dialogue, own: Sequence[Knowledge], entries: Sequence[DeclaredSource], stage: Stages
-    ) -> list[Found]:
+    async def _look_first(self, turn: _Turn) -> list[Found]:
         """What documents and memory have by the words of the last two turns: the draft need not wait for the needs."""
-        last = Need(what="the last turns", query=" ".join(dialogue.texts[-2:]), asked=True)
-        local = [entry for entry in entries if entry.kind in _LOCAL]
-        found = await gather(*(self._search(last, entry, dialogue, stage, first=True) for entry in local))
-        return show_first([one for each in found for one in each], own, _FIRST)
+        last = Need(what="the last turns", query=" ".join(turn.dialogue.texts[-2:]), asked=True)
+        local = [entry for entry in turn.entries if entry.kind in _LOCAL]
+        found = await gather(*(self._search(turn, last, entry, first=True) for entry in local))
+        return show_first([one for each in found for one in each], turn.own, _FIRST)
 
-    async def _draft(
-        self, own: Sequence[Knowledge], first: asyncio.Task[list[Found]], reader: _Reader, stage: Stages
-    ) -> str:
+    async def _draft(self, turn: _Turn, first: asyncio.Task[list[Found]], reader: _Reader) -> str:
         """The draft; nothing where it failed before anything was sent."""
         try:
             shown = [one.piece for one in await first if not one.dropped]
-            given = [piece.model_copy(update={"text": titled_line(piece)}) for piece in (*own, *shown)]
-            return await stage.text(
+            given = _titled([*turn.own, *shown])
+            return await turn.stage.text(
                 "weave/draft",
                 cites=given if shown else (),
                 on_text=None if reader.on_text is None else reader.feed,
-                own=given[: len(own)],
-                knowledge=given[len(own) :],
+                own=given[: len(turn.own)],
+                knowledge=given[len(turn.own) :],
             )
         except StageError as error:
-            _go_on(error, "the response is written without a draft", stage, begun=reader.has_begun)
+            _go_on(error, "the response is written without a draft", turn.stage, begun=reader.has_begun)
             return ""
 
-    async def _plan(
-        self, dialogue: Dialogue, own: Sequence[Knowledge], entries: Sequence[DeclaredSource], stage: Stages
-    ) -> _Plan:
+    async def _plan(self, turn: _Turn) -> _Plan:
         """Ask for the needs, and find the source of each; what cannot be read is the last turn, asked everywhere."""
+        entries, dialogue = turn.entries, turn.dialogue
         if not entries:
             return _Plan(Needs(), [], [])
         last = dialogue.last.text
@@ -256,12 +264,11 @@ class Weave(Method):
             {"name": entry.name, "description": entry.description[dialogue.language], "titles": own}
             for entry, own in zip(entries, titles, strict=True)
         ]
+        persona = [titled_line(piece) for piece in turn.own]
         try:
-            needs = await stage.ask(
-                "weave/needs", Needs, fallback, sources=listed, persona=[titled_line(piece) for piece in own]
-            )
+            needs = await turn.stage.ask("weave/needs", Needs, fallback, sources=listed, persona=persona)
         except StageError as error:
-            _go_on(error, "the last turn is looked up in every source", stage)
+            _go_on(error, "the last turn is looked up in every source", turn.stage)
             needs = fallback
         most = len(entries) if needs is fallback else _NEEDS
         asked = [(need, entry) for need in needs.needs[:most] if (entry := _named(need.source, entries))]
@@ -273,23 +280,16 @@ class Weave(Method):
 
     # --- look-up
 
-    async def _look_up(
-        self,
-        dialogue: Dialogue,
-        own: Sequence[Knowledge],
-        entries: Sequence[DeclaredSource],
-        first: asyncio.Task[list[Found]] | None,
-        stage: Stages,
-    ) -> tuple[_Plan, Selection]:
+    async def _look_up(self, turn: _Turn, first: asyncio.Task[list[Found]] | None) -> tuple[_Plan, Selection]:
         """The needs, and what is kept of what is found for them; `first` finds what the draft is shown."""
-        plan = await self._plan(dialogue, own, entries, stage)
-        found = await gather(*(self._search(need, entry, dialogue, stage) for need, entry in plan.asked))
+        plan = await self._plan(turn)
+        found = await gather(*(self._search(turn, need, entry) for need, entry in plan.asked))
         shown = [] if first is None else await first
         if not plan.asked and not shown:
             return plan, Selection([], [], is_new=False)
-        with stage.step("selection") as step:
+        with turn.stage.step("selection") as step:
             by_need = [(need, entry.kind, each) for (need, entry), each in zip(plan.asked, found, strict=True)]
-            selection = select(by_need, shown, own, limit=self.limit, asked_limit=self.asked_limit)
+            selection = select(by_need, shown, turn.own, limit=self.limit, asked_limit=self.asked_limit)
             every = [*(one for each in found for one in each), *shown]
             pieces = [one.traced(titled_line(one.piece)) for one in every]
             step.output = {"pieces": pieces, "not_found": selection.missing}
@@ -307,21 +307,20 @@ class Weave(Method):
         kinds = {entry.name: entry.kind for entry in self.declared.entries}
         return Grounding(knowledge=knowledge, demands=demands, plan=plan.names, kinds=kinds)
 
-    async def _search(
-        self, need: Need, entry: DeclaredSource, dialogue: Dialogue, stage: Stages, *, first: bool = False
-    ) -> list[Found]:
+    async def _search(self, turn: _Turn, need: Need, entry: DeclaredSource, *, first: bool = False) -> list[Found]:
         """What a source has for a need, each piece with the probability that it is of use."""
         query = need.sought
         if entry.source is None:  # what the model knows itself is in the draft
             return []
         name, summary = ("first-look", "") if first else ("look-up", "Looked up: {}")
-        pieces = await stage.search(f"{name}-{entry.name}", entry.source, query, entry.top or self.top, summary=summary)
-        chances = await asyncio.to_thread(probabilities_of_use, pieces, query, dialogue)
+        top = entry.top or self.top
+        pieces = await turn.stage.search(f"{name}-{entry.name}", entry.source, query, top, summary=summary)
+        chances = await asyncio.to_thread(probabilities_of_use, pieces, query, turn.dialogue)
         found = []
         for piece, chance in zip(pieces, chances, strict=True):
             least = self.threshold * (_ASKED if need.asked else 1) * (_FACTS if entry.kind == "graph" else 1)
             dropped = f"its probability is under {least:.3g}" if chance < least else ""
-            dropped = SAID if already_said(piece, dialogue) else dropped
+            dropped = SAID if already_said(piece, turn.dialogue) else dropped
             known = piece.model_copy(update={"probability": round(chance, 3)})
             found.append(Found(need, entry.name, known, dropped))
         return found
@@ -330,17 +329,16 @@ class Weave(Method):
 
     async def _write(
         self,
+        turn: _Turn,
         draft: str,
-        own: Sequence[Knowledge],
         topics: Sequence[str],
         selection: Selection,
         unsupported: Sequence[str],
         reader: _Reader,
-        stage: Stages,
-        is_documented: bool,
     ) -> str:
         """The response from draft and pieces; the draft where that fails."""
-        given = [piece.model_copy(update={"text": titled_line(piece)}) for piece in (*own, *selection.kept)]
+        stage, own = turn.stage, turn.own
+        given = _titled([*own, *selection.kept])
 
         async def written(unsupported: Sequence[str], suffix: str = "") -> str:
             return await stage.text(
@@ -353,7 +351,7 @@ class Weave(Method):
                 draft=draft,
                 topics=topics,
                 missing=selection.missing,
-                is_documented=is_documented,
+                is_documented=turn.is_documented,
                 unsupported=list(unsupported),
             )
 
@@ -436,6 +434,10 @@ def _distinct(pieces: Iterable[Knowledge]) -> list[str]:
 def _title(piece: Knowledge) -> str:
     known = piece.passage
     return joined(known.persona) or known.title or (piece.text if known.said else "")
+
+
+def _titled(pieces: Sequence[Knowledge]) -> list[Knowledge]:
+    return [piece.model_copy(update={"text": titled_line(piece)}) for piece in pieces]
 
 
 def _named(name: str, entries: Sequence[DeclaredSource]) -> DeclaredSource | None:
