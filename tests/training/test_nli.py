@@ -85,11 +85,11 @@ def test_consistency_metrics_take_it(trained):
 
 
 async def test_weave_tests_citations_by_it_without_a_call(trained):
-    model = Model({"needs": ASKED, "write": "They open at ten [1].", "write-again": "I do not know."})
+    model = Model({"needs": ASKED, "draft": "They open at ten [1].", "write": "I do not know."})
     checked = f"trained:{trained / 'nli'}"
     response, _ = await answer(model, check=checked)
-    found = stage_of(response, "check").output["unsupported"]
-    assert response.usage.calls == (4 if found else 3)
+    found = stage_of(response, "check-draft").output["unsupported"]
+    assert response.usage.calls == (3 if found else 2)
     with pytest.raises(InputError, match="holds no trained model"):
         Weave(check=f"trained:{trained / 'nothing'}")
 

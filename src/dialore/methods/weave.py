@@ -380,7 +380,7 @@ class Weave(Method):
         texts = {piece.id: piece.text for piece in given}
         pairs = [{"statement": text[each.start : each.end], "piece": texts[each.knowledge]} for each in cited]
         if isinstance(self.check, str):
-            with stage.step("check-again" if suffix else "check") as step:
+            with stage.step(f"check-{suffix}" if suffix else "check") as step:
                 given_first = [(pair["piece"], pair["statement"]) for pair in pairs]
                 entailed = await asyncio.to_thread(open_entailment(self.check).entails, given_first)
                 answer = Unsupported(unsupported=[at for at, holds in enumerate(entailed, start=1) if not holds])
