@@ -207,8 +207,8 @@ def test_a_stage_that_fails_is_an_error_also_in_mid_stream(serving, client):
 
 def test_without_a_model_it_shows_what_was_found(serving):
     running = serving()
-    running.app.state.service._connect = lambda _settings, _name: None
-    running.app.state.service.open()
+    running.app.state.service.agents._connect = lambda _settings, _name: None
+    running.app.state.service.agents.open()
     assert "honey" in running.say("I have a cold and want honey.").json()["choices"][0]["message"]["content"]
 
 

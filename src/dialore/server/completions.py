@@ -18,8 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 from dialore.dialogue import check_text
 from dialore.errors import InputError
 from dialore.response import Response
+from dialore.server.agents import MODEL
 from dialore.server.errors import ServiceError, reply
-from dialore.server.service import MODEL, Asked, Events, Service, Stage
+from dialore.server.service import Asked, Events, Service, Stage
 from dialore.server.wire import finish_reason, grounding_of, split_system
 
 if TYPE_CHECKING:
@@ -216,13 +217,13 @@ async def until_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
 @router.get("/models")
 async def list_models(request: Request) -> Reply:
     """The agents of this service, each as a model."""
-    return reply({"object": "list", "data": [_model(*each) for each in service_of(request).models.items()]})
+    return reply({"object": "list", "data": [_model(*each) for each in service_of(request).agents.models.items()]})
 
 
 @router.get("/models/{model:path}")
 async def show_model(request: Request, model: str) -> Reply:
     """One model."""
-    models = service_of(request).models
+    models = service_of(request).agents.models
     if model not in models:
         raise ServiceError(404, "there is no such model", code="model_not_found", param="model")
     return reply(_model(model, models[model]))

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from dialore.knowledge import Fact, Knowledge
 from dialore.server.added import ADDED
+from dialore.server.agents import MODEL
 from dialore.server.completions import (
     Body,
     ChatMessage,
@@ -20,7 +21,7 @@ from dialore.server.completions import (
     usage_of,
 )
 from dialore.server.errors import ServiceError, reply
-from dialore.server.service import MODEL, explained
+from dialore.server.service import explained
 from dialore.server.wire import grounding_of, told
 
 router = APIRouter(prefix="/v1")

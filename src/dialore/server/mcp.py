@@ -19,11 +19,12 @@ from dialore import __version__
 from dialore.methods.remembering import LONGEST, is_harmless
 from dialore.prompts.history import on_one_line
 from dialore.response import Demands
+from dialore.server.agents import MODEL
 from dialore.server.app import log_lines, run_app
 from dialore.server.completions import ChatMessage, asked_of, last
 from dialore.server.errors import ServiceError
 from dialore.server.guard import Caller, Guard, anybody, check_address
-from dialore.server.service import MODEL, Asked, Service, explained
+from dialore.server.service import Asked, Service, explained
 from dialore.server.store import User
 from dialore.server.telemetry import Telemetry
 from dialore.server.wire import grounding_of, told

@@ -1,4 +1,4 @@
-"""The agents of a service, opened anew where its knowledge has a new source, and how they are asked."""
+"""What a service answers: it asks its agents, and keeps traces, conversations and what it knows of its users."""
 
 from __future__ import annotations
 
@@ -23,44 +23,32 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dialore.agent import Agent
 from dialore.dialogue import Dialogue
-from dialore.errors import DialoreError, InputError, ModelError, UnknownNameError
+from dialore.errors import DialoreError, InputError, ModelError
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage, estimate_tokens
 from dialore.methods.remembering import extract_statements
 from dialore.methods.stages import ModelResponder, T
 from dialore.response import Response
 from dialore.server.added import AddedKnowledge
+from dialore.server.agents import MODEL, ServedAgents
 from dialore.server.errors import ServiceError
 from dialore.server.store import ServerStore, User, tried
 from dialore.server.wire import grounding_of
-from dialore.settings import AgentSettings, Settings, SourceSettings, validated
+from dialore.settings import Settings
 from dialore.sources.base import listed
 from dialore.sources.graph.relations import verbalise
 from dialore.sources.persona import PersonaSource
-from dialore.workbench import Connect, Workbench, connect_model, options_by_method
+from dialore.workbench import Connect, connect_model
 
 if TYPE_CHECKING:
     from dialore.llm.model import OnText
     from dialore.methods.stages import Responder, StageCall
     from dialore.response import Grounding, StageTrace
+    from dialore.server.agents import Served
     from dialore.server.guard import Caller
     from dialore.server.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
-
-MODEL = "dialore"
-"""The id of the service's own agent as a model; others are `dialore/NAME`."""
-_METHODS = ["weave", "rag"]
-"""Where none is named: knowledge may be added at any time, and there is something to compare with."""
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """An agent as a model of the service, who speaks, and its sources."""
-
-    agent: Agent
-    persona: tuple[str, ...]
-    bench: Workbench
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,21 +87,6 @@ Events: TypeAlias = "AsyncGenerator[str | Stage | tuple[str, Response]]"
 """What an answer is made of: the stages as they begin, the text as it comes, at last the trace's id and the whole."""
 
 
-@dataclass(slots=True)
-class _Opened:
-    """The agents on one state of what sources there are; closed when nobody asks them any more."""
-
-    models: dict[str, Served]
-    benches: list[Workbench]
-    places: Mapping[str, str]
-    users: int = 0
-    is_old: bool = False
-
-    async def close(self) -> None:
-        for bench in self.benches:
-            await bench.close()
-
-
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a request asks of a model of the service.
@@ -137,16 +110,16 @@ class Asked:
 
 
 class Service:
-    """Agents by the ids of models, the knowledge that is added to them, and what is kept of their users."""
+    """Asks the agents, and keeps the knowledge that is added to them and what is known of their users."""
 
     def __init__(self, settings: Settings, telemetry: Telemetry, *, connect: Connect = connect_model) -> None:
         server = settings.server
         self.settings, self.knowledge = settings, AddedKnowledge(server.folder)
         place = server.store or self.knowledge.folder / "store.sqlite"
         self.store = ServerStore(place, memory_days=server.memory_days, kept_days=server.kept_days)
-        self._telemetry, self._connect = telemetry, connect
-        self._opened = _Opened({}, [], {})
+        self._telemetry = telemetry
         self._tasks: set[asyncio.Task[None]] = set()
+        self.agents = ServedAgents(settings, self.knowledge, self._later, connect=connect)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -154,7 +127,7 @@ class Service:
         await self.store.open()
         sweeping = asyncio.create_task(self._sweep())
         try:
-            self.open()
+            self.agents.open()
             yield
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.settings.server.max_seconds):
@@ -164,7 +137,7 @@ class Service:
             for task in (sweeping, *self._tasks):
                 task.cancel()
             await asyncio.gather(sweeping, *self._tasks, return_exceptions=True)
-            await self._opened.close()
+            await self.agents.close()
             await self.store.close()
             await asyncio.to_thread(self._telemetry.close)
 
@@ -178,77 +151,6 @@ class Service:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    # --- the agents
-
-    def open(self) -> None:
-        """Open the agents; raises InputError as `Workbench` does."""
-        self._opened = self._open()
-        if not isinstance(self._opened.models[MODEL].agent.responder, ModelResponder):
-            log.warning("no model: responses show what was found; add one by --base-url and --model")
-
-    def _refresh(self) -> None:
-        """Open the agents on the sources that there are by now; who is being answered keeps the old ones."""
-        if self.knowledge.places == self._opened.places:
-            return
-        old, self._opened = self._opened, self._open()
-        old.is_old = True
-        if not old.users:
-            self._later(old.close())
-
-    def _open(self) -> _Opened:
-        settings = self.settings
-        methods = settings.method if "method" in settings.model_fields_set else _METHODS
-        options = options_by_method(methods, settings.options)
-        named = {method: AgentSettings(method=method, options=options[method]) for method in options}
-        bench = self._bench(settings.sources)
-        opened = _Opened({}, [bench], self.knowledge.places)
-        for name, each in {"": named[methods[0]], **named, **settings.agents}.items():
-            own = bench if each.sources is None else self._bench(each.sources)
-            if own is not bench:
-                opened.benches.append(own)
-            made = own.agent(each.method, own.models(settings.model.cached()), each.options)
-            made.cite = each.cite if each.cite is not None else self._cites
-            persona = own.source("persona")
-            sentences = tuple(persona.persona) if isinstance(persona, PersonaSource) else ()
-            opened.models[f"{MODEL}/{name}" if name else MODEL] = Served(made, (*each.persona, *sentences), own)
-        return opened
-
-    @property
-    def _cites(self) -> bool:
-        return self.settings.cite if "cite" in self.settings.model_fields_set else True
-
-    def _bench(self, sources: SourceSettings) -> Workbench:
-        given: dict[str, Any] = sources.model_dump(exclude_none=True)
-        places = sources.model_extra or {}
-        if not places:
-            given["graph"] = ["starter"]
-        for key, place in self.knowledge.places.items():
-            given[key] = [*given.get(key, ()), place]
-        return Workbench(validated(SourceSettings, given, where="sources"), connect=self._connect)
-
-    @property
-    def models(self) -> dict[str, str]:
-        """The ids of the models, each with its method."""
-        return {name: served.agent.method.name for name, served in self._opened.models.items()}
-
-    @contextmanager
-    def _served(self, model: str) -> Iterator[Served]:
-        """A model, which stays open meanwhile; raises ServiceError where there is none of that id."""
-        self._refresh()
-        opened = self._opened
-        if model not in opened.models:
-            error = UnknownNameError("model", model[:100], opened.models)
-            raise ServiceError(404, str(error), code="model_not_found", param="model")
-        opened.users += 1
-        try:
-            yield opened.models[model]
-        finally:
-            opened.users -= 1
-            if opened.is_old and not opened.users:
-                self._later(opened.close())
-
-    # --- asking them
 
     async def _dialogue(self, asked: Asked, served: Served, caller: Caller) -> Dialogue:
         limits = self.settings.server
@@ -272,7 +174,7 @@ class Service:
         Raises:
             ServiceError: nothing can be answered.
         """
-        with self._served(asked.model) as served, explained():
+        with self.agents.served(asked.model) as served, explained():
             dialogue = await self._dialogue(asked, served, caller)
             responder = served.agent.responder
             if isinstance(responder, ModelResponder):
@@ -322,7 +224,7 @@ class Service:
 
     async def ground(self, asked: Asked, caller: Caller) -> tuple[str, Grounding]:
         """What a response would need to know, with the trace's id; raises as `answer` does."""
-        with self._served(asked.model) as served, explained():
+        with self.agents.served(asked.model) as served, explained():
             dialogue, began = await self._dialogue(asked, served, caller), time.time()
             grounding = await asyncio.wait_for(served.agent.ground(dialogue), self.settings.server.max_seconds)
             return await self._made("retrieval", asked, grounding, caller, began), grounding
@@ -333,7 +235,7 @@ class Service:
         Raises:
             ServiceError: there is no such source, or it cannot be asked.
         """
-        with self._served(MODEL) as served, explained():
+        with self.agents.served(MODEL) as served, explained():
             source = served.bench.source(name)
             if source is None:
                 mend = f"name one in dialore.toml, under [sources], or add to it by /v1/knowledge/{name}"
@@ -347,7 +249,7 @@ class Service:
 
     async def browse(self, name: str, start: int, count: int) -> list[Knowledge]:
         """Pieces of what that source of the service's own agent holds, what was added before what the file names."""
-        with self._served(MODEL) as served, explained():
+        with self.agents.served(MODEL) as served, explained():
             if name == "persona":
                 persona = PersonaSource(dict.fromkeys((*self.knowledge.persona, *served.persona), ()))
                 return list(persona.every(Dialogue([name])))[start : start + count]
@@ -394,7 +296,7 @@ class Service:
         try:
             if not await self.store.consents(who):
                 return
-            with self._served(asked.model) as served:
+            with self.agents.served(asked.model) as served:
                 known = await self.store.statements(who)
                 kept = await extract_statements(dialogue, known, served.agent.responder)
             await caller.spend(kept.usage.prompt_tokens + kept.usage.completion_tokens, self.store)

@@ -1,0 +1,140 @@
+"""The agents of a service by the ids of models, opened anew where its knowledge has a new source."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dialore.errors import UnknownNameError
+from dialore.methods.stages import ModelResponder
+from dialore.server.errors import ServiceError
+from dialore.settings import AgentSettings, Settings, SourceSettings, validated
+from dialore.sources.persona import PersonaSource
+from dialore.workbench import Connect, Workbench, options_by_method
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
+
+    from dialore.agent import Agent
+    from dialore.server.added import AddedKnowledge
+
+log = logging.getLogger(__name__)
+
+MODEL = "dialore"
+"""The id of the service's own agent as a model; others are `dialore/NAME`."""
+_METHODS = ["weave", "rag"]
+"""Where none is named: knowledge may be added at any time, and there is something to compare with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """An agent as a model of the service, who speaks, and its sources."""
+
+    agent: Agent
+    persona: tuple[str, ...]
+    bench: Workbench
+
+
+@dataclass(slots=True)
+class _Opened:
+    """The agents on one state of what sources there are; closed when nobody asks them any more."""
+
+    models: dict[str, Served]
+    benches: list[Workbench]
+    places: Mapping[str, str]
+    users: int = 0
+    is_old: bool = False
+
+    async def close(self) -> None:
+        for bench in self.benches:
+            await bench.close()
+
+
+class ServedAgents:
+    """The agents that settings name, each on the sources that there are by now.
+
+    Args:
+        later: has something done without being waited for.
+        connect: opens the language models.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        knowledge: AddedKnowledge,
+        later: Callable[[Coroutine[Any, Any, None]], None],
+        *,
+        connect: Connect,
+    ) -> None:
+        self._settings, self._knowledge, self._later, self._connect = settings, knowledge, later, connect
+        self._opened = _Opened({}, [], {})
+
+    def open(self) -> None:
+        """Open the agents; raises InputError as `Workbench` does."""
+        self._opened = self._open()
+        if not isinstance(self._opened.models[MODEL].agent.responder, ModelResponder):
+            log.warning("no model: responses show what was found; add one by --base-url and --model")
+
+    async def close(self) -> None:
+        """Close the agents."""
+        await self._opened.close()
+
+    @property
+    def models(self) -> dict[str, str]:
+        """The ids of the models, each with its method."""
+        return {name: served.agent.method.name for name, served in self._opened.models.items()}
+
+    @contextmanager
+    def served(self, model: str) -> Iterator[Served]:
+        """A model, which stays open meanwhile; raises ServiceError where there is none of that id."""
+        self._refresh()
+        opened = self._opened
+        if model not in opened.models:
+            error = UnknownNameError("model", model[:100], opened.models)
+            raise ServiceError(404, str(error), code="model_not_found", param="model")
+        opened.users += 1
+        try:
+            yield opened.models[model]
+        finally:
+            opened.users -= 1
+            if opened.is_old and not opened.users:
+                self._later(opened.close())
+
+    def _refresh(self) -> None:
+        """Open the agents on the sources that there are by now; who is being answered keeps the old ones."""
+        if self._knowledge.places == self._opened.places:
+            return
+        old, self._opened = self._opened, self._open()
+        old.is_old = True
+        if not old.users:
+            self._later(old.close())
+
+    def _open(self) -> _Opened:
+        settings = self._settings
+        methods = settings.method if "method" in settings.model_fields_set else _METHODS
+        cites = settings.cite if "cite" in settings.model_fields_set else True
+        options = options_by_method(methods, settings.options)
+        named = {method: AgentSettings(method=method, options=options[method]) for method in options}
+        bench = self._bench(settings.sources)
+        opened = _Opened({}, [bench], self._knowledge.places)
+        for name, each in {"": named[methods[0]], **named, **settings.agents}.items():
+            own = bench if each.sources is None else self._bench(each.sources)
+            if own is not bench:
+                opened.benches.append(own)
+            made = own.agent(each.method, own.models(settings.model.cached()), each.options)
+            made.cite = each.cite if each.cite is not None else cites
+            persona = own.source("persona")
+            sentences = tuple(persona.persona) if isinstance(persona, PersonaSource) else ()
+            opened.models[f"{MODEL}/{name}" if name else MODEL] = Served(made, (*each.persona, *sentences), own)
+        return opened
+
+    def _bench(self, sources: SourceSettings) -> Workbench:
+        given: dict[str, Any] = sources.model_dump(exclude_none=True)
+        places = sources.model_extra or {}
+        if not places:
+            given["graph"] = ["starter"]
+        for key, place in self._knowledge.places.items():
+            given[key] = [*given.get(key, ()), place]
+        return Workbench(validated(SourceSettings, given, where="sources"), connect=self._connect)
