@@ -15,7 +15,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ElicitResult
 
 from dialore.parallel import wait_for
-from dialore.server.store import ServerStore, User
+from dialore.server.database import User
+from dialore.server.store import ServerStore
 from tests.clients.conftest import ANSWER, HANDBOOK, QUESTION
 from tests.server.hostile import SITES
 

@@ -20,7 +20,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from dialore.errors import InputError
-from dialore.server.store import TABLES, ServerStore, User
+from dialore.server.database import TABLES, User
+from dialore.server.store import ServerStore
 from dialore.sources.memory import Statement
 from tests.server.hostile import NAMES
 
@@ -259,7 +260,8 @@ async def test_work_that_is_given_up_keeps_no_connection(store):
 WORKER = """
 import asyncio, sys
 from datetime import UTC, datetime
-from dialore.server.store import ServerStore, User
+from dialore.server.database import User
+from dialore.server.store import ServerStore
 from dialore.sources.memory import Statement
 
 async def main(place, mark):

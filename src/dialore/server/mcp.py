@@ -22,10 +22,10 @@ from dialore.response import Demands
 from dialore.server.agents import MODEL
 from dialore.server.app import log_lines, run_app
 from dialore.server.completions import ChatMessage, asked_of, last
+from dialore.server.database import User
 from dialore.server.errors import ServiceError
 from dialore.server.guard import Caller, Guard, anybody, check_address
 from dialore.server.service import Asked, Service, explained
-from dialore.server.store import User
 from dialore.server.telemetry import Telemetry
 from dialore.server.wire import grounding_of, told
 from dialore.sources.memory import Statement

@@ -9,9 +9,10 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi import Response as Reply
 
 from dialore.server.completions import Body, Name, service_of
+from dialore.server.database import User
 from dialore.server.errors import ServiceError, reply
 from dialore.server.service import explained
-from dialore.server.store import ServerStore, User
+from dialore.server.store import ServerStore
 
 T = TypeVar("T")
 

@@ -31,8 +31,9 @@ from dialore.methods.stages import ModelResponder, T
 from dialore.response import Response
 from dialore.server.added import AddedKnowledge
 from dialore.server.agents import MODEL, ServedAgents
+from dialore.server.database import User
 from dialore.server.errors import ServiceError
-from dialore.server.store import ServerStore, User, tried
+from dialore.server.store import ServerStore, tried
 from dialore.server.wire import grounding_of
 from dialore.settings import Settings
 from dialore.sources.base import listed

@@ -1,0 +1,109 @@
+"""The tables of what a service keeps of its users, and the database that they lie in: SQLite or PostgreSQL."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError
+
+from dialore.errors import InputError, import_optional
+
+_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+_WAIT = 30
+"""Seconds that a change waits for others' end, in SQLite."""
+
+
+class User(NamedTuple):
+    """Somebody who talks to a service: whose key the request has, and what the caller calls him.
+
+    The same name under two keys is two users.
+    """
+
+    owner: str
+    name: str
+
+
+class _Moment(sa.TypeDecorator[datetime]):
+    """A moment in UTC: SQLite knows no time zones."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
+        """As it is written."""
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
+        """As it is read."""
+        return value if value is None else (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+TABLES = sa.MetaData()
+
+
+def _table(name: str, *columns: sa.Column[Any]) -> sa.Table:
+    """A table each of whose rows belongs to one user."""
+    return sa.Table(name, TABLES, *(sa.Column(each, sa.Text, primary_key=True) for each in User._fields), *columns)
+
+
+def _kept(name: str, *columns: sa.Column[Any]) -> sa.Table:
+    """A table whose rows are deleted when their time has come."""
+    return _table(name, sa.Column("id", sa.Text, primary_key=True), sa.Column("made", _Moment), *columns, _ends())
+
+
+def _ends() -> sa.Column[datetime]:
+    return sa.Column("expires", _Moment, index=True)
+
+
+PEOPLE = _table("people", sa.Column("consents", sa.Boolean, nullable=False))
+STATEMENTS = _kept("statements", sa.Column("text", sa.Text), sa.Column("turn", sa.Text))
+CONVERSATIONS = _kept("conversations", sa.Column("turns", sa.JSON))
+TRACES = _kept("traces", sa.Column("result", sa.JSON))
+USED = _table(
+    "used",
+    sa.Column("began", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("amount", sa.BigInteger),
+    _ends(),
+)
+COUNT = sa.text(
+    "INSERT INTO used (owner, name, began, amount, expires) VALUES (:owner, :name, :began, :amount, :expires)"
+    " ON CONFLICT (owner, name, began) DO UPDATE SET amount = used.amount + excluded.amount RETURNING amount"
+).bindparams(sa.bindparam("expires", type_=_Moment))
+sa.Index("ix_traces_id", TRACES.c.id)  # asked for without a user's name
+
+
+def read_url(place: str | Path) -> sa.URL:
+    """The address of a database, a file's too; raises InputError where it is none."""
+    if "://" not in str(place):
+        return sa.URL.create(_DRIVERS["sqlite"], database=str(place))
+    try:
+        url = sa.make_url(str(place))
+        return url.set(drivername=_DRIVERS[url.drivername.partition("+")[0]])
+    except (ArgumentError, KeyError) as error:
+        mend = "name a file, sqlite:///FILE, or postgresql://user@host/database"
+        raise InputError("the store's address is no URL of SQLite or PostgreSQL", mend=mend) from error
+
+
+def open_engine(url: sa.URL) -> sa.Engine:
+    """The connections to a database; raises InputError where its driver is not installed."""
+    if url.drivername != _DRIVERS["sqlite"]:
+        import_optional("psycopg", "a store in PostgreSQL", "postgres")
+        return sa.create_engine(url, pool_pre_ping=True)
+    file = Path(url.database or "")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch(mode=0o600)
+    # One connection, for SQLite has one writer: what waits here wakes at once, what waits there sleeps and tries again.
+    engine = sa.create_engine(
+        url, connect_args={"timeout": _WAIT, "isolation_level": None}, pool_size=1, max_overflow=0
+    )
+
+    @sa.event.listens_for(engine, "connect")
+    def connected(connection: Any, _: object) -> None:  # noqa: ANN401 - a driver's
+        # What is deleted is overwritten. A crash of the program loses nothing; of the machine, the latest changes.
+        for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "secure_delete = ON"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    return engine
