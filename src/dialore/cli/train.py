@@ -1,22 +1,14 @@
 """`dialore train`: small trained parts, from a data set's own plans and knowledge."""
 
 # No deferred annotations here: typer reads them.
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from dialore.cli.options import DATA_SETS, Json, SettingsGroup, one_of, takes_settings
-from dialore.cli.output import console, note, print_json, progress, table
-from dialore.errors import InputError
-
-if TYPE_CHECKING:
-    from dialore.sources.trained.model import Arrays
-    from dialore.training import Examples
-    from dialore.training.finetune import Kind, Target, Tuning
+from dialore.cli.training import KINDS, TuningOptions, run_encoder, run_finetuning, run_part, run_sequence, split_files
 
 app = typer.Typer(
     cls=SettingsGroup,
@@ -33,62 +25,6 @@ _Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the m
 _Seed = Annotated[int, typer.Option("--seed", help="The same seed and data give the same files.")]
 _Kind = Annotated[str, typer.Option("--kind", metavar="seq2seq|causal", help="What the model to start from is.")]
 _AnyName = Annotated[str, typer.Argument(metavar="NAME", help="The data set.", autocompletion=DATA_SETS)]
-_SPLITS = ("train", "dev")
-_KINDS: "tuple[Kind, ...]" = ("seq2seq", "causal")
-
-
-@dataclass(frozen=True, slots=True)
-class TuningOptions:
-    """How a model is fine-tuned; what is not given is as the recipe has it."""
-
-    base: Annotated[
-        str,
-        typer.Option(
-            "--base", metavar="NAME|FOLDER|scratch", help="The model to start from, or a small one of chance."
-        ),
-    ] = "scratch"
-    epochs: Annotated[
-        float | None,
-        typer.Option("--epochs", min=0.01, help="Passes over the data, at most. (default: 3; stages 10; encoders 5)"),
-    ] = None
-    batch: Annotated[
-        int | None, typer.Option("--batch", min=1, help="Targets a step and GPU. (default: 8; retrievers 32)")
-    ] = None
-    accumulation: Annotated[int, typer.Option("--accumulation", min=1, help="Steps before the weights change.")] = 1
-    rate: Annotated[
-        float | None, typer.Option("--rate", help="The greatest learning rate. (default: 3e-4; nli 2e-5)")
-    ] = None
-    length: Annotated[
-        int | None,
-        typer.Option(
-            "--length",
-            min=8,
-            help="Tokens of a target; older turns go where it is more. "
-            "(default: 512; stages 1024; retrievers 96; nli 128)",
-        ),
-    ] = None
-    lora: Annotated[
-        bool, typer.Option("--lora", help="Train low-rank adapters, merged into the weights; not of encoders.")
-    ] = False
-    precision: Annotated[
-        str, typer.Option("--precision", metavar="auto|fp32|bf16|fp16", help="Of the calculation.")
-    ] = "auto"
-
-    def refuse(self) -> None:
-        """Raise InputError where any is given: trees have no such numbers."""
-        if self != type(self)():
-            raise InputError(
-                "trees are not fine-tuned: --base, --epochs and the like say nothing", mend="give a --kind"
-            )
-
-    def tuning(self, seed: int, **own: float) -> "Tuning":
-        """How it is trained, with a recipe's own numbers where none are given."""
-        from dialore.training.finetune import Tuning
-
-        one_of("precision", self.precision, ("auto", "fp32", "bf16", "fp16"))
-        given = {name: getattr(self, name) for name in ("epochs", "batch", "rate", "length")}
-        said = {**own, **{name: value for name, value in given.items() if value is not None}}
-        return Tuning(accumulation=self.accumulation, lora=self.lora, precision=self.precision, seed=seed, **said)  # type: ignore[arg-type]
 
 
 @app.command("planner")
@@ -104,7 +40,7 @@ def planner(name: _Name, data: _Data, out: _Out, seed: _Seed = 0, json: Json = F
     """
     from dialore.training import train_planner
 
-    _train(train_planner, name, data, out, seed, json)
+    run_part(train_planner, name, data, out, seed, json)
 
 
 @app.command("retriever")
@@ -135,10 +71,10 @@ def retriever(
 
     if one_of("kind of retriever", kind, ("trees", "dual", "cross")) == "trees":
         given.refuse()
-        _train(train_ranker, name, data, out, seed, json)
+        run_part(train_ranker, name, data, out, seed, json)
         return
     tuning = given.tuning(seed, epochs=5, batch=32, length=96)
-    _train_encoder(kind, name, data, out, given.base, tuning, json)
+    run_encoder(kind, name, data, out, given.base, tuning, json)
 
 
 @app.command("nli")
@@ -168,16 +104,16 @@ def nli(
 
     if one_of("kind of model", kind, ("trees", "cross")) == "trees":
         given.refuse()
-        _train(train_nli, name, data, out, seed, json)
+        run_part(train_nli, name, data, out, seed, json)
         return
     tuning = given.tuning(seed, epochs=5, rate=2e-5, length=128)
-    _train_encoder("nli-cross", name, data, out, given.base, tuning, json)
+    run_encoder("nli-cross", name, data, out, given.base, tuning, json)
 
 
 @app.command("generator")
 @takes_settings
 def generator(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The data set.", autocompletion=DATA_SETS)],
+    name: _AnyName,
     data: _Data,
     out: _Out,
     given: TuningOptions,
@@ -200,9 +136,9 @@ def generator(
     from dialore.training.generators import RECIPES, read_targets
 
     one_of("recipe", recipe, [*RECIPES])
-    targets, described = read_targets(recipe, name, _files(name, data, needed=1))
+    targets, described = read_targets(recipe, name, split_files(name, data, needed=1))
     card: dict[str, Any] = {"kind": f"generator ({recipe})", "use": RECIPES[recipe].use, "data": described}
-    _finetune("causal", given.base, targets, out, card, RECIPES[recipe].tokens, given.tuning(seed), json)
+    run_finetuning("causal", given.base, targets, out, card, RECIPES[recipe].tokens, given.tuning(seed), json)
 
 
 @app.command("decision")
@@ -225,7 +161,7 @@ def decision(
     """
     from dialore.training import read_labelled, train_decision
 
-    _train(train_decision, name, data, out, seed, json, partial(read_labelled, label=label))
+    run_part(train_decision, name, data, out, seed, json, partial(read_labelled, label=label))
 
 
 @app.command("stages")
@@ -252,7 +188,7 @@ def stages(
     targets, card = stage_targets(rows)
     card = {"kind": "stages", "use": USES["stages"], **card}
     tuning, tokens = given.tuning(seed, epochs=10, length=1024), lacking(given.base, targets[0])
-    _finetune(one_of("kind", kind, _KINDS), given.base, targets, out, card, tokens, tuning, json)
+    run_finetuning(one_of("kind", kind, KINDS), given.base, targets, out, card, tokens, tuning, json)
 
 
 @app.command("query")
@@ -275,7 +211,7 @@ def query(
     [bold]Example[/bold]
     dialore train query wizard-of-internet --data data/woi --base google/flan-t5-large --out models/query
     """
-    _sequence("query", name, data, out, kind, given.base, given.tuning(seed), json)
+    run_sequence("query", name, data, out, kind, given.base, given.tuning(seed), json)
 
 
 @app.command("question")
@@ -298,123 +234,4 @@ def question(
     [bold]Example[/bold]
     dialore train question coq --data data/coq --base google-t5/t5-base --out models/question
     """
-    _sequence("question", name, data, out, kind, given.base, given.tuning(seed), json)
-
-
-def _sequence(what: str, name: str, data: Path, out: Path, kind: str, base: str, tuning: "Tuning", json: bool) -> None:
-    """Train on queries or questions of a data set's train file, with those of its dev file held out."""
-    from dialore.training.stages import USES, data_targets
-
-    *targets, described = data_targets(what, name, _files(name, data))
-    card = {"kind": what, "use": USES[what], "data": described}
-    _finetune(one_of("kind", kind, _KINDS), base, targets, out, card, (), tuning, json)
-
-
-def _train(
-    recipe: "Callable[[Any, Any], tuple[dict[str, Any], Arrays]]",
-    name: str,
-    data: Path,
-    out: Path,
-    seed: int,
-    json: bool,
-    reader: "Callable[..., Examples] | None" = None,
-) -> None:
-    from dialore.sources.trained.model import check_place
-    from dialore.training import read_examples, refuse_leaks, save_trained
-
-    check_place(out)
-    train, *held = _files(name, data, needed=1)
-    examples = (reader or read_examples)(name, train, seed=seed)
-    for path in held:
-        refuse_leaks(examples, path)
-    try:
-        with progress("training") as step:
-            card, arrays = recipe(examples, step)
-    except MemoryError as error:
-        message = f"not enough memory to train on {len(examples.dialogues):,} responses"
-        raise InputError(message, mend="give fewer dialogues") from error
-    card = save_trained(out, examples, card, arrays)
-    if json:
-        print_json({"path": str(out), **card})
-        return
-    show_measured(card)
-    note(f"{out} is written; `dialore models show {out}` says what it is")
-
-
-def _examples(name: str, data: Path, seed: int, needs: "Sequence[str]") -> "list[Examples]":
-    """What is trained on, and what is held out; no dialogue is in both."""
-    from dialore.training import read_examples, refuse_leaks
-
-    files = _files(name, data)
-    train, dev = (read_examples(name, path, needs=needs, seed=seed) for path in files)
-    refuse_leaks(train, files[1])
-    return [train, dev]
-
-
-def _files(name: str, data: Path, needed: int = len(_SPLITS)) -> list[Path]:
-    """The file that is trained on, and, where it is needed or there, that which is held out."""
-    found = [path for split in _SPLITS for path in sorted(data.glob(f"{split}.json*"))[:1]]
-    for split in _SPLITS[:needed]:
-        if not any(path.name.startswith(split) for path in found):
-            mend = f"`dialore data get {name} --split {split} --out FILE`"
-            raise InputError(f"{data} has no {split}.json", mend=mend)
-    return found
-
-
-def _train_encoder(
-    kind: str,
-    name: str,
-    data: Path,
-    out: Path,
-    base: str,
-    tuning: "Tuning",
-    json: bool,
-) -> None:
-    """Train an encoder, and say what came of it."""
-    if tuning.lora:
-        raise InputError("--lora is for language models, not for encoders", mend="leave it out")
-    from dialore.datasets import data_set
-    from dialore.training.encoders import train_encoder
-
-    # A dual encoder learns from knowledge alone, too (MSDP, Appendix F).
-    is_bare = kind == "dual" and "persona" not in data_set(name).has
-    needs = ("knowledge",) if is_bare else ("persona", "plan", "knowledge")
-    train, dev = _examples(name, data, tuning.seed, needs)
-    with progress("training") as step:
-        card = train_encoder(kind, base, train, dev, out, tuning, step)  # type: ignore[arg-type]
-    _show_tuned(card, out, json)
-
-
-def _finetune(
-    kind: "Kind",
-    base: str,
-    targets: "Sequence[Sequence[Target]]",
-    out: Path,
-    card: "dict[str, Any]",
-    tokens: "Sequence[str]",
-    tuning: "Tuning",
-    json: bool,
-) -> None:
-    """Train on the first targets, hold out the second, and say what came of it."""
-    from dialore.training.finetune import finetune
-
-    with progress("training") as step:
-        card = finetune(kind, base, targets[0], targets[1], out, card, tokens=tokens, tuning=tuning, step=step)
-    _show_tuned(card, out, json)
-
-
-def _show_tuned(card: "dict[str, Any]", out: Path, json: bool) -> None:
-    if json:
-        print_json({"path": str(out), **card})
-    elif card:
-        loss = card["loss"]
-        console().print(f"loss on held-out dialogues {loss['dev']:.3f} after {loss['epochs']} epochs")
-        note(f"{out} is written; `dialore models show {out}` says what it is")
-
-
-def show_measured(card: "dict[str, Any]") -> None:
-    """A model's figures of cross-validation."""
-    shown = table("!measure, in percent", ">mean", ">least fold", ">greatest fold", title="Cross-validation")
-    for name, one in card["measured"].items():
-        shown.add_row(name, *(f"{one[key]:.1f}" for key in ("mean", "low", "high")))
-    console().print(shown)
+    run_sequence("question", name, data, out, kind, given.base, given.tuning(seed), json)

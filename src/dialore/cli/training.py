@@ -1,0 +1,197 @@
+"""How the commands of `dialore train` read their files, run a recipe and say what came of it."""
+
+# No deferred annotations here: typer reads them.
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dialore.cli.options import one_of
+from dialore.cli.output import console, note, print_json, progress, table
+from dialore.errors import InputError
+
+if TYPE_CHECKING:
+    from dialore.sources.trained.model import Arrays
+    from dialore.training import Examples
+    from dialore.training.finetune import Kind, Target, Tuning
+
+_SPLITS = ("train", "dev")
+KINDS: "tuple[Kind, ...]" = ("seq2seq", "causal")
+
+
+@dataclass(frozen=True, slots=True)
+class TuningOptions:
+    """How a model is fine-tuned; what is not given is as the recipe has it."""
+
+    base: Annotated[
+        str,
+        typer.Option(
+            "--base", metavar="NAME|FOLDER|scratch", help="The model to start from, or a small one of chance."
+        ),
+    ] = "scratch"
+    epochs: Annotated[
+        float | None,
+        typer.Option("--epochs", min=0.01, help="Passes over the data, at most. (default: 3; stages 10; encoders 5)"),
+    ] = None
+    batch: Annotated[
+        int | None, typer.Option("--batch", min=1, help="Targets a step and GPU. (default: 8; retrievers 32)")
+    ] = None
+    accumulation: Annotated[int, typer.Option("--accumulation", min=1, help="Steps before the weights change.")] = 1
+    rate: Annotated[
+        float | None, typer.Option("--rate", help="The greatest learning rate. (default: 3e-4; nli 2e-5)")
+    ] = None
+    length: Annotated[
+        int | None,
+        typer.Option(
+            "--length",
+            min=8,
+            help="Tokens of a target; older turns go where it is more. "
+            "(default: 512; stages 1024; retrievers 96; nli 128)",
+        ),
+    ] = None
+    lora: Annotated[
+        bool, typer.Option("--lora", help="Train low-rank adapters, merged into the weights; not of encoders.")
+    ] = False
+    precision: Annotated[
+        str, typer.Option("--precision", metavar="auto|fp32|bf16|fp16", help="Of the calculation.")
+    ] = "auto"
+
+    def refuse(self) -> None:
+        """Raise InputError where any is given: trees have no such numbers."""
+        if self != type(self)():
+            raise InputError(
+                "trees are not fine-tuned: --base, --epochs and the like say nothing", mend="give a --kind"
+            )
+
+    def tuning(self, seed: int, **own: float) -> "Tuning":
+        """How it is trained, with a recipe's own numbers where none are given."""
+        from dialore.training.finetune import Tuning
+
+        one_of("precision", self.precision, ("auto", "fp32", "bf16", "fp16"))
+        given = {name: getattr(self, name) for name in ("epochs", "batch", "rate", "length")}
+        said = {**own, **{name: value for name, value in given.items() if value is not None}}
+        return Tuning(accumulation=self.accumulation, lora=self.lora, precision=self.precision, seed=seed, **said)  # type: ignore[arg-type]
+
+
+def run_sequence(
+    what: str, name: str, data: Path, out: Path, kind: str, base: str, tuning: "Tuning", json: bool
+) -> None:
+    """Train on queries or questions of a data set's train file, with those of its dev file held out."""
+    from dialore.training.stages import USES, data_targets
+
+    *targets, described = data_targets(what, name, split_files(name, data))
+    card = {"kind": what, "use": USES[what], "data": described}
+    run_finetuning(one_of("kind", kind, KINDS), base, targets, out, card, (), tuning, json)
+
+
+def run_part(
+    recipe: "Callable[[Any, Any], tuple[dict[str, Any], Arrays]]",
+    name: str,
+    data: Path,
+    out: Path,
+    seed: int,
+    json: bool,
+    reader: "Callable[..., Examples] | None" = None,
+) -> None:
+    """Train a small part by a recipe, and say what came of it; what is held out is only tested for leaks."""
+    from dialore.sources.trained.model import check_place
+    from dialore.training import read_examples, refuse_leaks, save_trained
+
+    check_place(out)
+    train, *held = split_files(name, data, needed=1)
+    examples = (reader or read_examples)(name, train, seed=seed)
+    for path in held:
+        refuse_leaks(examples, path)
+    try:
+        with progress("training") as step:
+            card, arrays = recipe(examples, step)
+    except MemoryError as error:
+        message = f"not enough memory to train on {len(examples.dialogues):,} responses"
+        raise InputError(message, mend="give fewer dialogues") from error
+    card = save_trained(out, examples, card, arrays)
+    if json:
+        print_json({"path": str(out), **card})
+        return
+    _show_measured(card)
+    note(f"{out} is written; `dialore models show {out}` says what it is")
+
+
+def _examples(name: str, data: Path, seed: int, needs: "Sequence[str]") -> "list[Examples]":
+    """What is trained on, and what is held out; no dialogue is in both."""
+    from dialore.training import read_examples, refuse_leaks
+
+    files = split_files(name, data)
+    train, dev = (read_examples(name, path, needs=needs, seed=seed) for path in files)
+    refuse_leaks(train, files[1])
+    return [train, dev]
+
+
+def split_files(name: str, data: Path, needed: int = len(_SPLITS)) -> list[Path]:
+    """The file that is trained on, and, where it is needed or there, that which is held out."""
+    found = [path for split in _SPLITS for path in sorted(data.glob(f"{split}.json*"))[:1]]
+    for split in _SPLITS[:needed]:
+        if not any(path.name.startswith(split) for path in found):
+            mend = f"`dialore data get {name} --split {split} --out FILE`"
+            raise InputError(f"{data} has no {split}.json", mend=mend)
+    return found
+
+
+def run_encoder(
+    kind: str,
+    name: str,
+    data: Path,
+    out: Path,
+    base: str,
+    tuning: "Tuning",
+    json: bool,
+) -> None:
+    """Train an encoder, and say what came of it."""
+    if tuning.lora:
+        raise InputError("--lora is for language models, not for encoders", mend="leave it out")
+    from dialore.datasets import data_set
+    from dialore.training.encoders import train_encoder
+
+    # A dual encoder learns from knowledge alone, too (MSDP, Appendix F).
+    is_bare = kind == "dual" and "persona" not in data_set(name).has
+    needs = ("knowledge",) if is_bare else ("persona", "plan", "knowledge")
+    train, dev = _examples(name, data, tuning.seed, needs)
+    with progress("training") as step:
+        card = train_encoder(kind, base, train, dev, out, tuning, step)  # type: ignore[arg-type]
+    _show_tuned(card, out, json)
+
+
+def run_finetuning(
+    kind: "Kind",
+    base: str,
+    targets: "Sequence[Sequence[Target]]",
+    out: Path,
+    card: "dict[str, Any]",
+    tokens: "Sequence[str]",
+    tuning: "Tuning",
+    json: bool,
+) -> None:
+    """Train on the first targets, hold out the second, and say what came of it."""
+    from dialore.training.finetune import finetune
+
+    with progress("training") as step:
+        card = finetune(kind, base, targets[0], targets[1], out, card, tokens=tokens, tuning=tuning, step=step)
+    _show_tuned(card, out, json)
+
+
+def _show_tuned(card: "dict[str, Any]", out: Path, json: bool) -> None:
+    if json:
+        print_json({"path": str(out), **card})
+    elif card:
+        loss = card["loss"]
+        console().print(f"loss on held-out dialogues {loss['dev']:.3f} after {loss['epochs']} epochs")
+        note(f"{out} is written; `dialore models show {out}` says what it is")
+
+
+def _show_measured(card: "dict[str, Any]") -> None:
+    """A model's figures of cross-validation."""
+    shown = table("!measure, in percent", ">mean", ">least fold", ">greatest fold", title="Cross-validation")
+    for name, one in card["measured"].items():
+        shown.add_row(name, *(f"{one[key]:.1f}" for key in ("mean", "low", "high")))
+    console().print(shown)
