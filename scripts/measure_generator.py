@@ -20,8 +20,9 @@ from dialore.dialogue import Dialogue
 from dialore.experiments.frames import load_run
 from dialore.experiments.run import run_experiment
 from dialore.prompts.history import render_history
-from dialore.training.finetune import SCRATCH, Target, Tuning, finetune
+from dialore.training.finetune import Target, finetune
 from dialore.training.generators import RECIPES, read_targets
+from dialore.training.trainer import SCRATCH, Tuning
 
 METRICS = ("bleu-1", "rouge-l", "persona-consistency", "knowledge-consistency")
 PLANS = ("planning-f1-null", "planning-f1-persona", "planning-f1-both")

@@ -30,8 +30,8 @@ from dialore.retrieval.static import StaticEmbedder
 from dialore.sources.trained import TrainedPlanner, describe
 from dialore.training import read_examples, refuse_leaks, save_trained, train_nli, train_planner, train_ranker
 from dialore.training.encoders import make_rows, train_encoder
-from dialore.training.finetune import Tuning
 from dialore.training.planner import f1, named
+from dialore.training.trainer import Tuning
 
 sys.path.insert(0, str(Path(__file__).parent))
 from measure_distill import KDCONV, decision_row

@@ -16,7 +16,7 @@ from dialore.sources.trained.encoders import OnnxCrossEncoder
 from dialore.sources.trained.past import texts_of
 from dialore.training import read_examples
 from dialore.training.encoders import denoised, make_rows, train_encoder
-from dialore.training.finetune import Tuning
+from dialore.training.trainer import Tuning
 
 for needed in ("torch", "sentence_transformers", "datasets", "onnx", "onnxruntime"):
     pytest.importorskip(needed, reason="the finetune extra is not installed")

@@ -16,8 +16,9 @@ from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
 from dialore.sources.samples import build_samples, samples_of
 from dialore.sources.trained import describe
-from dialore.training.finetune import SCRATCH, Target, Tuning, collate, encode, finetune
+from dialore.training.finetune import Target, collate, encode, finetune
 from dialore.training.generators import RECIPES, read_targets
+from dialore.training.trainer import SCRATCH, Tuning
 from tests.example_data import write_data
 from tests.llm.models import Scripted
 from tests.llm.test_seq2seq import _t5, _tokenizer

@@ -14,8 +14,9 @@ from dialore.llm.distilled import Row, write_lines
 from dialore.methods.dcrag import Dcrag
 from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
-from dialore.training.finetune import SCRATCH, Tuning, finetune
+from dialore.training.finetune import finetune
 from dialore.training.stages import fixed_lines, lacking, query_targets, question_targets, stage_targets
+from dialore.training.trainer import SCRATCH, Tuning
 from tests.llm.test_seq2seq import _t5, _tokenizer
 from tests.methods.conftest import ANSWERS, ScriptedModel, small_graph  # noqa: F401
 from tests.training.test_decision import pairs, write

@@ -15,7 +15,8 @@ from dialore.errors import InputError
 if TYPE_CHECKING:
     from dialore.sources.trained.model import Arrays
     from dialore.training import Examples
-    from dialore.training.finetune import Kind, Target, Tuning
+    from dialore.training.finetune import Kind, Target
+    from dialore.training.trainer import Tuning
 
 _SPLITS = ("train", "dev")
 KINDS: "tuple[Kind, ...]" = ("seq2seq", "causal")
@@ -67,7 +68,7 @@ class TuningOptions:
 
     def tuning(self, seed: int, **own: float) -> "Tuning":
         """How it is trained, with a recipe's own numbers where none are given."""
-        from dialore.training.finetune import Tuning
+        from dialore.training.trainer import Tuning
 
         one_of("precision", self.precision, ("auto", "fp32", "bf16", "fp16"))
         given = {name: getattr(self, name) for name in ("epochs", "batch", "rate", "length")}

@@ -26,8 +26,8 @@ from dialore.sources.dialogue_ranking import joined
 from dialore.sources.samples import TURNS, context_text, topic_of
 from dialore.sources.trained.encoders import asked
 from dialore.sources.trained.model import FORM, check_place, replace_folder
-from dialore.training.finetune import SCRATCH, Step, Tuning, arguments, checkpoint, progress, readme, said, write_losses
 from dialore.training.nli import make_pairs
+from dialore.training.trainer import SCRATCH, Step, Tuning, arguments, checkpoint, progress, readme, said, write_losses
 
 if TYPE_CHECKING:
     from dialore.training.examples import Examples

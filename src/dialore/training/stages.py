@@ -12,7 +12,8 @@ from dialore.datasets import data_set, split_dialogues
 from dialore.errors import InputError, import_optional
 from dialore.llm.distilled import read_rows, shortened
 from dialore.prompts.history import render_history
-from dialore.training.finetune import SCRATCH, Target
+from dialore.training.finetune import Target
+from dialore.training.trainer import SCRATCH
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue

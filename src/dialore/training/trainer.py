@@ -1,0 +1,180 @@
+"""What every training by transformers' `Trainer` has: its settings, how it goes on where it stopped, what it leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from dialore.errors import InputError, first_line
+
+Step = Callable[[str, int, int | None], None]
+
+SCRATCH = "scratch"
+"""In the place of a base model: a small one with random weights, and a tokenizer made of the training data."""
+_MEMORY_MEND = "lower --batch (and raise --accumulation by as much), lower --length, or give --lora"
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """How a model is trained.
+
+    Attributes:
+        epochs: passes over the training data, at most.
+        batch: targets a step and device.
+        accumulation: steps whose gradients are added up before the weights change.
+        rate: the greatest learning rate, which then falls to 0.
+        length: tokens of a target with its prompt; a longer prompt loses its beginning.
+        lora: train low-rank adapters and merge them into the weights.
+        rank, alpha, dropout: LoRA's r, alpha and dropout.
+        patience: epochs without a lower loss on the held-out data, after which training ends.
+        precision: `auto` for bfloat16 on a GPU that has it, else `fp32`, `bf16`, `fp16`.
+        seed: of the order of the data, of dropout and of new weights.
+    """
+
+    epochs: float = 3
+    batch: int = 8
+    accumulation: int = 1
+    rate: float = 3e-4
+    length: int = 512
+    lora: bool = False
+    rank: int = 8
+    alpha: int = 32
+    dropout: float = 0.1
+    patience: int = 2
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    seed: int = 0
+
+
+DEFAULT = Tuning()
+
+
+def arguments(work: Path, tuning: Tuning, form: type | None = None, **further: Any) -> Any:
+    """The arguments of transformers' Trainer, or those of a form that extends them."""
+    import torch
+    import transformers
+
+    on_gpu = torch.cuda.is_available()
+    chosen = tuning.precision
+    if chosen == "auto":
+        chosen = "bf16" if on_gpu and torch.cuda.is_bf16_supported() else "fp32"
+    return (form or transformers.TrainingArguments)(
+        output_dir=str(work),
+        num_train_epochs=tuning.epochs,
+        per_device_train_batch_size=tuning.batch,
+        per_device_eval_batch_size=tuning.batch,
+        gradient_accumulation_steps=tuning.accumulation,
+        learning_rate=tuning.rate,
+        warmup_steps=0.05,
+        bf16=chosen == "bf16",
+        use_cpu=chosen == "bf16" and not on_gpu,  # a processor knows it, too, and is told so
+        fp16=chosen == "fp16",
+        seed=tuning.seed,
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        logging_strategy="epoch",
+        load_best_model_at_end=True,
+        metric_for_best_model="eval_loss",
+        greater_is_better=False,
+        save_total_limit=2,
+        report_to=[],
+        disable_tqdm=True,
+        dataloader_pin_memory=on_gpu,
+        remove_unused_columns=False,
+        **further,
+    )
+
+
+def progress(step: Step) -> Any:
+    """A callback of the Trainer that tells how far it is."""
+    import transformers
+
+    class Progress(transformers.TrainerCallback):  # type: ignore[misc]  # transformers ships no types
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            step("training", state.global_step, state.max_steps)
+
+    return Progress()
+
+
+@contextlib.contextmanager
+def said(base: str) -> Iterator[None]:
+    """Turn what loading and training raise into one line."""
+    try:
+        yield
+    except MemoryError as error:
+        raise InputError("not enough memory to train", mend=_MEMORY_MEND) from error
+    except (OSError, ValueError, RuntimeError, ImportError) as error:
+        if isinstance(error, InputError):
+            raise
+        why = first_line(error)
+        if "out of memory" in why.lower() or "can't allocate memory" in why.lower():
+            raise InputError(f"not enough memory to train: {why}", mend=_MEMORY_MEND) from error
+        raise InputError(
+            f"cannot train {base}: {why}", mend="check --base, and that its weights are safetensors"
+        ) from error
+
+
+def checkpoint(work: Path, signature: str) -> str | None:
+    """The last epoch of an interrupted training of the same model, data and settings; others are removed."""
+    import transformers
+
+    marked = work / "signature"
+    if marked.is_file() and marked.read_text() == signature:
+        found: str | None = transformers.trainer_utils.get_last_checkpoint(str(work))
+        return found
+    shutil.rmtree(work, ignore_errors=True)
+    try:
+        work.mkdir(parents=True)
+        marked.write_text(signature)
+    except OSError as error:
+        raise InputError(f"{work}: cannot be written: {error.strerror}", mend="choose another --out") from error
+    return None
+
+
+def write_losses(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
+    """Write `loss.csv`, and where matplotlib is there `loss.svg`."""
+    rows: dict[float, dict[str, float]] = {}
+    for each in history:
+        for key, name in (("loss", "train"), ("eval_loss", "dev")):
+            if key in each:
+                rows.setdefault(each["epoch"], {})[name] = each[key]
+    with (folder / "loss.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["epoch", "train", "dev"])
+        writer.writerows([epoch, row.get("train"), row.get("dev")] for epoch, row in sorted(rows.items()))
+    with contextlib.suppress(ImportError):
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(5, 3), layout="constrained")
+        axes = figure.add_subplot(xlabel="epoch", ylabel="loss")
+        for name in ("train", "dev"):
+            drawn = [(epoch, row[name]) for epoch, row in sorted(rows.items()) if name in row]
+            axes.plot(*zip(*drawn, strict=True), marker="o", label=name)
+        axes.legend()
+        figure.savefig(folder / "loss.svg", metadata={"Date": None})
+
+
+def readme(card: Mapping[str, Any]) -> str:
+    """The model card of a fine-tuned model."""
+    data, loss = card["data"], card["loss"]
+    return "\n".join(
+        [
+            f"# A fine-tuned {card['kind']} of Dialore",
+            "",
+            card["use"],
+            "",
+            f"**Data.** `{data['dataset']}`: {data['responses']:,} targets; SHA-256 `{data['sha256']}`.",
+            "",
+            f"**Loss** on held-out dialogues {loss['dev']:.3f} after {loss['epochs']} epochs; {loss['parameters']:,}"
+            " weights; `loss.csv`, `loss.svg`.",
+            "",
+            f"**Settings**, seed {card['seed']}:",
+            "",
+            *(f"- {name}: `{value}`" for name, value in card["settings"].items()),
+            "",
+        ]
+    )
