@@ -54,6 +54,27 @@ def test_the_handbook_is_answered_once_and_its_table_printed(call, live, tmp_pat
     assert len(again) == 2
 
 
+def test_the_handbook_goes_on_at_another_address_where_that_is_accepted(call, url, tmp_path):
+    command = (
+        "bench",
+        "handbook",
+        "--model",
+        "wait-0",
+        "-M",
+        "rag",
+        "--limit",
+        2,
+        "--out",
+        tmp_path / "kept",
+        "--json",
+    )
+    assert call(*command, "--base-url", url).code == 0
+    moved = (*command, "-M", "full-context", "--base-url", url.replace("127.0.0.1", "localhost"))
+    assert "--accept-changed-server" in call(*moved).complaint
+    rows = json.loads(call(*moved, "--accept-changed-server").out)
+    assert [(row["method"], row["responses"], row["failed"]) for row in rows] == [("rag", 4, 0), ("full-context", 4, 0)]
+
+
 def test_retrieval_of_the_handbook_needs_no_model(call):
     rows = json.loads(call("bench", "handbook", "--retrieval", "--half", "both", "--json").out)
     assert [row["retriever"] for row in rows] == ["fused", "bm25", "dense"]

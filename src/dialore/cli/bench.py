@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dialore.cli.options import AgentSettings, Json, SettingsGroup, connecting, one_of, takes_settings
+from dialore.cli.options import (
+    AcceptPrompts,
+    AcceptServer,
+    AgentSettings,
+    Json,
+    SettingsGroup,
+    connecting,
+    one_of,
+    takes_settings,
+)
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -171,6 +180,8 @@ def handbook(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FOLDER", help="Where it is kept. (default: runs/handbook-HALF)")
     ] = None,
+    accept_changed_prompts: AcceptPrompts = False,
+    accept_changed_server: AcceptServer = False,
     json: Json = False,
 ) -> None:
     """Measure how well methods answer from a handbook that no model can know.
@@ -203,7 +214,16 @@ def handbook(
             def on_progress(now: "Progress") -> None:
                 step(f"answering: {now.rate:.1f}/s, {now.failed} failed", now.before + now.done, now.total)
 
-            ended = asyncio.run(run_handbook(settings, items, folder, connect, on_progress))
+            answering = run_handbook(
+                settings,
+                items,
+                folder,
+                connect,
+                on_progress,
+                accept_changed_prompts=accept_changed_prompts,
+                accept_changed_server=accept_changed_server,
+            )
+            ended = asyncio.run(answering)
         say_without("what was found is scored")
         for failure in [each for run in ended for each in run.failures]:
             note(f"failed: {failure}")

@@ -33,6 +33,20 @@ _Name = TypeVar("_Name", bound=str)
 Json = Annotated[
     bool, typer.Option("--json", help="Print JSON (one object a line where there are many), nothing else.")
 ]
+AcceptPrompts = Annotated[
+    bool,
+    typer.Option(
+        "--accept-changed-prompts",
+        help="Go on where prompts or a method's file changed since; the report will say so.",
+    ),
+]
+AcceptServer = Annotated[
+    bool,
+    typer.Option(
+        "--accept-changed-server",
+        help="Go on where a model answers at another address now; the report will say so.",
+    ),
+]
 JudgePrompts = Annotated[
     Path | None, typer.Option("--prompts", metavar="FOLDER", help="Judges' prompts that override ours.")
 ]

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dialore.cli.options import METHODS, WITHOUT_MODEL, Json, RunOptions, connecting, one_of, takes_settings
+from dialore.cli.options import (
+    METHODS,
+    WITHOUT_MODEL,
+    AcceptPrompts,
+    AcceptServer,
+    Json,
+    RunOptions,
+    connecting,
+    one_of,
+    takes_settings,
+)
 from dialore.cli.output import note, print_json, progress
 from dialore.errors import InputError
 
@@ -49,20 +59,8 @@ def run(
             help="An option of these methods, else of the file's systems that have it; see `dialore methods`.",
         ),
     ] = None,
-    accept_changed_prompts: Annotated[
-        bool,
-        typer.Option(
-            "--accept-changed-prompts",
-            help="Go on where prompts or a method's file changed since; the report will say so.",
-        ),
-    ] = False,
-    accept_changed_server: Annotated[
-        bool,
-        typer.Option(
-            "--accept-changed-server",
-            help="Go on where a model answers at another address now; the report will say so.",
-        ),
-    ] = False,
+    accept_changed_prompts: AcceptPrompts = False,
+    accept_changed_server: AcceptServer = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, whatever it is expected to cost.")] = False,
     dry: Annotated[bool, typer.Option("--dry-run", help="Say what it is expected to cost, and leave.")] = False,
     engine: Annotated[str, typer.Option("--engine", metavar="local|ray", help="Where it runs.")] = "local",

@@ -60,10 +60,13 @@ async def run_handbook(
     folder: Path,
     connect: Connect = connect_model,
     on_progress: Callable[[Progress], None] | None = None,
+    *,
+    accept_changed_prompts: bool = False,
+    accept_changed_server: bool = False,
 ) -> list[Progress]:
     """Answer the items by the methods of the settings, into `folder/en` and `folder/zh`; what is there is kept.
 
-    Raises as `run_experiment`.
+    What changed since may be accepted, and what is raised is, as by `run_experiment`.
     """
     ended = []
     for language, own in _by_language(items):
@@ -81,7 +84,15 @@ async def run_handbook(
                 "cite": True,
             }
         ).model_copy(update={"sources": sources, "models": [settings.model.cached()]})
-        ended.append(await run_experiment(config, folder / language, connect, on_progress=on_progress))
+        answered = await run_experiment(
+            config,
+            folder / language,
+            connect,
+            accept_changed_prompts=accept_changed_prompts,
+            accept_changed_server=accept_changed_server,
+            on_progress=on_progress,
+        )
+        ended.append(answered)
     return ended
 
 
