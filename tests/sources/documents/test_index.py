@@ -9,6 +9,7 @@ import os
 import re
 import sqlite3
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from dialore.retrieval.static import StaticEmbedder
 from dialore.sources.base import Findings, KnowledgeSource
 from dialore.sources.documents.building import add_documents, build_documents, delete_documents
 from dialore.sources.documents.index import DocumentIndex, SeveralDocuments, open_documents
+from dialore.sources.documents.sqlite import PATIENCE
 from dialore.sources.documents.tables import Piece
 from dialore.workbench import SourceSettings, Workbench
 from tests.retrieval.embedding_server import EmbeddingServer
@@ -220,7 +222,9 @@ def test_a_reader_goes_on_while_the_index_is_built_anew(base):
     index = DocumentIndex(base)
     passages = index.passages()
     assert next(passages).text == FACTS[0]
+    began = time.monotonic()
     build_documents(base, texts=["Another world."], name="new", vectors=False)
+    assert time.monotonic() - began < PATIENCE / 2  # nor does the writer wait for the reader
     assert len(list(passages)) == len(FACTS) - 1  # of the state in which it began
     assert index.find("what world")[0].text == "Another world."
 

@@ -178,6 +178,8 @@ class SqliteStore:
         if fresh is not None:
             connection.execute("INSERT INTO search (search) VALUES ('optimize')")
         connection.execute("COMMIT")
+        # Without patience: who still reads the former state keeps a part of the log for a while, and nobody waiting.
+        connection.execute("PRAGMA busy_timeout = 0")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @contextmanager

@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import tempfile
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -305,11 +305,19 @@ def _read_meta(connection: _Connection, target: _Target) -> tuple[str, GraphMeta
     return load, meta
 
 
-def _lock(connection: _Connection, target: _Target) -> None:
-    """Hold the graph for writing until the connection ends."""
-    row = connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", [f"dialore {target.schema}"])
+@contextmanager
+def _locked(connection: _Connection, target: _Target) -> Iterator[None]:
+    """Hold the graph for writing."""
+    key = [f"dialore {target.schema}"]
+    row = connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", key)
     if row.fetchone() != (True,):
         raise GraphError(f"{target.place} is being loaded by another", mend="wait for it to end")
+    try:
+        yield
+    finally:
+        # A connection that was closed holds its locks until the server has seen its end.
+        with suppress(psycopg.Error):
+            connection.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", key)
 
 
 # --- loading
@@ -331,9 +339,8 @@ def load_store(facts: Iterable[Fact], url: str, *, name: str = "", on_step: Step
     if not url.startswith(("postgresql://", "postgres://")):
         raise GraphError(f"not a URL of PostgreSQL: {url}", mend="use `build_graph` for a file")
     target = _Target(url)
-    with target.errors(), target.connect() as connection, tempfile.TemporaryDirectory() as folder:
-        _lock(connection, target)
-        with closing(Collector(Path(folder), target.place)) as collector:
+    with target.errors(), tempfile.TemporaryDirectory() as folder, target.connect() as connection:
+        with _locked(connection, target), closing(Collector(Path(folder), target.place)) as collector:
             collector.collect(facts)
             if not collector.concepts:
                 raise GraphError("no facts to make a graph of", mend="check the file and --language")
