@@ -23,7 +23,7 @@ try:
     import psycopg
     from psycopg import errors
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
-    from psycopg_pool import ConnectionPool, PoolTimeout
+    from psycopg_pool import ConnectionPool
 except ImportError as error:
     raise MissingExtraError("a document index in PostgreSQL", "postgres") from error
 
@@ -78,6 +78,8 @@ class PostgresStore:
             raise InputError(f"{self.name!r} is no name of an index", mend="take letters, digits and _")
         settings = f'-c search_path="{self.name}",public -c lock_timeout=30s'
         conninfo = make_conninfo(address, options=settings)
+        with self._explained():  # What is wrong is said at once; a pool tries again until its time is up.
+            psycopg.connect(conninfo, connect_timeout=int(_SECONDS)).close()
         self._pool: ConnectionPool[psycopg.Connection[Any]] = ConnectionPool(
             conninfo, min_size=0, max_size=_CONNECTIONS, timeout=_SECONDS, open=True
         )
@@ -130,10 +132,12 @@ class PostgresStore:
             raise InputError(message, mend="wait until it is done") from error
         except errors.UndefinedFile as error:
             raise InputError("the server has no pgvector", mend="install it beside PostgreSQL") from error
-        except PoolTimeout as error:
-            raise InputError(f"no answer from {self.shown}", mend="check the address and the server") from error
         except psycopg.Error as error:
-            raise InputError(f"{self.shown}: {str(error).strip()}", mend=f"check the server, or {AGAIN}") from error
+            said = " ".join(str(error).split())
+            if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:  # not said by the server
+                mend = "does the server run, and are host, port, database, user and password right?"
+                raise InputError(f"cannot reach {self.shown}: {said}", mend=mend) from error
+            raise InputError(f"{self.shown}: {said}", mend=f"check the server, or {AGAIN}") from error
 
 
 class PostgresTransaction(Transaction):
