@@ -339,13 +339,18 @@ def load_store(facts: Iterable[Fact], url: str, *, name: str = "", on_step: Step
     if not url.startswith(("postgresql://", "postgres://")):
         raise GraphError(f"not a URL of PostgreSQL: {url}", mend="use `build_graph` for a file")
     target = _Target(url)
-    with target.errors(), tempfile.TemporaryDirectory() as folder, target.connect() as connection:
-        with _locked(connection, target), closing(Collector(Path(folder), target.place)) as collector:
-            collector.collect(facts)
-            if not collector.concepts:
-                raise GraphError("no facts to make a graph of", mend="check the file and --language")
-            with connection.transaction():
-                _write(connection, target, collector, name or target.schema, on_step or (lambda *_: None))
+    with (
+        target.errors(),
+        tempfile.TemporaryDirectory() as folder,
+        target.connect() as connection,
+        _locked(connection, target),
+        closing(Collector(Path(folder), target.place)) as collector,
+    ):
+        collector.collect(facts)
+        if not collector.concepts:
+            raise GraphError("no facts to make a graph of", mend="check the file and --language")
+        with connection.transaction():
+            _write(connection, target, collector, name or target.schema, on_step or (lambda *_: None))
     return PostgresStore(url)
 
 
