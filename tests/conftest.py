@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.sources.postgres_server import PostgresServer
+
+# The workers of `pytest -n auto` are as many as there are cores, and what is trained here is small: a thread each.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ def run(arguments, folder, stdin=""):
 
 
 def test_exactly_two_set_up_commands():
-    assert INSTALLS == ["pip install . && dialore demo", "pip install '.[test]' && pytest"]
+    assert INSTALLS == ["pip install . && dialore demo", "pip install '.[test]' && pytest -n auto"]
 
 
 def test_every_command_works_in_the_order_shown(folder):

@@ -7,6 +7,7 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -219,6 +220,33 @@ async def test_traces_are_their_owners_and_end(store, clock):
     assert await store.trace("key-1", "trace-3") == {}
     clock.now = NOW + timedelta(days=7)
     assert await store.trace("key-1", "trace-3") is None
+
+
+async def test_closing_waits_for_what_is_under_way_though_nobody_else_does(place):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def clock():
+        begun.set()
+        go_on.wait(10)
+        return NOW
+
+    go_on.set()
+    store = ServerStore(place, clock=clock)
+    await store.open()
+    begun.clear()
+    go_on.clear()
+    keeping = asyncio.create_task(store.keep_trace(ANN, "trace-1", {"said": "hello"}))
+    await asyncio.to_thread(begun.wait)
+    keeping.cancel()
+    closing = asyncio.create_task(store.close())
+    await asyncio.sleep(0.1)
+    assert not closing.done()
+    go_on.set()
+    await closing
+    again = ServerStore(place, clock=clock)
+    await again.open()
+    assert await again.trace("key-1", "trace-1") == {"said": "hello"}
+    await again.close()
 
 
 async def test_nothing_is_kept_for_no_days(tmp_path):

@@ -123,8 +123,9 @@ class ServerStore:
         command.upgrade(config, "head")
 
     async def close(self) -> None:
-        """Close the connections."""
-        await asyncio.get_running_loop().run_in_executor(self._threads, self._engine.dispose)
+        """Close the connections, when what is under way is done, though nobody may wait for it any longer."""
+        await asyncio.to_thread(self._threads.shutdown)
+        self._engine.dispose()
 
     # --- memory
 
