@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import importlib
 import json
 import re
@@ -403,8 +404,11 @@ def _takes(method: str, options: dict[str, object]) -> bool:
     return True
 
 
+_command_tree = functools.cache(lambda: typer.main.get_command(app))
+
+
 def _is_command(words: list[str]) -> bool:
-    command: Any = typer.main.get_command(app)
+    command: Any = _command_tree()
     for word in words:
         if word.startswith("-"):
             if not any(word in param.opts for param in command.params):

@@ -6,11 +6,12 @@ files whose code you trust. Whatever fails to load is an InputError of its own, 
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +23,13 @@ T = TypeVar("T")
 
 def names_of(group: str, own: Iterable[str] = ()) -> list[str]:
     """The names of our own and of the group's entry points, sorted; those that cannot be loaded, too."""
-    return sorted({*own, *(point.name for point in entry_points(group=group))})
+    return sorted({*own, *(point.name for point in _added(group, tuple(sys.path)))})
+
+
+@functools.lru_cache
+def _added(group: str, _path: tuple[str, ...]) -> EntryPoints:
+    """A group's entry points; once for each `sys.path`, for every installed package is read for it."""
+    return entry_points(group=group)
 
 
 def file_of(name: str) -> Path | None:
@@ -56,7 +63,7 @@ def find(kind: str, name: str, group: str, own: Mapping[str, str], fits: Callabl
             return found.popitem()[1]
         mend = f"name one: {name}:{min(found)}" if found else f"see `dialore.{group.partition('.')[2]}`"
         raise InputError(f"{name} has {len(found) or 'no'} {kind}{'s' * (len(found) > 1)}", mend=mend)
-    for point in [EntryPoint(name, own[name], group)] if name in own else entry_points(group=group):
+    for point in [EntryPoint(name, own[name], group)] if name in own else _added(group, tuple(sys.path)):
         if point.name == name:
             return _guarded(kind, name, point.load, f"{point.value} of {point.dist.name if point.dist else 'dialore'}")
     raise UnknownNameError(kind, name, names_of(group, own))
