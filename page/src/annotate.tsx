@@ -112,6 +112,12 @@ function Judging({ code, sheet, onLeave }: { code: string; sheet: Sheet; onLeave
       }
     });
   }
+  /** Leave when all is saved; what could not be sent says so and stays. */
+  async function leave(): Promise<void> {
+    save();
+    await saving.current;
+    if (!unsaved.current.size) onLeave();
+  }
   function keep(place: number, criterion: string, answers: Record<string, string>): void {
     const one = items[place]!;
     Object.assign(one.answers, answers);
@@ -178,7 +184,7 @@ function Judging({ code, sheet, onLeave }: { code: string; sheet: Sheet; onLeave
       <div class="row">
         <h2 tabIndex={-1} ref={top}>{said(sheet.title)}</h2>
         <span class="note push" role="status">{t(`Item ${at + 1} of ${items.length}, ${done} done`, `第 ${at + 1} 条，共 ${items.length} 条，已完成 ${done} 条`)}</span>
-        <button type="button" class="action" onClick={onLeave}>{t("Leave", "离开")}</button>
+        <button type="button" class="action" onClick={() => void leave()}>{t("Leave", "离开")}</button>
       </div>
       <progress value={done} max={items.length} aria-label={t("Progress", "进度")} />
       <details class="note" open={!done}><summary>{t("Guide", "说明")}</summary><p>{said(sheet.guide)}</p></details>

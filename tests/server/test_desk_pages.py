@@ -143,8 +143,8 @@ def test_two_annotators_judge_by_keys_undo_resume_and_their_agreement_is_shown(s
             playwright.expect(page.get_by_role("status").first).to_contain_text(f"{number + 1} done")
             page.keyboard.press("Enter")
         page.get_by_text("All items are done").wait_for()
-        page.wait_for_timeout(300)
         page.get_by_role("button", name="Leave").click()
+        page.get_by_label("Your code").wait_for()
     page.reload()
     page.get_by_role("region", name="Agreement").get_by_text("100.0%").first.wait_for()
     assert page.get_by_text("3 / 3").count() == 2
