@@ -108,7 +108,7 @@ def url():
 
 
 @pytest.fixture
-def world(tmp_path, monkeypatch, url):
+def world(tmp_path, monkeypatch, url, new_cache):
     """A folder with everything that the commands name, and an endpoint in the environment."""
     pytest.importorskip("sacrebleu", reason="the evaluation extra is not installed")
     data = write_data(tmp_path)
@@ -126,7 +126,7 @@ def world(tmp_path, monkeypatch, url):
     (tmp_path / "sources.yaml").write_text(declared, "utf-8")
     (tmp_path / "memory.jsonl").write_text(blocks("sources.md", "json")[0], "utf-8")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DIALORE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DIALORE_CACHE", new_cache())
     monkeypatch.setenv("DIALORE_BASE_URL", url)
     monkeypatch.setenv("DIALORE_MODEL", "wait-0")
     return tmp_path

@@ -26,9 +26,14 @@ from dialore.response import Response, StageTrace
 from dialore.sources.graph import open_graph
 
 
+@pytest.fixture(scope="module")
+def cache(new_cache):
+    return new_cache()
+
+
 @pytest.fixture(autouse=True)
-def at_home(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("DIALORE_CACHE", str(tmp_path_factory.getbasetemp() / "benchmarks-cache"))
+def at_home(cache, monkeypatch):
+    monkeypatch.setenv("DIALORE_CACHE", cache)
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
 
 

@@ -41,8 +41,8 @@ class Done:
 
 
 @pytest.fixture(scope="session")
-def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def cache_folder(new_cache: Callable[[], str]) -> Path:
+    return Path(new_cache())
 
 
 @pytest.fixture(autouse=True)

@@ -66,7 +66,7 @@ def listens(address):
 
 
 @pytest.fixture(scope="package")
-def world(tmp_path_factory):
+def world(tmp_path_factory, new_cache):
     folder = tmp_path_factory.mktemp("world")
     endpoint = FaultyServer()
     endpoint.by_request = scripted
@@ -76,7 +76,7 @@ def world(tmp_path_factory):
     sources = '[sources]\ndocuments = "handbook.idx"\ngraph = "starter"\n'
     (folder / "dialore.toml").write_text(f'method = "weave"\n{model}{sources}[server]\nfolder = "known"\n', "utf-8")
     outside = {name: value for name, value in os.environ.items() if not name.startswith(("DIALORE_", "OPENAI_"))}
-    yield World(folder, {**outside, "DIALORE_CACHE": str(folder / "cache"), "NO_PROXY": "127.0.0.1"})
+    yield World(folder, {**outside, "DIALORE_CACHE": new_cache(), "NO_PROXY": "127.0.0.1"})
     endpoint.close()
 
 

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from dialore.llm.endpoint import Endpoint
-from tests.server.conftest import Scripted, wait_until
+from tests.server.conftest import Scripted, is_up, wait_until
 
 BODY = {"messages": [{"role": "user", "content": "Hello"}]}
 
@@ -153,7 +153,7 @@ def test_a_stream_is_finished_after_sigterm(tmp_path):
         [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, env=dict(os.environ)
     ) as process:
         url = f"http://127.0.0.1:{port}"
-        wait_until(lambda: answers(f"{url}/readyz"), 60)
+        wait_until(lambda: is_up(f"{url}/readyz"), 60)
         text = []
 
         def read():
@@ -172,10 +172,3 @@ def test_a_stream_is_finished_after_sigterm(tmp_path):
         assert process.wait(30) == 0
         lines = [json.loads(line) for line in process.stderr.read().splitlines()]
     assert {"request", f"Finished server process [{process.pid}]"} <= {line["event"] for line in lines}
-
-
-def answers(url):
-    try:
-        return httpx.get(url, trust_env=False).status_code == 200
-    except httpx.TransportError:
-        return False

@@ -22,7 +22,7 @@ import yaml
 from dialore.cli import main
 from dialore.settings import read_settings
 from tests.llm.server import FaultyServer, say
-from tests.server.conftest import wait_until
+from tests.server.conftest import is_up, wait_until
 from tests.sources.postgres_server import binaries
 
 ROOT = Path(__file__).parents[2]
@@ -44,10 +44,10 @@ def free_port():
 class Workers:
     """Processes of `dialore serve` on one folder and store, and nginx before them."""
 
-    def __init__(self, folder, store):
+    def __init__(self, folder, store, cache):
         from dialore.server.guard import new_key
 
-        self.folder, self.processes, self.model = folder, {}, FaultyServer()
+        self.folder, self.cache, self.processes, self.model = folder, cache, {}, FaultyServer()
         self.model.by_request = lambda asked: (
             say('{"needs": []}') if asked.body.get("response_format") else say(DRAFT, pause=0.15)
         )
@@ -84,7 +84,7 @@ class Workers:
             **os.environ,
             "DIALORE_BASE_URL": self.model.url,
             "DIALORE_MODEL": "served-model",
-            "DIALORE_CACHE": str(self.folder / "cache"),
+            "DIALORE_CACHE": self.cache,
         }
         words = [sys.executable, "-m", "dialore", "serve", "dialore.toml", "--port", str(port), "--no-cache"]
         with self.log(port).open("a") as err:
@@ -93,10 +93,7 @@ class Workers:
         assert self.processes[port].poll() is None, self.log(port).read_text()
 
     def is_ready(self, port):
-        try:
-            return httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False).status_code == 200
-        except httpx.TransportError:
-            return False
+        return is_up(f"http://127.0.0.1:{port}/readyz")
 
     def log(self, port):
         return self.folder / f"{port}.log"
@@ -130,11 +127,11 @@ class Workers:
 
 
 @pytest.fixture(scope="module")
-def workers(tmp_path_factory, request):
+def workers(tmp_path_factory, request, new_cache):
     if shutil.which("nginx") is None:
         pytest.skip("nginx is not here: apt-get install nginx-light")
     postgres = request.getfixturevalue("postgres_server")
-    running = Workers(tmp_path_factory.mktemp("workers"), postgres.url())
+    running = Workers(tmp_path_factory.mktemp("workers"), postgres.url(), new_cache())
     yield running
     running.close()
 

@@ -18,7 +18,7 @@ import pytest
 
 from dialore.settings import read_settings
 from dialore.sources.documents.building import build_documents
-from tests.server.conftest import Scripted, need, wait_until
+from tests.server.conftest import Scripted, is_up, need, wait_until
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "serve.md").read_text("utf-8")
@@ -68,14 +68,14 @@ def test_every_request_is_answered(world, serving):
 
 
 @pytest.mark.parametrize("command", [each for each in COMMANDS if each.startswith("dialore ")])
-def test_every_command_runs(world, command):
+def test_every_command_runs(world, command, new_cache):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     words = [sys.executable, "-m", "dialore", *shlex.split(command)[1:]]
     for word in ("--port", "9000"):
         words = [each for each in words if each != word]
-    homes = {"XDG_DATA_HOME": str(world / "data"), "DIALORE_CACHE": str(world / "cache")}
+    homes = {"XDG_DATA_HOME": str(world / "data"), "DIALORE_CACHE": new_cache()}
     if "--new-key" in words:
         made = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
         shown = made.stdout
@@ -88,15 +88,9 @@ def test_every_command_runs(world, command):
     words += ["--port", str(port), "--model", "rehearsal"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env={**os.environ, **homes}) as process:
         try:
-            wait_until(lambda: process.poll() is not None or _answers(f"http://127.0.0.1:{port}/readyz"), 60)
+            wait_until(lambda: process.poll() is not None or is_up(f"http://127.0.0.1:{port}/readyz"), 60)
             models = httpx.get(f"http://127.0.0.1:{port}/v1/models", trust_env=False).json()["data"]
             assert ("dialore/commonsense" in {model["id"] for model in models}) == ("dialore.toml" in words)
         finally:
             process.terminate()
             process.wait(30)
-
-
-def _answers(url):
-    with contextlib.suppress(httpx.TransportError):
-        return httpx.get(url, trust_env=False).status_code == 200
-    return False

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -86,6 +86,12 @@ _ENVIRONMENT.globals.clear()
 _ENVIRONMENT.filters = {name: made for name, made in _ENVIRONMENT.filters.items() if name not in _REFUSED}
 
 
+@cache
+def _compiled(section: str) -> jinja2.Template:
+    """The template of a section: each agent has a library of its own, and compiling takes milliseconds."""
+    return _ENVIRONMENT.from_string(section)
+
+
 class FrontMatter(BaseModel):
     """The head of a prompt file: its version, what it asks the model to output, and how to sample.
 
@@ -131,7 +137,7 @@ class Prompt:
     @cached_property
     def _sections(self) -> list[tuple[str, jinja2.Template]]:
         try:
-            return [(role, _ENVIRONMENT.from_string(body.strip("\n"))) for role, body in self._split[1]]
+            return [(role, _compiled(body.strip("\n"))) for role, body in self._split[1]]
         except jinja2.TemplateSyntaxError as error:
             raise InputError(f"prompt {self.path}: {' '.join(str(error).split())}") from error
 
