@@ -62,9 +62,9 @@ def load_embedder(spec: str = "static") -> Embedder:
     if _KINDS[kind] and not argument:
         raise InputError(f"the embedder {kind!r} needs a model's name", mend=f"write {_KINDS[kind]}")
     if kind == "static":
-        from dialore.retrieval.static import StaticEmbedder
+        from dialore.retrieval.static import StaticEmbedder, static_embedder
 
-        return StaticEmbedder(argument or None)
+        return StaticEmbedder(argument) if argument else static_embedder()
     from dialore.retrieval import encoders
 
     if kind == "onnx":

@@ -28,9 +28,8 @@ CHANGES = """
     import sys
     from pathlib import Path
     from dialore.sources.documents.building import add_documents, delete_documents, build_documents
-    from dialore.retrieval.embedding import load_embedder
     path, first = Path(sys.argv[1]), int(sys.argv[2])
-    load_embedder().encode(["warm"])
+    build_documents(path.with_name("warm"), texts=["What is imported once is there before the first change."])
     print("ready", flush=True)
     for n in range(first, first + 1000):
         add_documents(path, texts=[f"change {n} passage {m} kept" for m in range(30)], texts_name=f"n{n}")
