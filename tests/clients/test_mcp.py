@@ -119,6 +119,16 @@ def test_an_address_that_others_reach_needs_keys(world):
     assert b"needs keys" in err
 
 
+async def test_its_store_is_closed_when_it_is_asked_to_end(world):
+    settings = (world.folder / "dialore.toml").read_text("utf-8").replace('"known"', '"closing"')
+    (world.folder / "closing.toml").write_text(settings, "utf-8")
+    with world.running("mcp", "closing.toml", "--http") as url:
+        async with Client(f"{url}/mcp") as session:
+            await session.call_tool("list_memory", {})
+        assert (world.folder / "closing" / "store.sqlite-wal").exists()
+    assert not (world.folder / "closing" / "store.sqlite-wal").exists()
+
+
 async def test_a_key_is_wanted_where_there_are_keys(world, keyed):
     with world.running("mcp", "keyed.toml", "--http") as url:
         made = httpx.post(f"{url}/mcp", json={}, headers={"Authorization": "Bearer dlr-wrong"}, trust_env=False)

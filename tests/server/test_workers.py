@@ -20,6 +20,10 @@ from tests.server.conftest import is_up, wait_until
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals")
 
 
+def environment():
+    return {name: value for name, value in os.environ.items() if not name.startswith(("DIALORE_", "OPENAI_"))}
+
+
 class Workers:
     """A service of two workers, and what it logged."""
 
@@ -29,17 +33,14 @@ class Workers:
             self.port = free.getsockname()[1]
         (folder / "dialore.toml").write_text(f'[server]\nfolder = "{folder}/known"\n', "utf-8")
         words = ["serve", str(folder / "dialore.toml"), "--workers", "2", "--port", str(self.port)]
-        environment = {
-            name: value for name, value in os.environ.items() if not name.startswith(("DIALORE_", "OPENAI_"))
-        }
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "dialore", *words], stderr=subprocess.PIPE, text=True, env=environment
+            [sys.executable, "-m", "dialore", *words], stderr=subprocess.PIPE, text=True, env=environment()
         )
         self.url = f"http://127.0.0.1:{self.port}"
         self.lines = []
         self._reader = threading.Thread(target=lambda: self.lines.extend(self.process.stderr), daemon=True)
         self._reader.start()
-        wait_until(lambda: self.logged("Application startup complete.") == 2 or self.process.poll() is not None, 120)
+        wait_until(lambda: self.logged("ready to answer") == 2 or self.process.poll() is not None, 120)
         assert is_up(f"{self.url}/readyz")
 
     def logged(self, text):
@@ -107,7 +108,25 @@ def test_two_workers_that_write_one_users_memory_lose_nothing(workers):
 
 def test_a_worker_that_dies_ends_the_service(workers):
     service = workers()
-    pid = next(json.loads(line)["process"] for line in service.lines if "Application startup complete" in line)
+    pid = next(json.loads(line)["process"] for line in service.lines if "ready to answer" in line)
     os.kill(pid, signal.SIGKILL)
     assert service.process.wait(60) != 0
     assert service.logged("a worker has ended unasked")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_source_that_cannot_be_opened_is_told_in_one_line(tmp_path, count):
+    (tmp_path / "handbook.md").write_text("Dogs are welcome.\n" * 100, "utf-8")
+    settings = f'[sources]\ndocuments = "{tmp_path}/handbook.md"\n[server]\nfolder = "{tmp_path}/known"\nport = 0\n'
+    (tmp_path / "dialore.toml").write_text(settings, "utf-8")
+    words = ["serve", str(tmp_path / "dialore.toml"), "--workers", str(count)]
+    command = [sys.executable, "-m", "dialore", *words]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment(), check=False)
+    assert "handbook.md is not a document index (build one with `dialore documents build`)" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    lines = ended.stderr.splitlines()
+    if count == 1:
+        assert (ended.returncode, len(lines)) == (2, 2)
+    else:  # the other worker may be ended before it has tried
+        assert (ended.returncode, len(lines) in {3, 4}) == (2, True)
+        assert "a worker has ended unasked" in lines[-1]

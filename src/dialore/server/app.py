@@ -31,9 +31,11 @@ from dialore.server.telemetry import FIGURES, JsonLines, Telemetry
 from dialore.workbench import Connect, connect_model
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from starlette.applications import Starlette
 
     from dialore.settings import ServerSettings, Settings
+
+log = logging.getLogger(__name__)
 
 
 def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastAPI:
@@ -128,7 +130,7 @@ def serve(settings: Settings, *, connect: Connect = connect_model) -> None:
     with shared, tempfile.TemporaryDirectory(prefix="dialore-") as figures:
         os.environ[FIGURES] = figures
         context = multiprocessing.get_context("spawn")
-        workers = [context.Process(target=_work, args=(settings, connect, shared)) for _ in range(server.workers)]
+        workers = [context.Process(target=_worker, args=(settings, connect, shared)) for _ in range(server.workers)]
         asked: list[int] = []
 
         def end(number: int, _: object) -> None:
@@ -150,6 +152,14 @@ def serve(settings: Settings, *, connect: Connect = connect_model) -> None:
         raise DialoreError("a worker has ended unasked, and the service with it", mend="its log tells why")
 
 
+def _worker(settings: Settings, connect: Connect, shared: socket.socket) -> None:
+    try:
+        _work(settings, connect, shared)
+    except DialoreError as error:
+        log.error("%s", error)  # noqa: TRY400 - its one line says it all
+        sys.exit(1)
+
+
 def _work(settings: Settings, connect: Connect, *sockets: socket.socket) -> None:
     log_lines()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # uvicorn finishes the streams, then sends it once more
@@ -166,15 +176,24 @@ def log_lines() -> None:
         logger.setLevel(logging.INFO)
 
 
-async def run_app(app: ASGIApp, server: ServerSettings, *sockets: socket.socket) -> None:
-    """Serve an application until the process is asked to end, on sockets if some are given."""
+async def run_app(app: Starlette, settings: ServerSettings, *sockets: socket.socket) -> None:
+    """Serve an application until the process is asked to end, on sockets if some are given.
+
+    Raises:
+        DialoreError: as its lifespan does, which uvicorn would turn into a traceback in the log.
+    """
     config = uvicorn.Config(
         app,
-        server.host,
-        server.port,
+        settings.host,
+        settings.port,
+        lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=int(server.max_seconds) + 5,
+        timeout_graceful_shutdown=int(settings.max_seconds) + 5,
     )
-    await uvicorn.Server(config).serve(list(sockets) or None)
+    server = uvicorn.Server(config)
+    with server.capture_signals():  # sent once more when all is closed
+        async with app.router.lifespan_context(app):
+            log.info("ready to answer")
+            await server.serve(list(sockets) or None)

@@ -32,6 +32,8 @@ from dialore.sources.memory import Statement
 from dialore.workbench import Connect, connect_model
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
     from dialore.knowledge import Knowledge
     from dialore.settings import Settings
 
@@ -266,13 +268,21 @@ async def serve(settings: Settings, *, over_http: bool, user: str, connect: Conn
     check_address(settings.server)
     telemetry = Telemetry()
     service = Service(settings, telemetry, connect=connect)
-    async with service.running():
-        server = create_server(service, user)
-        if not over_http:
+    server = create_server(service, user)
+    if not over_http:
+        async with service.running():
             await server.run_stdio_async()
-            return
-        # Hosts, origins, keys and sizes are the guard's.
-        lax = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-        app = server.streamable_http_app(transport_security=lax, max_request_body_size=settings.server.max_body)
-        app.add_middleware(Guard, settings=settings.server, telemetry=telemetry, store=service.store)
-        await run_app(app, settings.server)
+        return
+    # Hosts, origins, keys and sizes are the guard's.
+    lax = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    app = server.streamable_http_app(transport_security=lax, max_request_body_size=settings.server.max_body)
+    app.add_middleware(Guard, settings=settings.server, telemetry=telemetry, store=service.store)
+    sessions = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with service.running(), sessions(app):
+            yield
+
+    app.router.lifespan_context = lifespan
+    await run_app(app, settings.server)
