@@ -1,10 +1,12 @@
-"""`dialore bench endpoint`."""
+"""`dialore bench endpoint` and `dialore bench handbook`."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
+
+from dialore.experiments.handbook import METHODS
 
 
 @pytest.fixture
@@ -52,6 +54,12 @@ def test_the_handbook_is_answered_once_and_its_table_printed(call, live, tmp_pat
     again = json.loads(call(*command).out)
     assert again[0] == first
     assert len(again) == 2
+
+
+def test_where_no_method_is_named_all_that_read_documents_and_cite_answer_the_handbook(call, live, tmp_path):
+    command = ("bench", "handbook", *live, "--limit", 1, "--language", "en", "--out", tmp_path / "kept", "--json")
+    rows = json.loads(call(*command).out)
+    assert [(row["method"], row["responses"], row["failed"]) for row in rows] == [(name, 1, 0) for name in METHODS]
 
 
 def test_the_handbook_goes_on_at_another_address_where_that_is_accepted(call, url, tmp_path):

@@ -190,8 +190,12 @@ def handbook(
     what it does not say, 40 are small talk. Scored without a judge. Run the
     same command again and only what is missing or failed is answered.
 
+    Where no method is named: weave, rag, full-context, safari, edit and
+    draft-ground, some 30 calls a turn together.
+
     [bold]Examples[/bold]
-    dialore bench handbook --model llama3.1 -M rag -M full-context
+    dialore bench handbook --model llama3.1
+    dialore bench handbook --model llama3.1 -M weave -M rag --limit 5
     dialore bench handbook --model gpt-4o -M rag --half a --limit 20 --json
     dialore bench handbook --retrieval
     """

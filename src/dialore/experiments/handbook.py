@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 Figures = tuple[float, float, float]
 """A figure with both ends of its 95% interval."""
+METHODS = ("weave", "rag", "full-context", "safari", "edit", "draft-ground")
+"""Those that read documents and cite: they answer where none is named."""
 TOP = 3
 """How many passages a query may find where retrieval alone is measured."""
 
@@ -66,9 +68,12 @@ async def run_handbook(
 ) -> list[Progress]:
     """Answer the items by the methods of the settings, into `folder/en` and `folder/zh`; what is there is kept.
 
+    Where the settings name no method, by `METHODS`.
+
     What changed since may be accepted, and what is raised is, as by `run_experiment`.
     """
     ended = []
+    methods = settings.method if "method" in settings.model_fields_set else METHODS
     for language, own in _by_language(items):
         lines = "".join(f"{item.dialogue.model_dump_json(exclude_unset=True)}\n" for item in own)
         mark = hashlib.blake2b(lines.encode(), digest_size=6).hexdigest()
@@ -79,7 +84,7 @@ async def run_handbook(
             {
                 "name": f"handbook-{language}",
                 "dataset": {"name": "jsonl", "path": path},
-                "systems": [{"method": name, "options": settings.options} for name in settings.method],
+                "systems": [{"method": name, "options": settings.options} for name in methods],
                 "concurrency": settings.model.concurrency,
                 "cite": True,
             }
