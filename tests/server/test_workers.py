@@ -130,3 +130,16 @@ def test_a_source_that_cannot_be_opened_is_told_in_one_line(tmp_path, count):
     else:  # the other worker may be ended before it has tried
         assert (ended.returncode, len(lines) in {3, 4}) == (2, True)
         assert "a worker has ended unasked" in lines[-1]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_address_that_is_taken_is_told_before_anything_is_opened(tmp_path, count):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-m", "dialore", "serve", "--port", str(port), "--workers", str(count)]
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, env=environment(), cwd=tmp_path, check=False
+        )
+    assert ended.returncode == 2
+    assert f"cannot serve at 127.0.0.1:{port}: Address already in use" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 2

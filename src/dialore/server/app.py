@@ -116,21 +116,26 @@ async def _broken(_: Request, __: Exception) -> Response:
 
 
 def serve(settings: Settings, *, connect: Connect = connect_model) -> None:
-    """Serve until the process is asked to end; what is being answered then is finished first."""
-    server = settings.server
-    if server.workers == 1:
-        _work(settings, connect)
-        return
-    check_address(server)
-    family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
-    try:
-        shared = socket.create_server((server.host, server.port), family=family, backlog=2048)
-    except OSError as error:
-        raise InputError(f"{server.host}:{server.port} cannot be listened at: {error.strerror}") from error
-    with shared, tempfile.TemporaryDirectory(prefix="dialore-") as figures:
+    """Serve until the process is asked to end; what is being answered then is finished first.
+
+    Raises:
+        InputError: as `create_app`; the address is taken; a source cannot be opened.
+        DialoreError: one of several workers has ended unasked.
+    """
+    check_address(settings.server)
+    with bound(settings.server) as shared:
+        if settings.server.workers == 1:
+            _work(settings, connect, shared)
+        else:
+            _supervise(settings, connect, shared)
+
+
+def _supervise(settings: Settings, connect: Connect, shared: socket.socket) -> None:
+    with tempfile.TemporaryDirectory(prefix="dialore-") as figures:
         os.environ[FIGURES] = figures
         context = multiprocessing.get_context("spawn")
-        workers = [context.Process(target=_worker, args=(settings, connect, shared)) for _ in range(server.workers)]
+        given = (settings, connect, shared)
+        workers = [context.Process(target=_worker, args=given) for _ in range(settings.server.workers)]
         asked: list[int] = []
 
         def end(number: int, _: object) -> None:
@@ -160,10 +165,10 @@ def _worker(settings: Settings, connect: Connect, shared: socket.socket) -> None
         sys.exit(1)
 
 
-def _work(settings: Settings, connect: Connect, *sockets: socket.socket) -> None:
+def _work(settings: Settings, connect: Connect, shared: socket.socket) -> None:
     log_lines()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # uvicorn finishes the streams, then sends it once more
-    asyncio.run(run_app(create_app(settings, connect=connect), settings.server, *sockets))
+    asyncio.run(run_app(create_app(settings, connect=connect), settings.server, shared))
 
 
 def log_lines() -> None:
@@ -176,16 +181,28 @@ def log_lines() -> None:
         logger.setLevel(logging.INFO)
 
 
-async def run_app(app: Starlette, settings: ServerSettings, *sockets: socket.socket) -> None:
-    """Serve an application until the process is asked to end, on sockets if some are given.
+def bound(settings: ServerSettings) -> socket.socket:
+    """A socket of the address, which refuses connections until it is served; raises InputError where it is taken."""
+    shared = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
+    try:
+        if os.name == "posix":  # elsewhere it would let two services have one port
+            shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        shared.bind((settings.host, settings.port))
+    except OSError as error:
+        shared.close()
+        mend = "see --host and --port"
+        raise InputError(f"cannot serve at {settings.host}:{settings.port}: {error.strerror}", mend=mend) from error
+    return shared
+
+
+async def run_app(app: Starlette, settings: ServerSettings, shared: socket.socket) -> None:
+    """Serve an application on a socket until the process is asked to end.
 
     Raises:
         DialoreError: as its lifespan does, which uvicorn would turn into a traceback in the log.
     """
     config = uvicorn.Config(
         app,
-        settings.host,
-        settings.port,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -195,5 +212,5 @@ async def run_app(app: Starlette, settings: ServerSettings, *sockets: socket.soc
     server = uvicorn.Server(config)
     with server.capture_signals():  # sent once more when all is closed
         async with app.router.lifespan_context(app):
-            log.info("ready to answer")
-            await server.serve(list(sockets) or None)
+            log.info("ready to answer at http://%s:%s", settings.host, shared.getsockname()[1])
+            await server.serve([shared])

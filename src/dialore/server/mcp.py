@@ -20,7 +20,7 @@ from dialore.methods.remembering import LONGEST, is_harmless
 from dialore.prompts.history import on_one_line
 from dialore.response import Demands
 from dialore.server.agents import MODEL
-from dialore.server.app import log_lines, run_app
+from dialore.server.app import bound, log_lines, run_app
 from dialore.server.completions import ChatMessage, asked_of, last
 from dialore.server.database import User
 from dialore.server.errors import ServiceError
@@ -285,4 +285,5 @@ async def serve(settings: Settings, *, over_http: bool, user: str, connect: Conn
             yield
 
     app.router.lifespan_context = lifespan
-    await run_app(app, settings.server)
+    with bound(settings.server) as shared:
+        await run_app(app, settings.server, shared)
