@@ -56,6 +56,19 @@ _SEGMENT_END = re.compile(
     rf"(?:[!?;…]|\.{_NO_END}(?!(?:{_NUMBER_NEXT})\s+\d))[\"'”’)]*\s|[\n。！？；，、：]", re.IGNORECASE
 )
 
+_YOU = r"(?:you|we|it|he|she|they|there|this|that|these|those|your)"
+_ASKS = re.compile(
+    r"[?？]|[吗呢]\s*[。！…]*\s*\Z|"
+    r"(?:\A|[.!,;]\s+)(?:(?:and|so|but|well|oh|hey|yes|no|ok|also|then)\b,?\s+)*"
+    r"(?:(?:what|which|who|whose|where|when|why|how)(?:'s|'re|\s+(?:is|are|was|were|do|does|did|about|kind|sort|other|"
+    rf"would|will|can|could|should|have|has|many|much|long|old|often))\b|"
+    rf"(?:do|does|did|have|has|are|is|were|was|would|will|can|could|should)(?:n't)?\s+{_YOU}\b|"
+    r"any\s+(?:recommendations?|suggestions?|ideas?|tips)\b)|"
+    r"\b(?:tell\s+me|let\s+me\s+know|i\s+wonder|i'?m\s+curious|(?:can|could|would|do)\s+you\s+(?:recommend|suggest)|"
+    r"i(?:'d|\s+would)\s+(?:like|love)\s+to\s+(?:know|hear|learn))\b",
+    re.IGNORECASE,
+)
+
 
 def check_language(name: str) -> Language:
     """The language of that name; raises UnknownNameError for any other."""
@@ -456,3 +469,11 @@ def _ends_after(last: str, word: str, *, alone: bool) -> bool:
 def split_clauses(sentence: str) -> list[str]:
     """Pieces of an over-long sentence, at commas and white space; joined in order they are the sentence again."""
     return _CLAUSE.findall(sentence)
+
+
+def asks(text: str) -> bool:
+    """Whether a turn asks for information or an opinion, by its question marks and wording.
+
+    It stands for the detector of intents that SCG-QP filters its turns by (Section 3.2), which is not published.
+    """
+    return bool(_ASKS.search(text.replace("’", "'").strip()))

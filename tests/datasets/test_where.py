@@ -6,9 +6,9 @@ import pytest
 
 from dialore.datasets import split_dialogues
 from dialore.datasets.base import Talk
-from dialore.datasets.split import asks
 from dialore.experiments.config import DatasetConfig
 from dialore.experiments.run import load_dialogues
+from dialore.text import asks
 from tests.example_data import write_data
 
 

@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, get_args
 
 from dialore.datasets.base import Answer, WholeDialogue
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
+from dialore.text import asks
 
 Cut = Literal["last", "random", "all"]
 CUTS: tuple[Cut, ...] = get_args(Cut)
 Condition = Literal["searched", "knowledge", "passive"]
-
-_YOU = r"(?:you|we|it|he|she|they|there|this|that|these|those|your)"
-_ASKS = re.compile(
-    r"[?？]|[吗呢]\s*[。！…]*\s*\Z|"
-    r"(?:\A|[.!,;]\s+)(?:(?:and|so|but|well|oh|hey|yes|no|ok|also|then)\b,?\s+)*"
-    r"(?:(?:what|which|who|whose|where|when|why|how)(?:'s|'re|\s+(?:is|are|was|were|do|does|did|about|kind|sort|other|"
-    rf"would|will|can|could|should|have|has|many|much|long|old|often))\b|"
-    rf"(?:do|does|did|have|has|are|is|were|was|would|will|can|could|should)(?:n't)?\s+{_YOU}\b|"
-    r"any\s+(?:recommendations?|suggestions?|ideas?|tips)\b)|"
-    r"\b(?:tell\s+me|let\s+me\s+know|i\s+wonder|i'?m\s+curious|(?:can|could|would|do)\s+you\s+(?:recommend|suggest)|"
-    r"i(?:'d|\s+would)\s+(?:like|love)\s+to\s+(?:know|hear|learn))\b",
-    re.IGNORECASE,
-)
-
-
-def asks(text: str) -> bool:
-    """Whether a turn asks for information or an opinion, by its question marks and wording.
-
-    It stands for the detector of intents that SCG-QP filters its turns by (Section 3.2), which is not published.
-    """
-    return bool(_ASKS.search(text.replace("’", "'").strip()))
 
 
 def _fits(dialogue: Dialogue, answer: Answer, where: Sequence[Condition]) -> bool:

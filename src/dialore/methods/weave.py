@@ -23,6 +23,7 @@ from dialore.sources.documents.index import DocumentIndex, SeveralDocuments
 from dialore.sources.persona import PersonaSource
 from dialore.sources.trained import open_entailment
 from dialore.sources.usefulness import already_said, probabilities_of_use
+from dialore.text import asks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -231,7 +232,8 @@ class Weave(Method):
 
     async def _look_first(self, turn: _Turn) -> list[Found]:
         """What documents and memory have by the words of the last two turns: the draft need not wait for the needs."""
-        last = Need(what="the last turns", query=" ".join(turn.dialogue.texts[-2:]), asked=True)
+        texts = turn.dialogue.texts
+        last = Need(what="the last turns", query=" ".join(texts[-2:]), asked=asks(texts[-1]))
         local = [entry for entry in turn.entries if entry.kind in _LOCAL]
         found = await gather(*(self._search(turn, last, entry, first=True) for entry in local))
         return show_first([one for each in found for one in each], turn.own, _FIRST)
