@@ -233,7 +233,7 @@ async def test_what_is_hardly_of_use_is_no_reason_to_write(monkeypatch):
     assert [piece.text for piece in response.knowledge] == [OPENS]
     reasons = {piece["text"]: piece["why"] for piece in stage_of(response, "selection").output["pieces"]}
     assert "(People) " + OWNER in reasons
-    assert reasons["(People) " + OWNER] == "the draft was shown likelier ones"
+    assert reasons["(People) " + OWNER] == "no reason to write the draft anew"
 
 
 async def test_a_citation_of_the_draft_that_does_not_hold_has_it_written_anew(early):
@@ -486,14 +486,31 @@ async def test_of_a_large_source_the_needs_are_told_the_nearest_titles():
     assert model.prompt("needs").count("Room") < 30
 
 
-async def test_topics_are_looked_up_in_the_graph(small_graph, monkeypatch):
+HONEY = {"needs": [], "topics": ["honey"]}
+REMEDY = {"needs": [{"what": "what helps", "source": "graph", "query": "honey", "asked": True}], "topics": []}
+
+
+@pytest.mark.parametrize(
+    ("needs", "text"), [(HONEY, DRAFT), (REMEDY, "Try honey.")], ids=["a topic that could come next", "what is asked"]
+)
+async def test_a_fact_is_written_with_only_where_it_is_asked_for(needs, text, small_graph, monkeypatch):
     monkeypatch.setattr(module, "probabilities_of_use", lambda pieces, *_: [0.5 for _ in pieces])
-    talk = Dialogue(id="throat", turns=["How are you?", "I feel ill."])
-    model = Model({"needs": {"needs": [], "topics": ["honey"]}, "write": "Try honey [1]."})
+    talk = Dialogue(id="throat", turns=["How are you?", "I feel ill. What helps?"])
+    model = Model({"needs": needs, "write": "Try honey [1]."})
     response, _ = await answer(model, {"graph": small_graph}, talk)
-    assert response.text == "Try honey."
-    assert response.knowledge[0].fact.head == "honey"
-    assert "honey" in stage_of(response, "look-up-graph").output["query"]
+    assert response.text == text
+    looked_up = stage_of(response, "look-up-graph").output
+    assert "honey" in looked_up["query"]
+    assert any(piece["id"] for piece in stage_of(response, "selection").output["pieces"])
+
+
+async def test_grounding_gives_facts_of_topics_that_could_come_next(small_graph, monkeypatch):
+    monkeypatch.setattr(module, "probabilities_of_use", lambda pieces, *_: [0.5 for _ in pieces])
+    agent = Agent(
+        create_method("weave", {"graph": small_graph}), ModelResponder(Model({"needs": HONEY}), PromptLibrary())
+    )
+    grounding = await agent.ground(Dialogue(id="throat", turns=["How are you?", "I feel ill."]))
+    assert grounding.knowledge[0].fact.head == "honey"
 
 
 async def test_the_needs_see_what_the_sources_hold():

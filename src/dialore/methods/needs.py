@@ -108,11 +108,13 @@ def select(
     *,
     limit: int,
     asked_limit: int,
+    drafted: bool,
 ) -> Selection:
     """Keep every need's best piece before any second one, what is asked for first; those dropped are told why.
 
-    What the draft was not shown matters where it is a need's best, or not much less likely of use. Where nothing does,
-    the draft stands on what it was shown.
+    What the draft was not shown matters where it is a need's best, or not much less likely of use; a fact that nobody
+    asks for does not, since a model knows most of what a graph holds. Where nothing does, the draft stands on what it
+    was shown.
 
     Args:
         found: each need, the kind of source it was looked up in, and what was found there.
@@ -120,6 +122,7 @@ def select(
         given: pieces that are given in any case.
         limit: pieces at most for what would only make the response better.
         asked_limit: pieces at most where the turn asks for something.
+        drafted: whether there is a draft that may stand.
     """
     known = {one.piece.id for one in shown if not one.dropped}
     missing: list[str] = []
@@ -127,7 +130,8 @@ def select(
     for need, kind, each in found:
         likely = sorted((one for one in each if not one.dropped), key=lambda one: -one.probability)
         near = _NEAR * likely[0].probability if likely else 0.0
-        ranked += [(not need.asked, place, one.probability >= near, one) for place, one in enumerate(likely)]
+        counts = need.asked or kind != "graph" or not drafted
+        ranked += [(not need.asked, at, counts and one.probability >= near, one) for at, one in enumerate(likely)]
         # What a commonsense graph lacks, a model may well know: the draft's word stands.
         if need.asked and not likely and kind != "graph" and all(one.dropped != SAID for one in each):
             missing.append(need.what)
@@ -148,7 +152,7 @@ def select(
     if selection.settles:
         for one in kept:
             if one.piece.id not in known:
-                one.dropped = "the draft was shown likelier ones"
+                one.dropped = "no reason to write the draft anew"
         stay = {one.piece.id: one.piece for one in (*kept, *shown) if not one.dropped}
         selection.kept = [*stay.values()]
     return selection

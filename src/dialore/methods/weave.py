@@ -291,7 +291,8 @@ class Weave(Method):
             return plan, Selection([], [], is_new=False)
         with turn.stage.step("selection") as step:
             by_need = [(need, entry.kind, each) for (need, entry), each in zip(plan.asked, found, strict=True)]
-            selection = select(by_need, shown, turn.own, limit=self.limit, asked_limit=self.asked_limit)
+            limits = {"limit": self.limit, "asked_limit": self.asked_limit}
+            selection = select(by_need, shown, turn.own, **limits, drafted=first is not None)
             every = [*(one for each in found for one in each), *shown]
             pieces = [one.traced(titled_line(one.piece)) for one in every]
             step.output = {"pieces": pieces, "not_found": selection.missing}
