@@ -17,8 +17,8 @@ from dialore.sources.graph import open_graph
 from dialore.workbench import create_agent
 
 # Other answers than a rehearsal's lead to these.
-RARE = {"check", "model-knowledge", "passage-selection", "grounding-edit", "preference"}
-OPTIONS = {"scg-qp": {"decision": False}, "scg-qp-graph": {"decision": True}, "weave": {"threshold": 0}}
+RARE = {"check", "write", "model-knowledge", "passage-selection", "grounding-edit", "preference"}
+OPTIONS = {"scg-qp": {"decision": False}, "scg-qp-graph": {"decision": True}}
 
 
 @pytest.fixture(scope="module")
