@@ -110,12 +110,13 @@ class _Turn:
 class Weave(Method):
     """Our own, over every source: at once what the response needs to know and a draft, one look-up, one rewrite.
 
-    The draft is written from history, persona and what documents and memory have by the words of the last turns, while
-    one call says what a well-informed talker would have to know, where it may be found, and by which query. All named
-    sources are searched at once. Pieces that the history has said go, and those that are less likely of use than
-    `threshold`; where nothing is left that the draft was not shown, the draft is the response, streamed as soon as
-    that is certain. Otherwise it is written anew from the draft and the pieces: what was asked is answered, what was
-    wrong is mended, what was asked and not found is not invented, and the rest stays as it was.
+    The draft is written from history, persona and what documents and memory have by the words of the last turns (what
+    is likely of use; where the turn asks for something, what may be), while one call says what a well-informed talker
+    would have to know, where it may be found, and by which query. All named sources are searched at once. Pieces that
+    the history has said go, and those that are less likely of use than `threshold`; where nothing is left that the
+    draft was not shown, the draft is the response, streamed as soon as that is certain. Otherwise it is written anew
+    from the draft and the pieces: what was asked is answered, what was wrong is mended, what was asked and not found is
+    not invented, and the rest stays as it was.
 
     A persona of at most `persona_limit` sentences is in every prompt and never looked up; where there is no other
     source, the draft is the response without further ado. Responses always cite by number; readers see no numbers.
