@@ -199,6 +199,14 @@ async def test_a_draft_that_was_shown_what_is_asked_is_the_response(early):
     assert stage_of(response, "selection").output["pieces"][-1]["need"] == "the last turns"
 
 
+@pytest.mark.parametrize(("turn", "shown"), [("When does the Lantern Café open?", True), ("I like cafés.", False)])
+async def test_the_draft_is_shown_what_may_be_of_use_only_where_the_turn_asks(turn, shown, monkeypatch):
+    monkeypatch.setattr(module, "probabilities_of_use", lambda pieces, *_: [0.1 for _ in pieces])
+    model = Model({})
+    await answer(model, dialogue=Dialogue(id="cafe", turns=["Good morning!", "Hi there.", turn]))
+    assert (OPENS in model.prompt("draft")) == shown
+
+
 async def test_what_the_draft_says_of_what_it_was_shown_is_drawn_on_without_a_citation(early):
     response, _ = await answer(Model({"draft": "The Lantern Café opens at half past seven."}))
     assert (response.citations, [piece.used for piece in response.knowledge]) == ([], [True])

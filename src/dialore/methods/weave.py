@@ -114,9 +114,9 @@ class Weave(Method):
     is likely of use; where the turn asks for something, what may be), while one call says what a well-informed talker
     would have to know, where it may be found, and by which query. All named sources are searched at once. Pieces that
     the history has said go, and those that are less likely of use than `threshold`; where nothing is left that the
-    draft was not shown, the draft is the response, streamed as soon as that is certain. Otherwise it is written anew
-    from the draft and the pieces: what was asked is answered, what was wrong is mended, what was asked and not found is
-    not invented, and the rest stays as it was.
+    draft was not shown, but for facts that nobody asks for, the draft is the response, streamed as soon as that is
+    certain. Otherwise it is written anew from the draft and the pieces: what was asked is answered, what was wrong is
+    mended, what was asked and not found is not invented, and the rest stays as it was.
 
     A persona of at most `persona_limit` sentences is in every prompt and never looked up; where there is no other
     source, the draft is the response without further ado. Responses always cite by number; readers see no numbers.
@@ -292,8 +292,14 @@ class Weave(Method):
             return plan, Selection([], [], is_new=False)
         with turn.stage.step("selection") as step:
             by_need = [(need, entry.kind, each) for (need, entry), each in zip(plan.asked, found, strict=True)]
-            limits = {"limit": self.limit, "asked_limit": self.asked_limit}
-            selection = select(by_need, shown, turn.own, **limits, drafted=first is not None)
+            selection = select(
+                by_need,
+                shown,
+                turn.own,
+                limit=self.limit,
+                asked_limit=self.asked_limit,
+                drafted=first is not None,
+            )
             every = [*(one for each in found for one in each), *shown]
             pieces = [one.traced(titled_line(one.piece)) for one in every]
             step.output = {"pieces": pieces, "not_found": selection.missing}
