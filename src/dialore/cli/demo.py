@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 METHODS: tuple[str, ...] = ("vanilla", "t-rag", "qp-rag", "dcrag")
 FURTHER: tuple[str, ...] = ("weave", "safari", "scg-qp", "edit", "msdp", "draft-ground")
 _INSTEAD = "a shelf of our own passages, in the place of the web"
-_TOKENS_A_SECOND = 6000
+_TOKENS_A_SECOND = 20_000
 _MADE = "Completions recorded from a capable instruction-tuned model; retrieval is live."
-_PACE = f"model calls are replayed at {_TOKENS_A_SECOND:,} tokens a second; open a stage for its prompt and answer"
+_PACE = f"model calls are replayed at {_TOKENS_A_SECOND:,} tokens a second, read and written; open a stage for its prompt and answer"
 
 
 def demo(
@@ -84,7 +84,8 @@ def _paced(replay: "Replay") -> "LanguageModel":
     class Paced(Wrapper):
         async def complete(self, request: "Request", on_text: "OnText | None" = None) -> "Completion":
             completion = await replay.complete(request, on_text)
-            await asyncio.sleep(completion.usage.completion_tokens / _TOKENS_A_SECOND)
+            usage = completion.usage
+            await asyncio.sleep((usage.prompt_tokens + usage.completion_tokens) / _TOKENS_A_SECOND)
             return completion
 
     return Paced(replay)
