@@ -26,7 +26,7 @@ FURTHER: tuple[str, ...] = ("weave", "safari", "scg-qp", "edit", "msdp", "draft-
 _INSTEAD = "a shelf of our own passages, in the place of the web"
 _TOKENS_A_SECOND = 20_000
 _MADE = "Completions recorded from a capable instruction-tuned model; retrieval is live."
-_PACE = f"model calls are replayed at {_TOKENS_A_SECOND:,} tokens a second, read and written; open a stage for its prompt and answer"
+_PACE = f"model calls are replayed at {_TOKENS_A_SECOND:,} tokens a second; open a stage for its prompt and answer"
 
 
 def demo(
