@@ -195,6 +195,16 @@ def bound(settings: ServerSettings) -> socket.socket:
     return shared
 
 
+class _Server(uvicorn.Server):
+    """Says where it answers once it does: a socket that is bound alone refuses connections."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for shared in sockets or ():
+            host, port = shared.getsockname()[:2]
+            log.info("ready to answer at http://%s:%s", f"[{host}]" if ":" in host else host, port)
+
+
 async def run_app(app: Starlette, settings: ServerSettings, shared: socket.socket) -> None:
     """Serve an application on a socket until the process is asked to end.
 
@@ -209,8 +219,7 @@ async def run_app(app: Starlette, settings: ServerSettings, shared: socket.socke
         server_header=False,
         timeout_graceful_shutdown=int(settings.max_seconds) + 5,
     )
-    server = uvicorn.Server(config)
+    server = _Server(config)
     with server.capture_signals():  # sent once more when all is closed
         async with app.router.lifespan_context(app):
-            log.info("ready to answer at http://%s:%s", settings.host, shared.getsockname()[1])
             await server.serve([shared])
