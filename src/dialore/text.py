@@ -1,4 +1,4 @@
-"""Text in English and Chinese: script, words, lemmas, stop words, sentences, and whether a phrase is mentioned.
+"""Text in English and Chinese: script, words, lemmas, stop words, sentences, what is mentioned, whether a turn asks.
 
 Of other languages: which it is, and its words.
 """
@@ -58,7 +58,7 @@ _SEGMENT_END = re.compile(
 
 _YOU = r"(?:you|we|it|he|she|they|there|this|that|these|those|your)"
 _ASKS = re.compile(
-    r"[?？]|[吗呢](?:\s*[。！…]*\s*\Z|[，,])|多少|多久|多[长远大高重]|几[点度天个年岁次号]|(?<!没)什么|怎么|为什么|哪|谁|"
+    r"[?？]|[吗呢](?:\s*[。！…]*\s*\Z|[，,])|多[少久长远大高重]|几[点度天个年岁次号]|(?<!没)什么|怎么|为什么|哪|谁|"
     r"(?:\A|[.!,;]\s+)(?:(?:and|so|but|well|oh|hey|yes|no|ok|also|then)\b,?\s+)*"
     r"(?:(?:what|which|who|whose|where|when|why|how)(?:'s|'re|\s+(?:is|are|was|were|do|does|did|about|kind|sort|other|"
     rf"would|will|can|could|should|have|has|many|much|long|old|often))\b|"

@@ -499,17 +499,19 @@ REMEDY = {"needs": [{"what": "what helps", "source": "graph", "query": "honey", 
 
 
 @pytest.mark.parametrize(
-    ("needs", "text"), [(HONEY, DRAFT), (REMEDY, "Try honey.")], ids=["a topic that could come next", "what is asked"]
+    ("needs", "text", "why"),
+    [(HONEY, DRAFT, {"no reason to write the draft anew"}), (REMEDY, "Try honey.", {""})],
+    ids=["a topic that could come next", "what is asked"],
 )
-async def test_a_fact_is_written_with_only_where_it_is_asked_for(needs, text, small_graph, monkeypatch):
+async def test_a_fact_is_written_with_only_where_it_is_asked_for(needs, text, why, small_graph, monkeypatch):
     monkeypatch.setattr(module, "probabilities_of_use", lambda pieces, *_: [0.5 for _ in pieces])
     talk = Dialogue(id="throat", turns=["How are you?", "I feel ill. What helps?"])
     model = Model({"needs": needs, "write": "Try honey [1]."})
     response, _ = await answer(model, {"graph": small_graph}, talk)
     assert response.text == text
-    looked_up = stage_of(response, "look-up-graph").output
-    assert "honey" in looked_up["query"]
-    assert any(piece["id"] for piece in stage_of(response, "selection").output["pieces"])
+    assert "honey" in stage_of(response, "look-up-graph").output["query"]
+    pieces = stage_of(response, "selection").output["pieces"]
+    assert {piece["why"] for piece in pieces[:1]} == why
 
 
 async def test_grounding_gives_facts_of_topics_that_could_come_next(small_graph, monkeypatch):
