@@ -18,7 +18,8 @@ from dialore.llm.endpoint import Reader
 from dialore.llm.http import HttpClient, _retry_after, error_detail, load_json, one_line
 from dialore.response import Response
 from dialore.settings import read_settings
-from dialore.sources.documents.reading import FILE_FORMATS, Unreadable, read_sections
+from dialore.sources.documents.chunking import Unreadable
+from dialore.sources.documents.reading import FILE_FORMATS, read_sections
 from dialore.sources.graph.facts import FILE_FORMATS as FACT_FORMATS
 from dialore.sources.graph.facts import Rejects, read_facts
 from dialore.sources.persona import read_persona

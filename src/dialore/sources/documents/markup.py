@@ -1,0 +1,169 @@
+"""Text, JSON lines, Markdown and HTML as sections."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dialore.errors import MissingExtraError
+from dialore.llm.model import mend_surrogates
+from dialore.sources.documents.blocks import Reject, by_headings, paragraphs, row
+from dialore.sources.documents.chunking import Paragraph, Section, Unreadable, unwrapped
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+_TEXT_KEYS = ("text", "passage", "contents", "content", "sentence", "body")
+_URL_KEYS = ("url", "link", "source_url")
+_OURS = frozenset({"text", "title", "url", "file", "page", "index"})
+"""Names that a passage's detail has for what is ours."""
+_FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n(?:---|\.\.\.)\s*(?:\n|\Z)", re.DOTALL)
+_TITLE = re.compile(r"^title\s*:\s*[\"']?(.*?)[\"']?\s*$", re.MULTILINE)
+_TAG = re.compile(r"<!--.*?-->|<[^>]+>", re.DOTALL)
+
+
+def encoding_of(head: bytes) -> str:
+    """The encoding of text that begins so: UTF-8, or UTF-16 with its mark; raises Unreadable where it is no text."""
+    if head[:2] in {b"\xff\xfe", b"\xfe\xff"}:
+        return "utf-16"
+    if b"\0" in head:
+        raise Unreadable("it is a binary file")
+    return "utf-8-sig"
+
+
+def read_jsonl(path: Path, lines: Iterable[str], reject: Reject) -> Iterator[Section]:
+    """The sections of a JSONL file, one a line; `reject` is told of lines that are left out."""
+    taken = number = 0
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            data = json.loads(line)
+            if "\\ud" in line or "\\uD" in line:  # JSON can spell half a character, which no file can hold
+                data = json.loads(mend_surrogates(json.dumps(data, ensure_ascii=False)))
+            section = _section(data)
+        except (ValueError, RecursionError) as error:
+            reject(f"{path}, line {number}", f"not JSON: {error}")
+        except Unreadable as error:
+            reject(f"{path}, line {number}", error)
+        else:
+            taken += 1
+            yield section
+    if number and not taken:
+        raise Unreadable('none of its lines is a passage: wanted is {"text": ...} or a string a line')
+
+
+def _section(data: Any) -> Section:  # noqa: ANN401 - whatever JSON holds
+    if isinstance(data, str):
+        data = {"text": data}
+    if not isinstance(data, dict):
+        raise Unreadable("neither an object nor a string")
+    key = next((key for key in _TEXT_KEYS if isinstance(data.get(key), str) and data[key].strip()), None)
+    if key is None:
+        raise Unreadable("no text in it")
+    url_key = next((key for key in _URL_KEYS if isinstance(data.get(key), str)), "")
+    title = data.get("title")
+    extra = {name: value for name, value in data.items() if name not in {key, url_key, *_OURS}}
+    if title is not None and not isinstance(title, str):
+        extra["title_"], title = title, ""
+    # A line's text is one passage's or one article's: blank lines part paragraphs.
+    return Section(paragraphs(data[key]), " ".join((title or "").split()), data.get(url_key, ""), extra)
+
+
+# --- Markdown
+
+
+def read_markdown(text: str, *, title: str = "", url: str = "") -> Iterator[Section]:
+    """The sections of a Markdown text; front matter gives a title where there is none, and is left out."""
+    from markdown_it import MarkdownIt
+
+    front = _FRONT_MATTER.match(text)
+    if front:
+        said = _TITLE.search(front[1])
+        title = title or (said[1] if said else "")
+        text = text[front.end() :]
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    blocks = (block for place in range(len(tokens)) for block in _blocks(tokens, place))
+    yield from by_headings(blocks, title, url)
+
+
+def _blocks(tokens: Sequence[Token], place: int) -> Iterator[tuple[int, Paragraph]]:
+    """The heading or paragraph that a token holds, if any: a table's cells are read with their row."""
+    token = tokens[place]
+    level, text = 0, ""
+    if token.type == "heading_open":
+        level, text = int(token.tag[1:]), _plain(tokens[place + 1])
+    elif token.type == "inline" and tokens[place - 1].type not in {"heading_open", "th_open", "td_open"}:
+        text = _plain(token)
+    elif token.type == "tr_open":
+        end = next(at for at in range(place, len(tokens)) if tokens[at].type == "tr_close")
+        text = row(_plain(each) for each in tokens[place:end] if each.type == "inline")
+    elif token.type == "html_block":
+        text = _TAG.sub(" ", token.content)
+    elif token.type in {"fence", "code_block"}:
+        text = token.content
+    if level or text.strip():
+        yield level, Paragraph(text)
+
+
+def _plain(token: Token) -> str:
+    """The words of inline Markdown: marks, addresses and tags left out."""
+    parts: list[str] = []
+    for child in token.children or ():
+        if child.type in {"text", "code_inline"}:
+            parts.append(child.content)
+        elif child.type in {"softbreak", "hardbreak"}:
+            parts.append("\n")
+        elif child.type == "image":
+            parts.append(_plain(child))
+    return unwrapped("".join(parts)).replace("\n", " ").strip()
+
+
+# --- HTML
+
+
+def read_html(data: bytes) -> Iterator[Section]:
+    """The sections of a page, at the canonical address that it names itself."""
+    try:
+        import trafilatura
+
+        from dialore.sources.web.reading import decode
+    except ImportError as error:
+        raise MissingExtraError("reading HTML", "documents") from error
+    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
+    tree = trafilatura.load_html(decode(data))
+    if tree is None:
+        return
+    said = trafilatura.extract_metadata(tree)
+    title = " ".join((said.title or "").split())
+    for heading in tree.findall(".//h1"):
+        if " ".join(heading.text_content().split()) == title:
+            heading.drop_tree()  # else a short page's text begins with it
+    for words in list(tree.iter("dl")):
+        _define(words)
+    for element in tree.iter("details", "summary"):
+        element.tag = "div" if element.tag == "details" else "p"
+    text = trafilatura.extract(tree, output_format="markdown", include_comments=False)
+    # Very short pages have nothing that looks like an article: then all of their text.
+    text = text or str(trafilatura.html2txt(tree) or "")
+    yield from read_markdown(text, title=title, url=said.url or "")
+
+
+def _define(words: Any) -> None:  # noqa: ANN401 - lxml ships no types
+    """Make of a list of definitions a paragraph for each, with its terms before it."""
+    terms: list[str] = []
+    defined = False
+    for entry in list(words.iter("dt", "dd")):
+        text = " ".join(entry.text_content().split())
+        if entry.tag == "dt":
+            terms, defined = [*([] if defined else terms), text], False
+            entry.drop_tree()
+        else:
+            tail, defined = entry.tail, True
+            entry.clear()
+            entry.tag, entry.text, entry.tail = "p", f"{', '.join(terms)}: {text}" if terms else text, tail
+    words.tag = "div"
