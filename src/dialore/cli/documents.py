@@ -260,7 +260,11 @@ def _given(dataset: str | None, files: Sequence[Path], file_format: str | None) 
 
 
 def _show_report(report: "DocumentReport", *, json: bool) -> None:
-    note_rejects(report.rejects, report.rejected)
+    note_rejects(report.rejects[:_SHOWN], report.rejected)
+    for sentence in report.notices[:_SHOWN]:
+        note(sentence)
+    if len(report.notices) > _SHOWN:
+        note(f"{len(report.notices) - _SHOWN:,} more notices: --json lists all")
     if report.skipped:
         names = ", ".join(Path(each).name for each in report.skipped[:_SHOWN])
         more = ", ..." if len(report.skipped) > _SHOWN else ""

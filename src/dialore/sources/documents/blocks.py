@@ -11,7 +11,7 @@ from dialore.errors import MissingExtraError, first_line
 from dialore.sources.documents.chunking import Paragraph, Section, Unreadable, unwrapped
 
 Reject = Callable[[object, object], None]
-"""Told what is left out, a file or a part of it, and why."""
+"""Told of a part of a file ("page 3", "line 7", "" for all of it), and why it is left out or what was assumed of it."""
 BLANK_LINES = re.compile(r"\n\s*\n")
 
 

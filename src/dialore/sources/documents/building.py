@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, computed_field
 
 from dialore.errors import InputError
 from dialore.retrieval.bm25 import split_terms
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _BATCH = 2048
 """Passages that are embedded and written at once."""
-_SHOWN = 10
 _EVERY = 500
 """Texts between two reports of progress."""
 
@@ -43,7 +42,8 @@ class DocumentReport(BaseModel):
         duplicates: passages left out, for their document had them already.
         unchanged: documents left as they were, for their files have not changed.
         missing: ids, files or urls that were to be deleted and that nothing has.
-        rejected: files and lines that could not be read; `rejects` has the first of these, a sentence each.
+        rejects: files and lines that could not be read, a sentence each.
+        notices: parts of files that were left out, and what was assumed of others, a sentence each.
         skipped: files of folders that were passed over, for their names do not say how to read them.
     """
 
@@ -53,18 +53,18 @@ class DocumentReport(BaseModel):
     duplicates: int = 0
     unchanged: int = 0
     missing: list[str] = Field(default_factory=list)
-    rejected: int = 0
     rejects: list[str] = Field(default_factory=list)
+    notices: list[str] = Field(default_factory=list)
     skipped: list[str] = Field(default_factory=list)
     documents: int = 0
     passages: int = 0
     seconds: float = 0.0
 
-    def reject(self, where: object, why: object) -> None:
-        """Count a file or a line that was left out."""
-        self.rejected += 1
-        if len(self.rejects) < _SHOWN:
-            self.rejects.append(f"{where}: {why}")
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def rejected(self) -> int:
+        """How many files and lines could not be read."""
+        return len(self.rejects)
 
 
 class _Change:
@@ -92,9 +92,9 @@ class _Change:
             try:
                 self._file(path, file_format)
             except Unreadable as error:
-                self.report.reject(path, error)
+                _tell(self.report.rejects, path, error)
             except OSError as error:
-                self.report.reject(path, error.strerror or error)
+                _tell(self.report.rejects, path, error.strerror or error)
         self._step("reading", len(found), len(found))
 
     def _file(self, path: Path, file_format: FileFormat) -> None:
@@ -109,7 +109,8 @@ class _Change:
         if known is not None and self._documents[known].hash == document.hash:
             self.report.unchanged += 1
             return
-        sections = read_sections(path, file_format, self.report.reject)
+        reject, notice = (functools.partial(_tell, told, path) for told in (self.report.rejects, self.report.notices))
+        sections = read_sections(path, file_format, reject, notice)
         number = self._add(document)
         before = self.report.added
         try:
@@ -199,6 +200,12 @@ class _Change:
         """The error that nothing could be taken in."""
         said = f": {self.report.rejects[0]}" if self.report.rejects else ""
         return InputError(f"nothing to make passages of{said}", mend="name files with text, or --format")
+
+
+def _tell(told: list[str], path: Path, *said: object) -> None:
+    """Add a sentence on a file, or on a part of it."""
+    *where, why = said
+    told.append(f"{', '.join(map(str, filter(None, (path, *where))))}: {why}")
 
 
 def _checked(pieces: Iterator[Piece]) -> Iterator[Piece]:

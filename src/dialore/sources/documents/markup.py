@@ -6,7 +6,6 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialore.errors import MissingExtraError
@@ -35,7 +34,7 @@ def encoding_of(head: bytes) -> str:
     return "utf-8-sig"
 
 
-def read_jsonl(path: Path, lines: Iterable[str], reject: Reject) -> Iterator[Section]:
+def read_jsonl(lines: Iterable[str], reject: Reject) -> Iterator[Section]:
     """The sections of a JSONL file, one a line; `reject` is told of lines that are left out."""
     taken = number = 0
     for number, line in enumerate(lines, start=1):
@@ -47,9 +46,9 @@ def read_jsonl(path: Path, lines: Iterable[str], reject: Reject) -> Iterator[Sec
                 data = json.loads(mend_surrogates(json.dumps(data, ensure_ascii=False)))
             section = _section(data)
         except (ValueError, RecursionError) as error:
-            reject(f"{path}, line {number}", f"not JSON: {error}")
+            reject(f"line {number}", f"not JSON: {error}")
         except Unreadable as error:
-            reject(f"{path}, line {number}", error)
+            reject(f"line {number}", error)
         else:
             taken += 1
             yield section
@@ -77,7 +76,7 @@ def _section(data: Any) -> Section:  # noqa: ANN401 - whatever JSON holds
 # --- Markdown
 
 
-def read_markdown(text: str, *, title: str = "", url: str = "") -> Iterator[Section]:
+def read_markdown(text: str, reject: Reject, *, title: str = "", url: str = "") -> Iterator[Section]:
     """The sections of a Markdown text; front matter gives a title where there is none, and is left out."""
     from markdown_it import MarkdownIt
 
@@ -126,7 +125,7 @@ def _plain(token: Token) -> str:
 # --- HTML
 
 
-def read_html(data: bytes) -> Iterator[Section]:
+def read_html(data: bytes, reject: Reject) -> Iterator[Section]:
     """The sections of a page, at the canonical address that it names itself."""
     try:
         import trafilatura
@@ -150,7 +149,7 @@ def read_html(data: bytes) -> Iterator[Section]:
     text = trafilatura.extract(tree, output_format="markdown", include_comments=False)
     # Very short pages have nothing that looks like an article: then all of their text.
     text = text or str(trafilatura.html2txt(tree) or "")
-    yield from read_markdown(text, title=title, url=said.url or "")
+    yield from read_markdown(text, reject, title=title, url=said.url or "")
 
 
 def _define(words: Any) -> None:  # noqa: ANN401 - lxml ships no types

@@ -6,11 +6,11 @@ import io
 import re
 from collections.abc import Iterator
 
-from dialore.sources.documents.blocks import by_headings, library
+from dialore.sources.documents.blocks import Reject, by_headings, library
 from dialore.sources.documents.chunking import Paragraph, Section
 
 
-def read_docx(data: bytes) -> Iterator[Section]:
+def read_docx(data: bytes, reject: Reject) -> Iterator[Section]:
     """A Word document by its headings."""
     with library("Word document", "docx"):
         import docx
@@ -29,7 +29,7 @@ def read_docx(data: bytes) -> Iterator[Section]:
     yield from by_headings(blocks, title)
 
 
-def read_pptx(data: bytes) -> Iterator[Section]:
+def read_pptx(data: bytes, reject: Reject) -> Iterator[Section]:
     """A presentation by its slides, whose numbers are pages."""
     with library("presentation", "pptx"):
         import pptx
@@ -49,7 +49,7 @@ def read_pptx(data: bytes) -> Iterator[Section]:
     yield from by_headings(blocks, "" if name == "PowerPoint Presentation" else name)
 
 
-def read_xlsx(data: bytes) -> Iterator[Section]:
+def read_xlsx(data: bytes, reject: Reject) -> Iterator[Section]:
     """A workbook by its sheets: a paragraph a row, each value after what the first row calls it."""
     with library("workbook", "openpyxl"):
         import openpyxl

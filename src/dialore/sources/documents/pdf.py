@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Iterator
 
-from dialore.sources.documents.blocks import BLANK_LINES, library
+from dialore.sources.documents.blocks import BLANK_LINES, Reject, library
 from dialore.sources.documents.chunking import Paragraph, Section, Unreadable, joined
 from dialore.text import SENTENCE_ENDS
 
@@ -14,8 +14,8 @@ _HYPHEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
 _FINISHED = re.compile(rf"[{re.escape(SENTENCE_ENDS)}:：][\"'”’」』)\]）]*$")
 
 
-def read_pdf(data: bytes) -> Iterator[Section]:
-    """The one section of a PDF."""
+def read_pdf(data: bytes, reject: Reject) -> Iterator[Section]:
+    """The one section of a PDF; `reject` is told of pages without text."""
     with library("PDF", "pypdf"):
         import pypdf
 
@@ -30,6 +30,9 @@ def read_pdf(data: bytes) -> Iterator[Section]:
     paragraphs = list(_across_pages(pages))
     if not paragraphs:
         raise Unreadable("it has no text: are its pages scanned?")
+    for number, page in enumerate(pages, start=1):
+        if not page.strip():
+            reject(f"page {number}", "it has no text: is it scanned, or blank?")
     yield Section(paragraphs, " ".join(title.split()))
 
 

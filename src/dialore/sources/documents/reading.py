@@ -75,8 +75,14 @@ def _below(folder: Path) -> Iterator[Path]:
         yield from (Path(where) / name for name in sorted(names) if not name.startswith("."))
 
 
-def read_sections(path: Path, file_format: FileFormat, reject: Reject) -> Iterator[Section]:
-    """The sections of a file, unpacked where its name ends in `.gz`; `reject` is told of lines that are left out.
+def read_sections(path: Path, file_format: FileFormat, reject: Reject, notice: Reject) -> Iterator[Section]:
+    """The sections of a file, unpacked where its name ends in `.gz`.
+
+    Args:
+        path: the file.
+        file_format: how it is read.
+        reject: told of lines that are left out.
+        notice: told of other parts that are left out, and of what was assumed.
 
     Raises:
         Unreadable: it cannot be read that way.
@@ -88,7 +94,7 @@ def read_sections(path: Path, file_format: FileFormat, reject: Reject) -> Iterat
             yield from _read_lines(path, file_format, reject)
         else:
             data = path.read_bytes()
-            yield from _read_whole(gzip.decompress(data) if path.suffix == ".gz" else data, file_format)
+            yield from _read_whole(gzip.decompress(data) if path.suffix == ".gz" else data, file_format, notice)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise Unreadable("it is a damaged gzip file") from error
     except UnicodeDecodeError as error:
@@ -104,20 +110,20 @@ def _read_lines(path: Path, file_format: FileFormat, reject: Reject) -> Iterator
         # Only "\n" ends lines: JSON may hold other line ends in its strings.
         lines = io.TextIOWrapper(raw, encoding, newline="\n")
         if file_format == "jsonl":
-            yield from read_jsonl(path, lines, reject)
+            yield from read_jsonl(lines, reject)
         else:
             yield from (Section([Paragraph(part)]) for line in lines for part in line.splitlines() if part.strip())
 
 
-def _read_whole(data: bytes, file_format: FileFormat) -> Iterator[Section]:
+def _read_whole(data: bytes, file_format: FileFormat, notice: Reject) -> Iterator[Section]:
     if file_format in _BINARY:
-        yield from _BINARY[file_format](data)
+        yield from _BINARY[file_format](data, notice)
         return
     encoding = encoding_of(data[:65536])
     if file_format == "html":
-        yield from read_html(data)
+        yield from read_html(data, notice)
     elif file_format == "markdown":
-        yield from read_markdown(data.decode(encoding))
+        yield from read_markdown(data.decode(encoding), notice)
     else:
         yield Section(paragraphs(data.decode(encoding)))
 
