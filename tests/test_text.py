@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import marshal
+import os
+import subprocess
+import sys
+
 import pytest
 
 from dialore.errors import UnknownNameError
@@ -231,3 +236,16 @@ def test_threads_that_stem_at_once_do_not_mix_up_their_words():
 
 
 ENDINGS = ("", "s", "ed", "ing", "ations", "fulness", "ally", "ized", "ement", "iveness")
+
+
+def test_jieba_keeps_its_cache_in_our_own_folder(tmp_path) -> None:
+    planted = tmp_path / "everybody"
+    planted.mkdir()
+    (planted / "jieba.cache").write_bytes(marshal.dumps(({"我": 1, "子": 5}, 6)))
+    code = "from dialore.text import words; print(*words('我嗓子疼', 'zh'))"
+    named = {"TMPDIR": str(planted), "DIALORE_CACHE": str(tmp_path / "own"), "PYTHONIOENCODING": "utf-8"}
+    shown = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], env=os.environ | named, capture_output=True, check=True, text=True
+    )
+    assert shown.stdout.split() == ["我", "嗓子疼"], shown.stderr
+    assert (tmp_path / "own" / "jieba.cache").exists()

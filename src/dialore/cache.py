@@ -13,9 +13,12 @@ def cache_folder() -> Path:
     from platformdirs import user_cache_path
 
     wanted = os.environ.get("DIALORE_CACHE") or user_cache_path("dialore", appauthor=False)
-    for folder in (Path(wanted), Path(tempfile.gettempdir()) / "dialore"):
+    shared = Path(tempfile.gettempdir()) / "dialore"
+    for folder in (Path(wanted), shared):
         with suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            if os.access(folder, os.W_OK):
+            folder.mkdir(mode=0o700 if folder == shared else 0o777, parents=True, exist_ok=True)
+            # What somebody else put into everybody's folder is not to be read.
+            own = folder != shared or os.name == "nt" or folder.stat().st_uid == os.getuid()
+            if own and os.access(folder, os.W_OK):
                 return folder
     return Path(tempfile.mkdtemp(prefix="dialore-"))

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from importlib import resources
 from typing import Any, Literal, get_args
 
+from dialore.cache import cache_folder
 from dialore.errors import UnknownNameError
 
 Language = Literal["en", "zh"]
@@ -161,13 +162,17 @@ def is_chinese(text: str) -> bool:
 
 
 def normalise(text: str) -> str:
-    """Compatibility-normalised, lower-case text with straight apostrophes, single spaces and no underscores."""
+    """Compatibility-normalised, lower-case text; straight apostrophes, single spaces, no underscore or unseen sign."""
     return _folded_phrase(text) if len(text) <= _PHRASE else _folded(text)
+
+
+# Soft hyphens, zero-width and direction marks, and selectors of a form stand inside words and part none.
+_UNSEEN = re.compile("[\xad\u034f\u061c\u0640\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]+")
 
 
 def _folded(text: str) -> str:
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", text).replace("’", "'")
+        text = _UNSEEN.sub("", unicodedata.normalize("NFKC", text).replace("’", "'"))
     return " ".join(text.lower().replace("_", " ").split())
 
 
@@ -178,24 +183,28 @@ _PHRASE = 48
 
 @functools.lru_cache(maxsize=1)
 def segmenter() -> Any:  # noqa: ANN401 - the library is untyped
-    """The jieba tokenizer with its dictionary loaded, quietly."""
+    """The jieba tokenizer with its dictionary loaded, quietly; its cache, read by marshal, lies in our own folder."""
     import logging
     import warnings
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import jieba
-    jieba.setLogLevel(logging.ERROR)
+    jieba.setLogLevel(logging.CRITICAL)
+    jieba.dt.tmp_dir = str(cache_folder())
     jieba.initialize()
     return jieba
 
 
 def words(text: str, language: Language) -> list[str]:
-    """The words of a text in order, lower-cased, punctuation dropped; Chinese is segmented by jieba."""
+    """The words of a text in order, lower-cased, punctuation dropped; Chinese is segmented by jieba.
+
+    Letters bear their marks; of scripts without spaces (kana, Thai, Burmese) the letters are given.
+    """
     folded = normalise(text)
     pattern = _WORD if language == "en" else _ZH_PIECE
-    if not folded.isascii() and _OTHER.search(folded):
-        pattern = _unicode_words("".join({sign for sign in folded if unicodedata.category(sign)[0] == "M"}))
+    if not folded.isascii() and _beyond_words().search(folded):
+        pattern = _unicode_words()
     if language == "en":
         if "'" not in folded:
             return pattern.findall(folded)
@@ -206,17 +215,29 @@ def words(text: str, language: Language) -> list[str]:
     return found
 
 
-@functools.lru_cache(maxsize=256)
-def _unicode_words(marks: str) -> re.Pattern[str]:
-    """Words whose letters bear those marks; characters where no space stands between words (kana, Thai, Burmese)."""
-    borne = f"[{marks or _ACUTE}]*+"
-    word = rf"(?:[^\W_{HAN}{_UNSPACED}]{borne})+"
-    return re.compile(rf"[{HAN}]+|[{_UNSPACED}]{borne}|{word}(?:['’]{word})*")
+UNSPACED = (
+    "\u0e01-\u0e4f\u0e81-\u0ecf\u0edc-\u0edf\u1000-\u103f\u1050-\u109f\u1780-\u17d3\u1950-\u19c9\u1a20-\u1a7f"
+    "\uaa60-\uaadf\u3041-\u309f"
+)
+"""Letters and marks of scripts that put no space between words (Thai, Lao, Burmese, Khmer, hiragana), for brackets."""
 
 
-_ACUTE = "\u0301"
-_UNSPACED = "\u0e01-\u0edf\u1000-\u109f\u1780-\u17ff\u3041-\u309f"
-_OTHER = re.compile("[\u0300-\u036f\u0591-\u05c7\u0610-\u065f\u0900-\u109f\u1780-\u17ff\u3041-\u309f]")
+@functools.lru_cache(maxsize=1)
+def marks() -> str:
+    """The marks that letters bear, of all scripts, for use inside the brackets of a regular expression."""
+    return "".join(sign for sign in map(chr, range(0x300, 0x1E900)) if unicodedata.category(sign)[0] == "M")
+
+
+@functools.lru_cache(maxsize=1)
+def _beyond_words() -> re.Pattern[str]:
+    return re.compile(f"[{marks()}{UNSPACED}״]")
+
+
+@functools.lru_cache(maxsize=1)
+def _unicode_words() -> re.Pattern[str]:
+    borne = f"[{marks()}]*+"
+    word = rf"(?:[^\W_{HAN}{UNSPACED}]{borne})+"
+    return re.compile(rf"[{HAN}]+|[{UNSPACED}]{borne}|{word}(?:['’׳״]{word})*")
 
 
 def _without_clitics(word: str) -> str:
@@ -260,19 +281,19 @@ def stem(word: str) -> str:
     """The Snowball stem of an English word; joins forms that lemmas keep apart ("wedding", "wed")."""
     if not word.isascii() or not word.isalpha():
         return word
-    return str(_stemmer().stemWord(word))
+    return stem_by("english", word)
 
 
-_threads = threading.local()  # each thread has a stemmer of its own
+_threads = threading.local()  # each thread has stemmers of its own
 
 
-def _stemmer() -> Any:  # noqa: ANN401 - the library is untyped
-    """This thread's stemmer: it keeps the word that it works on, so that two threads at once would mix theirs up."""
-    if not hasattr(_threads, "stemmer"):
+def stem_by(algorithm: str, word: str) -> str:
+    """The stem of a word by this thread's stemmer: it keeps what it works on, two threads at once would mix it up."""
+    if not hasattr(_threads, algorithm):
         import Stemmer
 
-        _threads.stemmer = Stemmer.Stemmer("english", 0)
-    return _threads.stemmer
+        setattr(_threads, algorithm, Stemmer.Stemmer(algorithm, 0))
+    return str(getattr(_threads, algorithm).stemWord(word))
 
 
 @functools.lru_cache(maxsize=5)
@@ -297,13 +318,17 @@ def measure_words() -> frozenset[str]:
 
 def is_stop_word(word: str, language: Language) -> bool:
     """Whether a lower-case word is a function word of the language."""
-    return word in stop_words(language) or (len(word) == 1 and language == "en")
+    return word in stop_words(language) or (language == "en" and _is_lone_letter(word))
+
+
+def _is_lone_letter(word: str) -> bool:
+    """Whether a word is one character of a script with capitals, or a digit: elsewhere one character is a word."""
+    return len(word) == 1 and (word.isascii() or word != word.upper())
 
 
 def content_words(text: str, language: Language) -> list[str]:
     """The words of a text that are no stop words, in order."""
-    stop, shortest = stop_words(language), 1 if language == "zh" else 2
-    return [word for word in words(text, language) if len(word) >= shortest and word not in stop]
+    return [word for word in words(text, language) if not is_stop_word(word, language)]
 
 
 def content_lemmas(text: str, language: Language) -> list[str]:

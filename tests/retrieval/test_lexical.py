@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -77,6 +78,71 @@ def test_texts_are_split_by_script():
     assert split_terms("The dogs' bowls weren't cleaned in 2019, e.g.") == ["dog", "bowl", "clean", "2019"]
     assert split_terms("北京大学的 Wi-Fi running") == ["wi", "fi", "run", "北京", "大学", "北京大学"]
     assert split_terms("x" * 500) == []
+
+
+# A sentence of each language and a phrase that finds it: as docs/sources.md has it.
+LANGUAGES = {
+    "English": ("The hotel's kitchens open at eight.", "when does the kitchen open"),
+    "Chinese": ("厨房早上八点开门。", "厨房几点开门"),
+    "Japanese": ("台所は朝八時に開きます。", "台所"),
+    "Korean": ("주방은 아침 여덟 시에 문을 엽니다.", "주방"),
+    "Thai": ("ห้องครัวเปิดเวลาแปดโมงเช้า", "ห้องครัว"),
+    "Lao": ("ຫ້ອງຄົວເປີດເວລາແປດໂມງ", "ຫ້ອງຄົວ"),
+    "Khmer": ("ផ្ទះបាយបើកនៅម៉ោងប្រាំបី", "ផ្ទះបាយ"),
+    "Burmese": ("မီးဖိုချောင်ကို ရှစ်နာရီမှာဖွင့်သည်။", "မီးဖိုချောင်"),
+    "Arabic": ("يَفتحُ المَطبخُ في الساعة الثامنة.", "مطبخ"),
+    "Hebrew": ("הַמִּטְבָּח נפתח בשמונה.", "המטבח"),
+    "Hindi": ("रसोईघर सुबह आठ बजे खुलता है।", "रसोईघर"),
+    "Russian": ("Завтрак подают на кухне с восьми.", "кухня"),
+    "Greek": ("Η κουζίνα ανοίγει στις οκτώ.", "κουζίνας"),
+    "Vietnamese": ("Nhà bếp mở cửa lúc tám giờ.", "nhà bếp"),
+}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_phrase_is_found_in_its_language_and_in_no_other(language):
+    texts = [text for text, _ in LANGUAGES.values()]
+    assert found(Bm25(texts), LANGUAGES[language][1], 3) == [list(LANGUAGES).index(language)]
+
+
+def test_the_languages_are_told_in_the_docs():
+    page = (Path(__file__).parents[2] / "docs" / "sources.md").read_text("utf-8")
+    for language, (text, phrase) in LANGUAGES.items():
+        assert f"| {language} | {text} | {phrase} |" in page
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Das Unter\xadnehmen", "das Unternehmen"),
+        ("har\u200bbour", "harbour"),
+        ("\ufeffwel\u2060come\u200e", "welcome"),
+        ("می\u200cخواهم", "میخواهم"),
+        ("مطـــبخ", "مطبخ"),
+        ("ว\u200bัน", "วัน"),
+        ("ｶﾞｽ", "ガス"),
+        ("cafe\u0301", "café"),
+    ],
+)
+def test_signs_that_nobody_sees_part_no_words(one, other):
+    assert split_terms(one) == split_terms(other) != []
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("天気 てんき テレビ", ["てん", "んき", "テレ", "レビ", "天", "気", "天気"]),
+        ("朝食時間は七時", ["朝食", "時間", "食時", "七時"]),  # pairs besides jieba's words where kana stand beside
+        ("집에서", ["집", "집에", "에서"]),
+        ("고양이가", ["고양", "양이", "이가"]),
+        ("ก", ["ก"]),
+        ("я и é", []),  # letters of scripts with capitals alone are no words, as in English
+        ("བོད་ཡིག", ["བོད", "ཡིག"]),
+        ("ሰላም ለዓለም", ["ሰላም", "ለዓለም"]),
+    ],
+)
+def test_scripts_have_terms_of_their_own(text, terms):
+    assert split_terms(text) == terms
 
 
 def test_reciprocal_ranks_are_the_formula():

@@ -8,6 +8,7 @@ The weight of a term t in a text d of n texts is, as Lucene has it (Robertson an
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.retrieval.ranking import DECIMALS
-from dialore.text import CHINESE_RUN, is_stop_word, normalise, segmenter, stem, stop_words, words
+from dialore.text import (
+    CHINESE_RUN,
+    UNSPACED,
+    is_stop_word,
+    marks,
+    normalise,
+    segmenter,
+    stem,
+    stem_by,
+    stop_words,
+    words,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,24 +40,67 @@ def split_terms(text: str) -> list[str]:
     """The terms of a text or a query, repeated as often as they stand there; function words are left out.
 
     English words give their Snowball stems; Chinese is split by jieba, with the shorter words inside longer ones
-    besides, so that 大学 finds 北京大学.
+    besides, so that 大学 finds 北京大学. Words of other scripts give their stems where Snowball has them, Korean
+    ones the pairs of their syllables, so that particles hide nothing; where no space stands between words (kana, Thai,
+    Lao, Khmer, Burmese), pairs of letters with their marks stand for words.
     """
     folded = normalise(text)
-    runs = [] if folded.isascii() else CHINESE_RUN.findall(folded)
-    english = words(CHINESE_RUN.sub(" ", folded) if runs else folded, "en")
-    terms = list(filter(None, map(_term, english)))
+    if folded.isascii():
+        return [term for word in words(folded, "en") for term in _terms(word)]
+    rest = CHINESE_RUN.sub(" ", folded)
+    terms: list[str] = []
+    for run in _unspaced().findall(rest):
+        letters = _letters().findall(run)
+        terms += _pairs(letters) if len(letters) > 1 or not _KANA.fullmatch(run) else ()
+    rest = _unspaced().sub(" ", rest)
+    terms += [term for word in words(rest, "en") for term in _terms(word)]
+    stop, runs = stop_words("zh"), CHINESE_RUN.findall(folded)
+    japanese = sum(map(len, _KANA.findall(folded))) * _FEW_KANA > sum(map(len, runs))
     for run in runs:
-        stop = stop_words("zh")
-        terms += [word for word in segmenter().lcut_for_search(run) if word not in stop]
+        cut = [word for word in segmenter().lcut_for_search(run) if word not in stop]
+        terms += dict.fromkeys([*cut, *_pairs(run)]) if japanese else cut
     return terms
 
 
+_KANA = re.compile("[\u3041-\u30ff]+")
+_FEW_KANA = 10
+"""Chinese may hold a Japanese name: one kana in so many of its characters makes no Japanese."""
+_KATAKANA = "\u30a1-\u30fa\u30fc-\u30ff"
+_HANGUL = re.compile("[\uac00-\ud7a3]+")
+_PARTICLE = re.compile(
+    "(?<=^.)(?:은|는|이|가|을|를|의|에|에서|에게|로|으로|와|과|도|만|까지|부터|처럼|보다|이다|입니다)$"
+)
+_STEMMED = {"Ͱ-Ͽ": "greek", "Ѐ-ӿ": "russian", "԰-֏": "armenian", "؀-ۿ": "arabic", "ऀ-ॿ": "hindi", "஀-௿": "tamil"}
+
+
+@functools.lru_cache(maxsize=1)
+def _unspaced() -> re.Pattern[str]:
+    return re.compile(f"[{UNSPACED}{_KATAKANA}][{UNSPACED}{_KATAKANA}{marks()}]*")
+
+
+@functools.lru_cache(maxsize=1)
+def _letters() -> re.Pattern[str]:
+    """A letter with the vowel that is written before it and the marks, vowels and stacked letters that follow."""
+    return re.compile(f"[เ-ไເ-ໄ]?.(?:[{marks()}ะาๅະາຽ]|(?<=[္្]).)*")
+
+
+def _pairs(letters: Sequence[str]) -> list[str]:
+    return [letters[at] + letters[at + 1] for at in range(len(letters) - 1)] or list(letters)
+
+
 @functools.lru_cache(maxsize=1 << 18)
-def _term(word: str) -> str:
-    """What a word is compared by; empty where it is left out."""
+def _terms(word: str) -> tuple[str, ...]:
+    """What a word is compared by; nothing where it is left out."""
     if len(word) > _LONGEST or (is_stop_word(word, "en") and not word.isdigit()):
-        return ""
-    return stem(word)
+        return ()
+    if word.isascii():
+        return (stem(word),)
+    if _HANGUL.fullmatch(word):
+        return tuple(dict.fromkeys([_PARTICLE.sub("", word), *_pairs(word)] if len(word) < 4 else _pairs(word)))
+    for script, algorithm in _STEMMED.items():
+        if script[0] <= word[0] <= script[-1]:
+            return (stem_by(algorithm, word),)
+    return ("".join(sign for sign in word if not "֑" <= sign <= "ׇ"),)  # Hebrew is asked for without its points
 
 
 K1, B = 1.2, 0.75

@@ -49,9 +49,51 @@ def test_markdown_keeps_its_headings_as_titles(built):
         ("Dry it well.", "Kettle handbook > Cleaning"),
         ("part | life", "Kettle handbook > Cleaning"),
         ("lid | 2 years", "Kettle handbook > Cleaning"),
-        ("wipe --softly", "Kettle handbook > Cleaning > By hand"),
+        ("```\nwipe --softly\n```", "Kettle handbook > Cleaning > By hand"),
         ("保修期为两年。", "Kettle handbook > 保修"),
     ]
+
+
+def test_code_stands_in_passages_as_it_is(tmp_path):
+    code = "```python\ndef pour(cups):\n    return [cups]  # `two`\n```"
+    text = f"""# Tea
+
+Pour it. Then:
+
+{code}
+
+    steep  --minutes 3
+
+:::{{note}} Mind the *heat*
+:class: x
+See {{ref}}`how to pour <pouring>`.
+:::
+"""
+    assert [piece for piece, _, _ in read(tmp_path, "a.md", text.encode())] == [
+        "Pour it.",
+        "Then:",
+        code,
+        "```\nsteep  --minutes 3\n```",
+        "Mind the heat",
+        "See how to pour.",
+    ]
+    build_documents(tmp_path / "whole", [tmp_path / "a.md"], chunking=Chunking("whole"), vectors=False)
+    assert f"Then:\n{code}\n```\nsteep" in DocumentIndex(tmp_path / "whole").passages()[0].text
+
+
+def test_long_code_is_split_at_its_lines_within_its_fence(tmp_path):
+    lines = [f"line {number}  of a program" for number in range(200)]
+    found = read(tmp_path, "a.md", "\n".join(["```c", *lines, "```"]).encode())
+    assert all(text.startswith("```c\nline") and text.endswith("\n```") for text, _, _ in found)
+    assert [line for text, _, _ in found for line in text.split("\n")[1:-1]] == lines
+    assert len(found) > 5
+
+
+@pytest.mark.parametrize("depth", [12, 90, 150, 600])
+def test_lists_of_any_depth_are_read(tmp_path, depth):
+    text = "\n".join(f"{'  ' * level}- item{level}" for level in range(depth))
+    found = " ".join(text for text, _, _ in read(tmp_path, "a.md", text.encode()))
+    assert [f"item{level}" for level in range(depth)] == found.replace("- ", "").split()
 
 
 def test_html_is_read_without_its_furniture(built):

@@ -19,6 +19,7 @@ _LONGEST = 3
 """A sentence of more than so many passages' words is split after all: a table, or text without punctuation."""
 
 
+FENCE = "```"
 _SEAMLESS = re.compile(f"[{WIDE}“”‘’…—]{{2}}")
 _WRAPPED = re.compile(rf"(?<=[{WIDE}])[ \t]*\r?\n\s*(?=[{WIDE}])")
 
@@ -28,10 +29,11 @@ class Unreadable(Exception):  # noqa: N818 - it never leaves the package
 
 
 class Paragraph(NamedTuple):
-    """A paragraph and the page that it begins on; 0 where there are no pages."""
+    """A paragraph and the page that it begins on, 0 where there are no pages; code, in its fence, keeps its lines."""
 
     text: str
     page: int = 0
+    code: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class Chunking:
 
     def _groups(self, section: Section) -> Iterator[list[_Sentence]]:
         if self.unit == "whole":
-            whole = joined([" ".join(paragraph.text.split()) for paragraph in section.paragraphs])
+            whole = joined([p.text if p.code else " ".join(p.text.split()) for p in section.paragraphs])
             if whole:
                 yield [_Sentence(whole, section.paragraphs[0].page, 0)]
             return
@@ -117,12 +119,32 @@ class Chunking:
         return kept
 
     def _sentences(self, paragraph: Paragraph) -> Iterator[_Sentence]:
+        if paragraph.code:
+            yield from (_Sentence(part, paragraph.page, count_words(part)) for part in self._fenced(paragraph.text))
+            return
         for sentence in split_sentences(paragraph.text):
             words = count_words(sentence)
             if words <= _LONGEST * self.words:
                 yield _Sentence(sentence, paragraph.page, words)
             else:
                 yield from (_Sentence(part, paragraph.page, count_words(part)) for part in self._parts(sentence))
+
+    def _fenced(self, code: str) -> Iterator[str]:
+        """Code whole, or, where it is over-long, in parts of about a passage's words, each in the fence."""
+        opening, *lines, closing = code.split("\n")
+        if count_words(code) <= _LONGEST * self.words:
+            lines = ["\n".join(lines)]
+        part, words = [opening], 0
+        for line in lines:
+            # A line that is too long by itself has no line ends to be kept.
+            for piece in [line] if len(lines) == 1 or count_words(line) <= self.words else self._parts(line):
+                more = count_words(piece)
+                if len(part) > 1 and words + more > self.words:
+                    yield "\n".join([*part, closing])
+                    part, words = [opening], 0
+                part.append(piece)
+                words += more
+        yield "\n".join([*part, closing])
 
     def _parts(self, sentence: str) -> Iterator[str]:
         """An over-long sentence in parts of about a passage's words, split where clauses and words end."""
@@ -152,13 +174,20 @@ def count_words(text: str) -> int:
 
 
 def joined(texts: Sequence[str]) -> str:
-    """Texts as one, with a space between unless both sides of the seam are Chinese."""
+    """Texts as one, with a space between unless both sides of the seam are Chinese, or a line end beside a fence."""
     whole = ""
     for text in texts:
         if text:
             seamless = not whole or _SEAMLESS.fullmatch(whole[-1] + text[0])
-            whole += text if seamless else f" {text}"
+            fenced = text.startswith(FENCE) or whole.endswith(FENCE)
+            whole += text if seamless else f"\n{text}" if fenced else f" {text}"
     return whole
+
+
+def fenced(code: str, language: str = "", page: int = 0) -> Paragraph:
+    """Code as a paragraph that stands as it is, in a fence longer than any that it holds."""
+    fence = max([FENCE, *(f"{ticks}`" for ticks in re.findall("`{3,}", code))], key=len)
+    return Paragraph(f"{fence}{language}\n{code.strip(chr(10))}\n{fence}", page, code=True)
 
 
 def unwrapped(text: str) -> str:

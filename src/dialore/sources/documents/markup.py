@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import html
 import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dialore.errors import MissingExtraError
 from dialore.llm.model import mend_surrogates
 from dialore.sources.documents.blocks import Reject, by_headings, paragraphs, row
-from dialore.sources.documents.chunking import Paragraph, Section, Unreadable, unwrapped
+from dialore.sources.documents.chunking import Paragraph, Section, Unreadable, fenced, unwrapped
 
 if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
 _TEXT_KEYS = ("text", "passage", "contents", "content", "sentence", "body")
@@ -22,7 +26,18 @@ _OURS = frozenset({"text", "title", "url", "file", "page", "index"})
 """Names that a passage's detail has for what is ours."""
 _FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n(?:---|\.\.\.)\s*(?:\n|\Z)", re.DOTALL)
 _TITLE = re.compile(r"^title\s*:\s*[\"']?(.*?)[\"']?\s*$", re.MULTILINE)
-_TAG = re.compile(r"<!--.*?-->|<[^>]+>", re.DOTALL)
+_TAG = re.compile(r"<!--.*?-->|<(script|style)\b.*?</\1\s*>|<[^>]+>", re.DOTALL | re.IGNORECASE)
+_ALT = re.compile(r"\balt=[\"']([^\"'<>]+)", re.IGNORECASE)
+_TARGET = re.compile(r"^\([\w./: -]+\)=[ \t]*$", re.MULTILINE)
+_ROLE_TARGET = re.compile(r"(?<=\S)\s*<[^<>]*>$")
+_DIRECTIVE = re.compile(
+    r"\{(?:admonition|attention|card|caution|danger|deprecated|details|dropdown|epigraph|error|exercise|figure|grid|hint|"
+    r"important|margin|note|proof|seealso|sidebar|solution|tab-|table|list-table|theorem|tip|topic|version|warning)[\w-]*\}"
+)
+"""What MyST writes in fences that is no code."""
+_COLON_NAME = re.compile(r"\{[^{}]*\}")
+_OPTIONS = re.compile(r"\A(?:---\n.*?\n---\n|(?::[\w-]+:[^\n]*\n)+)", re.DOTALL)
+_DEEPEST, _DIRECTIVES = 200, 10
 
 
 def encoding_of(head: bytes) -> str:
@@ -76,37 +91,62 @@ def _section(data: Any) -> Section:  # noqa: ANN401 - whatever JSON holds
 # --- Markdown
 
 
-def read_markdown(text: str, reject: Reject, *, title: str = "", url: str = "") -> Iterator[Section]:
+def read_markdown(text: str, notice: Reject, *, title: str = "", url: str = "") -> Iterator[Section]:
     """The sections of a Markdown text; front matter gives a title where there is none, and is left out."""
-    from markdown_it import MarkdownIt
-
     front = _FRONT_MATTER.match(text)
     if front:
         said = _TITLE.search(front[1])
         title = title or (said[1] if said else "")
         text = text[front.end() :]
-    tokens = MarkdownIt("commonmark").enable("table").parse(text)
-    blocks = (block for place in range(len(tokens)) for block in _blocks(tokens, place))
-    yield from by_headings(blocks, title, url)
+    yield from by_headings(_blocks(_TARGET.sub("", text), notice), title, url)
 
 
-def _blocks(tokens: Sequence[Token], place: int) -> Iterator[tuple[int, Paragraph]]:
-    """The heading or paragraph that a token holds, if any: a table's cells are read with their row."""
+@functools.cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+    from mdit_py_plugins.colon_fence import colon_fence_plugin
+    from mdit_py_plugins.footnote import footnote_plugin
+    from mdit_py_plugins.myst_role import myst_role_plugin
+
+    parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable(["table", "strikethrough"])
+    parser.use(myst_role_plugin).use(colon_fence_plugin).use(footnote_plugin)
+    return parser.disable(["footnote_tail", "footnote_inline"])  # notes stay where they are written
+
+
+def _blocks(text: str, notice: Reject, within: int = 0) -> Iterator[tuple[int, Paragraph]]:
+    """The headings and paragraphs of a Markdown text; `within` counts the directives around it."""
+    tokens: Sequence[Token] = ()
+    with suppress(RecursionError):
+        tokens = _parser().parse(text)
+    if within > _DIRECTIVES or (text and not tokens) or any(token.level >= _DEEPEST - 1 for token in tokens):
+        # The parser leaves out what lies deeper.
+        notice("", "lists, quotations or directives are nested too deep: they are read as plain text")
+        yield from ((0, paragraph) for paragraph in paragraphs(text))
+        return
+    for place, token in enumerate(tokens):
+        if token.type == "colon_fence" or (token.type == "fence" and _DIRECTIVE.match(token.info)):
+            said = _COLON_NAME.sub("", token.info, count=1)
+            yield from _blocks(f"{said}\n\n{_OPTIONS.sub('', token.content)}", notice, within + 1)
+        elif token.type == "html_block":
+            yield from _html_blocks(token.content)
+        elif paragraph := _paragraph(tokens, place):
+            yield (int(token.tag[1:]) if token.type == "heading_open" else 0), paragraph
+
+
+def _paragraph(tokens: Sequence[Token], place: int) -> Paragraph | None:
+    """What a token holds, if anything: a table's cells are read with their row."""
     token = tokens[place]
-    level, text = 0, ""
+    text = ""
     if token.type == "heading_open":
-        level, text = int(token.tag[1:]), _plain(tokens[place + 1])
-    elif token.type == "inline" and tokens[place - 1].type not in {"heading_open", "th_open", "td_open"}:
+        return Paragraph(_plain(tokens[place + 1]))
+    if token.type == "inline" and tokens[place - 1].type not in {"heading_open", "th_open", "td_open"}:
         text = _plain(token)
     elif token.type == "tr_open":
         end = next(at for at in range(place, len(tokens)) if tokens[at].type == "tr_close")
         text = row(_plain(each) for each in tokens[place:end] if each.type == "inline")
-    elif token.type == "html_block":
-        text = _TAG.sub(" ", token.content)
-    elif token.type in {"fence", "code_block"}:
-        text = token.content
-    if level or text.strip():
-        yield level, Paragraph(text)
+    elif token.type in {"fence", "code_block"} and token.content.strip():
+        return fenced(token.content, token.info.strip())
+    return Paragraph(text) if text.strip() else None
 
 
 def _plain(token: Token) -> str:
@@ -115,11 +155,21 @@ def _plain(token: Token) -> str:
     for child in token.children or ():
         if child.type in {"text", "code_inline"}:
             parts.append(child.content)
-        elif child.type in {"softbreak", "hardbreak"}:
+        elif child.type == "myst_role":
+            parts.append(_ROLE_TARGET.sub("", child.content).lstrip("~!"))
+        elif child.type in {"softbreak", "hardbreak"} or child.content.startswith("<br"):
             parts.append("\n")
         elif child.type == "image":
             parts.append(_plain(child))
+        elif child.type == "html_inline":
+            parts += _ALT.findall(child.content)
     return unwrapped("".join(parts)).replace("\n", " ").strip()
+
+
+def _html_blocks(source: str) -> Iterator[tuple[int, Paragraph]]:
+    text = html.unescape(_TAG.sub(" ", _ALT.sub(r">\1<", source)))
+    if text.strip():
+        yield 0, Paragraph(text)
 
 
 # --- HTML

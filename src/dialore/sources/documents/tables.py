@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LAYOUT = 2
-TERMS = {"stems": True, "stop_words": False, "chinese": "search"}
+TERMS = {"stems": True, "stop_words": False, "chinese": "search", "others": "unicode"}
 """How texts become terms (see `split_terms`), as an index has it written."""
 BUILD = "build one with `dialore documents build`"
 AGAIN = "build it again with `dialore documents build`"

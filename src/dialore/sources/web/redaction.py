@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from dialore.text import HAN, words
+from dialore.text import HAN, segmenter, words
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -161,11 +161,9 @@ def _introduced(text: str) -> Iterator[tuple[str, str]]:
 
 def _is_chinese_name(name: str) -> bool:
     """Whether what follows 我叫 is a name: 我叫王芳, 我叫诗涵, but not 我叫外卖."""
-    import jieba
-
     if name in _TITLES or not words(name, "zh"):
         return False
-    return _FAMILY.match(name) is not None or not jieba.get_FREQ(name)
+    return _FAMILY.match(name) is not None or not segmenter().get_FREQ(name)
 
 
 def _without(query: str, parts: list[str]) -> str:
