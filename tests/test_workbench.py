@@ -186,21 +186,22 @@ def test_in_python_too():
 
 
 @pytest.mark.parametrize("kind", ["documents", "persona", "graph", "search", "sources"])
-def test_where_a_source_is_named_the_method_is_weave(kind, monkeypatch):
+def test_where_nothing_is_named_it_is_weave_on_the_starter_graph(kind, monkeypatch):
     key = "declared" if kind == "sources" else kind
-    assert read_settings(said={f"sources.{key}": ["x"]}).method == ["weave"]
-    assert read_settings(said={f"sources.{key}": ["x"], "method": ["t-rag"]}).method == ["t-rag"]
-    assert read_settings().method == ["dcrag"]
+    for settings in (read_settings(said={f"sources.{key}": ["x"]}), read_settings()):
+        assert settings.method == ["weave"]
+    assert settings.knowledge.places("graph") == ["starter"]
+    assert read_settings(said={"method": ["t-rag"]}).knowledge.places("graph") == []
     monkeypatch.setenv(f"DIALORE_{kind.upper()}", "x")
-    assert read_settings().method == ["weave"]
+    assert read_settings().knowledge.model_extra == {key: ["x"]}
 
 
-def test_where_a_source_is_given_the_method_is_weave():
+def test_in_python_the_method_is_weave_too():
     shelf = Shelf(["We open at nine."])
     with create_agent(model=Rehearsal(), sources={"documents": shelf}) as agent:
         assert agent.method.name == "weave"
     with create_agent(model=Rehearsal()) as agent:
-        assert agent.method.name == "dcrag"
+        assert (agent.method.name, agent.method.graph.name) == ("weave", "starter")
     with create_agent(model=None, sources={"documents": shelf}) as agent:
         assert agent.method.name == "lexical"
 

@@ -11,7 +11,7 @@ from dialore.dialogue import Dialogue, dialogue_of
 from dialore.errors import InputError, StageError, is_fatal
 from dialore.methods.base import Method, form_of
 from dialore.methods.citations import mark_used
-from dialore.methods.stages import Responder, Stages
+from dialore.methods.stages import OnStage, Responder, Stages
 from dialore.parallel import bounded_map, wait_for
 from dialore.response import Grounding, Response
 
@@ -47,13 +47,15 @@ class Agent:
         self,
         dialogue: Given | None = None,
         on_text: OnText | None = None,
-        on_stage: OnText | None = None,
+        on_stage: OnStage | None = None,
         *,
+        on_draft: OnText | None = None,
         messages: Messages | None = None,
     ) -> Response:
         """Answer a dialogue's last turn. A failure is a Response too: `failed`, with its partial trace.
 
-        `on_text` gets the response's text as it is written, `on_stage` the name of each stage that begins.
+        `on_text` gets the response's text as it is written, `on_stage` the name of each stage that begins, `on_draft`
+        what is written before it is known whether it is the response.
 
         Raises:
             InputError: what is given is no dialogue, or the set-up is wrong for every dialogue: a prompt that is
@@ -61,7 +63,16 @@ class Agent:
             ModelError: likewise, an endpoint that refuses (wrong key, model or address).
         """
         dialogue = dialogue_of(dialogue, messages)
-        stage = Stages(self.responder, self.method.name, dialogue, on_text, on_stage, cite=self.cite, form=self._form)
+        stage = Stages(
+            self.responder,
+            self.method.name,
+            dialogue,
+            on_text,
+            on_stage,
+            on_draft=on_draft,
+            cite=self.cite,
+            form=self._form,
+        )
         try:
             response = await self.method.respond(dialogue, stage)
         except StageError as error:
@@ -103,11 +114,17 @@ class Agent:
         return {**made, "usage": stage.usage, "seconds": stage.seconds - waited, "waited": waited, "trace": trace}
 
     async def stream(
-        self, dialogue: Given | None = None, on_stage: OnText | None = None, *, messages: Messages | None = None
+        self,
+        dialogue: Given | None = None,
+        on_stage: OnStage | None = None,
+        *,
+        on_draft: OnText | None = None,
+        messages: Messages | None = None,
     ) -> AsyncIterator[str | Response]:
         """The response's text piece by piece, then the whole Response; raises as `respond` does."""
         pieces: asyncio.Queue[str | None] = asyncio.Queue()
-        task = asyncio.create_task(self.respond(dialogue, pieces.put_nowait, on_stage, messages=messages))
+        responding = self.respond(dialogue, pieces.put_nowait, on_stage, on_draft=on_draft, messages=messages)
+        task = asyncio.create_task(responding)
         task.add_done_callback(lambda _: pieces.put_nowait(None))
         try:
             while (piece := await pieces.get()) is not None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import copyreg
 import difflib
 import importlib
+import json
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -100,7 +102,26 @@ class MissingExtraError(InputError):
     """A feature whose optional dependency is not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an optional dependency", mend=f"pip install 'dialore[{extra}]'")
+        super().__init__(f"{feature} needs an optional dependency", mend=install(extra))
+
+
+def install(extra: str) -> str:
+    """Return the command that installs an extra, from where Dialore itself was installed."""
+    from importlib import metadata
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    told = None
+    with suppress(metadata.PackageNotFoundError):  # run from its sources
+        told = metadata.distribution("dialore").read_text("direct_url.json")
+    if told is None:  # from an index
+        return f"pip install 'dialore[{extra}]'"
+    origin = json.loads(told)
+    if (folder := origin.get("dir_info")) is not None:
+        path = url2pathname(urlsplit(origin["url"]).path)
+        return f"pip install {'-e ' if folder.get('editable') else ''}'{path}[{extra}]'"
+    scheme = f"{vcs['vcs']}+" if (vcs := origin.get("vcs_info")) else ""
+    return f"pip install 'dialore[{extra}] @ {scheme}{origin['url']}'"
 
 
 def import_optional(module: str, feature: str, extra: str) -> Any:  # noqa: ANN401 - a library may be untyped

@@ -23,6 +23,7 @@ from dialore.sources.registry import KINDS, kind_of_key
 _MODEL = "Language model"
 _KNOWLEDGE = "Knowledge and method"
 _FILE = "DIALORE_SETTINGS"
+DEFAULT_METHOD = "weave"
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -251,12 +252,6 @@ class SourceSettings(Strict):
         return (self.model_extra or {}).get(KINDS[name].key) or []
 
 
-def default_method(sources: Mapping[str, object]) -> str:
-    """The method where none is named: `weave` where a source is, by key or name; else `dcrag`, on the starter graph."""
-    keys = {key for kind in KINDS.values() if kind.name != "samples" for key in (kind.name, kind.key)}
-    return "weave" if any(sources.get(key) for key in keys) else "dcrag"
-
-
 class AgentSettings(Strict):
     """One more agent of a service: `[agents.NAME]` in a file. What it does not say is as of the service's own agent."""
 
@@ -328,8 +323,9 @@ class Settings(Strict):
     method: Annotated[
         list[str], Flag(("--method", "-M"), "NAME", _KNOWLEDGE), BeforeValidator(listed), Field(min_length=1)
     ] = Field(
-        default=[default_method({})],
-        description="The method; may be given several times. Default: weave where a source is named, else dcrag.",
+        default=[DEFAULT_METHOD],
+        description="The method; may be given several times. Default: weave, on the starter graph where no source is "
+        "named.",
     )
     options: Annotated[dict[str, Any], Flag(("--option", "-o"), "NAME=VALUE", _KNOWLEDGE), _mapped("NAME=VALUE")] = (
         Field(
@@ -346,12 +342,12 @@ class Settings(Strict):
     agents: dict[Annotated[str, Field(pattern=r"^[\w.-]{1,64}$")], AgentSettings] = Field(default_factory=dict)
     server: ServerSettings = ServerSettings()
 
-    @model_validator(mode="after")
-    def _with_method(self) -> Self:
-        if "method" not in self.model_fields_set:
-            # Not as a field that is set: a service and the handbook test take several where none is named.
-            self.__dict__["method"] = [default_method(self.sources.model_extra or {})]
-        return self
+    @property
+    def knowledge(self) -> SourceSettings:
+        """The sources; where neither these nor a method are named, the starter graph."""
+        if self.sources.model_extra or "method" in self.model_fields_set:
+            return self.sources
+        return self.sources.model_copy(update={"graph": ["starter"]})
 
 
 def read_settings(file: Path | None = None, said: Mapping[str, object] | None = None) -> Settings:

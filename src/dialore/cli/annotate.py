@@ -9,7 +9,7 @@ import typer
 
 from dialore.cli.options import Json, one_of
 from dialore.cli.output import console, escape, note, print_json, table, write_whole
-from dialore.errors import InputError
+from dialore.errors import InputError, install
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -101,7 +101,7 @@ def export(
         note(f"{len(made.same)} pairs are of two equal texts: ties that nobody is asked about")
     note(f"{len(items)} items a sheet; the key is {key_path}: keep it from the annotators")
     if not has_xlsx():
-        note("no XLSX: it needs the evaluation extra (pip install 'dialore[evaluation]')")
+        note(f"no XLSX: it needs the evaluation extra ({install('evaluation')})")
 
 
 def _gather(

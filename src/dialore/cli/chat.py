@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 _BEST = 5
 """Pieces of knowledge shown for a turn where there is no model; /why shows all."""
-_TAIL = 60
-"""Characters shown of a response with citations while it is written."""
 _HELP = """\
 /why            what the last response drew on, and the demands behind it
 /trace [STAGE]  every stage of the last response; with a name, its prompt and answer
@@ -75,7 +73,7 @@ def chat(
     # One event loop for the whole chat: an endpoint keeps its connections in it.
     with asyncio.Runner() as runner:
         connect, say_without = connecting()
-        bench = Workbench(settings.sources, cite=settings.cite, connect=connect)
+        bench = Workbench(settings.knowledge, cite=settings.cite, connect=connect)
         try:
             session = Session(runner, bench, settings, language=language, json=json)
             session.use(settings.method[0])
@@ -170,7 +168,7 @@ class Session:
         if self._is_terminal:
             with contextlib.suppress(ImportError):
                 import readline  # noqa: F401 - gives input() its line editing
-            return input("\nyou> ").strip()
+            return input(f"\n{_named(self._speaker)}> ").strip()
         line = sys.stdin.readline()
         if not line:
             raise EOFError
@@ -190,43 +188,41 @@ class Session:
                 raise UnknownNameError("command", name, self._commands)
             self._commands[name](rest.strip())
         else:
-            speaker = self._turns[-2]["speaker"] if len(self._turns) > 1 else "user"
-            self._runner.run(self._answer({"speaker": speaker, "text": line}))
+            self._runner.run(self._answer({"speaker": self._speaker, "text": line}))
+
+    @property
+    def _speaker(self) -> str:
+        return self._turns[-2]["speaker"] if len(self._turns) > 1 else "user"
 
     async def _answer(self, turn: dict[str, str]) -> None:
         from dialore.cli import shown
+        from dialore.cli.waiting import watched
         from dialore.dialogue import Dialogue
-        from dialore.response import Response
 
         turns = [*self._turns, turn]
         dialogue = Dialogue.model_validate({"id": "chat", **self._about, "turns": turns})
         note_languages({dialogue.spoken} - self._noted)
         self._noted.add(dialogue.spoken)
-        streamed, shows_text = "", not (self._json or self._settings.cite)  # where the marks stand is known at the end
-        response: Response | None = None
-        with console(stderr=True).status("") as at_work:
-            pieces = self._agent.stream(dialogue, lambda stage: at_work.update(f"[dim]{escape(stage)} …[/]"))
-            async with contextlib.aclosing(pieces) as coming:  # type: ignore[type-var]
-                async for piece in coming:
-                    if isinstance(piece, Response):
-                        response = piece
-                        continue
-                    streamed += piece
-                    if shows_text:
-                        at_work.stop()
-                        typer.echo(piece, nl=False)
-                    else:
-                        at_work.update(f"[dim]{escape(' '.join(streamed[-_TAIL:].split()))}[/]")
-        if streamed and shows_text:
+        streamed: list[str] = []
+
+        def say(piece: str) -> None:
+            streamed.append(piece)
+            typer.echo(piece, nl=False)
+
+        # Where the marks of citations stand is known at the end.
+        response = await watched(self._agent, dialogue, None if self._json or self._settings.cite else say)
+        if streamed:
             typer.echo()
-        if response is None or response.status == "failed":
-            raise InputError(f"no response: {response.error if response else 'it was stopped'}", mend="say it again")
+        if response.status == "failed":
+            raise InputError(f"no response: {response.error}", mend="say it again")
         if self._json:
             typer.echo(shown.dumps(shown.as_line(response)))
         else:
-            if not (streamed and shows_text):
-                console().print(shown.answer(response), soft_wrap=True)
-            shown.show_grounds(console(), response, _BEST)
+            out = console()
+            if not streamed:
+                name = f"[bold green]{escape(_named(dialogue.responder))}>[/] " if self._is_terminal else ""
+                out.print(name + shown.answer(response), soft_wrap=not out.is_terminal)
+            shown.show_grounds(out, response, _BEST)
         self._responses.append(response)
         self._turns = [*turns, {"speaker": dialogue.responder, "text": response.text}]
 
@@ -265,6 +261,11 @@ class Session:
         self._say(_stage_text(stages[name]))
 
     def _method(self, name: str) -> None:
+        from dialore.methods.registry import method_names
+
+        known = method_names()
+        if name and name not in known:
+            raise InputError(f"unknown method: {name!r}", mend=f"known: {', '.join(known)}")
         if name:
             self.use(name)
         self._say(f"method: {self._agent.method.name} by {self._agent.responder.name}")
@@ -298,6 +299,11 @@ class Session:
 
     def _leave(self, _: str) -> None:
         raise _LeaveError
+
+
+def _named(speaker: str) -> str:
+    """Who speaks, as the terminal shows it."""
+    return {"user": "you", "system": "dialore"}.get(speaker, speaker)
 
 
 def _stage_text(stage: "StageTrace") -> str:

@@ -9,7 +9,7 @@ import typer
 from dialore.cli.annotate import PLACE
 from dialore.cli.options import Json, LogTo, Metrics, one_of
 from dialore.cli.output import note, print_json, write_whole
-from dialore.errors import InputError
+from dialore.errors import InputError, install
 
 if TYPE_CHECKING:
     from dialore.evaluation.report.build import Report
@@ -100,7 +100,7 @@ def report(
             with tracking(log_to or store.facts().get("config", {}).get("log_to"), store) as tracked:
                 tracked.add(written)
     if "html" in forms and not can_draw():
-        note('the report has no plots, only their numbers: pip install "dialore[report]" draws them')
+        note(f"the report has no plots, only their numbers ({install('report')} draws them)")
     if json:
         print_json({"files": [str(path) for path in written]})
     elif len(written) > _SHOWN:

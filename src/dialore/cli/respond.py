@@ -164,6 +164,12 @@ async def _answer_all(
     async with open_agents(settings, connect) as agents:
         say_without(WITHOUT_MODEL)
         jobs = [(entry, agent) for entry in entries for agent in agents]
+        if len(jobs) == 1 and not ground and not isinstance(asked := entries[0][1], InputError):
+            from dialore.cli.waiting import watched
+
+            result = await watched(agents[0], asked)
+            write(result, entries[0])
+            return [result]
         with progress("answering") as step:
             step("", 0, len(jobs))
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dialore.errors import MissingExtraError, import_optional
+from dialore.errors import MissingExtraError, import_optional, install
 from dialore.evaluation.base import Measure, Metric, Sample, about_of, unavailable
 from dialore.evaluation.overlap import NO_REFERENCE, Compared, check_chinese_tokens, on_one_line
 
@@ -190,7 +190,7 @@ def find_program() -> _Program | str:
     """Meteor 1.5, started; or in words why it cannot be had."""
     java, package = shutil.which("java"), importlib.util.find_spec("pycocoevalcap")
     if java is None or package is None:
-        lacking = "Java" if java is None else "the package pycocoevalcap (pip install 'dialore[meteor]')"
+        lacking = "Java" if java is None else f"the package pycocoevalcap ({install('meteor')})"
         return f"Meteor 1.5 wants {lacking}; meteor and meteor-exact-stem do without"
     folder = next(iter(package.submodule_search_locations or ()))
     return _Program(java, Path(folder) / "meteor" / "meteor-1.5.jar")

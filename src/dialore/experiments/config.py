@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from dialore.datasets.files import archive_of
 from dialore.datasets.published import data_file, published
 from dialore.datasets.split import Condition, Cut
-from dialore.errors import InputError, check_type
+from dialore.errors import InputError, check_type, install
 from dialore.settings import (
     Flag,
     ModelSettings,
@@ -253,4 +253,4 @@ def _extras(config: RunConfig) -> Iterator[str]:
         needed = [_EXTRAS[part] for part in spec.split(":") if part in _EXTRAS]
         if needed and find_spec(needed[0][0]) is None:
             other = f", or leave it: -o {options[spec]}=fused" if spec in options else ""
-            yield f"{spec}: pip install 'dialore[{needed[0][1]}]'{other}"
+            yield f"{spec}: {install(needed[0][1])}{other}"

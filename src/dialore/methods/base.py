@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol
 
@@ -54,6 +55,12 @@ class Method(Protocol):
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Answer the dialogue's last turn: `grounding.response(text)`."""
         ...
+
+
+def steps_of(method: Method) -> int:
+    """How many calls a method makes in a row at most, by what it says of them; 0 where it does not."""
+    said = re.search(r"(\d+)(?: in a row| steps)", method.calls) or re.match(r"(\d+)", method.calls)
+    return int(said[1]) if said else 0
 
 
 def form_of(method: Method) -> str:

@@ -111,7 +111,8 @@ class DraftGround:
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Draft and ground at once, then edit."""
         started = stage.seconds
-        drafting = asyncio.create_task(stage.text("vanilla/response-generation", suffix="draft", cites=()))
+        asked = stage.text("vanilla/response-generation", suffix="draft", cites=(), on_text=stage.on_draft)
+        drafting = asyncio.create_task(asked)
         grounding = asyncio.create_task(self._ground_and_edit(dialogue, drafting, stage))
         try:
             draft = await drafting

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
@@ -193,6 +193,22 @@ def _record(step: StageTrace, completions: Sequence[Completion]) -> None:
         step.notes.append(CUT_OFF)
 
 
+class StageName(str):
+    """The name of a stage that begins; `step` says which of the model's calls in a row is under way, from 1."""
+
+    step: int
+
+    def __new__(cls, name: str, step: int) -> Self:
+        """Make it."""
+        made = super().__new__(cls, name)
+        made.step = step
+        return made
+
+
+OnStage: TypeAlias = Callable[[StageName], object]
+"""Gets the name of each stage as it begins."""
+
+
 @dataclass(slots=True)
 class Stages:
     """One response in the making: its stages and their trace. Made anew for each dialogue.
@@ -208,6 +224,7 @@ class Stages:
         dialogue: the dialogue being answered.
         on_text: gets the response's text as it comes.
         on_stage: gets the name of each stage as it begins.
+        on_draft: gets what is written before it is known whether it is the response.
         cite: have the response cite its knowledge by number (see `citations`).
         form: the form of the prompts (see `Method`).
         trace: what was done.
@@ -217,12 +234,15 @@ class Stages:
     method: str
     dialogue: Dialogue
     on_text: OnText | None = None
-    on_stage: OnText | None = None
+    on_stage: OnStage | None = None
+    on_draft: OnText | None = field(default=None, kw_only=True)
     cite: bool = field(default=False, kw_only=True)
     form: str = field(default="", kw_only=True)
     trace: list[StageTrace] = field(default_factory=list, init=False)
     _citations: dict[str, list[Citation]] = field(default_factory=dict, init=False)
     _begun: float = field(default_factory=time.perf_counter, init=False)
+    _steps: int = field(default=0, init=False)
+    _asked: int = field(default=0, init=False)
 
     @property
     def seconds(self) -> float:
@@ -243,8 +263,12 @@ class Stages:
         """
         traced = StageTrace(stage=name, by=by, started=self.seconds)
         self.trace.append(traced)
+        asks = by == self.responder.name
+        if asks and not self._asked:
+            self._steps += 1
+        self._asked += asks
         if self.on_stage is not None:
-            self.on_stage(name)
+            self.on_stage(StageName(name, self._steps))
         try:
             yield traced
         except DialoreError as error:
@@ -254,6 +278,7 @@ class Stages:
             traced.outcome, traced.error = "failed", "stopped before it was done"
             raise
         finally:
+            self._asked -= asks
             traced.seconds = self.seconds - traced.started
 
     async def ask(

@@ -67,6 +67,7 @@ class _Reader:
     """The reader of the stream: what is held back for him until it is settled, and whether he was sent anything."""
 
     on_text: OnText | None
+    on_draft: OnText | None
     held: list[str] = field(default_factory=list)
     is_held: bool = True
     has_begun: bool = False
@@ -75,6 +76,8 @@ class _Reader:
         """Send a piece, or hold it back."""
         if self.is_held:
             self.held.append(piece)
+            if self.on_draft is not None:
+                self.on_draft(piece)
         elif self.on_text is not None and piece:
             self.has_begun = True
             self.on_text(piece)
@@ -185,7 +188,7 @@ class Weave(Method):
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Draft and look-up at once, then write, where there is something to write with."""
         turn = await self._open(dialogue, stage)
-        reader = _Reader(stage.on_text)
+        reader = _Reader(stage.on_text, stage.on_draft)
         first = asyncio.create_task(self._look_first(turn))
         drafting = asyncio.create_task(self._draft(turn, first, reader))
         alone: list[str] = []

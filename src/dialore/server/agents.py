@@ -83,8 +83,10 @@ class ServedAgents:
 
     @property
     def models(self) -> dict[str, str]:
-        """The ids of the models, each with its method."""
-        return {name: served.agent.method.name for name, served in self._opened.models.items()}
+        """The ids of the models, each with its method; the service's own agent, which answers to two, is one."""
+        own, *others = self._opened.models.items()
+        further = [(name, served) for name, served in others if served is not own[1]]
+        return {name: served.agent.method.name for name, served in (own, *further)}
 
     @contextmanager
     def served(self, model: str) -> Iterator[Served]:
@@ -119,15 +121,17 @@ class ServedAgents:
         named = {method: AgentSettings(method=method, options=options[method]) for method in options}
         bench = self._bench(settings.sources)
         opened = _Opened({}, [bench], self._knowledge.places)
-        for name, each in {"": named[methods[0]], **named, **settings.agents}.items():
+        for name, each in {**named, **settings.agents}.items():
             own = bench if each.sources is None else self._bench(each.sources)
             if own is not bench:
                 opened.benches.append(own)
-            made = own.agent(each.method, own.models(settings.model.cached()), each.options)
+            made = own.agent(each.method, own.models(settings.model), each.options)
             made.cite = each.cite if each.cite is not None else cites
             persona = own.source("persona")
             sentences = tuple(persona.persona) if isinstance(persona, PersonaSource) else ()
-            opened.models[f"{MODEL}/{name}" if name else MODEL] = Served(made, (*each.persona, *sentences), own)
+            served = Served(made, (*each.persona, *sentences), own)
+            opened.models.setdefault(MODEL, served)
+            opened.models[f"{MODEL}/{name}"] = served
         return opened
 
     def _bench(self, sources: SourceSettings) -> Workbench:

@@ -20,7 +20,7 @@ from dialore.errors import InputError
 from dialore.response import Response
 from dialore.server.agents import MODEL
 from dialore.server.errors import ServiceError, reply
-from dialore.server.service import Asked, Events, Service, Stage
+from dialore.server.service import Asked, Draft, Events, Service, Stage
 from dialore.server.wire import finish_reason, grounding_of, split_system
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 router = APIRouter(prefix="/v1")
 _NAMED = 256
+_SILENCE = 10.0
+"""Seconds without an event after which a stream says that it goes on."""
 Name = Annotated[str, StringConstraints(min_length=1, max_length=_NAMED, pattern=r"^[^\x00]+$")]
 """What a caller names a user or a conversation by."""
 T = TypeVar("T")
@@ -264,7 +266,9 @@ async def _chunks(events: Events, head: dict[str, object], *, with_usage: bool) 
             if isinstance(event, str):
                 yield chunk({"content": event})
             elif isinstance(event, Stage):
-                yield chunk({}, stage=event.name)
+                yield chunk({}, stage=event.name, step=event.step, steps=event.steps)
+            elif isinstance(event, Draft):
+                yield chunk({}, draft=event.text)
             else:
                 trace, response = event
                 yield chunk({}, finish_reason(response), grounding=grounding_of(response, trace))
@@ -280,15 +284,28 @@ def event_of(data: dict[str, Any], name: str = "") -> str:
 
 
 def streamed(events: AsyncGenerator[str]) -> StreamingResponse:
-    """Events as they come; an error ends them as OpenAI's servers do. A client that goes ends the work."""
+    """Events as they come; an error ends them as OpenAI's servers do. A client that goes ends the work.
+
+    Where none comes for a while, a comment keeps clients and proxies from giving up: a slow model thinks for minutes.
+    """
 
     async def explained() -> AsyncGenerator[str]:
         async with aclosing(events):
+            following = asyncio.ensure_future(anext(events, None))
             try:
-                async for event in events:
-                    yield event
+                while True:
+                    if not (await asyncio.wait((following,), timeout=_SILENCE))[0]:
+                        yield ": still at work\n\n"
+                    elif (event := following.result()) is None:
+                        return
+                    else:
+                        following = asyncio.ensure_future(anext(events, None))
+                        yield event
             except ServiceError as error:
                 yield event_of(error.body)
+            finally:
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
 
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(explained(), media_type="text/event-stream", headers=headers)

@@ -23,7 +23,7 @@ from dialore.server.completions import (
     until_gone,
 )
 from dialore.server.errors import reply
-from dialore.server.service import Asked, Events, Stage
+from dialore.server.service import Asked, Events
 from dialore.server.wire import finish_reason, grounding_of
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class _Made:
             async for event in events:
                 if isinstance(event, str):
                     yield self._event("response.output_text.delta", **place, delta=event, logprobs=[])
-                elif not isinstance(event, Stage):
+                elif isinstance(event, tuple):
                     whole = self.whole(*event)
                     text = event[1].text
                     yield self._event("response.output_text.done", **place, text=text, logprobs=[])

@@ -26,6 +26,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import DialoreError, InputError, ModelError
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage, estimate_tokens
+from dialore.methods.base import steps_of
 from dialore.methods.remembering import extract_statements
 from dialore.methods.stages import ModelResponder, T
 from dialore.response import Response
@@ -54,9 +55,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage that has begun."""
+    """A stage that has begun, of that many calls in a row at most (0: not known)."""
 
     name: str
+    step: int
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Text that may become the response, or be written anew."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +94,8 @@ class _Metered:
         return sum((step.usage for step in self.steps), begun)
 
 
-Events: TypeAlias = "AsyncGenerator[str | Stage | tuple[str, Response]]"
-"""What an answer is made of: the stages as they begin, the text as it comes, at last the trace's id and the whole."""
+Events: TypeAlias = "AsyncGenerator[str | Stage | Draft | tuple[str, Response]]"
+"""What an answer is made of: stages, drafts and text as they come, at last the trace's id and the whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,17 +192,23 @@ class Service:
                 responder = dataclasses.replace(responder, instructions=asked.instructions, sampling=asked.sampling)
             metered = _Metered(responder)
             agent = Agent(served.agent.method, metered, cite=served.agent.cite)
-            waiting: deque[str | Stage] = deque()
+            waiting: deque[str | Stage | Draft] = deque()
             awake = asyncio.Event()
 
-            def tell(event: str | Stage) -> None:
+            def tell(event: str | Stage | Draft) -> None:
                 if isinstance(event, str) and waiting and isinstance(last := waiting[-1], str):
                     waiting[-1] = last + event  # what comes while its reader is busy goes out as one piece
                 else:
                     waiting.append(event)
                 awake.set()
 
-            responding = agent.respond(dialogue, tell, lambda name: tell(Stage(name)))
+            steps = steps_of(agent.method)
+            responding = agent.respond(
+                dialogue,
+                tell,
+                lambda stage: tell(Stage(stage, stage.step, max(stage.step, steps))),
+                on_draft=lambda text: tell(Draft(text)),
+            )
             task = asyncio.create_task(asyncio.wait_for(responding, self.settings.server.max_seconds))
             task.add_done_callback(lambda _: awake.set())
             began, text = time.time(), ""
