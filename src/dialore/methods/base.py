@@ -59,7 +59,8 @@ class Method(Protocol):
 
 def steps_of(method: Method) -> int:
     """How many calls a method makes in a row at most, by what it says of them; 0 where it does not."""
-    said = re.search(r"(\d+)(?: in a row| steps)", method.calls) or re.match(r"(\d+)", method.calls)
+    calls = getattr(method, "calls", "")
+    said = re.search(r"(\d+)(?: in a row| steps)", calls) or re.match(r"(\d+)", calls)
     return int(said[1]) if said else 0
 
 
