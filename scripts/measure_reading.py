@@ -106,9 +106,9 @@ def of_pdf(path: Path) -> str:
 
 def of_html(path: Path) -> str:
     """A page's text without what is marked as navigation."""
-    from dialore.sources.web.reading import decode
+    from dialore.encodings import decode
 
-    tree = etree.fromstring(decode(path.read_bytes()).encode(), etree.HTMLParser(encoding="utf-8", huge_tree=True))
+    tree = etree.fromstring(decode(path.read_bytes()).text.encode(), etree.HTMLParser(encoding="utf-8", huge_tree=True))
     for element in tree.xpath("//nav | //*[@role='navigation'] | //script | //style | //template | //noscript"):
         element.clear(keep_tail=True)
     return pandoc(path, "html", etree.tostring(tree, encoding="utf-8", method="html"))
@@ -225,9 +225,13 @@ def read(path: Path) -> tuple[str, list[str]]:
     found: list[str] = []
     before: list[str] = []
     chunking = Chunking(overlap=0)
+
+    def tell(where: object, why: object) -> None:
+        told.append(f"{where}: {why}")
+
     try:
         file_format = find_files(path)[0][path.resolve()]
-        for section in read_sections(path, file_format, lambda where, why: told.append(f"{where}: {why}")):
+        for section in read_sections(path, file_format, tell, tell):
             title = section.title.split(" > ")
             pairs = zip(title, before, strict=False)
             found += title[next((at for at, (name, other) in enumerate(pairs) if name != other), len(before)) :]

@@ -33,6 +33,7 @@ FLOORS = {
 }
 GROUND = {
     "cache",
+    "encodings",
     "parallel",
     "plugins",
     "dialogue",

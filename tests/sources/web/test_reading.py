@@ -7,11 +7,10 @@ import contextlib
 import pytest
 
 from dialore.sources.web.fetching import Fetched, PageError
-from dialore.sources.web.reading import decode, read_page
+from dialore.sources.web.reading import read_page
 from tests.sources.web.page_server import article
 
 SENTENCE = "Penguins are flightless birds that live almost only in the southern hemisphere, where they hunt fish."
-CHINESE = "企鹅是一种不会飞的鸟，几乎只生活在南半球，它们在海里捕食鱼和磷虾。"
 
 
 def fetched(data: bytes, kind: str = "text/html", charset: str = "") -> Fetched:
@@ -44,40 +43,12 @@ def test_deep_nesting_breaks_nothing():
         assert read_page(fetched(page)).text == SENTENCE
 
 
-@pytest.mark.parametrize(
-    ("encoding", "header", "meta"),
-    [
-        ("utf-8", "utf-8", ""),
-        ("utf-8", "", ""),
-        ("utf-8", "iso-8859-1", ""),
-        ("utf-8-sig", "gbk", ""),
-        ("gb18030", "gb2312", ""),
-        ("gb18030", "", "gbk"),
-        ("gb18030", "utf-8", ""),
-        ("gb18030", "", ""),
-        ("big5", "big5", ""),
-        ("utf-16", "", ""),
-        ("gb18030", "rot13", ""),
-        ("gb18030", "no-such-thing", "gb2312"),
-    ],
-)
-def test_charsets_true_wrong_and_missing(encoding, header, meta):
-    text = "企鵝不會飛" if encoding == "big5" else CHINESE
-    html = f'<html><head><meta charset="{meta}"></head><body>{text}</body></html>' if meta else f"<p>{text}</p>"
-    assert text in decode(html.encode(encoding), header)
-
-
-def test_western_pages_without_a_label():
-    assert decode("caf\xe9 au lait, 5 \u20ac".encode("cp1252")) == "caf\xe9 au lait, 5 \u20ac"
-    assert "d\xe9j\xe0" in decode("d\xe9j\xe0 vu".encode("latin-1"), "iso-8859-1")
-
-
-def test_one_broken_byte_does_not_spoil_a_page():
-    assert decode(f"{CHINESE} caf\xe9 ".encode() + b"\xff", "utf-8").startswith(f"{CHINESE} caf\xe9")
-
-
-def test_bytes_that_are_no_text_do_not_raise():
-    assert isinstance(decode(bytes(range(256)) * 4, "utf-8"), str)
+def test_lists_outside_the_main_part_are_read():
+    page = f"""<html><body><h1>Rules</h1><p>{SENTENCE}</p><ul><li><b>Quiet hours</b>: from eleven.</li></ul>
+    <ol><li>First step.</li></ol><p>{SENTENCE}</p></body></html>"""
+    read = read_page(fetched(page.encode())).text
+    assert "from eleven" in read
+    assert "First step" in read
 
 
 def test_characters_that_hide_words_are_dropped():

@@ -1,17 +1,18 @@
-"""Text, JSON lines, Markdown and HTML as sections."""
+"""JSON lines, tables in text, and Markdown as sections."""
 
 from __future__ import annotations
 
+import csv
 import functools
 import html
+import itertools
 import json
-import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from dialore.errors import MissingExtraError
 from dialore.llm.model import mend_surrogates
 from dialore.sources.documents.blocks import Reject, by_headings, paragraphs, row
 from dialore.sources.documents.chunking import Paragraph, Section, Unreadable, fenced, unwrapped
@@ -26,7 +27,7 @@ _OURS = frozenset({"text", "title", "url", "file", "page", "index"})
 """Names that a passage's detail has for what is ours."""
 _FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n(?:---|\.\.\.)\s*(?:\n|\Z)", re.DOTALL)
 _TITLE = re.compile(r"^title\s*:\s*[\"']?(.*?)[\"']?\s*$", re.MULTILINE)
-_TAG = re.compile(r"<!--.*?-->|<(script|style)\b.*?</\1\s*>|<[^>]+>", re.DOTALL | re.IGNORECASE)
+TAG = re.compile(r"<!--.*?-->|<(script|style)\b.*?</\1\s*>|<[^>]+>", re.DOTALL | re.IGNORECASE)
 _ALT = re.compile(r"\balt=[\"']([^\"'<>]+)", re.IGNORECASE)
 _TARGET = re.compile(r"^\([\w./: -]+\)=[ \t]*$", re.MULTILINE)
 _ROLE_TARGET = re.compile(r"(?<=\S)\s*<[^<>]*>$")
@@ -38,15 +39,6 @@ _DIRECTIVE = re.compile(
 _COLON_NAME = re.compile(r"\{[^{}]*\}")
 _OPTIONS = re.compile(r"\A(?:---\n.*?\n---\n|(?::[\w-]+:[^\n]*\n)+)", re.DOTALL)
 _DEEPEST, _DIRECTIVES = 200, 10
-
-
-def encoding_of(head: bytes) -> str:
-    """The encoding of text that begins so: UTF-8, or UTF-16 with its mark; raises Unreadable where it is no text."""
-    if head[:2] in {b"\xff\xfe", b"\xfe\xff"}:
-        return "utf-16"
-    if b"\0" in head:
-        raise Unreadable("it is a binary file")
-    return "utf-8-sig"
 
 
 def read_jsonl(lines: Iterable[str], reject: Reject) -> Iterator[Section]:
@@ -86,6 +78,62 @@ def _section(data: Any) -> Section:  # noqa: ANN401 - whatever JSON holds
         extra["title_"], title = title, ""
     # A line's text is one passage's or one article's: blank lines part paragraphs.
     return Section(paragraphs(data[key]), " ".join((title or "").split()), data.get(url_key, ""), extra)
+
+
+# --- Tables in text
+
+
+def read_rows(lines: Iterable[str]) -> Iterator[Section]:
+    """The sections of a CSV or TSV file, one a row, each value after what the first row calls it."""
+    lines = iter(lines)
+    sample = list(itertools.islice(lines, _SAMPLE))
+    if sample and (said := _SEPARATOR.fullmatch(sample[0].strip())):
+        del sample[0]
+    delimiter = said[1] if said else _delimiter(sample)
+    csv.field_size_limit(2**31 - 1)
+    rows = csv.reader(itertools.chain(sample, lines), delimiter=delimiter, **_quoting("".join(sample), delimiter))
+    names: list[str] | None = None
+    held: list[str] | None = None  # a first row is a passage of its own where no other follows
+    for values in rows:
+        cells = [" ".join(value.split()) for value in values]
+        if not any(cells):
+            continue
+        if names is None:
+            named = all(cell and not _NUMBER.fullmatch(cell) for cell in cells)
+            names, held = (cells, cells) if named else ([], None)
+            if named:
+                continue
+        held = None
+        named_cells = itertools.zip_longest(names[: len(cells)], cells, fillvalue="")
+        yield Section([Paragraph(row(f"{name}: {cell}" if name and cell else cell for name, cell in named_cells))])
+    if held:
+        yield Section([Paragraph(row(held))])
+
+
+_SAMPLE = 200
+"""Lines by which a table's form is told."""
+_SEPARATOR = re.compile(r"\ufeff?sep=(.)", re.IGNORECASE)
+_NUMBER = re.compile(r"[-+]?[\d.,:/%€$£ -]+")
+
+
+def _delimiter(sample: Sequence[str]) -> str:
+    """The sign that parts the values of most lines into the same number of them, at least two."""
+    best, delimiter = 0.0, ","
+    for sign in ",;\t|":
+        counts = Counter(len(values) for values in csv.reader(sample, delimiter=sign) if values)
+        columns, lines = counts.most_common(1)[0] if counts else (1, 0)
+        if columns > 1 and lines / counts.total() > best:
+            best, delimiter = lines / counts.total(), sign
+    return delimiter
+
+
+def _quoting(sample: str, delimiter: str) -> dict[str, Any]:
+    """How values that hold the delimiter are quoted: by double quotes, doubled inside or after a backslash."""
+    if '"' not in sample and re.search(
+        rf"(?:^|{re.escape(delimiter)})'[^'\n]*{re.escape(delimiter)}[^'\n]*'", sample, re.M
+    ):
+        return {"quotechar": "'"}
+    return {"escapechar": "\\"} if '\\"' in sample and '""' not in sample else {}
 
 
 # --- Markdown
@@ -167,52 +215,6 @@ def _plain(token: Token) -> str:
 
 
 def _html_blocks(source: str) -> Iterator[tuple[int, Paragraph]]:
-    text = html.unescape(_TAG.sub(" ", _ALT.sub(r">\1<", source)))
+    text = html.unescape(TAG.sub(" ", _ALT.sub(r">\1<", source)))
     if text.strip():
         yield 0, Paragraph(text)
-
-
-# --- HTML
-
-
-def read_html(data: bytes, reject: Reject) -> Iterator[Section]:
-    """The sections of a page, at the canonical address that it names itself."""
-    try:
-        import trafilatura
-
-        from dialore.sources.web.reading import decode
-    except ImportError as error:
-        raise MissingExtraError("reading HTML", "documents") from error
-    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
-    tree = trafilatura.load_html(decode(data))
-    if tree is None:
-        return
-    said = trafilatura.extract_metadata(tree)
-    title = " ".join((said.title or "").split())
-    for heading in tree.findall(".//h1"):
-        if " ".join(heading.text_content().split()) == title:
-            heading.drop_tree()  # else a short page's text begins with it
-    for words in list(tree.iter("dl")):
-        _define(words)
-    for element in tree.iter("details", "summary"):
-        element.tag = "div" if element.tag == "details" else "p"
-    text = trafilatura.extract(tree, output_format="markdown", include_comments=False)
-    # Very short pages have nothing that looks like an article: then all of their text.
-    text = text or str(trafilatura.html2txt(tree) or "")
-    yield from read_markdown(text, reject, title=title, url=said.url or "")
-
-
-def _define(words: Any) -> None:  # noqa: ANN401 - lxml ships no types
-    """Make of a list of definitions a paragraph for each, with its terms before it."""
-    terms: list[str] = []
-    defined = False
-    for entry in list(words.iter("dt", "dd")):
-        text = " ".join(entry.text_content().split())
-        if entry.tag == "dt":
-            terms, defined = [*([] if defined else terms), text], False
-            entry.drop_tree()
-        else:
-            tail, defined = entry.tail, True
-            entry.clear()
-            entry.tag, entry.text, entry.tail = "p", f"{', '.join(terms)}: {text}" if terms else text, tail
-    words.tag = "div"

@@ -1,7 +1,7 @@
 """Files as sections of text: which are read, how each format is, and what could not be read.
 
-Markdown is parsed by markdown-it; the extra `documents` reads HTML by trafilatura, PDF by pypdf, and Word, PowerPoint
-and Excel by python-docx, python-pptx and openpyxl.
+Markdown is parsed by markdown-it; the extra `documents` reads HTML, EPUB and messages by lxml, PDF by pypdf, and Word,
+PowerPoint and Excel by python-docx, python-pptx and openpyxl.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
+from dialore.encodings import decode, is_binary
 from dialore.errors import InputError, as_path
 from dialore.sources.documents.blocks import Reject, paragraphs
 from dialore.sources.documents.chunking import Paragraph, Section, Unreadable
-from dialore.sources.documents.markup import encoding_of, read_html, read_jsonl, read_markdown
+from dialore.sources.documents.hypertext import read_epub, read_html
+from dialore.sources.documents.mail import read_mail
+from dialore.sources.documents.markup import read_jsonl, read_markdown, read_rows
 from dialore.sources.documents.office import read_docx, read_pptx, read_xlsx
 from dialore.sources.documents.pdf import read_pdf
 
-FileFormat = Literal["text", "lines", "markdown", "html", "pdf", "docx", "pptx", "xlsx", "jsonl"]
+FileFormat = Literal["text", "lines", "markdown", "html", "pdf", "docx", "pptx", "xlsx", "jsonl", "csv", "eml", "epub"]
 FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
 _ENDINGS: dict[str, FileFormat] = {
     ".txt": "text",
@@ -37,6 +40,11 @@ _ENDINGS: dict[str, FileFormat] = {
     ".xlsx": "xlsx",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".tab": "csv",
+    ".eml": "eml",
+    ".epub": "epub",
 }
 
 
@@ -90,42 +98,79 @@ def read_sections(path: Path, file_format: FileFormat, reject: Reject, notice: R
         MissingExtraError: its format needs the extra `documents`.
     """
     try:
-        if file_format in {"lines", "jsonl"}:
-            yield from _read_lines(path, file_format, reject)
+        if file_format in {"lines", "jsonl", "csv"}:
+            yield from _read_lines(path, file_format, reject, notice)
         else:
             data = path.read_bytes()
             yield from _read_whole(gzip.decompress(data) if path.suffix == ".gz" else data, file_format, notice)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise Unreadable("it is a damaged gzip file") from error
-    except UnicodeDecodeError as error:
-        raise Unreadable(f"it is not UTF-8 (byte {error.start:,}): convert it, e.g. with iconv") from error
     except MemoryError as error:
         raise Unreadable("it is larger than the memory") from error
 
 
-def _read_lines(path: Path, file_format: FileFormat, reject: Reject) -> Iterator[Section]:
+def _read_lines(path: Path, file_format: FileFormat, reject: Reject, notice: Reject) -> Iterator[Section]:
     with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as raw:
-        encoding = encoding_of(raw.read(65536))
+        head = raw.read(_HEAD)
+        _, encoding, note = decode(head[: head.rfind(b"\n") + 1] if len(head) == _HEAD else head)
+        if is_binary(head):
+            raise Unreadable("it is a binary file")
+        if note:
+            notice("", note)
         raw.seek(0)
         # Only "\n" ends lines: JSON may hold other line ends in its strings.
-        lines = io.TextIOWrapper(raw, encoding, newline="\n")
+        text_file = io.TextIOWrapper(raw, encoding, "replace", newline="" if file_format == "csv" else "\n")
+        lines = text_file if note else _whole_lines(text_file, notice)
         if file_format == "jsonl":
             yield from read_jsonl(lines, reject)
+        elif file_format == "csv":
+            yield from read_rows(lines)
         else:
             yield from (Section([Paragraph(part)]) for line in lines for part in line.splitlines() if part.strip())
+
+
+def _whole_lines(lines: io.TextIOWrapper, notice: Reject) -> Iterator[str]:
+    """The lines of a file; `notice` is told how many hold what is no text."""
+    bad = 0
+    for line in lines:
+        bad += "\ufffd" in line
+        yield line
+    if bad:
+        notice("", f"{bad:,} lines hold \ufffd, for what is no {lines.encoding}")
 
 
 def _read_whole(data: bytes, file_format: FileFormat, notice: Reject) -> Iterator[Section]:
     if file_format in _BINARY:
         yield from _BINARY[file_format](data, notice)
         return
-    encoding = encoding_of(data[:65536])
+    if is_binary(data):
+        raise Unreadable("it is a binary file")
     if file_format == "html":
         yield from read_html(data, notice)
-    elif file_format == "markdown":
-        yield from read_markdown(data.decode(encoding), notice)
+    elif file_format == "eml":
+        yield from read_mail(data, notice, lambda attached, name: _read_attached(attached, name, notice))
     else:
-        yield Section(paragraphs(data.decode(encoding)))
+        text, _, note = decode(data)
+        if note:
+            notice("", note)
+        if file_format == "markdown":
+            yield from read_markdown(text, notice)
+        else:
+            yield Section(paragraphs(text))
 
 
-_BINARY = {"pdf": read_pdf, "docx": read_docx, "pptx": read_pptx, "xlsx": read_xlsx}
+def _read_attached(data: bytes, name: str, notice: Reject) -> Iterator[Section]:
+    """The sections of what is inside another file, by its name."""
+    file_format = _ENDINGS.get(Path(name).suffix.lower())
+    if file_format is None:
+        raise Unreadable("an attachment whose name does not say how to read it")
+    if file_format in {"jsonl", "csv"}:
+        lines = io.StringIO(decode(data).text, newline="")
+        yield from read_rows(lines) if file_format == "csv" else read_jsonl(lines, notice)
+    else:
+        yield from _read_whole(data, file_format, lambda where, why: notice(f"{name}, {where}".rstrip(", "), why))
+
+
+_HEAD = 1 << 20
+"""Bytes by which the encoding of lines is told."""
+_BINARY = {"pdf": read_pdf, "docx": read_docx, "pptx": read_pptx, "xlsx": read_xlsx, "epub": read_epub}
