@@ -6,7 +6,6 @@ finished. Measures lie beside the responses; scores and reports are made of them
 
 from __future__ import annotations
 
-import fcntl
 import json
 import sqlite3
 from collections import Counter
@@ -15,6 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+
+from filelock import FileLock, Timeout
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
@@ -87,7 +88,7 @@ class RunStore:
         """Make an empty run; raises InputError where the folder holds something else, or cannot be written."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if not (folder / FILE).exists() and any(folder.iterdir()):
+            if not (folder / FILE).exists() and any(path.name != _LOCK for path in folder.iterdir()):
                 raise InputError(f"{folder} is not empty and holds no run", mend="name another folder")
             database = _connect(folder / FILE)
             with database:
@@ -138,20 +139,21 @@ class RunStore:
         if self._database.execute("select 1 from responses limit 1").fetchone() is not None:
             return
         self.close()
-        for name in (FILE, f"{FILE}-wal", f"{FILE}-shm", _LOCK):
+        for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
             (self.folder / name).unlink(missing_ok=True)
-        with suppress(OSError):
+        with suppress(OSError):  # Windows deletes no lock that is held
+            (self.folder / _LOCK).unlink(missing_ok=True)
             self.folder.rmdir()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the run for writing responses or measures; raises InputError where another process holds it."""
-        with (self.folder / _LOCK).open("a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                held = f"another process is writing to the run in {self.folder}"
-                raise InputError(held, mend="wait for it, or name another folder") from None
+        try:
+            held = FileLock(self.folder / _LOCK).acquire(timeout=0)
+        except Timeout:
+            problem = f"another process is writing to the run in {self.folder}"
+            raise InputError(problem, mend="wait for it, or name another folder") from None
+        with held:
             yield
 
     @contextmanager

@@ -7,13 +7,14 @@ import stat
 import struct
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lmdb
 import numpy as np
+from filelock import FileLock
 
 from dialore.errors import GraphError
 
@@ -129,8 +130,9 @@ def folder_lock(folder: Path, *, exclusive: bool, wait: bool = True) -> Iterator
     """Lock a folder until the body or its process ends; raises OSError where another has it and there is no waiting."""
     try:
         import fcntl
-    except ImportError:  # not on this system, which does not replace open files either
-        yield
+    except ImportError:  # Windows, where an open file is not replaced, so that readers need none, and no folder locked
+        with FileLock(folder / ".lock", timeout=-1 if wait else 0) if exclusive else nullcontext():
+            yield
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
