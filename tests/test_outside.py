@@ -215,17 +215,38 @@ def test_an_absurd_date_to_come_again_is_none(value):
 @pytest.mark.parametrize(
     ("field", "words"),
     [
-        ('"extra": [1], "mood": 1', "field extra"),
-        ('"mood": NaN', "field mood: nan is no number of JSON"),
-        ('"mood": [1, -Infinity]', "field mood[1]: -inf is no number"),
-        (f'"mood": {10**200}', "field mood: the number has more than 64 bits"),
-        (r'"mood": {"deep": "\ud83d"}', "field mood.deep: half of a surrogate pair"),
+        ('"mood": NaN', None),
+        ('"mood": [1, -Infinity]', [1, None]),
+        (f'"mood": {10**200}', None),
+        ('"mood": 1e999', None),
+        (r'"mood": {"deep": "\ud83d"}', {"deep": "\ufffd"}),
     ],
 )
-def test_what_could_not_be_written_again_is_named(field, words):
-    (error,) = parse_dialogues('{"id": "x", "turns": ["a"], ' + field + "}", name="x.jsonl")
-    assert isinstance(error, InputError)
-    assert words in str(error)
+def test_what_could_not_be_written_again_is_null_where_nobody_reads_it(tmp_path, field, words):
+    text = '{"id": "x", "turns": ["a"], "reference": "b", ' + field + "}"
+    (dialogue,) = parse_dialogues(text, name="x.jsonl")
+    path = tmp_path / "x.jsonl"
+    path.write_text(text, "utf-8")
+    (whole,) = data_set("jsonl").read(path)
+    assert dialogue.extra["mood"] == whole.answers[0].extra["mood"] == words
+    json.dumps(dialogue.extra, allow_nan=False).encode()
+
+
+def test_where_such_a_number_is_wanted_it_is_missing():
+    (error,) = parse_dialogues('{"id": "x", "turns": NaN}', name="x.jsonl")
+    assert "field turns: Field required" in str(error)
+
+
+def test_one_is_taken_for_several_a_number_for_a_name_and_null_for_what_is_not_said():
+    text = (
+        '{"id": 7, "turns": ["a"], "knowledge": "Tea is a drink.", "persona": "I run.", "topic": null, "sources": null}'
+    )
+    (dialogue,) = parse_dialogues(text, name="x.jsonl")
+    assert (dialogue.id, dialogue.knowledge, dialogue.persona) == ("7", ("Tea is a drink.",), ("I run.",))
+    assert not {"topic", "sources"} & dialogue.model_fields_set
+    assert [each.id for each in parse_dialogues('[{"id": 7.0, "turns": ["a"]}]', name="x.json")] == ["7"]
+    (error,) = parse_dialogues('{"id": true, "turns": ["a"]}', name="x.jsonl")
+    assert "field id" in str(error)
 
 
 def test_an_utterance_of_megabytes_is_refused_at_once():

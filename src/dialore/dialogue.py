@@ -117,8 +117,10 @@ class Dialogue(BaseModel):
         if not isinstance(data, dict):
             return data
         known = set(cls.model_fields)
-        fields = {key: value for key, value in data.items() if key in known}
+        fields = {key: value for key, value in data.items() if key in known and value is not None}
         unknown = {key: value for key, value in data.items() if key not in known}
+        for name in _SEVERAL & fields.keys():
+            fields[name] = as_several(fields[name])
         if unknown and isinstance(extra := fields.get("extra") or {}, dict):
             fields["extra"] = {**extra, **unknown}
         turns = fields.get("turns")
@@ -136,7 +138,9 @@ class Dialogue(BaseModel):
             with suppress(UnknownNameError):  # what it may be is said below
                 fields["language"], spoken = spoken_in(texts, named or "")
                 fields |= {"spoken": spoken} if spoken else {}
-        if "id" not in fields:
+        if "id" in fields:
+            fields["id"] = as_name(fields["id"])
+        else:
             mark = hashlib.blake2b("\n".join(texts).encode("utf-8", "replace"), digest_size=6)
             fields["id"] = f"dialogue-{mark.hexdigest()}"
         return fields
@@ -203,6 +207,23 @@ def dialogue_of(given: Given | None = None, messages: Messages | None = None) ->
     return Dialogue(turns)
 
 
+_BLANK: tuple[object, ...] = (None, "", {})
+_SEVERAL = {"persona", "knowledge", "sources"}
+
+
+def as_several(value: object) -> object:
+    """What may be several where a file has one: a text or an object as the list of it; blank ones are left out."""
+    items = value if isinstance(value, list | tuple) else [value] if isinstance(value, str | dict) else None
+    return value if items is None else [item for item in items if item not in _BLANK]
+
+
+def as_name(value: object) -> object:
+    """An id that a file has as a number, as text: 7, and 7.0 as tables write it, are "7"."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 def _texts_of(turns: object) -> list[str]:
     if not isinstance(turns, list | tuple):
         return []
@@ -223,40 +244,26 @@ def dialogue_from(data: object, *, place: str, default_id: str) -> Dialogue:
     """
     if not isinstance(data, dict):
         raise InputError(f"{place}: expected a dialogue object, found {_json_type(data)}", mend=_SHAPE)
-    check_text(data, place)
     try:
-        return Dialogue.model_validate({"id": default_id, **data})
+        return Dialogue.model_validate({"id": default_id, **storable(data)})
     except ValidationError as error:
         raise InputError(f"{place}: {describe(error)}", mend=_SHAPE) from error
 
 
-def check_text(data: object, place: str) -> None:
-    """Refuse in decoded JSON what could not be written again; the InputError names place and field.
+def storable(data: Any) -> Any:  # noqa: ANN401 - decoded JSON has any type
+    """Decoded JSON as it can be written again: numbers that JSON does not have, and endless ones, are null.
 
-    That is text that escapes can spell and UTF-8 cannot, numbers that JSON does not have, and endless ones.
+    Half of a surrogate pair, which escapes can spell and UTF-8 cannot, is the sign of what could not be read. So what
+    nobody reads refuses no file; where such a number is wanted, it is missing, and its reader says so.
     """
-    if broken := _broken(data):
-        steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in broken[1])
-        path = steps.lstrip(".").encode("unicode_escape").decode()
-        raise InputError(
-            f"{place}: field {path}: {broken[0]}", mend="write text as UTF-8, and numbers as JSON has them"
-        )
-
-
-def _broken(data: object) -> tuple[str, tuple[object, ...]] | None:
-    """What is wrong with the first value that is, and the steps to it."""
     if isinstance(data, str):
-        is_text = data.isascii() or not _HALF.search(data)
-        return None if is_text else ("half of a surrogate pair is no text", ())
-    if isinstance(data, float) and not math.isfinite(data):
-        return f"{data} is no number of JSON", ()
-    if isinstance(data, int) and data.bit_length() > 64:
-        return "the number has more than 64 bits", ()
-    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list | tuple) else ()
-    for key, value in items:
-        if found := _broken(value) or _broken(key):
-            return found[0], (key, *found[1])
-    return None
+        return data if data.isascii() else _HALF.sub("\ufffd", data)
+    if isinstance(data, dict):
+        return {storable(key): storable(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [storable(value) for value in data]
+    endless = isinstance(data, float) and not math.isfinite(data)
+    return None if endless or (isinstance(data, int) and data.bit_length() > 64) else data
 
 
 _HALF = re.compile("[\ud800-\udfff]")

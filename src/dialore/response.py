@@ -149,7 +149,7 @@ class Response(Grounding):
     """A method's answer to a dialogue, with its grounds.
 
     Attributes:
-        text: the answer; empty only where the response failed.
+        text: the answer; empty where the response failed, or was made elsewhere and says nothing.
         citations: spans of the text and their grounds.
         draft: what was written before it was known what the response needs; empty where there is none.
         drafted_from: ids of the knowledge that the draft was shown.

@@ -92,11 +92,12 @@ def test_several_systems_in_one_file_and_in_several_with_what_they_were_given(ca
     assert found["bad"]["knowledge-copy"] is None
 
 
-def test_what_is_missing_or_empty_is_said_counted_and_not_scored(call, data, tmp_path):
+def test_what_is_missing_is_said_and_what_is_empty_is_an_answer_that_says_nothing(call, data, tmp_path):
     lines(tmp_path / "mine.jsonl", [{"id": "d0", "text": "I like tea a lot."}, {"id": "d2", "text": " "}])
     done = call("import", "mine.jsonl", "--data", data)
-    assert "mine: 2 responses; 1 without text, which count as failed; 2 dialogues without one, such as 'd1'" in done.err
-    assert scores(call, "runs/mine", "-x", "f1") == {"mine": {"f1": 1.0}}
+    assert "mine: 2 responses; 1 without text, which are scored as answers that say nothing; 2 dialogues" in done.err
+    assert scores(call, "runs/mine", "-x", "f1", "-x", "distinct-1") == {"mine": {"f1": 0.5, "distinct-1": 100.0}}
+    assert call("score", "runs/mine", "-x", "f1", "-x", "distinct-1").out.split()[-1] == "1"
     assert call("report", "runs/mine", "--markdown").code == 0
 
 
@@ -111,7 +112,10 @@ def test_what_is_missing_or_empty_is_said_counted_and_not_scored(call, data, tmp
         ([{"id": "d0", "said": "a"}], "an id and a text are wanted, and it has id, said"),
         ([{"text": "a"}], "an id and a text are wanted"),
         ([{"id": "d0", "text": 3}], "an id and a text are wanted"),
-        ([{"id": "d0", "text": "a", "knowledge": 3}], "field knowledge: no list of texts"),
+        ([{"id": "d0", "text": "a", "knowledge": 3}], "Input should be a valid list"),
+        ([{"id": "d0", "text": "a", "knowledge": [{"title": "Tea"}]}], "field knowledge: knowledge without text"),
+        ([{"id": "d0", "text": "a", "knowledge": [["b"]]}], "field [0]"),
+        ([{"id": None, **dict.fromkeys("abcdefghij", 1)}], "it has id, a, b, c, d, e and 5 more"),
         ([{"id": "d0", "method": "x", "status": "good", "text": "a"}], "entry 1: field status: Input should be"),
         ([{"dialog": [[{"text": "hi"}]]}], "field dialog[0]: no pair of acts with texts"),
         ([{"generation": [{"dialogue": 3}]}], "field generation[0].dialogue: no list of pairs"),
@@ -125,6 +129,24 @@ def test_what_is_wrong_is_one_line_and_leaves_no_run(call, data, tmp_path, entri
     lines(tmp_path / "mine.jsonl", entries)
     assert words in call("import", "mine.jsonl", "--data", data).complaint
     assert not (tmp_path / "runs" / "mine").exists()
+
+
+def test_forms_that_other_tools_write_are_read_alike(call, data, tmp_path):
+    fact = DIALOGUES[0]["knowledge"][0]
+    forms = {"text": fact, "list": [fact], "object": {"page_content": fact}, "nulls": [None, fact, ""]}
+    for name, form in forms.items():
+        lines(tmp_path / f"{name}.jsonl", [{"id": "d0", "text": "Tea is a drink.", "knowledge": form}])
+    files = [f"{name}.jsonl" for name in forms]
+    assert call("import", *files, "--data", data, "--out", "runs/mine").code == 0
+    assert {found["knowledge-copy"] for found in scores(call, "runs/mine", "-x", "knowledge-copy").values()} == {1.0}
+    numbered = lines(tmp_path / "numbered.jsonl", [{**each, "id": n} for n, each in enumerate(DIALOGUES)])
+    Path("ids.jsonl").write_text('{"id": 0, "text": null}\n{"id": 1.0, "text": "b"}\n', "utf-8")
+    Path("whole.json").write_text('{"0": "a", "3": null}', "utf-8")
+    samples = [{"doc_id": 0, "filtered_resps": [None]}, {"doc_id": 1, "resps": [["b"]], "perplexity": float("nan")}]
+    lines(tmp_path / "lm.jsonl", samples)
+    assert call("import", "ids.jsonl", "whole.json", "lm.jsonl", "--data", numbered, "--out", "runs/two").code == 0
+    whole = {("ids", "0"): "", ("ids", "1"): "b", ("whole", "0"): "a", ("whole", "3"): ""}
+    assert texts("runs/two") == whole | {("lm", "0"): "", ("lm", "1"): "b"}
 
 
 def test_without_dialogues_or_files_the_mend_is_said(call, data, tmp_path):

@@ -149,5 +149,5 @@ def test_our_own_form_without_references_is_cut(tmp_path):
         every_turn("jsonl", write(path, ANSWERED, {"turns": [{"speaker": "ann"}]}))
     with pytest.raises(InputError, match="line 3: not valid JSON"):
         every_turn("jsonl", write(path, ANSWERED, "", '{"turns": '))
-    with pytest.raises(InputError, match="surrogate"):
-        every_turn("jsonl", write(path, '{"turns": ["\\ud800"]}'))
+    (cut,) = every_turn("jsonl", write(path, '{"turns": ["Hi \\ud83d", "Ho"]}'))
+    assert cut.last.text == "Hi \ufffd"

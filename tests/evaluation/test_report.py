@@ -16,8 +16,16 @@ from dialore.evaluation.geomean import ABOUT as GEOMEAN
 from dialore.evaluation.report.build import make_report
 from dialore.evaluation.report.data import SystemScores, p_value, signed, size_of, spread, three
 from dialore.evaluation.report.forms import escape_markdown as markdown_escape
-from dialore.evaluation.report.forms import render_csv, render_markdown
-from dialore.evaluation.report.tables import MainTable, ablations, by_dialogue, combiner, grouped, significant
+from dialore.evaluation.report.forms import render_csv, render_html, render_latex, render_markdown
+from dialore.evaluation.report.tables import (
+    MainTable,
+    ablations,
+    by_dialogue,
+    combiner,
+    grouped,
+    how_to_read,
+    significant,
+)
 from dialore.experiments.config import read_config
 from dialore.experiments.results import beside_defaults
 from tests.evaluation.made_up import COUNT, EVIL, MadeUp, made_up
@@ -112,8 +120,20 @@ def test_no_difference_has_no_mark():
 
 
 def test_best_and_second(report):
-    cells = rows_of(report)
+    cells = rows_of(make_report(made_up(fails=False)))
     assert {name: cells[name]["f1"].place for name in cells} == {"vanilla": 0, "dcrag": 1, "dcrag (top=5)": 2}
+
+
+def test_among_figures_of_different_numbers_of_responses_none_is_the_best(report):
+    cells = rows_of(report)
+    assert [cells[name]["f1"].score.n for name in cells] == [39, 40, 40]
+    assert [cells[name]["f1"].place for name in cells] == [0, 0, 0]
+    assert any("none is bold" in text for text in how_to_read(report.table))
+    assert not any("none is bold" in text for text in how_to_read(make_report(made_up(fails=False)).table))
+    (row, *_) = report.table.groups[0].rows
+    assert row.n == 39
+    for form in (render_html, render_markdown, render_latex, render_csv):
+        assert "39" in form(report)
 
 
 def test_what_is_missing_is_told_and_never_nought(report):
@@ -238,13 +258,13 @@ def test_csv_reads_back_as_the_same_numbers(report):
 
 
 def test_markdown_has_a_row_a_system_and_holds_no_markup_of_others():
-    results = made_up()
+    results = made_up(fails=False)
     results.title = EVIL
     text = render_markdown(make_report(results))
     table = text.split("## Scores")[1].split("\n\n")[1].splitlines()
     assert len(table) == 2 + 3
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
-    assert [line.count("**0.") for line in table[2:]] == [1, 1, 0]
+    assert [line.count("**0.") for line in table[2:]] == [0, 1, 0]
     assert "<script" not in text
     assert "NaN" not in text.replace(markdown_escape(EVIL), "")
 

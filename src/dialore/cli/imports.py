@@ -24,7 +24,7 @@ def import_files(
     """Read responses made elsewhere into a run, for score, report, judge and annotate.
 
     A file is JSONL of "id" and "text", and perhaps "system", "model" and the
-    "knowledge" that was given; or a log of ParlAI's worlds, generations of
+    "knowledge" that was given; or an object of texts by id, a log of ParlAI's worlds, generations of
     the few-shot bot, samples of lm-eval. A system is called by NAME, by its
     entries, or as its file. Into a run that is there, no --data is needed.
 
@@ -50,7 +50,7 @@ def imported(files: Sequence[str], said: Mapping[str, Any], out: Path | None, *,
     if json:
         print_json({"folder": str(folder), "systems": found})
     for name, one in found.items():
-        empty = f"; {one['empty']} without text, which count as failed" if one["empty"] else ""
+        empty = f"; {one['empty']} without text, which are scored as answers that say nothing" if one["empty"] else ""
         missing = (
             f"; {len(one['missing'])} dialogues without one, such as {one['missing'][0]!r}" if one["missing"] else ""
         )

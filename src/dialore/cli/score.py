@@ -148,15 +148,18 @@ def abouts(names: Sequence[str] | None = None) -> "list[About]":
 
 
 def _show(results: "RunResults") -> None:
-    """The scores on the terminal: metrics down, systems across, what is not available as a dash."""
+    """The scores on the terminal: metrics down, systems across; n is of each system where they differ."""
     measured, systems = results.metrics(), results.systems()
     several = len({system.model for system in systems}) > 1
     for begin in range(0, len(systems), _ACROSS):
         some = systems[begin : begin + _ACROSS]
         heads = (f"{system.name} ({system.model})" if several else system.name for system in some)
-        rows = table("!metric", *(f">{head}" for head in heads))
+        rows = table("!metric", *(f">{head}" for head in heads), ">n")
         for about in measured:
-            rows.add_row(about.name, *(_cell(system.scores[about.name]) for system in some))
+            scores = [system.scores[about.name] for system in some]
+            numbers = [str(score.n) for score in scores if score.value is not None]
+            counted = ", ".join(numbers if len(set(numbers)) > 1 else numbers[:1])
+            rows.add_row(about.name, *map(_cell, scores), counted)
         console().print(rows)
     missing = {
         f"{about.name}: {system.scores[about.name].reason}"

@@ -146,14 +146,19 @@ class DataSet(ABC):
             yield from dialogue.pool or (item for one in dialogue.answers or () for item in one.knowledge)
 
 
+_TEXTS = ("text", "content", "page_content", "passage", "sentence")
+"""What the text of a piece of knowledge is called, here and by others."""
+
+
 def gold_text(item: Gold) -> str:
     """One piece of gold knowledge as text: its own, or a fact's head, relation and tail, without `_`."""
     if isinstance(item, str):
         return item
-    if "text" in item:
-        return str(item["text"])
-    relation = str(item.get("relation", "")).replace("_", " ")
-    return " ".join(part for part in (str(item.get("head", "")), relation, str(item.get("tail", ""))) if part)
+    for key in _TEXTS:
+        if isinstance(text := item.get(key), str) and text.strip():
+            return text
+    relation = str(item.get("relation") or "").replace("_", " ")
+    return " ".join(part for part in (str(item.get("head") or ""), relation, str(item.get("tail") or "")) if part)
 
 
 def gold_title(item: Gold) -> str:

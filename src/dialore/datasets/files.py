@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TextIO, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from dialore import dialogue
-from dialore.dialogue import check_text, describe
+from dialore.dialogue import describe, storable
 from dialore.errors import InputError
 
 _ARCHIVE = re.compile(r"^(?P<archive>.+\.(?:zip|tar\.gz|tgz|tar))(?::(?P<member>.+))?$", re.IGNORECASE)
@@ -116,7 +116,9 @@ def read_forms(path: Path, shapes: Mapping[str, type[BaseModel]], form: str) -> 
 
 
 def checked(data: object, shape: type[Shape], place: Place) -> Shape:
-    """Decoded JSON as a shape; raises InputError naming the place and the fields at fault."""
+    """Decoded JSON as a shape, what is null as what is not said; raises InputError naming the fields at fault."""
+    if isinstance(data, dict):
+        data = {key: value for key, value in data.items() if value is not None}
     try:
         return shape.model_validate(data)
     except ValidationError as error:
@@ -126,11 +128,9 @@ def checked(data: object, shape: type[Shape], place: Place) -> Shape:
 def parse(data: bytes | str, where: str, form: str) -> Any:  # noqa: ANN401 - decoded JSON has any type
     """One JSON document; raises InputError naming the place and the line."""
     try:
-        value = json.loads(data)
+        return storable(json.loads(data))
     except (ValueError, RecursionError) as error:
         raise _invalid(where, error, form) from error
-    check_text(value, where)
-    return value
 
 
 def _invalid(where: str, error: Exception, form: str, before: int = 0) -> InputError:
@@ -147,8 +147,7 @@ def json_entries(path: Path, form: str, *, keyed: bool = False) -> Iterator[tupl
         for number, (line, key, data) in enumerate(_entries(text, path, form, keyed=keyed), start=1):
             at = f"{path}, line {line}" if line else str(path)
             place = Place(f"{at}, entry {f'{key!r}' if key else number}", number, key, form)
-            check_text(data, place.where)
-            yield place, data
+            yield place, storable(data)
     if not number:
         raise InputError(f"{path}: the file is empty", mend=form)
 

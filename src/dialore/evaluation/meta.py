@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _FEWEST = 3
+_KEYS = 6
 _FOLDS = 5
 
 
@@ -107,8 +108,14 @@ def read_judgements(path: Path) -> list[Judgement]:
 
 
 def given_knowledge(item: Gold) -> Knowledge:
-    """Knowledge that a response from elsewhere was given: a text, or an object with one or of a fact, as a passage."""
+    """Knowledge that a response from elsewhere was given: a text, or an object with one or of a fact, as a passage.
+
+    Raises InputError where an object has no text.
+    """
     text = gold_text(item)
+    if not text.strip():
+        keys = ", ".join([*item][:_KEYS]) if isinstance(item, dict) else "none"
+        raise InputError(f"knowledge without text (its keys: {keys})", mend="give texts, or objects with a `text`")
     return Knowledge(id=Passage(text).id, kind="passage", text=text, source="documents", used=True)
 
 

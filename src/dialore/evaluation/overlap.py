@@ -229,6 +229,8 @@ class Distinct(Worded):
 
     async def measure(self, sample: Sample) -> Measure:
         """The response's n-grams, as numbers that are the same in every run."""
+        if not sample.response.text:
+            return unavailable("the response is empty")
         split = tokens_of if self._words_alone else all_tokens
         tokens = split(sample.response.text, sample.dialogue.language, self._chinese)
         grams = zip(*(tokens[place:] for place in range(self.order)), strict=False)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeGuard
 
-from pydantic import ValidationError
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from dialore.datasets import data_set
+from dialore.datasets.base import Gold
 from dialore.datasets.files import Place, json_entries
-from dialore.dialogue import Dialogue, describe
+from dialore.dialogue import Dialogue, as_name, as_several, describe
 from dialore.errors import InputError
 from dialore.evaluation.meta import given_knowledge
 from dialore.experiments.config import DatasetConfig
@@ -27,6 +28,9 @@ _FORM = (
 )
 _IDS, _TEXTS = ("id", "dialogue_id"), ("text", "response", "prediction", "output", "generation")
 _ELSEWHERE = "elsewhere"
+_SHOWN = 6
+_GIVEN = TypeAdapter(Annotated[list[Gold], BeforeValidator(lambda given: as_several(given or []))])
+"""Knowledge that a response was given: texts or objects, or one of them alone."""
 _Key: TypeAlias = "tuple[Any, ...]"
 """What tells the dialogue of a response; see `_finder`."""
 
@@ -45,8 +49,8 @@ def import_responses(
 ) -> dict[str, dict[str, Any]]:
     """Read files of responses into a run's folder, made if need be.
 
-    A response without text is kept as a failed one: it is counted, and never scored. One that the run has already of a
-    system of that name is replaced.
+    A response without text is an answer that says nothing, and scored as such. One that the run has already of a system
+    of that name is replaced.
 
     Args:
         folder: where the run is kept. One that is there keeps what it has.
@@ -83,7 +87,7 @@ def import_responses(
         return {
             title: {
                 "responses": len(mine),
-                "empty": sum(response.status == "failed" for response in mine.values()),
+                "empty": sum(not response.text for response in mine.values()),
                 "missing": [dialogue.id for position, dialogue in enumerate(dialogues) if position not in mine],
             }
             for title, mine in placed.items()
@@ -184,45 +188,56 @@ def _read(path: Path, name: str) -> Iterator[_Answer]:
             case {"dialog": [*parleys]}:  # ParlAI's `--world-logs`: acts of the teacher, with labels, and of the model
                 for key, text in _logged(place, parleys):
                     yield _answer(place, key, usual, text)
-            case (  # lm-eval's `--log_samples`
-                {"doc_id": int(number), "filtered_resps": [str(text) | [str(text), *_], *_]}
-                | {"doc_id": int(number), "resps": [[str(text), *_], *_]}
-            ):
-                doc = entry.get("doc")
-                named = ("id", str(doc["id"])) if isinstance(doc, dict) and "id" in doc else ("number", number)
-                kept = entry.get("filter") or "none"
-                yield _answer(place, named, usual if kept == "none" else f"{usual} ({kept})", text)
-            case {"doc_id": _}:
-                raise place.error("no generated text", "filtered_resps")
-            case dict():
+            case {"doc_id": int(number)}:  # lm-eval's `--log_samples`
+                yield _sampled(place, number, entry, usual)
+            case dict() if not entry or {*_IDS, *_TEXTS} & entry.keys() or not all(map(_is_text, entry.values())):
                 yield _plain(place, entry, name, usual)
+            case dict():  # {id: text}
+                yield from (_answer(place, ("id", identifier), usual, text) for identifier, text in entry.items())
             case _:
                 raise place.error("no object")
 
 
-def _answer(place: Place, key: _Key, system: str, text: str, **fields: Any) -> _Answer:  # noqa: ANN401
-    fields = {"by": _ELSEWHERE, **fields}
-    if not text.strip():
-        fields |= {"status": "failed", "error": f"{place.where}: the text is empty"}
-    return _Answer(place, key, system, Response(text=text.strip(), **fields))
+def _sampled(place: Place, number: int, entry: Mapping[str, Any], usual: str) -> _Answer:
+    """A sample of lm-eval: the first of its texts, where there are several."""
+    text = entry.get("filtered_resps") or entry.get("resps")
+    while isinstance(text, list) and text:
+        text = text[0]
+    if not _is_text(text) or not entry.keys() & {"filtered_resps", "resps"}:
+        raise place.error("no generated text", "filtered_resps")
+    doc = entry.get("doc")
+    named = ("id", as_name(doc["id"])) if isinstance(doc, dict) and "id" in doc else ("number", number)
+    kept = entry.get("filter") or "none"
+    return _answer(place, named, usual if kept == "none" else f"{usual} ({kept})", text)
+
+
+def _is_text(value: object) -> TypeGuard[str | None]:
+    return value is None or isinstance(value, str)
+
+
+def _answer(place: Place, key: _Key, system: str, text: str | None, **fields: Any) -> _Answer:  # noqa: ANN401
+    return _Answer(place, key, system, Response(text=(text or "").strip(), **{"by": _ELSEWHERE, **fields}))
 
 
 def _plain(place: Place, entry: dict[str, Any], name: str, usual: str) -> _Answer:
     """An entry of id and text, or a response as Dialore writes it, whose trace and knowledge are kept."""
-    named = next((entry[key] for key in _IDS if key in entry), None)
-    text = next((entry[key] for key in _TEXTS if key in entry), None)
-    if not isinstance(named, str | int) or not isinstance(text, str):
-        raise place.error(f"an id and a text are wanted, and it has {', '.join(entry) or 'nothing'}")
-    key, system = ("id", str(named)), name or str(entry.get("system") or entry.get("method") or usual)
+    identifier = as_name(next((entry[key] for key in _IDS if entry.get(key) is not None), None))
+    texts = [entry[key] for key in _TEXTS if key in entry]
+    text = next((text for text in texts if text is not None), None)
+    if not isinstance(identifier, str) or not texts or not _is_text(text):
+        keys = [*entry]
+        more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
+        raise place.error(f"an id and a text are wanted, and it has {', '.join(keys[:_SHOWN]) or 'nothing'}{more}")
+    key, system = ("id", identifier), name or str(entry.get("system") or entry.get("method") or usual)
     try:
         if {"method", "status"} <= entry.keys():
             whole = Response.model_validate(entry)
             return _Answer(place, key, system, whole.model_copy(update={"by": whole.by or _ELSEWHERE}))
-        pieces = [given_knowledge(item) for item in entry.get("knowledge") or ()]
+        pieces = [given_knowledge(item) for item in _GIVEN.validate_python(entry.get("knowledge"))]
     except ValidationError as error:
         raise place.error(describe(error)) from error
-    except TypeError as error:
-        raise place.error("no list of texts", "knowledge") from error
+    except InputError as error:
+        raise place.error(error.message, "knowledge") from error
     return _answer(place, key, system, text, knowledge=pieces, by=str(entry.get("model") or _ELSEWHERE))
 
 

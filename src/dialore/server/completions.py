@@ -15,8 +15,7 @@ from fastapi import Response as Reply
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
-from dialore.dialogue import check_text
-from dialore.errors import InputError
+from dialore.dialogue import storable
 from dialore.response import Response
 from dialore.server.agents import MODEL
 from dialore.server.errors import ServiceError, reply
@@ -41,10 +40,8 @@ class Body(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _is_text(cls, data: object) -> object:
-        try:
-            check_text(data, "the body")
-        except InputError as error:
-            raise ValueError(error.message) from error
+        if storable(data) != data:
+            raise ValueError("half of a surrogate pair is no text, and NaN or more than 64 bits no number of JSON")
         return data
 
 

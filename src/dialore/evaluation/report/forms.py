@@ -177,8 +177,8 @@ def _part(table: MainTable, part: Part) -> dict[str, Any]:
     """What the template shows of one tabular: some of the columns, and all rows."""
     places = [place for _, some in part for place in some]
     has_families = len(table.families) > 1
-    ends = [_SUBCOLUMNS * sum(len(some) for _, some in part[: number + 1]) + 1 for number in range(len(part))]
-    rules = (f"\\cmidrule(lr){{{begin + 1}-{end}}}" for begin, end in zip([1, *ends], ends, strict=False))
+    ends = [_SUBCOLUMNS * sum(len(some) for _, some in part[: number + 1]) + 2 for number in range(len(part))]
+    rules = (f"\\cmidrule(lr){{{begin + 1}-{end}}}" for begin, end in zip([2, *ends], ends, strict=False))
     return {
         "width": len(places),
         "families": [_spanning(len(some), escape_latex(title)) for title, some in part] if has_families else [],
@@ -187,7 +187,10 @@ def _part(table: MainTable, part: Part) -> dict[str, Any]:
         "groups": [
             (
                 escape_latex(group.title) if table.has_groups else "",
-                [[escape_latex(row.label), *(_cell(row.cells[place]) for place in places)] for row in group.rows],
+                [
+                    [escape_latex(row.label), f"{row.n:,}", *(_cell(row.cells[place]) for place in places)]
+                    for row in group.rows
+                ],
             )
             for group in table.groups
         ],

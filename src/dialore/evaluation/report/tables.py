@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Any
@@ -345,6 +345,11 @@ class Row:
     cells: list[Cell]
     is_baseline: bool
 
+    @property
+    def n(self) -> int:
+        """How many responses its figures are of; those of fewer have a footnote."""
+        return max((cell.score.n for cell in self.cells), default=0)
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -510,13 +515,21 @@ def _cell(score: Score, place: int, comparison: Comparison | None, notes: list[s
 
 
 def _places(systems: Sequence[SystemScores], about: About) -> list[int]:
-    """1 for the best, 2 for the second, else 0; figures that look the same share a place, and all alike have none."""
-    shown = [_score(system, about).value for system in systems]
-    rounded = [None if value is None else float(f"{value:.2e}") for value in shown]
+    """1 for the best, 2 for the second, else 0; figures that look the same share a place, and all alike have none.
+
+    Nor have figures of different numbers of responses: who answers only what is easy is not the best.
+    """
+    shown = [_score(system, about) for system in systems]
+    rounded = [None if score.value is None else float(f"{score.value:.2e}") for score in shown]
     different = sorted({value for value in rounded if value is not None}, reverse=about.higher_is_better)
-    if len(different) < 2:
+    if len(different) < 2 or _differ(shown):
         return [0] * len(systems)
     return [different.index(value) + 1 if value in different[:2] else 0 for value in rounded]
+
+
+def _differ(scores: Iterable[Score]) -> bool:
+    """Whether figures are of different numbers of responses."""
+    return len({score.n for score in scores if score.value is not None}) > 1
 
 
 def _score(system: SystemScores, about: About) -> Score:
@@ -529,10 +542,13 @@ def _reasons(systems: Sequence[SystemScores], about: About) -> str:
 
 def how_to_read(table: MainTable) -> list[str]:
     """Sentences below the table."""
-    said = ["Figures have three significant digits; ± is half of the 95% bootstrap interval."]
+    said = ["Figures have three significant digits; ± is half of the 95% bootstrap interval; n is how many responses."]
     if any(cell.place for group in table.groups for row in group.rows for cell in row.cells):
         where = "of its group" if table.has_groups else "of its column"
         said.append(f"The best figure {where} is bold, the second underlined.")
+    columns = (cells for group in table.groups for cells in zip(*(row.cells for row in group.rows), strict=True))
+    if any(_differ(cell.score for cell in cells) for cells in columns):
+        said.append("Figures of different numbers of responses are not to be compared: among them none is bold.")
     if made := table.comparisons:
         pairs = sorted({each.pairs for each in made})
         counted = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
