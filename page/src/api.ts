@@ -134,9 +134,16 @@ export async function* events<T>(answer: Response): AsyncGenerator<T> {
   }
 }
 
-interface Chunk {
+/** A stage that has begun, and of how many calls in a row it belongs to which. */
+export interface Begun {
+  stage: string;
+  step: number;
+  steps: number;
+}
+
+interface Chunk extends Partial<Begun> {
   choices: { delta: { content?: string }; finish_reason: string | null }[];
-  stage?: string;
+  draft?: string;
   grounding?: Grounding;
   error?: { message: string };
 }
@@ -146,14 +153,15 @@ export async function complete(
   model: string,
   messages: Message[],
   conversation: string,
-  on: { text: (text: string) => void; stage: (name: string) => void },
+  on: { text: (text: string) => void; draft: (text: string) => void; stage: (begun: Begun) => void },
   signal: AbortSignal,
 ): Promise<Grounding | undefined> {
   const body = { model, messages, stream: true, user: USER, metadata: conversation ? { conversation } : undefined };
   let grounding: Grounding | undefined;
   for await (const chunk of events<Chunk>(await ask("POST", "v1/chat/completions", body, signal))) {
     if (chunk.error) throw new ApiError(502, chunk.error.message);
-    if (chunk.stage) on.stage(chunk.stage);
+    if (chunk.stage) on.stage({ stage: chunk.stage, step: chunk.step ?? 0, steps: chunk.steps ?? 0 });
+    if (chunk.draft) on.draft(chunk.draft);
     const text = chunk.choices[0]?.delta.content;
     if (text) on.text(text);
     grounding ??= chunk.grounding;

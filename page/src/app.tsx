@@ -16,8 +16,6 @@ interface Page {
   name: string;
   title: () => string;
   View: FunctionComponent;
-  /** Whether the header shows it. */
-  shown: boolean;
   /** Whether it answers by the model that the header chooses. */
   hasModel?: boolean;
   /** Whether it is there without a key. */
@@ -25,11 +23,11 @@ interface Page {
 }
 
 const PAGES: Page[] = [
-  { name: "chat", title: () => t("Chat", "对话"), View: Chat, shown: true, hasModel: true },
-  { name: "compare", title: () => t("Compare", "比较"), View: Compare, shown: true },
-  { name: "knowledge", title: () => t("Knowledge", "知识"), View: Knowledge, shown: true },
-  { name: "runs", title: () => t("Runs", "实验"), View: Runs, shown: true },
-  { name: "annotate", title: () => t("Annotate", "标注"), View: Annotate, shown: true, isOpen: true },
+  { name: "chat", title: () => t("Chat", "对话"), View: Chat, hasModel: true },
+  { name: "compare", title: () => t("Compare", "比较"), View: Compare },
+  { name: "knowledge", title: () => t("Knowledge", "知识"), View: Knowledge },
+  { name: "runs", title: () => t("Runs", "实验"), View: Runs },
+  { name: "annotate", title: () => t("Annotate", "标注"), View: Annotate, isOpen: true },
 ];
 
 function pageOf(hash: string): Page {
@@ -37,7 +35,14 @@ function pageOf(hash: string): Page {
   return PAGES.find((page) => page.name === name) ?? PAGES[0]!;
 }
 
+/** The pages of what this service does not have, as far as is known. */
+const lacking = new Set(["runs", "annotate"]);
+
 async function loadModels(): Promise<void> {
+  for (const name of [...lacking]) {
+    const found = request("GET", `v1/${name}`).then(() => true, (error) => error.status !== 404);
+    void found.then((isThere) => isThere && lacking.delete(name) && change({}));
+  }
   try {
     const found = await request<{ data: { id: string; method: string }[] }>("GET", "v1/models");
     const models = found.data.map((each) => each.id);
@@ -73,7 +78,7 @@ function Frame(): JSX.Element {
           <Icon name="weave" /> dialore
         </a>
         <nav aria-label={t("Pages", "页面")}>
-          {PAGES.filter((each) => each.shown || each === page).map((each) => (
+          {PAGES.filter((each) => !lacking.has(each.name) || each === page).map((each) => (
             <a key={each.name} href={`#/${each.name}`} aria-current={each === page ? "page" : undefined}>
               {each.title()}
             </a>

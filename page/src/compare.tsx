@@ -5,6 +5,7 @@ import { useState } from "preact/hooks";
 
 import { talk } from "./chat";
 import { GroundsOf } from "./grounds";
+import { Written } from "./markdown";
 import { Reply, type Turn, answer, meta } from "./talk";
 import { NoModel, app, draw, named, t } from "./ui";
 
@@ -61,7 +62,7 @@ export function Compare(): JSX.Element {
         <ol class="history" aria-label={t("History", "历史")}>
           {round.turns.map((turn, index) => (
             <li key={index} class={turn.role}>
-              <b>{turn.role === "user" ? t("You", "你") : turn.model}</b> {turn.text}
+              <b>{turn.role === "user" ? t("You", "你") : turn.model}</b> {turn.role === "user" ? turn.text : <Written text={turn.text} />}
             </li>
           ))}
         </ol>

@@ -55,7 +55,12 @@ function groundsOf(grounding: Grounding, stages: StageTrace[]): Grounds {
   let found: Omit<Found, "piece" | "number">[] = [];
   if (selected.length || output("needs").needs) {
     needs = ((output("needs").needs ?? []) as Need[]).map(({ what, asked, source }) => ({ what, asked, source }));
-    found = selected.map(({ kept, ...each }) => ({ ...each, isKept: kept, text: each.text ?? "" }));
+    // What the draft was shown is found by the words of the last turns: how likely that is of use says little.
+    const looked = new Set(searches.filter((each) => !each.stage.startsWith("first-look")).flatMap(({ output }) => output.found as string[]));
+    found = selected.map(({ kept, probability, why, ...each }) => {
+      const isSought = looked.has(each.id);
+      return { ...each, isKept: kept, text: each.text ?? "", probability: isSought ? probability : undefined, why: isSought || !why.includes("under") ? why : "" };
+    });
   } else if (searches.length) {
     found = searches.flatMap(({ output }) =>
       (output.found as string[]).map((id) => {
@@ -144,7 +149,7 @@ function pathsOf({ needs, found }: Grounds): { spots: Spot[]; paths: string[][] 
     const label = each.piece?.section ?? each.piece?.title ?? each.text;
     const piece = spot({ id: `piece ${each.id}`, column: 2, label: each.number ? `${each.number} ${label}` : label, kind, told, piece: each.id });
     const wanted = needs.find((one) => one.what === each.need);
-    paths.push([...(wanted ? [need(wanted)] : []), source(each.source), piece, ...(each.isKept ? [spot(response)] : [])]);
+    paths.push([...(wanted ? [need(wanted)] : []), source(each.source), piece, ...(each.number || each.piece?.used ? [spot(response)] : [])]);
   }
   return { spots: [...spots.values()], paths };
 }

@@ -1,8 +1,10 @@
 /** Turns of a conversation: how one is answered, how it is shown, and how a conversation is written down. */
 
 import type { JSX } from "preact";
+import { useEffect } from "preact/hooks";
 
-import { type Citation, type Grounding, type Message, type Piece, type Trace, complete } from "./api";
+import { type Begun, type Citation, type Grounding, type Message, type Piece, type Trace, complete } from "./api";
+import { Written } from "./markdown";
 import { draw, explain, seconds, t } from "./ui";
 
 export interface Turn {
@@ -10,7 +12,11 @@ export interface Turn {
   text: string;
   model?: string;
   /** The stages that have begun, in their order. */
-  stages?: string[];
+  stages?: Begun[];
+  /** What is written before it is known whether it is the answer, while that is so. */
+  draft?: string;
+  /** When it was asked for. */
+  began?: number;
   grounding?: Grounding;
   /** Every stage, once somebody has asked for it. */
   trace?: Trace;
@@ -30,20 +36,21 @@ export interface Conversation {
 /** Begin an answer to what was said before; the turn grows as it comes. */
 export function answer(model: string, before: Turn[], persona: string, conversation = ""): { turn: Turn; done: Promise<void> } {
   const stop = new AbortController();
-  const turn: Turn = { role: "assistant", text: "", model, stages: [], stop };
+  const began = performance.now();
+  const turn: Turn = { role: "assistant", text: "", model, stages: [], draft: "", began, stop };
   const messages: Message[] = before.filter((each) => each.text.trim()).map((each) => ({ role: each.role, content: each.text }));
   if (persona.trim()) messages.unshift({ role: "system", content: persona });
-  const started = performance.now();
   const on = {
     text: (text: string) => ((turn.text += text), draw()),
-    stage: (name: string) => (turn.stages!.push(name), draw()),
+    draft: (text: string) => ((turn.draft += text), draw()),
+    stage: (begun: Begun) => (turn.stages!.push(begun), draw()),
   };
   const done = complete(model, messages, conversation, on, stop.signal)
     .then((grounding) => void (turn.grounding = grounding))
     .catch((error) => void (turn.error = stop.signal.aborted ? t("Stopped.", "已停止。") : explain(error)))
     .finally(() => {
       turn.stop = undefined;
-      turn.seconds = (performance.now() - started) / 1000;
+      turn.seconds = (performance.now() - began) / 1000;
       draw();
     });
   return { turn, done };
@@ -58,18 +65,6 @@ export function stageName(name: string): string {
   const [, kind, source] = /^(look-up|first-look)-(.+)$/.exec(name) ?? [];
   if (source) return kind === "look-up" ? t(`look-up: ${source}`, `查找：${source}`) : t(`first look: ${source}`, `初查：${source}`);
   return t(name.replaceAll("-", " "), STAGES[name] ?? name);
-}
-
-/** The text in segments, each with the citations that cover it and those that end after it. */
-function segments(text: string, citations: Citation[]): { text: string; over: number[]; after: Citation[] }[] {
-  const characters = Array.from(text);
-  const edges = new Set([0, characters.length, ...citations.flatMap((each) => [each.start, each.end])]);
-  const sorted = [...edges].sort((a, b) => a - b);
-  return sorted.slice(1).map((end, index) => ({
-    text: characters.slice(sorted[index], end).join(""),
-    over: citations.filter((each) => each.start < end && each.end >= end).map((each) => each.number),
-    after: citations.filter((each) => each.end === end),
-  }));
 }
 
 /** Where a piece stands: title, section, file and page. */
@@ -88,34 +83,42 @@ interface ReplyProps {
 
 /** An answer as it comes: its text with numbered citations, the stage at work, what went wrong. */
 export function Reply({ turn, active, onCite }: ReplyProps): JSX.Element {
-  const stage = turn.stop && turn.stages?.at(-1);
+  const button = (citation: Citation) => (
+    <button
+      type="button"
+      class="cite"
+      key={citation.number}
+      aria-label={t(`Source ${citation.number}: ${place(citation) || citation.text}`, `来源 ${citation.number}：${place(citation) || citation.text}`)}
+      aria-pressed={citation.number === active}
+      onClick={() => onCite(citation)}
+    >
+      {citation.number}
+    </button>
+  );
   return (
     <>
-      <p class="said">
-        {segments(turn.text, turn.grounding?.citations ?? []).map((each, index) => (
-          <span key={index}>
-            {active && each.over.includes(active) ? <mark>{each.text}</mark> : each.text}
-            {each.after.map((citation) => (
-              <button
-                type="button"
-                class="cite"
-                key={citation.number}
-                aria-label={t(`Source ${citation.number}: ${place(citation) || citation.text}`, `来源 ${citation.number}：${place(citation) || citation.text}`)}
-                aria-pressed={citation.number === active}
-                onClick={() => onCite(citation)}
-              >
-                {citation.number}
-              </button>
-            ))}
-          </span>
-        ))}
-      </p>
-      {turn.stop && (
-        <p class="stage">
-          <span class="pulse" /> {stage ? stageName(stage) : t("asked", "已提问")}
-        </p>
-      )}
+      <Written text={turn.text} citations={turn.grounding?.citations} {...{ active, button }} />
+      {turn.stop && <AtWork turn={turn} />}
       {turn.error && <p class="problem">{turn.error}</p>}
+    </>
+  );
+}
+
+/** What goes on while an answer is awaited: the draft, the stage at work, which of how many calls, the seconds. */
+function AtWork({ turn }: { turn: Turn }): JSX.Element {
+  useEffect(() => {
+    const clock = setInterval(draw, 1000);
+    return () => clearInterval(clock);
+  }, []);
+  const at = turn.stages?.at(-1);
+  const passed = t(`${Math.round((performance.now() - turn.began!) / 1000)} s`, `${Math.round((performance.now() - turn.began!) / 1000)} 秒`);
+  const step = at && at.step > 0 && at.steps > 1 && t(`${at.step} of ${at.steps}`, `第 ${at.step} 步，共 ${at.steps} 步`);
+  return (
+    <>
+      {!turn.text && turn.draft && <div class="draft"><Written text={turn.draft} /></div>}
+      <p class="stage">
+        <span class="pulse" /> {[at ? stageName(at.stage) : t("asked", "已提问"), step, passed].filter(Boolean).join(" · ")}
+      </p>
     </>
   );
 }
@@ -129,7 +132,7 @@ export function meta(turn: Turn): string {
 
 /** A conversation without what is only for this moment. */
 export function plain({ persona, turns }: Conversation): Conversation {
-  return { persona, turns: turns.map(({ stop, stages, ...turn }) => turn) };
+  return { persona, turns: turns.map(({ stop, stages, draft, began, ...turn }) => turn) };
 }
 
 /** A conversation as Markdown, each answer with its sources. */
@@ -137,9 +140,10 @@ export function markdown({ persona, turns }: Conversation): string {
   const said = turns.map((turn) => {
     if (turn.role === "user") return `**${t("You", "你")}:** ${turn.text}`;
     const citations = turn.grounding?.citations ?? [];
-    const text = segments(turn.text, citations).map((each) => each.text + each.after.map((one) => `[${one.number}]`).join(""));
+    const characters = Array.from(turn.text);
+    for (const one of citations) characters[one.end - 1] += `[${one.number}]`;
     const sources = new Map(citations.map((one) => [one.number, `${one.number}. ${[place(one), one.text].filter(Boolean).join(": ")}`]));
-    return [`**${turn.model}:** ${text.join("")}`, [...sources].sort(([a], [b]) => a - b).map(([, line]) => line).join("\n")]
+    return [`**${turn.model}:** ${characters.join("")}`, [...sources].sort(([a], [b]) => a - b).map(([, line]) => line).join("\n")]
       .filter(Boolean)
       .join("\n\n");
   });

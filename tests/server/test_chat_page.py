@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 
@@ -49,6 +50,59 @@ def test_a_file_is_uploaded_asked_about_and_its_passage_opened_from_the_citation
     panel.get_by_text("needs", exact=True).click()
     assert panel.locator("details[open] pre").count() >= 2  # the prompt as sent, and the completion
     checked(page, "chat-stages")
+
+
+MARKDOWN = """**Dogs are welcome** on the terrace [1]. See [the rules](https://cafe.example) and [this](javascript:x).
+
+- a *short* lead [1]
+- `--quiet` ones
+
+```python
+def bark():
+  return "wow"
+```
+
+<b onclick="x">Bold</b> claims &amp; ![pictures](https://cafe.example/a.png)
+"""
+
+
+def test_markdown_is_drawn_with_its_citations_and_html_stays_text(serving, page):
+    running = serving(Scripted(MARKDOWN, needs=[need("dogs on the terrace")]))
+    page.goto(running.url)
+    upload(page)
+    ask(page, "May I bring my dog?")
+    reply = page.get_by_role("article", name="Response").locator(".written")
+    expect(reply.get_by_role("button", name=re.compile("Source 1"))).to_have_count(2)
+    expect(reply.locator("p").first).to_have_text("Dogs are welcome on the terrace1. See the rules and this.")
+    expect(reply.locator("strong")).to_have_text("Dogs are welcome")
+    expect(reply.locator("li")).to_have_text(["a short lead1", "--quiet ones"])
+    expect(reply.locator("li code")).to_have_text("--quiet")
+    assert reply.locator("pre code").inner_text().startswith("def bark():\n")
+    assert [link.get_attribute("href") for link in reply.locator("a").all()] == ["https://cafe.example"]
+    assert reply.locator("b, img").count() == 0
+    expect(reply.locator("p").last).to_have_text(
+        '<b onclick="x">Bold</b> claims & ![pictures](https://cafe.example/a.png)'
+    )
+    reply.get_by_role("button", name=re.compile("Source 1")).first.click()
+    expect(reply.locator("mark").first).to_have_text("Dogs are welcome")
+    checked(page, "chat-markdown")
+
+
+def test_while_an_answer_is_awaited_the_draft_is_greyed_with_step_and_seconds(serving, page):
+    class Thoughtful(Scripted):
+        async def complete(self, request, on_text=None):
+            await asyncio.sleep(3 if request.output_schema else 0)
+            return await super().complete(request, on_text)
+
+    running = serving(Thoughtful("Good morning to you, too."))
+    page.goto(running.url)
+    ask(page, "Good morning.")
+    expect(page.locator(".draft")).to_have_text("Good morning to you, too.")
+    expect(page.locator(".stage")).to_have_text(re.compile(r"^ ?(draft|needs) · 1 of 2 · [12] s$"))
+    checked(page, "chat-waiting")
+    expect(page.locator(".reply > .written")).to_have_text("Good morning to you, too.")
+    expect(page.locator(".draft, .stage")).to_have_count(0)
+    expect(page.get_by_role("navigation").get_by_role("link")).to_have_text(["Chat", "Compare", "Knowledge"])
 
 
 def test_a_turn_is_edited_answered_anew_and_the_conversation_exported_and_opened_again(serving, page):

@@ -188,8 +188,9 @@ def test_where_there_are_no_runs_and_no_sheets_the_pages_say_what_would_show_the
     page.get_by_text('annotate = "FOLDER"').wait_for()
     assert not page.get_by_label("Your code").count()
     checked(page, "annotate-none")
-    page.get_by_role("link", name="Runs").click()
+    page.goto(page.url.replace("annotate", "runs"))
     page.get_by_text('runs = "FOLDER"').wait_for()
+    playwright.expect(page.get_by_role("link", name="Annotate")).to_have_count(0)
     checked(page, "runs-none")
 
 
