@@ -35,7 +35,7 @@ _HAN = re.compile(f"[{HAN}]")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*", re.UNICODE)
 _ZH_PIECE = re.compile(rf"[{HAN}]+|[^\W_{HAN}]+(?:['’][^\W_{HAN}]+)*")
 # English clitics that the lemmatiser does not know as words of their own, and the stems that they leave behind.
-_CLITIC = re.compile(r"(?:n't|'s|'re|'ve|'ll|'d|'m)+$")
+_CLITICS_BACKWARDS = re.compile(r"(?:t'n|s'|er'|ev'|ll'|d'|m')*+")
 _IRREGULAR = {"ca": "can", "wo": "will", "sha": "shall", "ai": "is"}
 
 
@@ -59,14 +59,18 @@ _SEGMENT_END = re.compile(
 
 _YOU = r"(?:you|we|it|he|she|they|there|this|that|these|those|your)"
 _ASKS = re.compile(
-    r"[?？]|[吗呢](?:\s*[。！…]*\s*\Z|[，,])|多[少久长远大高重]|几[点度天个年岁次号]|(?<!没)什么|怎么|为什么|哪|谁|"
-    r"(?:\A|[.!,;]\s+)(?:(?:and|so|but|well|oh|hey|yes|no|ok|also|then)\b,?\s+)*"
-    r"(?:(?:what|which|who|whose|where|when|why|how)(?:'s|'re|\s+(?:is|are|was|were|do|does|did|about|kind|sort|other|"
-    rf"would|will|can|could|should|have|has|many|much|long|old|often))\b|"
-    rf"(?:do|does|did|have|has|are|is|were|was|would|will|can|could|should)(?:n't)?\s+{_YOU}\b|"
-    r"any\s+(?:recommendations?|suggestions?|ideas?|tips)\b)|"
+    r"[?？]|[吗呢](?:\s*+[。！…]*+\s*+\Z|[，,])|多[少久长远大高重]|几[点度天个年岁次号]|(?<!没)什么|怎么|为什么|哪|谁|"
     r"\b(?:tell\s+me|let\s+me\s+know|i\s+wonder|i'?m\s+curious|(?:can|could|would|do)\s+you\s+(?:recommend|suggest)|"
     r"i(?:'d|\s+would)\s+(?:like|love)\s+to\s+(?:know|hear|learn))\b",
+    re.IGNORECASE,
+)
+# Where a question may begin, taken whole: tried anew at each comma, "and, and, and, " would take for ever.
+_BEGINS = re.compile(r"(?:\A|[.!,;]\s+)(?:(?:and|so|but|well|oh|hey|yes|no|ok|also|then)\b,?\s++)*+", re.IGNORECASE)
+_QUESTION = re.compile(
+    r"(?:what|which|who|whose|where|when|why|how)(?:'s|'re|\s+(?:is|are|was|were|do|does|did|about|kind|sort|other|"
+    rf"would|will|can|could|should|have|has|many|much|long|old|often))\b|"
+    rf"(?:do|does|did|have|has|are|is|were|was|would|will|can|could|should)(?:n't)?\s+{_YOU}\b|"
+    r"any\s+(?:recommendations?|suggestions?|ideas?|tips)\b",
     re.IGNORECASE,
 )
 
@@ -241,7 +245,7 @@ def _unicode_words() -> re.Pattern[str]:
 
 
 def _without_clitics(word: str) -> str:
-    bare = _CLITIC.sub("", word)
+    bare = word[: len(word) - len(_CLITICS_BACKWARDS.match(word[::-1])[0])]  # type: ignore[index]
     return _IRREGULAR.get(bare, bare) if word.startswith("n't", len(bare)) else bare
 
 
@@ -412,7 +416,7 @@ _GAP = rf"(?=\s|$|[{HAN}])"
 # each of them would read the rest of it again.
 _END = re.compile(
     rf"(?P<zh>[{_CHINESE_ENDS}]+(?![^《》]{{0,30}}》)(?:[」』”’】）》\"')\]]|……)*"
-    rf"|(?:……|⋯⋯)(?:[{_ENGLISH_ENDS}]++(?!{_CLOSE}{_GAP}))?[」』”’】）》]*)"
+    rf"|(?:(?:……)++|⋯⋯)(?:[{_ENGLISH_ENDS}]++(?!{_CLOSE}{_GAP}))?[」』”’】）》]*)"
     rf"|(?P<en>[{_ENGLISH_ENDS}]++)(?P<close>{_CLOSE}){_GAP}"
     r"|(?:[.!?]|…(?!…))++"
 )
@@ -501,4 +505,5 @@ def asks(text: str) -> bool:
 
     It stands for the detector of intents that SCG-QP filters its turns by (Section 3.2), which is not published.
     """
-    return bool(_ASKS.search(text.replace("’", "'").strip()))
+    plain = text.replace("’", "'").strip()
+    return bool(_ASKS.search(plain)) or any(_QUESTION.match(plain, at.end()) for at in _BEGINS.finditer(plain))

@@ -95,11 +95,26 @@ def test_text_that_merely_has_brackets_stays(text):
     assert read(text) == (text, {}, [])
 
 
-@pytest.mark.parametrize("mark", ["[7]", "[0]", "[99]", "【8】"])
-def test_a_citation_to_nothing_is_removed_and_noted(mark):
-    bare, grounds, notes = read(f"Honey helps {mark}.")
-    assert (bare, grounds) == ("Honey helps.", {})
-    assert notes == [f"{mark} cites nothing: 5 pieces of knowledge were given; it is removed"]
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Honey helps [7].",
+        "Honey helps 【8】.",
+        "A number of [0, 1] or [3, 12], and a[0].",
+        "See footnote [12][13].",
+        "As [0] says, [0-5].",
+    ],
+)
+def test_what_can_be_no_given_piece_stays(text):
+    assert read(text) == (text, {}, [])
+
+
+def test_what_stays_beside_a_citation():
+    assert read("Honey [12][2] helps [1] [99].") == (
+        "Honey [12] helps [99].",
+        {"Honey": ["k2"], "[12] helps": ["k1"]},
+        [],
+    )
 
 
 def test_what_is_there_of_a_range_is_cited():
@@ -218,10 +233,10 @@ class Says:
 
 DIALOGUES = {
     "en": (Dialogue(id="d", turns=["My throat is sore."]), "What calms throats?", "Honey coats the throat.",
-           "Honey calms it [1]! I like tea [4]! [laughs] Rest [1].", "Honey calms it! I like tea! [laughs] Rest.",
+           "Honey calms it [1]! I like tea [4]! [laughs] Rest [1].", "Honey calms it! I like tea [4]! [laughs] Rest.",
            ["Honey calms it", "[laughs] Rest"]),
     "zh": (Dialogue(id="d", turns=["我嗓子疼。"]), "什么能润喉？", "蜂蜜能润喉。",
-           "喝点蜂蜜吧【1】！我爱喝茶［4］。早点休息[1]。", "喝点蜂蜜吧！我爱喝茶。早点休息。",
+           "喝点蜂蜜吧【1】！我爱喝茶［4］。早点休息[1]。", "喝点蜂蜜吧！我爱喝茶［4］。早点休息。",
            ["喝点蜂蜜吧", "早点休息"]),
 }  # fmt: skip
 
@@ -303,10 +318,10 @@ async def test_an_answer_from_the_base_is_to_be_looked_up_where_its_sentence_sta
     assert piece.passage.where == {"title": "Throats", "section": "Honey"}
 
 
-async def test_without_knowledge_nothing_is_asked_for_and_stray_marks_go():
+async def test_without_knowledge_nothing_is_asked_for_and_nothing_is_cited():
     model = Says(response_generation="Try honey [1].")
     response = await agent(model, Vanilla(), cite=True).respond(Dialogue(id="d", turns=["It hurts."]))
-    assert (response.text, response.citations) == ("Try honey.", [])
+    assert (response.text, response.citations) == ("Try honey [1].", [])
     assert "square brackets" not in model.requests["response-generation"].messages[0].content
 
 

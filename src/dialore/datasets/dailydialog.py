@@ -17,7 +17,7 @@ from dialore.errors import InputError
 if TYPE_CHECKING:
     from dialore.text import Language
 
-_SPACED = re.compile(r"\s+([.,!?;:%)\]’])|([(\[$])\s+")
+_SPACED = re.compile(r"(?<!\s)\s+([.,!?;:%)\]’])|([(\[$])\s+")
 _APOSTROPHE = re.compile(r"(\w)\s*['’]\s*(s|t|re|ve|ll|d|m)\b", re.IGNORECASE)
 
 

@@ -23,7 +23,7 @@ from dialore.errors import InputError, UnknownNameError
 
 _CHUNK = 1 << 18
 _SECONDS = 60
-_ENDING = re.compile(r"(\.[a-z]+)+$")
+_ENDING = re.compile(r"(?:\.[a-z]{1,16}){1,4}$")
 
 
 @dataclass(frozen=True, slots=True)

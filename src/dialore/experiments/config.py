@@ -31,7 +31,7 @@ from dialore.workbench import REHEARSAL
 
 _MODELS = "models."
 _COMMAND = re.compile(r"^#\s+(dialore .+)$", re.MULTILINE)
-_DATA = re.compile(r"^# Data:(.+\n(?:#.*\S.*\n)*)", re.MULTILINE)
+_DATA = re.compile(r"^# Data:(.+\n(?:#[^\S\n]*+\S.*\n)*)", re.MULTILINE)
 _EXTRAS = {"hf": ("torch", "local"), "cross": ("sentence_transformers", "sentence-transformers")}
 _EXTRAS["st"] = _EXTRAS["cross"]
 

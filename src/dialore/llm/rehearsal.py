@@ -16,7 +16,7 @@ from dialore.text import HAN
 
 _LATIN = re.compile(r"[a-zA-Z]{4,}")
 _CHINESE = re.compile(rf"[{HAN}]{{2}}")
-_NUMBERED = re.compile(r"^\s*\[?(\d+)[\].)]", re.MULTILINE)
+_NUMBERED = re.compile(r"^[ \t]*\[?(\d+)[\].)]", re.MULTILINE)
 _TURN = re.compile(r"\w+[:：]")
 _ASIDE = {"en": ["friend", "music", "tea", "walk"], "zh": ["朋友", "休息", "喝茶", "散步"]}
 _INFERRED = {"implicit", "extended"}

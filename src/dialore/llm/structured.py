@@ -255,8 +255,8 @@ def _straight(found: re.Match[str]) -> str:
 # --- bringing a decoded value nearer to the wanted shape
 
 _LISTS = (list, tuple, set, frozenset)
-_STRONG = re.compile(r"\s*[;；、\n]\s*")
-_WEAK = re.compile(r"\s*[,，]\s*")
+_STRONG = re.compile(r"[;；、\n]")
+_WEAK = re.compile(r"[,，]")
 _BULLET = re.compile(r"^(?:[-*•]\s+|\(?\d{1,2}[.)、]\s*)")
 _SHORT_WORDS = 4
 
@@ -360,7 +360,7 @@ def _fit_list(value: object, kind: object) -> object:
 def _split(text: str) -> list[str]:
     """The items of a list written as text. Commas part short items only: a sentence may hold commas of its own."""
     items: list[str] = []
-    for part in _STRONG.split(text.strip()):
+    for part in map(str.strip, _STRONG.split(text)):
         pieces = _WEAK.split(part)
         sentence = part.endswith(tuple(SENTENCE_ENDS))
         short = all(len(piece.split()) <= _SHORT_WORDS for piece in pieces)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -19,16 +20,16 @@ _NUMBERS = rf"\^?\s*\d{{1,3}}(?:\s*[{_COMMA}{_DASH}]\s*\^?\d{{1,3}})*\s*"
 _BRACKETS = rf"(?:\[\[{_NUMBERS}\]\]|\[{_NUMBERS}\]|\uff3b{_NUMBERS}\uff3d|【{_NUMBERS}】)"
 # Neither a link, `[1](...)`, nor the definition of one, `[1]: ...`.
 _MARK = rf"(?!^{_BRACKETS}:){_BRACKETS}(?!\()"
+_MARKS = re.compile(_BRACKETS)
 _PART = re.compile(rf"(\d+)(?:\s*[{_DASH}]\s*\^?(\d+))?")
 # Code begins, or marks stand together, that do not end a link, `[text][1]`.
-_FOUND = re.compile(
-    rf"`+|(?P<before>\s*)(?<!\])(?P<marks>{_MARK}(?:\s*[{_COMMA}]?\s*{_MARK})*)(?P<after>\s*)", re.MULTILINE
-)
-# What may still become either, or get longer.
-_OPEN = re.compile(rf"(?:`+|\s+|\s*[\[\uff3b【][\d\s{_COMMA}{_DASH}^\[\]\uff3b\uff3d【】]*)\Z")
+_FOUND = re.compile(rf"`+|(?<!\])(?P<marks>{_MARK}(?:\s*+[{_COMMA}]?+\s*+{_MARK})*)(?P<after>\s*)", re.MULTILINE)
+# At the end: what may still become either, or get longer.
+_INSIDE = rf"\d\s{_COMMA}{_DASH}^\[\]\uff3b\uff3d【】"
+_LAST = re.compile(rf"(?<!`)`++\Z|(?<![{_INSIDE}])[{_INSIDE}]++\Z")
+_OPENING = re.compile(r"[\[\uff3b【]")
 _IN_CODE = re.compile(r"`+|\n")
 _FENCE = 3
-_PLAUSIBLE = 99
 _CLOSING = frozenset(".,;:!?)]}'\"”’…%。、〉》」』】\uff0c\uff1b\uff1a\uff01\uff1f\uff09\uff3d")
 _WIDE = re.compile(f"[{WIDE}]")
 _LETTER = re.compile(r"[^\W_]")
@@ -49,8 +50,8 @@ class MarkReader:
 
     A mark is one number or more in square brackets, of whatever width: [2], [1][3], [1, 3], [1-3], 【2】. It is held
     back until it is known to be one, and takes the white space before it along. Other brackets stay: those that hold
-    words, numbers that are no plausible citation ([2024]), marks in code, links (`[1](...)`, `[text][1]`), and
-    definitions of links (`[1]: ...`).
+    words or numbers of nothing that was given ([2024], [0, 1]), marks in code, links (`[1](...)`, `[text][1]`), and
+    definitions of links (`[1]: ...`). Of a range, what was given is cited.
 
     Attributes:
         knowledge: what can be cited, numbered from 1.
@@ -70,8 +71,13 @@ class MarkReader:
     def feed(self, piece: str) -> str:
         """Take a further piece; gives the text that it settles."""
         self._came += piece
-        held = _OPEN.search(self._came, self._place)
-        return self._settle(held.start() if held else len(self._came))
+        tail = self._came[self._place :]
+        if last := _LAST.search(tail):
+            opening = _OPENING.search(tail, last.start())
+            tail = (
+                tail[: opening.start() if opening else len(tail)].rstrip() if tail[-1] != "`" else tail[: last.start()]
+            )
+        return self._settle(self._place + len(tail))
 
     def close(self) -> str:
         """The rest: nothing more comes."""
@@ -98,15 +104,29 @@ class MarkReader:
             elif self._code or match["marks"] is None:
                 self._give(match.end())
                 self._turn_code(match[0])
-            elif (numbers := self._numbers(match["marks"])) is None:
-                self._give(match.start("marks") + 1)
             else:
-                self._give(match.start())
-                if numbers:
-                    self.marks.append(Mark(len(self.text), numbers))
-                self._place = match.end()
-                self.text += self._gap(match["before"], match["after"])
+                self._cite(match)
         return self.text[before:]
+
+    def _cite(self, match: re.Match[str]) -> None:
+        """Take out marks that stand together; those of nothing that was given stay."""
+        cited: dict[int, None] = {}
+        stay = ""
+        for mark in _MARKS.findall(match["marks"]):
+            if numbers := self._numbers(mark):
+                cited |= numbers
+            else:
+                stay += mark
+        start = match.start("marks")
+        if not cited:
+            self._give(match.end("marks"))
+            return
+        until = self._place + len(self._came[self._place : start].rstrip())
+        space = self._came[until:start]
+        self._give(until)
+        self.marks.append(Mark(len(self.text), tuple(cited)))
+        self._place = match.end()
+        self.text += space + stay + match["after"] if stay else self._gap(space, match["after"])
 
     def _give(self, end: int) -> None:
         self.text += self._came[self._place : end]
@@ -121,21 +141,20 @@ class MarkReader:
         elif len(sign) == len(self._code) or len(sign) >= len(self._code) >= _FENCE:
             self._code = ""
 
-    def _numbers(self, marks: str) -> tuple[int, ...] | None:
-        """The numbers that marks cite, each once, a note taken of those that nothing has; None where they are none."""
+    def _numbers(self, mark: str) -> dict[int, None]:
+        """The pieces that a mark cites, each once, a note taken where it cites others; none where it is no citation."""
         count = len(self.knowledge)
         cited: dict[int, None] = {}
-        notes: list[str] = []
-        for mark in re.findall(_BRACKETS, marks):
-            for first, last in _PART.findall(mark):
-                numbers = range(int(first), int(last or first) + 1)
-                if not numbers or numbers[-1] > max(_PLAUSIBLE, count):
-                    return None
-                cited |= dict.fromkeys(numbers)
-                if numbers[0] < 1 or numbers[-1] > count:
-                    notes.append(f"{mark} cites nothing: {count} pieces of knowledge were given; it is removed")
-        self.notes += dict.fromkeys(notes)
-        return tuple(number for number in cited if 1 <= number <= count)
+        is_beyond = False
+        for first, last in _PART.findall(mark):
+            numbers = range(int(first), int(last or first) + 1)
+            if not numbers or not 1 <= numbers[0] <= count:
+                return {}
+            is_beyond |= numbers[-1] > count
+            cited |= dict.fromkeys(numbers[:count])
+        if is_beyond:
+            self.notes.append(f"{mark}: only {count} pieces of knowledge were given; what is beyond is left out")
+        return {number: None for number in cited if number <= count}
 
     def _gap(self, before: str, after: str) -> str:
         """The white space that stays of that around marks."""
@@ -161,11 +180,12 @@ def spans(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
     A mark that only punctuation parts from the one before it grounds the same span; one before the first word grounds
     the sentence that follows.
     """
-    ends = _sentence_ends(text)
+    ends = [0, *_sentence_ends(text)]
     found: list[tuple[int, int]] = []
     for number, mark in enumerate(marks):
         stop = mark.place
-        start = max((end for end in ends if end < stop), default=0)
+        at = bisect_left(ends, stop)
+        start = ends[at - 1] if at else 0
         if number and marks[number - 1].place > start:
             if _LETTER.search(text, marks[number - 1].place, stop):
                 start = marks[number - 1].place
@@ -173,7 +193,9 @@ def spans(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
                 start = found[-1][0]
         if not _LETTER.search(text, start, stop):
             start = stop
-            stop = next((end for end in ends if _LETTER.search(text, start, end)), len(text))
+            letter = _LETTER.search(text, start)
+            at = bisect_right(ends, letter.start()) if letter else len(ends)
+            stop = ends[at] if at < len(ends) else len(text)
         found.append(_trimmed(text, start, stop))
     return found
 

@@ -102,7 +102,7 @@ def _openings(labels: tuple[str, ...], leads: tuple[str, ...]) -> list[tuple[re.
     label = (
         re.compile(rf"\A(?:{emphasised}|{name}\s*[:：])\s*", re.IGNORECASE),
         # A little more than what may become one: marks in any order.
-        re.compile(rf"[*_]{{0,3}}(?:{_any(_beginnings(labels))}|{one}(?:-\d*)?[\s*_]*[:：]?[\s*_]*)", re.IGNORECASE),
+        re.compile(rf"[*_]{{0,3}}(?:{_any(_beginnings(labels))}|{one}(?:-\d*)?[\s*_]*+[:：]?[\s*_]*+)", re.IGNORECASE),
     )
     longest_first = sorted(leads, key=len, reverse=True)
     lead = (re.compile(rf"\A{_any(longest_first)}\s*"), re.compile(_any(_beginnings(leads))))
@@ -119,12 +119,12 @@ def _beginnings(words: Iterable[str]) -> list[str]:
 
 def as_data(text: str, *marks: str) -> str:
     """Somebody else's text as it stands in a prompt: on one line, unable to close the tags (`knowledge`) around it."""
-    pattern = _tags(marks)
-    while marks and pattern.search(text):  # what is taken out may leave a tag that stood around it
-        text = pattern.sub(" ", text)
+    if marks:
+        text = _tags(marks).sub(" ", text)
+        text = _tags(marks).sub(lambda tag: f"‹{tag[0][1:]}", text)  # what was taken out may leave one around it
     return " ".join(text.split())
 
 
 @functools.lru_cache(maxsize=32)
 def _tags(marks: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(rf"<\s*/?\s*(?:{'|'.join(map(re.escape, marks))})\b[^>]*>", re.IGNORECASE)
+    return re.compile(rf"<\s*+/?\s*+(?:{'|'.join(map(re.escape, marks))})\b(?:[^<>]*>)?", re.IGNORECASE)

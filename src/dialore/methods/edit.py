@@ -31,11 +31,11 @@ _QUESTIONS = "edit/question-generation"
 _MARKS = ("sentences", "answers", "answer-a", "answer-b")
 _LONGEST = 300
 """Characters of a question; what is longer is a passage that happens to end in a question mark."""
-_QUESTION = re.compile(r"[^?？\n]*[?？]+")
+_QUESTION = re.compile(r"(?:^|(?<=[?？]))[^?？\n]*+[?？]+", re.MULTILINE)
 # What stands before a question in a list: numbers, bullets, "Q1:", "问题一：", separators between generated questions.
 _LABEL = re.compile(
     r"^(?:[\s|;,，、；•*·\-–—]|[\"”'](?=\s)|</?\w+>|\[SEP\]|[(（]?\d{1,2}\s*[.)）:：、]|"
-    r"(?:Q(?:uestion)?|问题?)\s*[\d一二三四五六七八九十]{0,2}\s*[.)）:：、])+",
+    r"(?:Q(?:uestion)?|问题?)\s*+[\d一二三四五六七八九十]{0,2}\s*+[.)）:：、])+",
     re.IGNORECASE,
 )
 _NOTHING = frozenset(("", "none", "n/a", "unknown", "null", "无", "没有", "不知道"))
@@ -289,7 +289,7 @@ def _letter(value: Any) -> Any:  # noqa: ANN401 - what a model wrote
     """The letter of "b", "Answer B" and "AnswerB: it is more exact"."""
     if not isinstance(value, str):
         return value
-    match = re.match(r"\W*(?:answer|回答|答案)?\W*([ab])(?![a-z])", value.strip(), re.IGNORECASE)
+    match = re.match(r"\W*+(?:answer|回答|答案)?\W*+([ab])(?![a-z])", value.strip(), re.IGNORECASE)
     return match[1].upper() if match else value
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LEADS = ("System replies:", "系统回复：", "System:", "系统：", "=>", "⇒")
 """Words that stand before a response in the prompts, and that chat models repeat."""
-_TRIPLE = re.compile(r"[(（]\s*([^,，()（）]+?)\s*[,，]\s*([^,，()（）]+?)\s*[,，]\s*([^()（）]+?)\s*[)）]")
+_TRIPLE = re.compile(r"[(（]([^,，()（）]+)[,，]([^,，()（）]+)[,，]([^()（）]+)[)）]")
 _MOST = 5
 """Facts taken of one answer; samples have three at most."""
 
@@ -309,7 +309,8 @@ def read_line(text: str) -> str | None:
 def read_facts(line: str, language: Language) -> list[Knowledge]:
     """The facts in a line that a model wrote, `(head, relation, tail); ...`; a line without any is a passage."""
     found: dict[str, Knowledge] = {}
-    for head, relation, tail in _TRIPLE.findall(line):
+    for triple in _TRIPLE.findall(line):
+        head, relation, tail = map(str.strip, triple)
         fact = Fact(head, relation, tail, provenance="model")
         made = Knowledge.of_fact(fact, verbalise(fact, language), 0.0)
         found.setdefault(made.id, made.model_copy(update={"source": "model"}))

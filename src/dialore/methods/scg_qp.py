@@ -44,7 +44,7 @@ _LABEL = re.compile(
     r"(?:当前)?(?:话题|主题)|搜索词?|查询|检索词?)\s*[:：]\s*",
     re.IGNORECASE,
 )
-_QUOTED = re.compile(r"\"([^\"]*)\"|“([^”]*)”|「([^」]*)」|'([^']*)'")
+_QUOTED = re.compile(r"\"([^\"]*)\"|“([^“”]*)”|「([^「」]*)」|'([^']*)'")
 _NO_TOPIC = re.compile(
     r"(?:there\s+is\s+|there's\s+)?(?:none|nothing|null|n/?a|unknown|"
     r"no(?:\s+(?:current|clear|specific|particular))?\s+(?:topic|subject))(?:\s+at\s+(?:the|this)\s+moment)?|"

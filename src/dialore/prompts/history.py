@@ -43,7 +43,7 @@ def asking_for(language: str) -> str:
     )
 
 
-FENCE = re.compile(r"<(?=\s*/?\s*(?:answers|knowledge|passage|persona|sentences)\b)", re.IGNORECASE)
+FENCE = re.compile(r"<(?=\s*+/?\s*+(?:answers|knowledge|passage|persona|sentences)\b)", re.IGNORECASE)
 """How the signs begin between which prompts put what was found."""
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
 
 _FADING = 0.5
-_GAP = re.compile(rf"(?<=[{WIDE}])\s+|\s+(?=[{WIDE}])")
+_GAP = re.compile(rf"(?<=[{WIDE}])\s+|(?<!\s)\s+(?=[{WIDE}])")
 
 
 class DialogueRanker:

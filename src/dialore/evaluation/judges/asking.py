@@ -46,8 +46,8 @@ _REFUSALS_EN = (
     r"it (?:would be|would not be|is|isn't|is not) (?:in|not )?appropriate for me",
 )
 _LEAD_ZH = (
-    r"(?:我?(?:很|非常|十分|真的)?(?:抱歉|对不起|遗憾|不好意思)\W*(?:但是?|不过)?\W*)?"
-    r"(?:作为[^，。！]{0,20}\W*)?"
+    r"(?:我?(?:很|非常|十分|真的)?(?:抱歉|对不起|遗憾|不好意思)\W*+(?:但是?|不过)?\W*+)?"
+    r"(?:作为[^，。！]{0,20}\W*+)?"
 )
 _TASK_ZH = r"(?:继续|对|为|给|提供|回答|回应|评|打分|判断|比较|协助|帮|满足|完成|处理|参与|讨论|执行|做出|作出|就)"
 _REFUSALS_ZH = (
@@ -55,7 +55,7 @@ _REFUSALS_ZH = (
     r"(?:该|此|这个|您的|你的)(?:请求|内容|要求|对话|任务)(?:违反|不符合)",
 )
 _REFUSAL = re.compile(
-    rf"^\W*(?:{_LEAD_EN}(?:{'|'.join(_REFUSALS_EN)})|{_LEAD_ZH}(?:{'|'.join(_REFUSALS_ZH)}))", re.IGNORECASE
+    rf"^\W*+(?:{_LEAD_EN}(?:{'|'.join(_REFUSALS_EN)})|{_LEAD_ZH}(?:{'|'.join(_REFUSALS_ZH)}))", re.IGNORECASE
 )
 
 

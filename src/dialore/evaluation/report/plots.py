@@ -115,12 +115,12 @@ class Figure:
         # Ids of groups are the same in every figure; those that something refers to are salted with the title.
         drawn = re.sub(r' id="[\w.]+_\d+"|(?<=<svg) width="[^"]*" height="[^"]*"', "", drawn)
         drawn = re.sub(r'font: ([\d.]+)px [^;"]*', r"font: calc(\1px * var(--grow, 1)) var(--sans)", drawn)
-        drawn = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0]), drawn)
+        drawn = re.sub(r"<[^<>]*>", lambda tag: re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0]), drawn)
         drawn = drawn.replace("fill: #ffffff", "fill: none")
         for colour, token in _TOKENS.items():
             drawn = drawn.replace(colour, f"var(--{token})")
         head = '<svg class="plot" role="img"'
-        return re.sub(r"<svg([^>]*)>", rf"{head}\1><title>{_literal(self.title)}</title>", drawn, count=1)
+        return re.sub(r"<svg([^<>]*)>", rf"{head}\1><title>{_literal(self.title)}</title>", drawn, count=1)
 
 
 def can_draw() -> bool:

@@ -213,7 +213,7 @@ def _cost(word: str, place: int, last: int) -> int | None:
 
 # --- names
 
-_NAME = re.compile(r"[A-Z][\w'’-]+(?:\s+(?:(?:of|the|and|with)\s+){0,2}[A-Z][\w'’-]+)+")
+_NAME = re.compile(r"[A-Z][\w'’-]{1,60}+(?:\s+(?:(?:of|the|and|with)\s+){0,2}[A-Z][\w'’-]+)+")
 _GENERIC = frozenset((
     "airport", "album", "award", "band", "bay", "beach", "book", "bridge", "castle", "cathedral", "channel", "church",
     "city", "coast", "college", "company", "cup", "desert", "festival", "film", "forest", "garden", "hospital",

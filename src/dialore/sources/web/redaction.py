@@ -24,7 +24,7 @@ _CARD = re.compile(
 )
 _PHONE_LABEL = re.compile(
     r"(?P<label>\b(?:phone|mobile|cell|telephone|tel|whatsapp|fax|(?:call|text|reach) me (?:at|on))"
-    r"(?:\s+(?:number|no\.?))?|(?:电话|手机|座机|微信|QQ)(?:号码?|是)?)(?P<is>\s*(?:is|:|：|是|为)?\s*)"
+    r"(?:\s+(?:number|no\.?))?|(?:电话|手机|座机|微信|QQ)(?:号码?|是)?)(?P<is>\s*+(?:is|:|：|是|为)?\s*+)"
     r"\(?\+?\d[\d\s().-]{4,18}\d" + _AFTER,
     re.IGNORECASE,
 )
@@ -58,8 +58,8 @@ _RULES: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], str]], ...] 
 )
 
 _SPACES = re.compile(r"\s+")
-_HANGING = re.compile(r"\s+([,.;:!?，。；：！？])")
-_DOUBLED = re.compile(r"[,;:，；：、\s]+([.。!?！？])|([.。!?！？，])[\s.。,，]*[.。,，]")
+_HANGING = re.compile(r" ([,.;:!?，。；：！？])")
+_DOUBLED = re.compile(r"(?<![,;:，；：、\s])[,;:，；：、\s]++([.。!?！？])|([.。!?！？，])[\s.。,，]*[.。,，]")
 # What Chinese keyboards write in full width: numbers and addresses have these alone.
 _FOLDED = {0xFEE0 + ord(sign): sign for sign in "0123456789@.-+"}
 _EDGES = " ,;:，；：、-"

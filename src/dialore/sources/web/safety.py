@@ -54,7 +54,7 @@ _COMMANDS = re.compile(
             rf"\b{_READER} (?:that is |who is )?(?:reading|processing|parsing|summari[sz]ing) this\b",
             # The marks of a model's own turns.
             r"<\|[a-z_]{2,20}\|>|\[/?inst\]|<</?sys>>|</?(?:system|assistant|tool_call|function_call)>",
-            r"(?:^|\n)\s*(?:#+\s*)?(?:system|assistant|instruction)\s*:",
+            r"(?:^|\n)[^\S\n]*(?:#+\s*)?(?:system|assistant|instruction)\s*:",
             # 中文
             r"(?:忽略|无视|忘记|忘掉|不要理会|不用理会|不要遵守|不再遵守|抛开|覆盖|绕过)[^。！？\n]{0,6}"
             r"(?:之前|以前|先前|此前|前面|以上|上面|上述|所有|全部|一切|你的|系统|原有|原来|既有|开发者)[^。！？\n]{0,8}"
