@@ -78,7 +78,7 @@ class Agent:
         except StageError as error:
             response = Response(status="failed", error=_error(error))
         else:
-            self._settle(response, dialogue, stage)
+            await asyncio.to_thread(self._settle, response, dialogue, stage)  # a long turn takes its time
         return response.model_copy(update=self._record(dialogue, stage))
 
     @staticmethod

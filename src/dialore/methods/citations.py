@@ -30,6 +30,7 @@ _LAST = re.compile(rf"(?<!`)`++\Z|(?<![{_INSIDE}])[{_INSIDE}]++\Z")
 _OPENING = re.compile(r"[\[\uff3b【]")
 _IN_CODE = re.compile(r"`+|\n")
 _FENCE = 3
+_PLAUSIBLE = 99
 _CLOSING = frozenset(".,;:!?)]}'\"”’…%。、〉》」』】\uff0c\uff1b\uff1a\uff01\uff1f\uff09\uff3d")
 _WIDE = re.compile(f"[{WIDE}]")
 _LETTER = re.compile(r"[^\W_]")
@@ -74,9 +75,8 @@ class MarkReader:
         tail = self._came[self._place :]
         if last := _LAST.search(tail):
             opening = _OPENING.search(tail, last.start())
-            tail = (
-                tail[: opening.start() if opening else len(tail)].rstrip() if tail[-1] != "`" else tail[: last.start()]
-            )
+            is_code = tail[-1] == "`"
+            tail = tail[: last.start()] if is_code else tail[: opening.start() if opening else len(tail)].rstrip()
         return self._settle(self._place + len(tail))
 
     def close(self) -> str:
@@ -149,6 +149,8 @@ class MarkReader:
         for first, last in _PART.findall(mark):
             numbers = range(int(first), int(last or first) + 1)
             if not numbers or not 1 <= numbers[0] <= count:
+                if numbers and 1 <= numbers[0] <= _PLAUSIBLE:
+                    self.notes.append(f"{mark} cites nothing: {count} pieces of knowledge were given; it stays as text")
                 return {}
             is_beyond |= numbers[-1] > count
             cited |= dict.fromkeys(numbers[:count])

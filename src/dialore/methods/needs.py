@@ -126,6 +126,7 @@ def select(
     """
     known = {one.piece.id for one in shown if not one.dropped}
     missing: list[str] = []
+    had: set[str] = set()  # a need may have been looked up in several sources
     ranked: list[tuple[bool, int, bool, Found]] = []
     for need, kind, each in found:
         likely = sorted((one for one in each if not one.dropped), key=lambda one: -one.probability)
@@ -135,6 +136,8 @@ def select(
         # What a commonsense graph lacks, a model may well know: the draft's word stands.
         if need.asked and not likely and kind != "graph" and all(one.dropped != SAID for one in each):
             missing.append(need.what)
+        elif each:
+            had.add(need.what)
     taken = {piece.id for piece in given}
     kept: list[Found] = []
     is_new = False
@@ -148,6 +151,7 @@ def select(
             kept.append(one)
             taken.add(one.piece.id)
             is_new |= matters and one.piece.id not in known
+    missing = [what for what in dict.fromkeys(missing) if what not in had]
     selection = Selection([one.piece for one in kept], missing, is_new)
     if selection.settles:
         for one in kept:

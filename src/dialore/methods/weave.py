@@ -237,7 +237,7 @@ class Weave(Method):
     async def _look_first(self, turn: _Turn) -> list[Found]:
         """What documents and memory have by the words of the last two turns: the draft need not wait for the needs."""
         texts = turn.dialogue.texts
-        last = Need(what="the last turns", query=" ".join(texts[-2:]), asked=asks(texts[-1]))
+        last = Need(what="the last turns", query=" ".join(texts[-2:]), asked=await asyncio.to_thread(asks, texts[-1]))
         local = [entry for entry in turn.entries if entry.kind in _LOCAL]
         found = await gather(*(self._search(turn, last, entry, first=True) for entry in local))
         return show_first([one for each in found for one in each], turn.own, _FIRST)
@@ -264,7 +264,7 @@ class Weave(Method):
         if not entries:
             return _Plan(Needs(), [], [])
         last = dialogue.last.text
-        fallback = Needs(needs=[Need(what=last, source=entry.name, query=last) for entry in entries])
+        fallback = Needs(needs=[Need(what=last, source=entry.name, query=last, asked=True) for entry in entries])
         titles = await gather(*(_titles(entry.source, dialogue) for entry in entries))
         listed = [
             {"name": entry.name, "description": entry.description[dialogue.language], "titles": own}
@@ -329,11 +329,12 @@ class Weave(Method):
         top = entry.top or self.top
         pieces = await turn.stage.search(f"{name}-{entry.name}", entry.source, query, top, summary=summary)
         chances = await asyncio.to_thread(probabilities_of_use, pieces, query, turn.dialogue)
+        said = await asyncio.to_thread(lambda: [already_said(piece, turn.dialogue) for piece in pieces])
         found = []
-        for piece, chance in zip(pieces, chances, strict=True):
+        for piece, chance, is_said in zip(pieces, chances, said, strict=True):
             least = self.threshold * (_ASKED if need.asked else 1) * (_FACTS if entry.kind == "graph" else 1)
             dropped = f"its probability is under {least:.3g}" if chance < least else ""
-            dropped = SAID if already_said(piece, turn.dialogue) else dropped
+            dropped = SAID if is_said else dropped
             known = piece.model_copy(update={"probability": round(chance, 3)})
             found.append(Found(need, entry.name, known, dropped))
         return found

@@ -68,8 +68,13 @@ def already_said(piece: Knowledge, dialogue: Dialogue) -> bool:
     What it asks it does not say: "Which food am I allergic to?"
     """
     pieces = _Pieces([_read(_text_of(piece))])
-    said = (" ".join(one for one in split_sentences(turn) if not one.endswith(("?", "？"))) for turn in dialogue.texts)
+    said = map(_without_questions, dialogue.texts)
     return any(float(pieces.told(_read(turn))[0]) >= _SAID for turn in said if turn)
+
+
+@functools.lru_cache(maxsize=256)
+def _without_questions(turn: str) -> str:
+    return " ".join(one for one in split_sentences(turn) if not one.endswith(("?", "？")))
 
 
 @functools.lru_cache(maxsize=1)
