@@ -74,7 +74,7 @@ def test_only_who_consents_is_remembered_and_found_again(serving):
 def test_forgetting_all_and_withdrawing(serving):
     running = serving(Listening())
     consent(running)
-    tell(running, "I ski.", said=["I ski.", "I swim."])
+    tell(running, "I ski, and I swim.", said=["I ski.", "I swim."])
     assert running.http.delete("/v1/memory", params={"user": "ann"}).json() == {"deleted": 2}
     assert memory(running) == {"consents": True, "data": []}
     trace = tell(running, "I ski.", metadata={"conversation": "c"})["grounding"]["trace"]

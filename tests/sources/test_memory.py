@@ -231,6 +231,23 @@ async def test_the_model_says_what_is_kept_and_what_it_replaces(turn, earlier, n
     assert f"1. {earlier}\n2. I have two dogs." in model.asked["extraction"]
 
 
+@pytest.mark.parametrize(
+    ("turns", "text", "is_kept"),
+    [
+        (["Do you bake on Mondays?"], "I keep bees on a roof.", False),
+        (["The roof is red."], "I keep bees on the roof.", False),
+        (["Hi!", "Where do you live?", "In Leeds."], "I live in Leeds.", True),
+        (["Hi!", "Do you keep bees?", "Tell me more."], "I keep bees.", False),
+        (["I've got two cats, Tom and Ada."], "I have two cats.", True),
+        (["你们几点开门？"], "我住在月球上。", False),
+    ],
+)
+async def test_a_statement_is_borne_by_the_words_of_the_turn(turns, text, is_kept):
+    model = Model(extraction={"statements": [{"text": text}]})
+    kept = await extract_statements(Dialogue(turns), [], asked(model))
+    assert [one.text for one in kept.statements] == ([text] if is_kept else [])
+
+
 async def test_what_does_not_parse_keeps_nothing():
     kept = await extract_statements(talk("I ski."), [], asked(Model(extraction="I'd rather not.", repair="Nor now.")))
     assert kept.statements == []

@@ -16,7 +16,7 @@ from dialore.methods.stages import Stages
 from dialore.prompts.history import on_one_line
 from dialore.sources.memory import Statement, standing
 from dialore.sources.web.redaction import without_addresses
-from dialore.text import split_lines
+from dialore.text import Language, content_lemmas, content_words, light_words, split_lines, stem
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -52,7 +52,7 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], res
     """What the last turn of a dialogue says of the user, for whose memory it is; nothing where nothing parses.
 
     A statement with a password, an e-mail address, a card or phone number is not kept, nor is one of more than 300
-    characters. Without a model, sentences in the first person are kept (`sentences_of_himself`). It is not to stand in
+    characters, nor one that the turn does not bear (`is_borne`). Without a model, sentences in the first person are kept (`sentences_of_himself`). It is not to stand in
     the way of a response: call it after that.
 
     Args:
@@ -73,7 +73,8 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], res
         texts = [on_one_line(statement.text) for statement in shown]
         told = (await stage.ask("memory/extraction", Extracted, Extracted(), statements=texts)).statements
         usage = stage.usage
-    kept = [one for one in told if 0 < len(one.text.strip()) <= LONGEST and is_harmless(one.text)][:_MOST]
+    kept = [one for one in told if 0 < len(one.text.strip()) <= LONGEST and is_harmless(one.text)]
+    kept = [one for one in kept if is_borne(one.text, dialogue)][:_MOST]
     turn = on_one_line(dialogue.last.text)[: 2 * LONGEST]
     turn = turn if is_harmless(turn) else ""
     made = [Statement(text=on_one_line(one.text), said=now, turn=turn) for one in kept]
@@ -81,6 +82,30 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], res
     return Remembered(made, [shown[number - 1].id for number in sorted(numbers)], usage)
 
 
+def is_borne(text: str, dialogue: Dialogue) -> bool:
+    """Whether the last turn says a statement: half of its content words or more, and the turns before it the others.
+
+    "In Leeds" says "I live in Leeds" where it answers "Where do you live?". Where the user speaks neither English nor
+    Chinese the statement may be a translation, which words cannot tell.
+    """
+    if dialogue.spoken:
+        return True
+    language = dialogue.language
+    words = _borne_words(text, language)
+    own = words & _borne_words(dialogue.last.text, language)
+    told = _borne_words(" ".join(dialogue.texts[-_TURNS:]), language)
+    return len(own) * 2 >= len(words) and words <= told
+
+
+def _borne_words(text: str, language: Language) -> set[str]:
+    """What counts in a text: stems of content words, in Chinese its characters but for those of function words."""
+    if language == "zh":
+        return {sign for word in content_words(text, language) for sign in word}
+    light = light_words(language)
+    return {stem(word) for word in content_lemmas(text, language) if word not in light}
+
+
+_TURNS = 6
 _SECRET = re.compile(r"pass ?(?:word|code|phrase)|\bpin\b|api[ -]?key|密码|口令|验证码|\d{6,}", re.IGNORECASE)
 
 
