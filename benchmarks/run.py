@@ -22,7 +22,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.experiments.config import RunConfig, make_config
 from dialore.experiments.run import Progress, run_experiment
-from dialore.llm.endpoint import Dialect
+from dialore.llm.dialect import Dialect
 from dialore.llm.model import Completion, LanguageModel, OnText, Request
 from dialore.llm.rehearsal import Rehearsal
 from dialore.llm.structured import output_schema

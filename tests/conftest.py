@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import typer
 
+from dialore.llm.dialect import forget
 from tests.llm.server import FaultyServer
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ typer.main.get_command = functools.cache(typer.main.get_command)
 @pytest.fixture
 def faulty_server() -> Iterator[FaultyServer]:
     """A chat endpoint on this machine that misbehaves to order; see tests/llm/server.py."""
+    forget()  # another server may have had the port
     server = FaultyServer()
     yield server
     server.close()

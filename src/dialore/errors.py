@@ -17,7 +17,9 @@ ON_COMMAND_LINE: ContextVar[bool] = ContextVar("ON_COMMAND_LINE", default=False)
 """Whether errors are read on the command line: elsewhere what they say of options is said as Python arguments."""
 _OPTION = re.compile(r"--([a-z][a-z-]+)(?: (hf:[\w./-]+))?(?: [A-Z]+\b)?|dialore [^`;)]*")  # a command stays as it is
 _ARGUMENTS = {
-    **dict.fromkeys(("api-key", "base-url", "record", "window"), "connect({}=...)"),
+    **dict.fromkeys(
+        ("api-key", "base-url", "concurrency", "record", "thinking", "timeout", "window"), "connect({}=...)"
+    ),
     **dict.fromkeys(("documents", "memory", "persona", "samples", "sources"), 'sources={{"{}": ...}}'),
     "search": 'sources={{"web": ...}}',
     "stage-model": "stage_models=...",
@@ -143,7 +145,14 @@ class ModelError(DialoreError):
         status: the HTTP status, if there was one.
         configuration: whether no request can succeed until the user changes something (key, model, address).
         refused: whether the model declined to answer, by its own word or by its server's content filter.
+
+    Attributes:
+        said: all that the server said, with its code and the parameter it names; empty where it said nothing.
+        parameter: the parameter that it names.
+        tries: how often it was asked.
     """
+
+    said, parameter, tries = "", "", 1
 
     def __init__(
         self,

@@ -173,7 +173,13 @@ class ModelSettings(Strict):
         default=False, description="Ask anew, and keep nothing.", exclude=True
     )
     timeout: Annotated[float, Flag(("--timeout",), "SECONDS", _MODEL)] = Field(
-        default=120.0, ge=0.1, description="For one whole answer.", exclude=True
+        default=120.0, ge=0.1, description="Of silence, before an answer or within it.", exclude=True
+    )
+    thinking: Annotated[int | None, Flag(("--thinking",), "TOKENS", _MODEL)] = Field(
+        default=None,
+        ge=0,
+        description="What its thoughts may take, beside an answer's own limit. Default: 4096 once it is seen to think.",
+        exclude=True,
     )
     retries: Annotated[int, Flag(("--retries",), None, _MODEL)] = Field(
         default=4, ge=0, description="How often a failed call is tried again.", exclude=True

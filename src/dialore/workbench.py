@@ -80,6 +80,7 @@ def _connected(settings: ModelSettings, name: str | None) -> LanguageModel | Non
             cache=settings.cache,
             api=settings.api,
             extra_body=settings.extra_body,
+            thinking=settings.thinking,
             key_env=settings.key_env,
             named_by=settings.named_by if settings.base_url else "",
         )

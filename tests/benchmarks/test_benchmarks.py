@@ -17,7 +17,7 @@ from benchmarks.measure import ROOT, percentile
 from benchmarks.pipeline import cacheable_share
 
 from dialore.errors import UnknownNameError
-from dialore.llm.endpoint import Dialect
+from dialore.llm.dialect import Dialect
 from dialore.llm.model import Message, Request
 from dialore.llm.structured import output_schema
 from dialore.methods.demands import SelectedFacts, ThoughtRevision

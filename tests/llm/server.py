@@ -139,6 +139,7 @@ def event(text: Any, *, finish: str | None = None, usage: tuple[int, int] | None
     body: dict[str, Any] = {
         "object": "chat.completion.chunk",
         "model": "served-model",
+        "system_fingerprint": "fp_test",
         "choices": [{"index": 0, "delta": {} if text is None else {"content": text}, "finish_reason": finish}],
     }
     if usage:

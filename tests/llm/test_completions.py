@@ -65,6 +65,8 @@ async def test_the_raw_prompt_goes_out_as_it_is(base, faulty_server):
         "temperature": 0,
         "max_tokens": 50,
         "stop": ["END", "\n"],
+        "stream": True,
+        "stream_options": {"include_usage": True},
     }
 
 
@@ -77,6 +79,7 @@ async def test_messages_become_a_transcript_that_stops_where_the_other_speaks(ba
 
 
 async def test_a_stream_is_passed_on_piece_by_piece(base, faulty_server):
+    base.dialect.unopened = False
     faulty_server.reply(events(" Tea", " is", " old."))
     pieces: list[str] = []
     completion = await base.complete(ASK, pieces.append)

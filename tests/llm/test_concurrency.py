@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from dialore.errors import InputError, ModelError
-from dialore.llm.http import AdaptiveLimiter, ModelTimeoutError
+from dialore.llm.http import ModelTimeoutError
+from dialore.llm.pacing import AdaptiveLimiter
 
 BUSY = ModelError("busy", status=429, retryable=True)
 

@@ -12,8 +12,9 @@ import pytest
 
 from dialore.errors import InputError, ModelError
 from dialore.llm.endpoint import Endpoint, list_models
-from dialore.llm.http import ModelTimeoutError, Retry
+from dialore.llm.http import ModelTimeoutError
 from dialore.llm.model import Message, OutputSchema, Request, Sampling
+from dialore.llm.pacing import Retry
 from tests.llm.server import (
     FaultyServer,
     answer,
@@ -134,7 +135,7 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 async def test_faults(faulty_server, name, streamed):
     reply, words, retryable, configuration = FAULTS[name]
-    faulty_server.reply(reply)
+    faulty_server.always = reply
     error = await failure(faulty_server, streamed=streamed)
     assert words in error.message
     assert (error.retryable, error.configuration) == (retryable, configuration)
@@ -208,8 +209,9 @@ async def test_time_out(faulty_server, streamed):
     faulty_server.reply(hang())
     error = await failure(faulty_server, streamed=streamed, timeout=0.2)
     assert isinstance(error, ModelTimeoutError)
-    assert error.retryable
-    assert "0.2 s" in error.message
+    assert not error.retryable
+    assert "was silent for 0.2 s" in error.message
+    assert "--timeout" in error.mend
 
 
 async def test_an_endless_body_is_cut_off(faulty_server):
@@ -224,10 +226,26 @@ async def test_an_endless_stream_is_cut_off_by_size(faulty_server):
     assert "more than 100,000 bytes" in error.message
 
 
-async def test_an_endless_stream_is_cut_off_by_time(faulty_server):
-    faulty_server.reply(endless_stream(pause=0.05))
-    error = await failure(faulty_server, streamed=True, timeout=0.3)
-    assert isinstance(error, ModelTimeoutError)
+async def test_an_endless_stream_is_cut_off_by_tokens(faulty_server, monkeypatch):
+    monkeypatch.setattr("dialore.llm.endpoint.THOUGHTS", 0)
+    faulty_server.reply(endless_stream())
+    brief = ASK.model_copy(update={"sampling": Sampling(max_tokens=10)})
+    with pytest.raises(ModelError, match="far beyond"):
+        await ask(faulty_server, brief, streamed=True)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_an_answer_that_flows_is_not_cut_off(faulty_server, streamed):
+    faulty_server.reply(stream(*["word "] * 6, pause=0.1))
+    completion, _ = await ask(faulty_server, streamed=streamed, timeout=0.4)
+    assert completion.text.split() == ["word"] * 6
+
+
+async def test_silence_within_an_answer_ends_it(faulty_server):
+    faulty_server.reply(stream("one ", "two ", pause=30))
+    started = time.monotonic()
+    assert isinstance(await failure(faulty_server, timeout=0.3), ModelTimeoutError)
+    assert time.monotonic() - started < 5
 
 
 @pytest.mark.parametrize("finish", [None, "stop"])

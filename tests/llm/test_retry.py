@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from dialore.errors import ModelError
-from dialore.llm.http import Retry
+from dialore.llm.http import LoadingError
+from dialore.llm.pacing import LISTENER, Retry
 
 PASSING = ModelError("passing", retryable=True)
 LASTING = ModelError("lasting")
@@ -54,9 +55,22 @@ async def test_jitter_is_full():
 
 async def test_retry_after_is_honoured_up_to_a_limit():
     naps = Naps()
-    waits = [ModelError("busy", retryable=True, retry_after=seconds) for seconds in (3, 1000)]
-    await retry(naps, lambda: 0.5, base=1, longest_wait=60).run(Calls(*waits, "ok"))
-    assert naps.taken == [3.5, 60.5]
+    waits = [ModelError("busy", retryable=True, retry_after=seconds) for seconds in (3, 86400)]
+    with pytest.raises(ModelError, match="left alone for 24 h") as caught:
+        await retry(naps, lambda: 0.5, base=1, longest_wait=60).run(Calls(*waits, "ok"))
+    assert naps.taken == [3.5]
+    assert caught.value.configuration  # which ends a run
+    assert caught.value.tries == 2
+
+
+async def test_a_model_that_is_loaded_is_waited_for(caplog):
+    naps, calls, told = Naps(), Calls(*[LoadingError("loading", retryable=True)] * 7, "ok"), []
+    LISTENER.set(told.append)
+    assert await retry(naps, retries=0).run(calls) == "ok"
+    assert calls.failures == [0] * 8  # no failure of the call
+    assert naps.taken == [1.0] * 7
+    assert all("being loaded" in line for line in told)
+    assert len(caplog.records) == 1  # the log has it once in a while only
 
 
 async def test_the_last_failure_is_raised():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dialore.errors import InputError, ModelError
-from dialore.llm.http import Retry
+from dialore.llm.pacing import Retry
 from dialore.retrieval.encoders import EndpointEmbedder
 from tests.llm.server import answer, drop, hang, html, status
 from tests.retrieval.embedding_server import embeddings, vector

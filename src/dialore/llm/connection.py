@@ -48,6 +48,7 @@ def connect(
     cache: str | Path | None = None,
     api: Api = "chat",
     extra_body: Mapping[str, object] | None = None,
+    thinking: int | None = None,
     key_env: str = "",
     named_by: str = "",
 ) -> LanguageModel | None:
@@ -107,6 +108,7 @@ def connect(
         concurrency=concurrency,
         api=api,
         extra_body=extra_body,
+        thinking=thinking,
     )
     also = f" {json.dumps(extra_body, sort_keys=True)}" if extra_body else ""
     return _with_cache(endpoint, cache, f"{endpoint.http.where} {api}{also}")

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import json
 import logging
 import re
 import time
 from collections.abc import Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from dialore.errors import ModelError, UnknownNameError
-from dialore.llm.http import AdaptiveLimiter, HttpClient, Retry, error_detail, join_url, load_json, one_line, shown_url
-from dialore.llm.model import (
-    Api,
-    Completion,
-    OnText,
-    OutputSchema,
-    Request,
-    ThinkFilter,
-    Usage,
-    estimate_tokens,
-    mend_surrogates,
-    strip_thoughts,
-)
+from dialore.llm.dialect import THOUGHTS, Dialect, dialect_of
+from dialore.llm.http import HttpClient, ModelTimeoutError, join_url, load_json, one_line, said_error, shown_url
+from dialore.llm.model import Api, Completion, OnText, Request, Usage, estimate_tokens, mend_surrogates
+from dialore.llm.pacing import AdaptiveLimiter, Retry
+from dialore.llm.thoughts import ThoughtFilter, strip_thoughts
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -38,21 +28,31 @@ _LIST_SECONDS = 10.0
 _USAGE_SECONDS = 2.0
 """How long a stream may still take to name its usage once the answer is whole."""
 _DONE = "[DONE]"
+_REFUSED_THROUGHOUT = 4
+"""So many refusals in a row (429), and nothing else, end a run."""
+_REASONING = ("reasoning_content", "reasoning")
+_PARSES = re.compile(r"fp_|b\d+-")
+"""The fingerprints of OpenAI, Ollama and llama.cpp, which tell thoughts from answers themselves."""
+
+
+class ThoughtsError(ModelError):
+    """A model spent its tokens on thoughts."""
 
 
 class Endpoint:
     """Any OpenAI-compatible endpoint: OpenAI, vLLM, Ollama, llama.cpp and the like.
 
     JSON is asked for by schema where the server takes one, by `json_object` where it takes that, else by the prompt
-    alone; parameters that the server refuses are left out. What was learnt is kept for the endpoint's life. Thoughts
-    (`<think>...</think>`) before an answer are stripped. Failed calls are retried, and how many run at once adapts to
-    what the server bears.
+    alone; parameters that the server refuses are left out. What was learnt is kept for all endpoints of that address
+    and model. Thoughts before an answer are stripped. Failed calls are retried, but not those that timed out for lack
+    of speed; how many run at once adapts to what the server bears.
 
     Args:
         model: the model's name at the server.
         base_url: the endpoint, e.g. `http://localhost:11434/v1`.
         api_key: the key, or None where none is wanted; it appears in no error, log or repr.
-        timeout: seconds for one try of a whole answer.
+        timeout: seconds of silence, before an answer begins or within it, that end a try.
+        thinking: tokens that thoughts may take beside an answer's own limit; None finds out whether the model thinks.
         retries: how often a failed call is tried again, where that may help.
         api: `chat` sends messages; `completions` sends plain text to be continued, for base models: the request's
             continuation, else a transcript of its messages. JSON is then asked for by the prompt alone.
@@ -74,13 +74,15 @@ class Endpoint:
         concurrency: int = 64,
         api: Api = "chat",
         extra_body: Mapping[str, object] | None = None,
+        thinking: int | None = None,
     ) -> None:
         self.name = model
         self.http = HttpClient(base_url, api_key, timeout=timeout, max_bytes=max_bytes)
-        self.dialect = Dialect(api)
+        self.dialect = dialect_of(self.http.where, model, api, thinking)
         self._extra_body = dict(extra_body or {})
         self.limiter = AdaptiveLimiter(concurrency)
         self.retry = Retry(retries)
+        self._refused_in_a_row = 0
         self._path = {"chat": "/chat/completions", "completions": "/completions"}[api]
 
     def __repr__(self) -> str:
@@ -110,10 +112,16 @@ class Endpoint:
         async def attempt(failures: int) -> Completion:
             async with self.limiter.slot():
                 started = time.perf_counter()
-                completion = await self._ask(request, None if on_text is None else pass_on)
+                try:
+                    completion = await self._ask(request, None if on_text is None else pass_on, failures)
+                except ModelError as error:
+                    self._judge(error, failures)
+                    raise
+                self._refused_in_a_row = 0
                 completion.seconds = time.perf_counter() - started
                 completion.model = completion.model or self.name
                 completion.usage.retries = failures
+                self.dialect.slowest = max(self.dialect.slowest or 0.0, completion.seconds)
                 return completion
 
         # Pieces that were passed on are never taken back.
@@ -123,36 +131,64 @@ class Endpoint:
         """Close the connections."""
         await self.http.close()
 
-    async def _ask(self, request: Request, on_text: OnText | None) -> Completion:
-        """One call, or a few where the server refuses a parameter."""
+    def _judge(self, error: ModelError, failures: int) -> None:
+        """Whether a failure is worth another try: what was too slow is so again, but where other calls crowded it."""
+        if isinstance(error, ModelTimeoutError):
+            error.retryable = error.retryable and failures == 0 and self.limiter.running > 1
+            self.dialect.slowest = self.http.timeout
+        self._refused_in_a_row = self._refused_in_a_row + 1 if error.status == 429 else 0
+        if error.status == 429 and failures >= self.retry.retries and self._refused_in_a_row >= _REFUSED_THROUGHOUT:
+            error.message += f" (as {self._refused_in_a_row} times before, and nothing else)"
+            error.configuration = True
+
+    async def _ask(self, request: Request, on_text: OnText | None, failures: int) -> Completion:
+        """One call, or a few where the server refuses its form."""
         for _ in range(_ADAPTATIONS):
-            body = self.dialect.body(self.name, request, stream=on_text is not None) | self._extra_body
-            async with self.http.open(self._path, body) as response:
-                if response.status != 200:
-                    await self._refused(response, body)
+            streamed = on_text is not None or self.dialect.should_stream(self.http.timeout)
+            body = self.dialect.body(self.name, request, stream=streamed and self.dialect.streams) | self._extra_body
+            try:
+                completion = await self._call(body, request, on_text)
+            except ModelError as error:
+                if self.dialect.learn(error, body):
                     continue
-                if on_text is not None and "json" not in response.content_type:
-                    self.http.check_kind(response)
-                    return await self._read_stream(response, request, on_text)
-                reader = Reader(request, self.http)
-                reader.take(self.http.decode(response, await self.http.read(response)), "message")
-                completion = reader.completion()
-                if on_text is not None:
-                    on_text(completion.text)
-                return completion
+                if isinstance(error, ThoughtsError) and self.dialect.saw_thoughts(spent=True):
+                    continue
+                if self.dialect.may_refuse_format(error, body, failures):
+                    return await self._ask_otherwise(error, body, request, on_text)
+                raise (await self._not_found(error) if error.status == 404 else error) from None
+            self.dialect.is_format_taken |= "response_format" in body
+            return completion
         raise ModelError(f"{self.http.where} refuses every form of the call", mend=f"does it offer {self._path}?")
 
-    async def _refused(self, response: ClientResponse, body: dict[str, Any]) -> None:
-        """Learn from a refusal, or raise the error that it is."""
-        answer = await self.http.read(response)
-        try:
-            payload = json.loads(answer)
-        except (ValueError, RecursionError):
-            payload = answer[:4000].decode("utf-8", "replace")
-        if self.dialect.learn(response.status, payload, body):
-            return
-        error = self.http.status_error(response, answer)
-        raise await self._not_found(error) if response.status == 404 else error
+    async def _ask_otherwise(
+        self, refusal: ModelError, body: dict[str, Any], request: Request, on_text: OnText | None
+    ) -> Completion:
+        """Ask for JSON in another form, as a server that does not say what it refuses may want it."""
+        forms = ["json_schema", "json_object"]
+        for form in forms[forms.index(body["response_format"]["type"]) :]:
+            other = body | {"response_format": {"type": "json_object"}}
+            if form == "json_object":
+                del other["response_format"]
+            with suppress(ModelError):
+                completion = await self._call(other, request, on_text)
+                for refused in forms[: forms.index(form) + 1]:
+                    self.dialect.step_down(refused)
+                return completion
+        raise (await self._not_found(refusal) if refusal.status == 404 else refusal)
+
+    async def _call(self, body: dict[str, Any], request: Request, on_text: OnText | None) -> Completion:
+        async with self.http.open(self._path, body, flows=True) as response:
+            begun = await self.http.begin(response)
+            if response.status != 200:
+                raise self.http.status_error(response, await self.http.read(response, begun))
+            reader = Reader(request, self.http, self.dialect, on_text)
+            # What an answer is, its content type does not always say.
+            if begun.lstrip().startswith((b"data:", b":", b"event:", b"id:", b"retry:")):
+                await self._read_stream(response, reader, begun)
+            else:
+                answer = await self.http.read(response, begun)
+                reader.take(self.http.decode(response, answer), "message")
+            return reader.completion()
 
     async def _not_found(self, error: ModelError) -> ModelError:
         """Whether the model or the path is unknown, as the server's own list of models tells."""
@@ -168,19 +204,19 @@ class Endpoint:
                     error.mend = f"the base URL should be {shown_url(below.base_url)}"
         return error
 
-    async def _read_stream(self, response: ClientResponse, request: Request, on_text: OnText) -> Completion:
+    async def _read_stream(self, response: ClientResponse, reader: Reader, begun: bytes) -> None:
         import aiohttp
 
-        reader = Reader(request, self.http, on_text)
         whole = False
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(None) as rest, aclosing(self.http.events(response)) as events:
+            async with asyncio.timeout(None) as rest, aclosing(self.http.events(response, begun)) as events:
                 async for data in events:
                     if data == _DONE:
                         whole = True
                         break
                     reader.take(load_json(data, self.http.where), "delta")
+                    self.http.has_answered = True
                     if reader.reason and rest.when() is None:
                         rest.reschedule(loop.time() + _USAGE_SECONDS)
         except (aiohttp.ClientError, TimeoutError, ConnectionError):
@@ -188,9 +224,9 @@ class Endpoint:
             if not reader.reason:
                 raise
         if not whole and not reader.reason:
+            self.dialect.streams = False
             broken = f"{self.http.where} broke off in the middle of its answer"
             raise ModelError(broken, mend="try again", retryable=True)
-        return reader.completion()
 
 
 async def list_models(http: HttpClient) -> list[str]:
@@ -215,29 +251,36 @@ async def _models_or_none(http: HttpClient) -> list[str] | None:
 class Reader:
     """Collects a completion from a whole body or from the events of a stream, whose pieces it passes on."""
 
-    def __init__(self, request: Request, http: HttpClient, on_text: OnText | None = None) -> None:
-        self._request, self._on_text = request, on_text
+    def __init__(self, request: Request, http: HttpClient, dialect: Dialect, on_text: OnText | None = None) -> None:
+        self._request, self._dialect, self._on_text = request, dialect, on_text
         self._where, self._key = http.where, http.key
-        self._filter = ThinkFilter()
+        self._filter = ThoughtFilter(unopened=on_text is None or dialect.unopened is not False)
         self._pieces: list[str] = []
-        self._model: object = ""
+        self._half = self._model = ""
         self._usage: dict[str, Any] = {}
+        self._reasoned = False
+        self._left = 4 * (request.sampling.max_tokens + max(dialect.thoughts, THOUGHTS))
         self.reason = ""
 
     def take(self, payload: object, part: Literal["message", "delta"]) -> None:
         """Take a body or an event's data; raises ModelError where it is an error, a refusal, or of another kind."""
         where = self._where
+        if isinstance(payload, list) and payload and isinstance(payload[0], dict) and payload[0].get("error"):
+            payload = payload[0]
         if not isinstance(payload, dict):
             other = f"{where} answered with JSON of another kind"
             raise ModelError(other, mend="is it a chat endpoint?", retryable=True)
-        if payload.get("error"):
-            message = one_line(error_detail(payload)[0], self._key) or "no reason given"
-            raise ModelError(f"{where} reports an error: {message}", mend="see the server's log", retryable=True)
-        self._model = payload.get("model") or self._model
-        self._usage = usage if isinstance(usage := payload.get("usage"), dict) else self._usage
+        self._left -= 1
+        if self._left < 0:  # no silence ends such a stream
+            raise ModelError(f"{where} goes on far beyond the limit of tokens", mend="see the server's log")
         choices = payload.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
-        if isinstance(choice, dict):
+        self._check(payload, choice)
+        self._model = _word(payload.get("model")) or self._model
+        self._usage = usage if isinstance(usage := payload.get("usage"), dict) else self._usage
+        if self._dialect.unopened is None and _PARSES.match(_word(payload.get("system_fingerprint"))):
+            self._dialect.unopened = self._filter.unopened = False
+        if isinstance(choice, dict) and not choice.get("index"):
             # A completions endpoint has the bare text in place of a message or delta.
             text = choice.get("text")
             said = {"content": text} if isinstance(text, str) and part not in choice else choice.get(part)
@@ -252,14 +295,13 @@ class Reader:
 
     def completion(self) -> Completion:
         """The completion, once all is taken; raises ModelError where there is no text."""
-        if self._on_text is not None:
-            self._pass_on(self._filter.finish())
+        self._pass_on(self._filter.feed(mend_surrogates(self._half)) + self._filter.finish())
         text, reason = "".join(self._pieces), self.reason or "stop"
-        if not text.strip() and reason == "length":
-            spent = f"{self._where} spent all its tokens before the answer began"
-            raise ModelError(spent, mend="raise max_tokens: the model thinks first")
+        text = self._without_late_thoughts(text)
         if not text.strip():
-            raise ModelError(f"{self._where} answered with an empty text", mend="try again", retryable=True)
+            raise self._empty(reason)
+        if self._filter.thought or self._reasoned:
+            self._dialect.saw_thoughts()
         prompt = _count(self._usage.get("prompt_tokens"))
         answer = _count(self._usage.get("completion_tokens"))
         estimated = prompt is None or answer is None
@@ -268,11 +310,40 @@ class Reader:
             answer = estimate_tokens(text)
         return Completion(
             text=text,
-            model=_word(self._model),
+            model=self._model,
             usage=Usage(calls=1, prompt_tokens=prompt, completion_tokens=answer),
             finish_reason=reason,
             estimated=estimated,
         )
+
+    def _without_late_thoughts(self, text: str) -> str:
+        """The text without thoughts that had no opening tag and were passed on; such a model is known from then on."""
+        if self._filter.unopened:
+            self._dialect.unopened = self._filter.was_unopened or bool(self._dialect.unopened)
+        elif not self._filter.seen and (answer := strip_thoughts(text)) != text:
+            self._dialect.unopened = True
+            return answer
+        return text
+
+    def _empty(self, reason: str) -> ModelError:
+        thought = self._filter.seen or self._reasoned
+        if reason == "length":
+            spent = f"{self._where} spent all its tokens before the answer began"
+            return ThoughtsError(spent, mend="give its thoughts more: --thinking TOKENS")
+        if thought:
+            alone = f"{self._where} answered with thoughts alone{' (reasoning_content)' if self._reasoned else ''}"
+            return ModelError(alone, mend="switch off the server's reasoning parser, or the model's thinking")
+        return ModelError(f"{self._where} answered with an empty text", mend="try again", retryable=True)
+
+    def _check(self, payload: dict[str, Any], choice: object) -> None:
+        """Raise the error that a body, an event or its choice reports."""
+        inner = choice if isinstance(choice, dict) else {}
+        for place in (payload, inner):
+            if place.get("error"):
+                raise said_error(f"{self._where} reports an error", {"error": place["error"]}, key=self._key)
+        if inner.get("finish_reason") == "error":
+            broken = f"{self._where} broke off its answer (finish_reason: error)"
+            raise ModelError(broken, mend="try again", retryable=True)
 
     def _said(self, said: dict[str, Any], reason: object) -> None:
         refusal = said.get("refusal")
@@ -282,9 +353,11 @@ class Reader:
         if reason == "content_filter":
             declined = f"{self._where} held its answer back (content filter)"
             raise ModelError(declined, mend="change the prompt", refused=True)
-        text = _content(said.get("content"))
-        # A whole text also has thoughts whose opening tag the server's template had written.
-        self._pass_on(strip_thoughts(text) if self._on_text is None else self._filter.feed(text))
+        self._reasoned |= any(isinstance(text := said.get(name), str) and bool(text.strip()) for name in _REASONING)
+        text = self._half + _content(said.get("content"))
+        # A character may be split over two pieces, too.
+        self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        self._pass_on(self._filter.feed(mend_surrogates(text.removesuffix(self._half) if self._half else text)))
 
     def _pass_on(self, piece: str) -> None:
         if piece:
@@ -296,8 +369,8 @@ class Reader:
 def _content(content: object) -> str:
     if isinstance(content, list):
         parts = [part.get("text") for part in content if isinstance(part, dict)]
-        return mend_surrogates("".join(part for part in parts if isinstance(part, str)))
-    return _word(content)
+        return "".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
 
 
 def _word(value: object) -> str:
@@ -306,114 +379,3 @@ def _word(value: object) -> str:
 
 def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else None
-
-
-# --- what is sent
-
-_REFUSED = re.compile(
-    r"not.{0,12}support|unsupport|unknown|unrecogni|unexpected|not.{0,6}(?:permit|allow|accept)|extra|only the default"
-    r"|invalid (?:param|field)|no such|deprecat|instead",
-    re.IGNORECASE,
-)
-_FORMATS = re.compile(r"response[_ ]?format|json[_ ]?schema|json[_ ]?object|guided|grammar|structured", re.IGNORECASE)
-_OPTIONAL = ("stream_options", "temperature", "top_p", "seed", "stop")
-_NEXT: dict[str, Literal["json_object", "off"]] = {"json_schema": "json_object", "json_object": "off"}
-
-
-class Dialect:
-    """The form of the calls that one server takes; learnt from its refusals and kept for the endpoint's life."""
-
-    def __init__(self, api: Api = "chat") -> None:
-        self._api = api
-        self.format: Literal["json_schema", "json_object", "off"] = "json_schema"
-        self.length = "max_tokens"
-        self.left_out: set[str] = set()
-
-    def body(self, model: str, request: Request, *, stream: bool) -> dict[str, Any]:
-        """The JSON body for a request."""
-        sampling = request.sampling
-        body: dict[str, Any] = {"model": model}
-        stop = sampling.stop
-        if self._api == "completions":
-            body["prompt"], stop = request.plain_text, request.plain_stop
-        else:
-            body["messages"] = [{"role": message.role, "content": message.content} for message in request.messages]
-            if request.output_schema is not None and self.format != "off":
-                body["response_format"] = _response_format(self.format, request.output_schema)
-        body["temperature"], body[self.length] = sampling.temperature, sampling.max_tokens
-        if sampling.top_p is not None:
-            body["top_p"] = sampling.top_p
-        if stop:
-            body["stop"] = list(stop)
-        if sampling.seed is not None:
-            body["seed"] = sampling.seed
-        if stream:
-            body["stream"] = True
-            body["stream_options"] = {"include_usage": True}
-        for name in self.left_out:
-            body.pop(name, None)
-        return body
-
-    def learn(self, status: int, payload: object, sent: dict[str, Any]) -> bool:
-        """Learn from a refusal; says whether the call is worth sending again in another form.
-
-        Calls run at once, so others may have learnt since the body was sent.
-        """
-        if status not in {400, 422}:
-            return False
-        message, code, parameter = error_detail(payload)
-        said = f"{message} {code} {parameter}"
-        if "max_tokens" in sent and "max_completion_tokens" in said:
-            self.length = "max_completion_tokens"
-            return True
-        for name in _OPTIONAL:
-            named = parameter == name or re.search(rf"\b{name}\b", message) is not None
-            if name in sent and named and _REFUSED.search(said):
-                if name not in self.left_out:
-                    log.warning("the server refuses %s: it is left out from now on", name)
-                self.left_out.add(name)
-                return True
-        if "response_format" in sent and _FORMATS.search(said):
-            following = _NEXT[sent["response_format"]["type"]]
-            if self.format == "json_schema" or following == "off":
-                log.info("the server refuses %s as response_format: %s from now on", self.format, following)
-                self.format = following
-            return True
-        return False
-
-
-def _response_format(kind: str, schema: OutputSchema) -> dict[str, Any]:
-    return {"type": "json_object"} if kind == "json_object" else _by_schema(schema.name, json.dumps(schema.definition))
-
-
-@functools.lru_cache(maxsize=64)
-def _by_schema(name: str, definition: str) -> dict[str, Any]:
-    """A schema in the form that strict servers demand, where it has one: free-form mappings have none.
-
-    Takes it as JSON, to be worked out once a schema and not once a call. The result is shared: do not change it.
-    """
-    loose, tight = json.loads(definition), json.loads(definition)
-    is_strict = _tighten(tight)
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "answer"
-    wanted = {"name": name, "schema": tight if is_strict else loose, "strict": is_strict}
-    return {"type": "json_schema", "json_schema": wanted}
-
-
-def _tighten(node: object) -> bool:
-    if isinstance(node, list):
-        return all(_tighten(item) for item in node)
-    if not isinstance(node, dict):
-        return True
-    node.pop("default", None)
-    if "$ref" in node:
-        # Strict servers refuse any word beside a reference.
-        for name in [name for name in node if name not in {"$ref", "$defs"}]:
-            del node[name]
-    if node.get("type") == "object":
-        if node.get("additionalProperties", False) is not False or "properties" not in node:
-            return False
-        node["additionalProperties"] = False
-        node["required"] = list(node["properties"])
-    parts = [*node.get("properties", {}).values(), *node.get("$defs", {}).values()]
-    parts += [node[name] for name in ("items", "anyOf", "allOf", "oneOf", "prefixItems") if name in node]
-    return all(_tighten(part) for part in parts)

@@ -1,4 +1,4 @@
-"""The one HTTP client: addresses, keys, the table of faults, retries, adaptive concurrency.
+"""The one HTTP client: addresses, keys, the table of faults.
 
 Chat, completions, embeddings and search all stand on it. Every failure is a ModelError with one clear line, a mend, and
 whether another try may help.
@@ -11,19 +11,15 @@ from __future__ import annotations
 import asyncio
 import copy
 import email.utils
-import itertools
 import json
 import logging
 import math
-import random
 import re
 import socket
 import time
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -41,12 +37,16 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS = 10.0
-_QUOTED = 240
+_QUOTED, _FIRST_BYTES = 240, 8
 _KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|hf|xai|nvapi)[-_][\w*.-]{4,}|(?i:bearer)\s+[\w.*~+/=-]{8,}")
 
 
 class ModelTimeoutError(ModelError):
-    """A server did not answer in time."""
+    """A server was silent for too long."""
+
+
+class LoadingError(ModelError):
+    """A server is there and loads its model: it is to be waited for."""
 
 
 class Fault(NamedTuple):
@@ -63,12 +63,21 @@ FAULTS: dict[int, Fault] = {
     401: _KEY,
     403: _KEY,
     404: Fault("check the address, which usually ends in /v1, and the model's name", configuration=True),
-    429: Fault("lower the concurrency or wait", retryable=True),
+    402: Fault("the account behind the key has no credit left", configuration=True),
+    429: Fault("lower --concurrency or wait", retryable=True),
     **dict.fromkeys((301, 302, 303, 307, 308), Fault("the endpoint has moved", configuration=True)),
     **dict.fromkeys((408, 409, 425, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529), _TROUBLE),
 }
 """The faults by HTTP status; any other status is the request's own fault."""
-_NO_CREDIT = Fault("the account behind the key has no credit left", configuration=True)
+_REPORTED = Fault("see the server's log", retryable=True)
+"""Of an error that stands in an answer with status 200 and has no status of its own."""
+_KEY_REFUSED = re.compile(
+    r"\b(?:invalid|incorrect|wrong|expired|missing|bad)\b.{0,24}\b(?:api|access)[ _-]?(?:key|token)"
+    r"|\bapi[ _-]?key\b.{0,40}(?:not valid|invalid|incorrect|wrong|expired|missing|not found|required|not provided)"
+    r"|unauthenticated|unauthori[sz]ed|authentication|permission_denied|(?:invalid|expired) token",
+    re.IGNORECASE,
+)
+_LOADING = re.compile(r"\bloading\b|warming|starting up|not (?:yet )?(?:ready|loaded)|being loaded", re.IGNORECASE)
 _LONG = re.compile(r"context|too long|max_model_len|maximum.{0,20}(?:length|tokens)", re.IGNORECASE)
 _TOO_LONG = Fault("shorten the prompt or lower max_tokens")
 
@@ -123,6 +132,8 @@ def one_line(text: str, key: str = "", limit: int = _QUOTED) -> str:
 
 def error_detail(payload: object) -> tuple[str, str, str]:
     """`(message, code, parameter)` out of an error body, whichever of the usual shapes it has."""
+    if isinstance(payload, list) and payload:
+        payload = payload[0]
     error = payload.get("error", payload) if isinstance(payload, dict) else payload
     if isinstance(error, str):
         return error, "", ""
@@ -131,8 +142,30 @@ def error_detail(payload: object) -> tuple[str, str, str]:
     message = error.get("message") or error.get("detail") or error.get("msg") or ""
     if not isinstance(message, str):
         message = json.dumps(message, ensure_ascii=False)
-    code = error.get("code") or error.get("type") or ""
-    return message, str(code), str(error.get("param") or "")
+    codes = [str(error[name]) for name in ("code", "type", "status") if error.get(name)]
+    return message, " ".join(codes), str(error.get("param") or "")
+
+
+def said_error(line: str, payload: object, *, status: int = 0, key: str = "", wait: float | None = None) -> ModelError:
+    """The error that a server's own words and status make: `line: <its words>`, with what they mean."""
+    message, code, parameter = error_detail(payload)
+    said = f"{message} {code} {parameter}"
+    own = next((int(word) for word in code.split() if word.isdigit()), 0)
+    status = status or own
+    fault = FAULTS.get(status, Fault() if status else _REPORTED)
+    kind: type[ModelError] = ModelError
+    if status != 429 and _KEY_REFUSED.search(said):
+        fault = _KEY
+    elif "insufficient_quota" in code:
+        fault = FAULTS[402]
+    elif status in {400, 413, 422} and _LONG.search(message):
+        fault, kind = _TOO_LONG, WindowError
+    elif status in {500, 503} and _LOADING.search(message):
+        kind = LoadingError
+    words = one_line(message, key)
+    error = kind(f"{line}: {words}" if words else line, **fault._asdict(), retry_after=wait, status=status or None)
+    error.said, error.parameter = said, parameter
+    return error
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
@@ -149,15 +182,16 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
-def _connection_error(error: Exception, where: str, timeout: float) -> ModelError:
+def _connection_error(error: Exception, where: str, timeout: float, *, flows: bool = False) -> ModelError:
     """The error for a connection that could not be made or did not last."""
     import aiohttp  # loaded by whoever caught the error
 
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return ModelTimeoutError(f"no connection to {where} in time", mend="is the address right?", retryable=True)
     if isinstance(error, TimeoutError):
-        late = f"{where} did not finish its answer in {timeout:g} s"
-        return ModelTimeoutError(late, mend="raise the time-out", retryable=True)
+        late = f"{where} {'was silent for' if flows else 'did not finish its answer in'} {timeout:g} s"
+        mend = "a slow model needs more: --timeout SECONDS" if flows else "raise the time-out"
+        return ModelTimeoutError(late, mend=mend, retryable=True)
     if isinstance(error, (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)):
         mend = "check the certificate (SSL_CERT_FILE) and whether the address wants http or https"
         return ModelError(f"no secure connection to {where}", mend=mend, configuration=True)
@@ -206,7 +240,7 @@ class HttpClient:
         base_url: the server's address, e.g. `http://localhost:11434/v1`.
         api_key: the key, or None where none is wanted; it appears in no error, log or repr.
         headers: further headers; by default the key is sent as a bearer token.
-        timeout: seconds for a whole answer, of `max_bytes` at most.
+        timeout: seconds for an answer, of `max_bytes` at most: for the whole of it, or, where it flows, of silence.
 
     Raises:
         InputError: the address is not a URL, or the key cannot be one.
@@ -232,7 +266,7 @@ class HttpClient:
             self._headers["Authorization"] = f"Bearer {self.key}"
         self._session: ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._has_answered = False
+        self.has_answered = False
 
     async def json(
         self,
@@ -260,28 +294,34 @@ class HttpClient:
         *,
         query: Mapping[str, str] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
+        flows: bool = False,
     ) -> AsyncIterator[ClientResponse]:
-        """The response of a path, as for `json`, open to be read; the deadline holds until the context ends."""
+        """The response of a path, as for `json`, open to be read.
+
+        The deadline holds until the context ends; of an answer that `flows`, for each silence anew.
+        """
         import aiohttp
 
         url = join_url(self.base_url, path)
         method, data = ("GET", None) if body is None else ("POST", _as_json(body))
         seconds = min(self.timeout, timeout or self.timeout)
+        silence = aiohttp.ClientTimeout(
+            total=None, sock_connect=min(_CONNECT_SECONDS, seconds), sock_read=seconds if flows else None
+        )
+        request = self._open_session().request(
+            method, url, data=data, params=query, allow_redirects=False, timeout=silence
+        )
         try:
-            async with (
-                asyncio.timeout(seconds),
-                self._open_session().request(method, url, data=data, params=query, allow_redirects=False) as response,
-            ):
+            async with asyncio.timeout(None if flows else seconds), request as response:
                 yield response
         except TimeoutError as error:
-            raise _connection_error(error, shown_url(url), seconds) from None
+            raise _connection_error(error, shown_url(url), seconds, flows=flows) from None
         except (aiohttp.ClientError, ConnectionError) as error:
             raise _connection_error(error, shown_url(url), seconds) from error
 
-    async def read(self, response: ClientResponse) -> bytes:
-        """A whole body; raises ModelError where it is too big."""
-        chunks: list[bytes] = []
-        size = 0
+    async def read(self, response: ClientResponse, begun: bytes = b"") -> bytes:
+        """A whole body, after what has been read of it; raises ModelError where it is too big."""
+        chunks, size = [begun], len(begun)
         while chunk := await response.content.readany():
             size += len(chunk)
             self._check_size(size)
@@ -292,7 +332,7 @@ class HttpClient:
         """The JSON of a body with status 200; raises ModelError where it is a web page, or broken."""
         self.check_kind(response, answer)
         payload = load_json(answer, self.where)
-        self._has_answered = True
+        self.has_answered = True
         return payload
 
     def check_kind(self, response: ClientResponse, answer: bytes = b"") -> None:
@@ -302,14 +342,26 @@ class HttpClient:
             raise ModelError(
                 f"{self.where} answered with a web page instead of JSON",
                 mend="check the base URL, which usually ends in /v1",
-                retryable=self._has_answered,
-                configuration=not self._has_answered,
+                retryable=self.has_answered,
+                configuration=not self.has_answered,
             )
 
-    async def events(self, response: ClientResponse) -> AsyncGenerator[str, None]:
-        """The `data` of each server-sent event (WHATWG HTML, 9.2); raises ModelError where the stream is too big."""
+    async def begin(self, response: ClientResponse) -> bytes:
+        """A body's first line, or the first of it; some servers keep a connection alive by empty lines before."""
+        begun = b""
+        while len(begun.lstrip()) < _FIRST_BYTES and (chunk := await response.content.readany()):
+            begun += chunk
+            self._check_size(len(begun))
+        return begun
+
+    async def events(self, response: ClientResponse, begun: bytes = b"") -> AsyncGenerator[str, None]:
+        """The `data` of each server-sent event (WHATWG HTML, 9.2), after what has been read of the stream.
+
+        Raises ModelError where the stream is too big.
+        """
         rest, size = b"", 0
-        while chunk := await response.content.readany():
+        while chunk := begun or await response.content.readany():
+            begun = b""
             size += len(chunk)
             self._check_size(size)
             # A lone carriage return at the end may be half of a line end.
@@ -327,24 +379,16 @@ class HttpClient:
 
     def status_error(self, response: ClientResponse, body: bytes) -> ModelError:
         """The error for a response of another status than 200."""
-        status, headers = response.status, response.headers
-        try:
-            message, code, _ = error_detail(json.loads(body))
-        except (ValueError, RecursionError):
-            plain = body.lstrip()[:1] != b"<"
-            message, code = (body[:2000].decode("utf-8", "replace") if plain else ""), ""
-        said = one_line(message, self.key)
+        status, target = response.status, response.headers.get("Location")
+        payload: object = body[:4000].decode("utf-8", "replace") if body.lstrip()[:1] != b"<" else ""
+        with suppress(ValueError, RecursionError):
+            payload = json.loads(body)
         phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
-        fault = FAULTS.get(status, Fault())
-        if status == 429 and code == "insufficient_quota":
-            fault = _NO_CREDIT
-        elif status in {400, 413, 422} and _LONG.search(message):
-            fault = _TOO_LONG
-        elif 300 <= status < 400 and (target := headers.get("Location")):
-            fault = fault._replace(mend=f"the endpoint has moved; try {one_line(shown_url(target), self.key)}")
-        line = f"{shown_url(str(response.url))} answered {status} {phrase}".rstrip() + (f": {said}" if said else "")
-        kind = WindowError if fault is _TOO_LONG else ModelError
-        return kind(line, **fault._asdict(), retry_after=_retry_after(headers), status=status)
+        line = f"{shown_url(str(response.url))} answered {status} {phrase}".rstrip()
+        error = said_error(line, payload, status=status, key=self.key, wait=_retry_after(response.headers))
+        if 300 <= status < 400 and target:
+            error.mend = f"the endpoint has moved; try {one_line(shown_url(target), self.key)}"
+        return error
 
     @asynccontextmanager
     async def once(self) -> AsyncIterator[Self]:
@@ -389,7 +433,6 @@ class HttpClient:
             headers=self._headers,
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(_CONNECT_SECONDS, self.timeout)),
             proxy=proxy,
         )
 
@@ -414,121 +457,3 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
     with ThreadPoolExecutor(max_workers=1) as thread:
         return thread.submit(asyncio.run, work).result()
-
-
-# --- retries and concurrency
-
-
-@dataclass(frozen=True)
-class Retry:
-    """Retries by exponential backoff with full jitter (Brooker, "Exponential Backoff and Jitter", AWS, 2015).
-
-    The upper bound begins with `base` seconds and is doubled each time up to `cap`; of a server's Retry-After at most
-    `longest_wait` seconds are honoured. `uniform` gives numbers in [0, 1).
-    """
-
-    retries: int = 4
-    base: float = 0.5
-    cap: float = 20.0
-    longest_wait: float = 60.0
-    uniform: Callable[[], float] = random.random
-    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
-
-    async def run(self, call: Callable[[int], Awaitable[T]], *, is_over: Callable[[], bool] = lambda: False) -> T:
-        """What a call gives, which is told the failures before it, asked again where that may help and not `is_over`.
-
-        Raises:
-            ModelError: the last failure, once the retries are spent or another try would not help.
-        """
-        for failures in itertools.count():
-            try:
-                return await call(failures)
-            except ModelError as error:
-                if not error.retryable or failures >= self.retries or is_over():
-                    raise
-                seconds = self.uniform() * min(self.cap, self.base * 2.0 ** min(failures, 30))
-                if error.retry_after is not None:
-                    # A little jitter on top, so that not all clients return at once.
-                    seconds = min(error.retry_after, self.longest_wait) + self.uniform() * self.base
-                log.info("failure %d of %d, waiting %.1f s: %s", failures + 1, self.retries + 1, seconds, error.message)
-                await self.sleep(seconds)
-        raise AssertionError
-
-
-_BUSY = frozenset({429, 503, 529})
-
-
-class AdaptiveLimiter:
-    """A limit on calls under way that adapts between 1 and a maximum, as TCP does.
-
-    It starts at the maximum, so that a short run need not climb, halves at each overload, and grows by one a round of
-    calls. Calls that began before a decrease say nothing about the limit after it, so a burst of refusals counts once.
-    Waiting is first come, first served; a cancelled waiter loses no slot. Raises InputError for a maximum below 1.
-    """
-
-    def __init__(self, maximum: int = 64) -> None:
-        if maximum < 1:
-            raise InputError(f"concurrency must be at least 1, not {maximum}")
-        self.maximum = maximum
-        self.running = 0
-        self._limit = float(maximum)
-        self._round = 0
-        self._peak = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    @property
-    def limit(self) -> int:
-        """How many calls may run at once just now."""
-        return int(self._limit)
-
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Hold a slot; what the body raises tells the limiter how the call went."""
-        await self._acquire()
-        self._peak = max(self._peak, self.running)
-        began = self._round
-        try:
-            yield
-        except ModelError as error:
-            if began == self._round and (error.status in _BUSY or isinstance(error, ModelTimeoutError)):
-                self._shrink()
-            raise
-        else:
-            self._grow()
-        finally:
-            self.running -= 1
-            self._wake()
-
-    async def _acquire(self) -> None:
-        if self.running < self.limit and not self._waiting:
-            self.running += 1
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                # The slot was handed over in the moment of the cancellation: hand it on.
-                self.running -= 1
-            else:
-                self._waiting.remove(turn)
-            self._wake()
-            raise
-
-    def _wake(self) -> None:
-        while self._waiting and self.running < self.limit:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                self.running += 1
-                turn.set_result(None)
-
-    def _grow(self) -> None:
-        # A limit that was never reached proves nothing about a higher one (RFC 7661).
-        if self.limit <= self._peak:
-            self._limit = min(float(self.maximum), self._limit + 1.0 / self._limit)
-
-    def _shrink(self) -> None:
-        self._round += 1
-        self._limit = max(1.0, self._limit / 2)
-        self._peak = 0

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dialore.errors import DialoreError, InputError, ModelError, WindowError, first_line, import_optional
-from dialore.llm.model import Api, Completion, Message, OnText, Request, Role, ThinkFilter, Usage, strip_thoughts
+from dialore.llm.model import Api, Completion, Message, OnText, Request, Role, Usage
+from dialore.llm.thoughts import ThoughtFilter, strip_thoughts
 
 log = logging.getLogger(__name__)
 
@@ -388,7 +389,7 @@ class TextStream:
 
     def __init__(self, tokenizer: Any, loop: asyncio.AbstractEventLoop, on_text: OnText, stop: tuple[str, ...]) -> None:
         self._tokenizer, self._loop, self._on_text, self._stop = tokenizer, loop, on_text, stop
-        self._thoughts = ThinkFilter()
+        self._thoughts = ThoughtFilter()
         self._longest = max((len(word) for word in stop), default=1)
         self._tokens: list[int] = []
         self._raw = ""

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeV
 
 from pydantic import BaseModel
 
-from dialore.errors import DialoreError, StageError, WindowError, is_fatal
+from dialore.errors import DialoreError, ModelError, StageError, WindowError, is_fatal
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Completion, LanguageModel, OnText, Request, Usage
+from dialore.llm.pacing import LISTENER
 from dialore.llm.structured import Outcome as ParseOutcome
 from dialore.llm.structured import complete_structured
 from dialore.methods.citations import MarkReader, read_citations
@@ -267,18 +268,25 @@ class Stages:
         if asks and not self._asked:
             self._steps += 1
         self._asked += asks
-        if self.on_stage is not None:
-            self.on_stage(StageName(name, self._steps))
+        listening = None
+        if (on_stage := self.on_stage) is not None:
+            on_stage(StageName(name, self._steps))
+            waits = self._steps
+            listening = LISTENER.set(lambda line: on_stage(StageName(line, waits)))
         try:
             yield traced
         except DialoreError as error:
             traced.outcome, traced.error = "failed", str(error)
+            if isinstance(error, ModelError):
+                traced.usage += Usage(calls=1, retries=error.tries - 1)
             raise StageError(name, self.dialogue.id, error) from error
         except asyncio.CancelledError:
             traced.outcome, traced.error = "failed", "stopped before it was done"
             raise
         finally:
             self._asked -= asks
+            if listening is not None:
+                LISTENER.reset(listening)
             traced.seconds = self.seconds - traced.started
 
     async def ask(

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from dialore.errors import InputError, ModelError, first_line, import_optional
-from dialore.llm.http import HttpClient, Retry, run_blocking
+from dialore.llm.http import HttpClient, run_blocking
+from dialore.llm.pacing import Retry
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -23,7 +23,7 @@ from yarl import URL
 
 from dialore._version import __version__
 from dialore.errors import DialoreError
-from dialore.llm.http import AdaptiveLimiter
+from dialore.llm.pacing import AdaptiveLimiter
 
 USER_AGENT = f"dialore/{__version__} (knowledge-grounded dialogue; fetches pages that a search has found)"
 _KINDS = frozenset({"text/html", "application/xhtml+xml", "text/plain"})

@@ -1,0 +1,273 @@
+"""The form of the calls that a server takes: found out from what it refuses, once for an address and model."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from dialore.errors import ModelError, WindowError
+from dialore.llm.pacing import tell
+
+if TYPE_CHECKING:
+    from dialore.llm.model import Api, Message, OutputSchema, Request
+
+THOUGHTS = 4096
+"""Tokens of thoughts that a model which thinks may write before its answer, where nothing is said."""
+_MOST_THOUGHTS = 4 * THOUGHTS
+_REFUSED = re.compile(
+    r"not.{0,12}support|unsupport|unknown|unrecogni|unexpected|not.{0,6}(?:permit|allow|accept)|extra|only the default"
+    r"|invalid (?:param|field)|no such|deprecat|instead",
+    re.IGNORECASE,
+)
+_FORMATS = re.compile(r"response[_ ]?format|json[_ ]?schema|json[_ ]?object|guided|grammar|structured", re.IGNORECASE)
+_ALTERNATE = re.compile(r"alternat|consecutive|same role|first message|start with", re.IGNORECASE)
+_NO_SYSTEM = re.compile(
+    r"system.{0,20}(?:role|message|prompt|instruction)|developer.{0,8}(?:role|instruction)|only user and assistant"
+    r"|(?:role|system).{0,60}(?:not.{0,8}(?:support|allow|valid|enabled)|unsupport|invalid|unknown)|invalid role",
+    re.IGNORECASE,
+)
+_AT_MOST = re.compile(
+    r"(?:max(?:_completion)?_tokens|maximum).{0,80}?(?:less than or equal to|at most|<=|up to|exceed|between \d+ and)"
+    r"\D{0,4}(\d{2,7})",
+    re.IGNORECASE | re.DOTALL,
+)
+_OPTIONAL = ("stream_options", "temperature", "top_p", "seed", "stop")
+_NEXT: dict[str, Literal["json_object", "off"]] = {"json_schema": "json_object", "json_object": "off"}
+_UNSAID = frozenset({400, 404, 422, 500, 501})
+"""The statuses of servers that refuse a form without saying which."""
+_QUICK = 8.0
+"""An answer that takes less than this part of the time-out need not be streamed."""
+
+
+class Dialect:
+    """What one server takes, and how its model behaves; learnt from its refusals and answers.
+
+    Attributes:
+        format: how JSON is asked for.
+        is_format_taken: whether it has answered a call with such a format.
+        roles: `any`; `alternating`, where two messages of one role are refused; `user`, where a system message is.
+        length: the name of the limit of tokens.
+        most: the highest limit that it takes.
+        left_out: the parameters that it refuses.
+        thoughts: tokens that are added to a limit for the thoughts of a model that thinks; 0 for one that does not.
+        unopened: whether answers begin with thoughts that no tag opens; None where that is not known yet.
+        streams: whether answers can be streamed.
+        slowest: seconds of the slowest answer; None before the first.
+    """
+
+    def __init__(self, api: Api = "chat", thinking: int | None = None) -> None:
+        self._api = api
+        self._thinking = thinking
+        self.format: Literal["json_schema", "json_object", "off"] = "json_schema"
+        self.is_format_taken = False
+        self.roles: Literal["any", "alternating", "user"] = "any"
+        self.length = "max_tokens"
+        self.most: int | None = None
+        self.left_out: set[str] = set()
+        self.thoughts = thinking or 0
+        self.unopened: bool | None = None
+        self.streams = True
+        self.slowest: float | None = None
+
+    def should_stream(self, timeout: float) -> bool:
+        """Whether an answer that nobody reads along is to be streamed all the same.
+
+        Then a time-out is of a silence and not of the answer. It costs time of the processor, and is left out where the
+        server is quick.
+        """
+        return self.streams and (self.slowest is None or self.slowest * _QUICK > timeout)
+
+    def body(self, model: str, request: Request, *, stream: bool) -> dict[str, Any]:
+        """The JSON body for a request."""
+        sampling = request.sampling
+        body: dict[str, Any] = {"model": model}
+        stop = sampling.stop
+        if self._api == "completions":
+            body["prompt"], stop = request.plain_text, request.plain_stop
+        else:
+            body["messages"] = self._messages(request.messages)
+            if request.output_schema is not None and self.format != "off":
+                body["response_format"] = _response_format(self.format, request.output_schema)
+        limit = sampling.max_tokens + self.thoughts
+        body["temperature"], body[self.length] = sampling.temperature, min(limit, self.most or limit)
+        if sampling.top_p is not None:
+            body["top_p"] = sampling.top_p
+        if stop:
+            body["stop"] = list(stop)
+        if sampling.seed is not None:
+            body["seed"] = sampling.seed
+        if stream:
+            body["stream"] = True
+            body["stream_options"] = {"include_usage": True}
+        for name in self.left_out:
+            body.pop(name, None)
+        return body
+
+    def _messages(self, messages: tuple[Message, ...]) -> list[dict[str, str]]:
+        sent = [{"role": message.role, "content": message.content} for message in messages]
+        return sent if self.roles == "any" else _alternating(sent, system=self.roles == "alternating")
+
+    # --- what is learnt
+
+    def learn(self, error: ModelError, sent: dict[str, Any]) -> bool:
+        """Learn from a refusal; says whether the call is worth sending again in another form.
+
+        Calls run at once, so others may have learnt since the body was sent.
+        """
+        if error.status in {401, 403, 429} or not error.said:
+            return False
+        ways = (self._learn_length, self._learn_format, self._learn_roles, self._learn_parameter)
+        return any(learn(error, sent) for learn in ways)
+
+    def _learn_length(self, error: ModelError, sent: dict[str, Any]) -> bool:
+        if "max_tokens" in sent and "max_completion_tokens" in error.said:
+            self.length = "max_completion_tokens"
+            return True
+        asked = sent.get(self.length, 0)
+        if (found := _AT_MOST.search(error.said)) and int(found[1]) < asked:
+            self.most = int(found[1])
+            tell(f"the server takes {self.length} up to {self.most}: so many are asked for from now on")
+            return True
+        if isinstance(error, WindowError) and self.thoughts and self._thinking is None:
+            self.thoughts = self.thoughts // 4 if self.thoughts > THOUGHTS // 16 else 0
+            return True
+        return False
+
+    def _learn_format(self, error: ModelError, sent: dict[str, Any]) -> bool:
+        if "response_format" not in sent or not _FORMATS.search(error.said):
+            return False
+        self.step_down(sent["response_format"]["type"])
+        return True
+
+    def step_down(self, refused: str) -> None:
+        """Ask for JSON in the form after one that was refused."""
+        following = _NEXT[refused]
+        if self.format == refused:
+            by = "a prompt alone" if following == "off" else following
+            tell(f"the server refuses {refused} as response_format: JSON is asked for by {by} from now on")
+            self.format = following
+
+    def _learn_roles(self, error: ModelError, sent: dict[str, Any]) -> bool:
+        messages = sent.get("messages", ())
+        if not messages or (not (alternate := _ALTERNATE.search(error.said)) and not _NO_SYSTEM.search(error.said)):
+            return False
+        tidy, without = _alternating(messages, system=True), _alternating(messages, system=False)
+        if messages == without:
+            return False
+        if alternate and messages != tidy:
+            self._speak("alternating", "wants roles to alternate: neighbours of one role are sent as one message")
+        else:
+            self._speak("user", "takes no system message: it is sent as the head of the user's first")
+        return True
+
+    def _speak(self, roles: Literal["alternating", "user"], told: str) -> None:
+        if self.roles not in {roles, "user"}:
+            tell(f"the server {told} from now on")
+            self.roles = roles
+
+    def _learn_parameter(self, error: ModelError, sent: dict[str, Any]) -> bool:
+        for name in (*_OPTIONAL, "stream"):
+            named = error.parameter == name or re.search(rf"\b{name}\b", error.said) is not None
+            named = named or (name == "stream" and re.search(r"\bstreaming\b", error.said) is not None)
+            if name not in sent or not named or not _REFUSED.search(error.said):
+                continue
+            if name == "stream":
+                self.streams = False
+            elif name not in self.left_out:
+                tell(f"the server refuses {name}: it is left out from now on")
+                self.left_out.add(name)
+            return True
+        return False
+
+    def may_refuse_format(self, error: ModelError, sent: dict[str, Any], failures: int) -> bool:
+        """Whether what failed may be the form in which JSON was asked for, though the server does not say so.
+
+        Of trouble inside the server (500) only once it has come again.
+        """
+        status = error.status or 0
+        other = isinstance(error, WindowError) or (error.configuration and status != 404) or self.is_format_taken
+        return "response_format" in sent and not other and status in _UNSAID and (failures > 0 or status < 500)
+
+    def saw_thoughts(self, *, spent: bool = False) -> bool:
+        """Give thoughts their own tokens from now on, more where they have spent all; says whether there are more."""
+        before = self.thoughts
+        if self._thinking is None:
+            self.thoughts = before or THOUGHTS
+            if spent and before:
+                self.thoughts = max(before, _MOST_THOUGHTS)
+            if spent and not before:
+                tell(f"the model thinks before it answers: {THOUGHTS:,} tokens more a call from now on (--thinking)")
+        return self.thoughts > before
+
+
+_KNOWN: dict[tuple[str, str, Api, int | None], Dialect] = {}
+
+
+def dialect_of(where: str, model: str, api: Api, thinking: int | None) -> Dialect:
+    """What is known in this process of a model at an address."""
+    return _KNOWN.setdefault((where, model, api, thinking), Dialect(api, thinking))
+
+
+def forget() -> None:
+    """Forget what was found out of all servers."""
+    _KNOWN.clear()
+
+
+def _alternating(messages: list[dict[str, str]], *, system: bool) -> list[dict[str, str]]:
+    """Messages with neighbours of one role made one, a user's first; without `system`, its text heads that."""
+    heads = [message["content"] for message in messages if message["role"] == "system"]
+    made: list[dict[str, str]] = []
+    others = [message for message in messages if message["role"] != "system"]
+    if not others or others[0]["role"] != "user":
+        others = [{"role": "user", "content": "" if heads and not system else "…"}, *others]
+    for message in others:
+        if made and made[-1]["role"] == message["role"]:
+            made[-1]["content"] += f"\n\n{message['content']}"
+        else:
+            made.append(dict(message))
+    head = "\n\n".join(heads)
+    if not head:
+        return made
+    if system:
+        return [{"role": "system", "content": head}, *made]
+    made[0]["content"] = f"{head}\n\n{made[0]['content']}".strip()
+    return made
+
+
+def _response_format(kind: str, schema: OutputSchema) -> dict[str, Any]:
+    return {"type": "json_object"} if kind == "json_object" else _by_schema(schema.name, json.dumps(schema.definition))
+
+
+@functools.lru_cache(maxsize=64)
+def _by_schema(name: str, definition: str) -> dict[str, Any]:
+    """A schema in the form that strict servers demand, where it has one: free-form mappings have none.
+
+    Takes it as JSON, to be worked out once a schema and not once a call. The result is shared: do not change it.
+    """
+    loose, tight = json.loads(definition), json.loads(definition)
+    is_strict = _tighten(tight)
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "answer"
+    wanted = {"name": name, "schema": tight if is_strict else loose, "strict": is_strict}
+    return {"type": "json_schema", "json_schema": wanted}
+
+
+def _tighten(node: object) -> bool:
+    if isinstance(node, list):
+        return all(_tighten(item) for item in node)
+    if not isinstance(node, dict):
+        return True
+    node.pop("default", None)
+    if "$ref" in node:
+        # Strict servers refuse any word beside a reference.
+        for name in [name for name in node if name not in {"$ref", "$defs"}]:
+            del node[name]
+    if node.get("type") == "object":
+        if node.get("additionalProperties", False) is not False or "properties" not in node:
+            return False
+        node["additionalProperties"] = False
+        node["required"] = list(node["properties"])
+    parts = [*node.get("properties", {}).values(), *node.get("$defs", {}).values()]
+    parts += [node[name] for name in ("items", "anyOf", "allOf", "oneOf", "prefixItems") if name in node]
+    return all(_tighten(part) for part in parts)

@@ -1,0 +1,150 @@
+"""Thoughts of reasoning models, told from their answers: they are never shown, streamed or not."""
+
+from __future__ import annotations
+
+import re
+
+_NAMES = ("think", "thinking", "thought", "thoughts", "reasoning", "reason", "seed:think")
+_PAIRS = {
+    **{f"<{name}>": f"</{name}>" for name in _NAMES},
+    "[think]": "[/think]",
+    "◁think▷": "◁/think▷",
+    "<|begin_of_thought|>": "<|end_of_thought|>",
+    "<|start_thinking|>": "<|end_thinking|>",
+}
+"""What opens thoughts, and what closes them, in small letters."""
+_CLOSED = re.compile("|".join(map(re.escape, _PAIRS.values())), re.IGNORECASE)
+_LONGEST_CLOSE = 24
+# OpenAI's harmony: each part of an answer is headed by its channel, and only that of `final` is meant for the reader.
+_CHANNEL = re.compile(
+    r"(?:<\|start\|>)?(?:assistant)?<\|channel\|>\s*(\w+)[^<]{0,80}(?:<\|constrain\|>[^<]{0,40})?<\|message\|>"
+)
+_HEADS, _LONGEST_HEAD = ("<|start|>", "<|channel|>"), 200
+_CHANNEL_ENDS = re.compile(r"<\|(?:end|call)\|>|(?=<\|start\|>|<\|channel\|>)")
+# What is left of it where a server drops the special tokens.
+_BARE, _BARE_FINAL = re.compile(r"analysis(?=[^\s.,:;!?'\u2019-])"), "assistantfinal"
+_END = re.compile(r"(?:<\|(?:im_end|end|return|eot_id|endoftext|end_of_text)\|>|<end_of_turn>|</s>)\s*$")
+"""A token that ends a turn, which some servers leave in the text."""
+_END_BEGUN = re.compile(r"<(?:[|/]?[a-z_]{0,12}\|?>?)?\s*$")
+
+
+class ThoughtFilter:
+    """Takes the thoughts away from the front of a text that comes in pieces, and the token that ends it.
+
+    Feed it every piece in order; what it returns, joined, is the answer. Text that merely mentions the tags later on
+    is left alone.
+
+    Args:
+        unopened: whether the text may begin with thoughts that no tag opens, as where a server's template has already
+            written it into the prompt: all is then held back until they close, or the text ends.
+
+    Attributes:
+        seen: whether thoughts were marked.
+        thought: whether there was anything in them.
+        was_unopened: whether no tag opened them.
+    """
+
+    def __init__(self, *, unopened: bool = False) -> None:
+        self.unopened = unopened
+        self.seen = self.thought = self.was_unopened = False
+        self._held, self._answering = "", False
+        self._close: str | re.Pattern[str] | None = None
+        self._tail = ""
+
+    def feed(self, piece: str) -> str:
+        """Take the next piece and return the part of the answer that is certain by now."""
+        if self._answering:
+            return self._answer(piece)
+        self._held += piece
+        while self._moved():
+            pass
+        return self._begun()
+
+    def _begun(self) -> str:
+        return self._answer(self._held) if self._answering else ""
+
+    def finish(self) -> str:
+        """What was held back and turned out to be answer; thoughts that never ended are dropped."""
+        if self._answering:
+            tail, self._tail = self._tail, ""
+            return _END.sub("", tail)
+        held, self._held, self._answering = self._held, "", True
+        if self._close is not None or held.lstrip().startswith(_HEADS):
+            self.seen = self.thought = True
+            return ""
+        return _END.sub("", held)
+
+    def _moved(self) -> bool:
+        """Go on by one part of what is held; says whether there may be another."""
+        text = self._held
+        if self._close is not None:
+            return self._closed(text)
+        head = text.lstrip()
+        if (channel := _CHANNEL.match(head)) is not None:
+            if channel[1] == "final":
+                self._begin(head[channel.end() :])
+                return False
+            self._held, self._close, self.seen = head[channel.end() :], _CHANNEL_ENDS, True
+            return True
+        small = head[:_LONGEST_CLOSE].lower()
+        for opener, closer in _PAIRS.items():
+            if small.startswith(opener):
+                self._held, self._close, self.seen = head[len(opener) :], closer, True
+                return True
+        is_part = any(opener.startswith(small) for opener in (*_PAIRS, *_HEADS))
+        if is_part or (head.startswith(_HEADS) and len(head) < _LONGEST_HEAD):
+            return False
+        return self._plain(text, head)
+
+    def _closed(self, text: str) -> bool:
+        closer = self._close
+        found = re.search(re.escape(closer), text, re.IGNORECASE) if isinstance(closer, str) else None
+        found = closer.search(text) if isinstance(closer, re.Pattern) else found
+        if found is None:
+            # The tail may hold the first letters of what closes; the rest can go, thoughts may be long.
+            self.thought |= bool(text.strip()) and len(text) > _LONGEST_CLOSE
+            self._held = text[-_LONGEST_CLOSE:]
+            return False
+        self.thought |= bool(text[: found.start()].strip())
+        self._held, self._close = text[found.end() :].lstrip(), None
+        return True
+
+    def _plain(self, text: str, head: str) -> bool:
+        """What begins like an answer: it may be thoughts without an opening tag."""
+        if "analysis".startswith(head):
+            return False
+        if not self.seen and _BARE.match(head):
+            _, found, answer = head.partition(_BARE_FINAL)
+            if found:
+                self.seen = True
+                self._begin(answer)
+            return False
+        if not self.unopened or self.seen:
+            self._begin(head if self.seen else text)
+            return False
+        found_close = _CLOSED.search(head)
+        if found_close is None:
+            return False
+        opener = next(opener for opener, closer in _PAIRS.items() if closer == found_close[0].lower())
+        if opener in head[: found_close.start()].lower():  # a mention
+            self._begin(text)
+            return False
+        self.seen = self.thought = self.was_unopened = True
+        self._held = head[found_close.end() :].lstrip()
+        return True
+
+    def _begin(self, answer: str) -> None:
+        self._held, self._answering = answer, True
+
+    def _answer(self, piece: str) -> str:
+        text = self._tail + piece
+        cut = text.rfind("<")
+        place = cut if cut >= 0 and _END_BEGUN.match(text, cut) else len(text)
+        self._tail = text[place:]
+        return text[:place]
+
+
+def strip_thoughts(text: str) -> str:
+    """The answer without its thoughts, also those that no tag opens."""
+    thoughts = ThoughtFilter(unopened=True)
+    return thoughts.feed(text) + thoughts.finish()
