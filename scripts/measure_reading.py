@@ -39,7 +39,8 @@ WORD = re.compile(r"[぀-ヿ㐀-鿿가-힯豈-﫿]|[^\W_぀-ヿ㐀-鿿가-힯豈
 HYPHEN = re.compile("(?<=\\w)[-\u00ad\u2010\u2011]\\s*(?=\\w)|[\u00ad\u200b-\u200f\ufeff]")
 PARAGRAPHS = {"p", "si", "is", "text", "comment", "pt"}
 TEXTS = {"t", "v", "text"}
-GAPS = {"tab", "br", "cr"}
+GAPS = {"tab", "ptab", "br", "cr", "e", "num", "den", "sup", "sub", "lim", "deg", "fName"}
+"""White space, and the arguments of equations."""
 LEFT_OUT = {"Fallback", "del", "moveFrom", "rPh", "numCache", "numLit", "instrText", "f"}
 PARTS = {
     "document",
@@ -137,6 +138,12 @@ def of_office(path: Path) -> str:
     for root in roots.values():
         kind = _local(root) if root is not None else ""
         if kind in PARTS or (kind == "comments" and path.suffix == ".xlsx"):
+            for place in root.xpath(
+                "//*[local-name()='ph'][@type='dt' or @type='ftr' or @type='hdr' or @type='sldNum']"
+            ):
+                shape = place.getparent().getparent().getparent()
+                once.update(dict.fromkeys(_paragraphs(shape)))
+                shape.clear()
             texts = list(_paragraphs(root))
             found += [] if kind in ONCE else texts
             once.update(dict.fromkeys(texts) if kind in ONCE else {})
@@ -162,7 +169,7 @@ def _paragraphs(root: Any) -> Iterator[str]:  # noqa: ANN401
 
     def walk(element: Any, paragraph: Any) -> None:  # noqa: ANN401
         name = _local(element)
-        if name in LEFT_OUT:
+        if name in LEFT_OUT or (name == "fld" and element.get("type") == "slidenum"):
             return
         if name in PARAGRAPHS:
             paragraph = element

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 
 from dialore.errors import MissingExtraError, first_line
 from dialore.sources.documents.chunking import Paragraph, Section, Unreadable, unwrapped
@@ -16,23 +17,42 @@ BLANK_LINES = re.compile(r"\n\s*\n")
 
 
 def by_headings(blocks: Iterable[tuple[int, Paragraph]], title: str, url: str = "") -> Iterator[Section]:
-    """The sections of paragraphs (level 0) and headings (levels from 1); a heading that is the title counts once."""
-    headings: list[tuple[int, str]] = []
-    paragraphs: list[Paragraph] = []
-    for level, paragraph in blocks:
+    """The sections of paragraphs (level 0) and headings (levels from 1); a heading that is the title counts once.
+
+    What stands in no title is a paragraph: a heading that nothing follows, and all of one that is too long for a title.
+    """
+    title, whole = shortened(title)
+    paragraphs = [Paragraph(whole)] if whole else []
+    headings: list[tuple[int, Paragraph]] = []
+    told = 0
+    """So many of the headings stand in a passage or its title."""
+    for level, paragraph in chain(blocks, [(1, Paragraph(""))]):
         if not level:
             paragraphs.append(paragraph)
             continue
+        above = [heading for heading in headings if heading[0] < level]
         if paragraphs:
             yield Section(paragraphs, _path(title, headings), url)
-            paragraphs = []
-        headings = [(depth, name) for depth, name in headings if depth < level] + [(level, paragraph.text)]
-    if paragraphs:
-        yield Section(paragraphs, _path(title, headings), url)
+            told = len(headings)
+        elif max(told, len(above)) < len(headings):
+            yield Section([headings[-1][1]], _path(title, headings[:-1]), url)
+            told = len(headings)
+        told = min(told, len(above))
+        name, whole = shortened(paragraph.text)
+        paragraphs = [Paragraph(whole, paragraph.page)] if whole else []
+        headings = [*above, (level, Paragraph(name, paragraph.page))] if name else above
 
 
-def _path(title: str, headings: Sequence[tuple[int, str]]) -> str:
-    names = [name for _, name in headings if name]
+def shortened(title: str, longest: int = 150) -> tuple[str, str]:
+    """A title of at most so many letters; and where it had more, all of it, to be text."""
+    title = " ".join(title.split())
+    if len(title) <= longest:
+        return title, ""
+    return f"{title[:longest].rpartition(' ')[0] or title[:longest]}…", title
+
+
+def _path(title: str, headings: Iterable[tuple[int, Paragraph]]) -> str:
+    names = [heading.text for _, heading in headings]
     if title and (not names or names[0] != title):
         names.insert(0, title)
     return " > ".join(names)

@@ -1,7 +1,7 @@
 """Files as sections of text: which are read, how each format is, and what could not be read.
 
-Markdown is parsed by markdown-it; the extra `documents` reads HTML, EPUB and messages by lxml, PDF by pypdf, and Word,
-PowerPoint and Excel by python-docx, python-pptx and openpyxl.
+Markdown is parsed by markdown-it; the extra `documents` reads HTML, EPUB, messages, Word, PowerPoint and
+Excel by lxml, and PDF by pypdf.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from dialore.encodings import decode, is_binary
 from dialore.errors import InputError, as_path
 from dialore.sources.documents.blocks import Reject, paragraphs
 from dialore.sources.documents.chunking import Paragraph, Section, Unreadable
+from dialore.sources.documents.excel import read_xlsx
 from dialore.sources.documents.hypertext import read_epub, read_html
 from dialore.sources.documents.mail import read_mail
 from dialore.sources.documents.markup import read_jsonl, read_markdown, read_rows
-from dialore.sources.documents.office import read_docx, read_pptx, read_xlsx
 from dialore.sources.documents.pdf import read_pdf
+from dialore.sources.documents.powerpoint import read_pptx
+from dialore.sources.documents.word import read_docx
 
 FileFormat = Literal["text", "lines", "markdown", "html", "pdf", "docx", "pptx", "xlsx", "jsonl", "csv", "eml", "epub"]
 FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
@@ -35,9 +37,9 @@ _ENDINGS: dict[str, FileFormat] = {
     ".htm": "html",
     ".xhtml": "html",
     ".pdf": "pdf",
-    ".docx": "docx",
-    ".pptx": "pptx",
-    ".xlsx": "xlsx",
+    **dict.fromkeys((".docx", ".docm", ".dotx"), "docx"),
+    **dict.fromkeys((".pptx", ".pptm", ".ppsx", ".potx"), "pptx"),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xltx"), "xlsx"),
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".csv": "csv",
