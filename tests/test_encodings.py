@@ -104,6 +104,7 @@ def test_letters_after_much_that_is_plain_are_told_by_themselves():
     [
         (b"\x7fELF\0\0\1\2", True),
         (bytes(range(256)) * 4, True),
+        (b"\xff\xfe\xfd\x00\xd8", True),
         (b"plain", False),
         (b"one \0 byte in a long text " + b"of many words " * 50, False),
         ("wide".encode("utf-16"), False),

@@ -60,7 +60,8 @@ def is_binary(data: bytes) -> bool:
     """Whether bytes are no text in any encoding."""
     head = data[:_HEAD]
     if head.startswith(tuple(mark for mark, _ in _BOMS)):
-        return False
+        text = decode(head).text
+        return text.count("\ufffd") * 10 > len(text)
     controls = len(head) - len(head.translate(None, _CONTROLS))
     return controls * _FEW > len(head) and not _wide(data)
 

@@ -29,11 +29,11 @@ def index(call, folder, tmp_path):
 
 
 def test_build_says_what_it_did(call, folder, tmp_path):
-    (folder / "bad.txt").write_bytes(b"\xff\xfa\x80")
+    (folder / "bad.txt").write_bytes(b"\0\1\2\3")
     done = call("documents", "build", tmp_path / "b", folder, "--name", "all", "--json")
     report = done.lines[0]
     assert (report["documents"], report["passages"], report["rejected"]) == (3, 3, 1)
-    assert "bad.txt: it is not UTF-8" in done.err
+    assert "bad.txt: it is a binary file" in done.err
     stats = json.loads(call("documents", "stats", tmp_path / "b", "--json").out)
     assert (stats["name"], stats["passages"], stats["embedder"]) == ("all", 3, "static")
     assert "3 passages of 3 documents" in call("documents", "stats", tmp_path / "b").out

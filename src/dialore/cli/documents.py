@@ -30,7 +30,9 @@ _Files = Annotated[list[Path], typer.Argument(metavar="FILES...", help="Files, a
 _Format = Annotated[
     str | None,
     typer.Option(
-        "--format", metavar="text|lines|markdown|html|pdf|docx|pptx|xlsx|jsonl", help="Read all files like this."
+        "--format",
+        metavar="text|lines|markdown|html|pdf|docx|pptx|xlsx|jsonl|csv|eml|epub",
+        help="Read all files like this.",
     ),
 ]
 
@@ -62,9 +64,9 @@ def build(
 ) -> None:
     """Build an index; an old one stays in place until the new one is whole.
 
-    Text, Markdown, HTML, PDF, Word, PowerPoint, Excel and JSONL ({"text",
-    "title", "url", ...} or a string a line; .gz too). What cannot be read is
-    shown and left out.
+    Text, Markdown, HTML, PDF, Word, PowerPoint, Excel, CSV, EPUB, messages
+    (.eml) and JSONL ({"text", "title", "url", ...} or a string a line; .gz
+    too). What cannot be read is shown and left out.
 
     [bold]Examples[/bold]
     dialore documents build handbook docs/ manual.pdf

@@ -19,6 +19,7 @@ from dialore.retrieval.embedding import load_embedder
 from dialore.server.errors import ServiceError
 from dialore.sources.documents.building import add_documents, build_documents, delete_documents
 from dialore.sources.documents.index import open_store as open_index
+from dialore.sources.documents.reading import ENDINGS
 from dialore.sources.documents.tables import Piece
 from dialore.sources.graph.changes import GraphEditor
 from dialore.sources.graph.mapping import folder_lock
@@ -34,8 +35,6 @@ _UNSAFE = re.compile(r"[^\w.-]+")
 _NAME = 80
 ADDED = "added"
 """The name of the graph and of the index."""
-ENDINGS = (".txt", ".md", ".html", ".htm", ".pdf", ".docx", ".pptx", ".xlsx", ".jsonl")
-"""How names of files end that can be uploaded. Packed files are not taken: what they unpack to is not known before."""
 
 
 class AddedKnowledge:
@@ -70,7 +69,8 @@ class AddedKnowledge:
     async def add_file(self, name: str, data: bytes, most: int) -> dict[str, object]:
         """Read a file; raises ServiceError where it cannot be, or is larger than `most` when unpacked."""
         name = _UNSAFE.sub("_", Path(name.replace("\\", "/")).name).lstrip(".")[-_NAME:]
-        if not name.lower().endswith(ENDINGS):
+        # Packed files are not taken: what they unpack to is not known before.
+        if not name.lower().endswith(tuple(ENDINGS)):
             raise ServiceError(415, f"name a file that ends in {', '.join(ENDINGS)}", code="unsupported_file")
         check_unpacked(data, most)
         folder = self._files / hashlib.sha256(name.encode() + b"\0" + data).hexdigest()[:16]

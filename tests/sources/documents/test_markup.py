@@ -43,6 +43,7 @@ def read(tmp_path, name: str, data: bytes | str) -> tuple[list[str], list[str]]:
             ["C", "x | 1", "2"],
         ),
         ("<table><tr><td><h3>H</h3><p>p</p></td><td><table><tr><td>1<td>2</table></table>", ["H: p", "H: 1 | 2"]),
+        ("<table><td>no</td><td>row</td></table><p>x", ["no | row", "x"]),
         ("<figure><img alt='A cup'><figcaption>Ours</figcaption></figure>", ["A cup", "Ours"]),
         ("<header>Open</header><p>Body</p><aside>Side</aside><footer>Foot</footer>", ["Open", "Body", "Side", "Foot"]),
         ("Loose <i>text</i><p>then</p> and after", ["Loose text", "then", "and after"]),

@@ -201,14 +201,13 @@ class _Page:
             self._end_list_or_table(tag)
 
     def _end_list_or_table(self, tag: str) -> None:
-        if tag == "table" and self._layouts:
-            self._layouts.pop()
-        elif tag in _CELLS and self._cell is not None:
+        if tag in _CELLS and self._cell is not None:
             self._cells.append(" ".join(self._cell))
             self._cell = None
-        elif tag == "tr" and self._cells:
+        elif tag in {"tr", "table"}:  # a table may have cells in no row
             self.parts, self._cells = [row(self._cells)], []
             self.flush()
+            del self._layouts[-1 if tag == "table" else len(self._layouts) :]
         elif tag == "dd":
             self._defined, self._prefix = not self._prefix, ""
         elif tag == "dl" and self._terms:

@@ -28,7 +28,7 @@ from dialore.sources.documents.word import read_docx
 
 FileFormat = Literal["text", "lines", "markdown", "html", "pdf", "docx", "pptx", "xlsx", "jsonl", "csv", "eml", "epub"]
 FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
-_ENDINGS: dict[str, FileFormat] = {
+ENDINGS: dict[str, FileFormat] = {
     ".txt": "text",
     ".text": "text",
     ".md": "markdown",
@@ -48,6 +48,7 @@ _ENDINGS: dict[str, FileFormat] = {
     ".eml": "eml",
     ".epub": "epub",
 }
+"""How files are read, by how their names end."""
 
 
 def find_files(
@@ -71,7 +72,7 @@ def find_files(
     for path in paths:
         for each in _below(path.resolve()) if path.is_dir() else [path.resolve()]:
             ending = each.with_suffix("").suffix if each.suffix == ".gz" else each.suffix
-            known = _ENDINGS.get(ending.lower()) or ("text" if not path.is_dir() else None)
+            known = ENDINGS.get(ending.lower()) or ("text" if not path.is_dir() else None)
             if known is None:
                 skipped.append(each)
             else:
@@ -163,7 +164,7 @@ def _read_whole(data: bytes, file_format: FileFormat, notice: Reject) -> Iterato
 
 def _read_attached(data: bytes, name: str, notice: Reject) -> Iterator[Section]:
     """The sections of what is inside another file, by its name."""
-    file_format = _ENDINGS.get(Path(name).suffix.lower())
+    file_format = ENDINGS.get(Path(name).suffix.lower())
     if file_format is None:
         raise Unreadable("an attachment whose name does not say how to read it")
     if file_format in {"jsonl", "csv"}:
