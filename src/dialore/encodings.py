@@ -126,7 +126,8 @@ def _wide(data: bytes) -> str:
     if len(data) % 2 or max(even, odd) * 20 <= len(head) or min(even, odd) * _FEW > max(even, odd):
         return ""
     name = "utf-16-le" if odd > even else "utf-16-be"
-    return name if _is_nearly(head.decode(name, "replace") + "é") else ""
+    text = head.decode(name, "replace")
+    return "" if "\ufffd" in text[:-1] or any(character < "\t" for character in text) else name
 
 
 def _guess(data: bytes) -> str:
