@@ -6,12 +6,14 @@ Of other languages: which it is, and its words.
 from __future__ import annotations
 
 import functools
+import os
 import re
 import threading
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from dialore.cache import cache_folder
@@ -73,6 +75,24 @@ _QUESTION = re.compile(
     r"any\s+(?:recommendations?|suggestions?|ideas?|tips)\b",
     re.IGNORECASE,
 )
+
+
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+def storable(text: str) -> str:
+    """A text that every hash, file and database takes: NUL and halves of characters become U+FFFD.
+
+    Two halves that belong together become their character.
+    """
+    if not _UNSTORABLE.search(text):
+        return text
+    return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def shown_path(path: Path) -> str:
+    r"""A path as text that can be kept and shown: of a name that is no UTF-8, each such byte as `\xff`."""
+    return storable(os.fsencode(path).decode("utf-8", "backslashreplace"))
 
 
 def check_language(name: str) -> Language:

@@ -14,19 +14,20 @@ from pydantic import BaseModel, Field, computed_field
 
 from dialore.errors import InputError
 from dialore.retrieval.bm25 import split_terms
-from dialore.sources.documents.chunking import Chunking, Paragraph, Section, Unreadable
+from dialore.sources.documents.chunking import Chunking, Paragraph, Section
+from dialore.sources.documents.files import ReadFiles
 from dialore.sources.documents.index import embedder_of, open_store, shown
-from dialore.sources.documents.reading import find_files, read_sections
 from dialore.sources.documents.tables import Document, NewPassage, Piece, Settings, id_number
+from dialore.text import shown_path, storable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from dialore.retrieval.embedding import Embedder
+    from dialore.sources.documents.files import Step
+    from dialore.sources.documents.reader import Reader
     from dialore.sources.documents.reading import FileFormat
     from dialore.sources.documents.tables import Transaction
-
-    Step = Callable[[str, int, int | None], None]
 
 _BATCH = 2048
 """Passages that are embedded and written at once."""
@@ -85,49 +86,29 @@ class _Change:
         self._pending: dict[tuple[int, int], Piece] = {}
         self._chunking = Chunking(**transaction.settings().chunking)
 
-    def files(self, found: Mapping[Path, FileFormat]) -> None:
-        """Take in files, but those that have not changed."""
-        for done, (path, file_format) in enumerate(found.items()):
-            self._step(f"reading {path.name}", done, len(found))
-            try:
-                self._file(path, file_format)
-            except Unreadable as error:
-                _tell(self.report.rejects, path, error)
-            except OSError as error:
-                _tell(self.report.rejects, path, error.strerror or error)
-        self._step("reading", len(found), len(found))
-
-    def _file(self, path: Path, file_format: FileFormat) -> None:
-        status = path.stat()
-        document = Document(
-            name=str(path),
-            hash=_hash(path, file_format, self._chunking),
-            bytes=status.st_size,
-            modified=status.st_mtime_ns,
-        )
-        known = self.number_of.get(document.name)
-        if known is not None and self._documents[known].hash == document.hash:
-            self.report.unchanged += 1
-            return
-        reject, notice = (functools.partial(_tell, told, path) for told in (self.report.rejects, self.report.notices))
-        sections = read_sections(path, file_format, reject, notice)
-        number = self._add(document)
-        before = self.report.added
-        try:
+    def files(self, read: ReadFiles) -> None:
+        """Take in files that were read, each in the place of what is there under its name."""
+        for told in ("rejects", "notices", "skipped"):
+            getattr(self.report, told).extend(getattr(read.found, told))
+        self.report.unchanged = len(read.unchanged)
+        for done, file in enumerate(read.files):
+            self._step("writing", done, len(read.files))
+            document = _split_by(file.document, self._chunking)
+            known = self.number_of.get(document.name)
+            if known is not None and self._documents[known].hash == document.hash:
+                self.report.unchanged += 1
+                continue
+            number = self._add(document)
             self._put(
-                number, _checked(piece for each in sections for piece in self._chunking.split(each, document.name))
+                number, (piece for each in read.sections(file) for piece in self._chunking.split(each, document.name))
             )
-        except BaseException:
-            self.drop(number)
-            self.report.deleted -= self.report.added - before
-            self.report.added = before
-            raise
-        if known is not None:
-            self.drop(known)
-        self.number_of[document.name] = number
+            if known is not None:
+                self.drop(known)
+            self.number_of[document.name] = number
 
     def texts(self, texts: Iterable[str | Piece], name: str) -> None:
         """Take in texts beside those that are there under the same name."""
+        name = storable(name)
         number = self.number_of.get(name) or self._add(Document(name=name))
         self.number_of[name] = number
         self._put(number, self._pieces(texts))
@@ -202,21 +183,6 @@ class _Change:
         return InputError(f"nothing to make passages of{said}", mend="name files with text, or --format")
 
 
-def _tell(told: list[str], path: Path, *said: object) -> None:
-    """Add a sentence on a file, or on a part of it."""
-    *where, why = said
-    told.append(f"{', '.join(map(str, filter(None, (path, *where))))}: {why}")
-
-
-def _checked(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """The passages of a file; raises Unreadable where there are none."""
-    first = next(pieces, None)
-    if first is None:
-        raise Unreadable("no text in it")
-    yield first
-    yield from pieces
-
-
 @contextmanager
 def _changing(
     path: Path | str, fresh: Settings | None, embedder: Embedder | None, on_step: Step | None
@@ -237,16 +203,38 @@ def _changing(
     report.seconds = round(time.monotonic() - started, 3)
 
 
-def _hash(path: Path, *settings: object) -> str:
-    """What tells whether a file has to be read again: its bytes, and how they are read and split."""
-    key = hashlib.sha256(repr(settings).encode()).digest()
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16, key=key)).hexdigest()
+def _split_by(document: Document, chunking: Chunking) -> Document:
+    """A document that was read, with a hash of how it is split, too."""
+    digest = hashlib.blake2b(f"{document.hash} {chunking}".encode(), digest_size=16)
+    return document.model_copy(update={"hash": digest.hexdigest()})
+
+
+@contextmanager
+def _reading(
+    files: ReadFiles | str | Path | Sequence[str | Path],
+    file_format: FileFormat | None,
+    reader: Reader | None,
+    path: Path | str,
+    on_step: Step | None,
+    is_known: Callable[[Document], bool] = lambda _: False,
+) -> Iterator[ReadFiles]:
+    """Files, read if they are not yet, before anything is locked."""
+    if isinstance(files, ReadFiles):
+        yield files
+        return
+    with ReadFiles(files, file_format, reader=reader, folder=_beside(path), is_known=is_known, on_step=on_step) as read:
+        yield read
+
+
+def _beside(path: Path | str) -> Path | None:
+    """The folder of an index in a file, which has room for it."""
+    folder = None if "://" in str(path) else Path(path).resolve().parent
+    return folder if folder is not None and folder.is_dir() else None
 
 
 def build_documents(
     path: Path | str,
-    files: str | Path | Sequence[str | Path] = (),
+    files: ReadFiles | str | Path | Sequence[str | Path] = (),
     *,
     texts: Iterable[str | Piece] = (),
     texts_name: str = "texts",
@@ -255,6 +243,7 @@ def build_documents(
     embedder: Embedder | None = None,
     vectors: bool = True,
     file_format: FileFormat | None = None,
+    reader: Reader | None = None,
     on_step: Step | None = None,
 ) -> DocumentReport:
     """Build a document index; one that is there stays in place until the new one is whole.
@@ -269,41 +258,46 @@ def build_documents(
         embedder: makes the vectors; None takes the shipped static one.
         vectors: without, the index is searched by BM25 alone.
         file_format: how all files are read, whatever their names.
+        reader: reads them, with its limits; None: one with the usual ones.
         on_step: told what is done, how much of it and of how much.
 
     Raises:
         InputError: no file of a name, none that can be read, the path holds something else or cannot be written.
-        MissingExtraError: PDF or HTML without the extra `documents`, PostgreSQL without the extra `postgres`.
+        MissingExtraError: PostgreSQL without the extra `postgres`.
     """
-    found, skipped = find_files(files, file_format)
     if vectors and embedder is None:
         from dialore.retrieval.embedding import load_embedder
 
         embedder = load_embedder()
     made = embedder if vectors else None
     settings = Settings(
-        name=name or (str(path).partition("#")[2] or "documents" if "://" in str(path) else Path(path).resolve().stem),
+        name=storable(name or "")
+        or (str(path).partition("#")[2] or "documents" if "://" in str(path) else Path(path).resolve().stem),
         embedder=made.name if made else "",
         embedder_fingerprint=made.fingerprint if made else "",
         dimension=made.dimension if made else 0,
         chunking=asdict(chunking or Chunking()),
     )
-    with _changing(path, settings, made, on_step) as change:
-        change.report.skipped = list(map(str, skipped))
-        change.files(found)
+    with (
+        _reading(files, file_format, reader, path, on_step) as read,
+        _changing(path, settings, made, on_step) as change,
+    ):
+        change.files(read)
         change.texts(texts, texts_name)
     return change.report
 
 
 def add_documents(
     path: Path | str,
-    files: Sequence[Path] = (),
+    files: ReadFiles | str | Path | Sequence[str | Path] = (),
     *,
     texts: Iterable[str | Piece] = (),
     texts_name: str = "texts",
     prune: bool = False,
+    replaces: Collection[str] = (),
     embedder: Embedder | None = None,
     file_format: FileFormat | None = None,
+    reader: Reader | None = None,
     on_step: Step | None = None,
 ) -> DocumentReport:
     """Add files and texts to an index; files that it has are read again only where they changed.
@@ -316,21 +310,29 @@ def add_documents(
         texts: passages from elsewhere; they join those that are there under the same name.
         texts_name: that name.
         prune: documents go whose files have vanished from the folders.
+        replaces: names of documents in whose place the new ones come.
         embedder: the one that made the index's vectors; None loads it.
         file_format: as there.
+        reader: as there.
         on_step: as there.
 
     Raises:
         InputError: no such index, no file of a name, none that can be read, or another writer has it for 30 seconds.
     """
-    found, skipped = find_files(files, file_format)
-    with _changing(path, None, embedder, on_step) as change:
-        change.report.skipped = list(map(str, skipped))
-        change.files(found)
+    with closing(open_store(path)) as store, store.read() as transaction:
+        chunking = Chunking(**transaction.settings().chunking)
+        hashes = {document.name: document.hash for document in transaction.documents().values()}
+
+    def is_known(document: Document) -> bool:
+        return hashes.get(document.name) == _split_by(document, chunking).hash
+
+    reading = _reading(files, file_format, reader, path, on_step, is_known)
+    with reading as read, _changing(path, None, embedder, on_step) as change:
+        change.files(read)
         change.texts(texts, texts_name)
+        change.drop_files(replaces, ())
         if prune:
-            folders = [each.resolve() for each in files if each.is_dir()]
-            change.drop_files((), folders, but=set(map(str, found)))
+            change.drop_files((), read.found.folders, but=set(map(shown_path, read.found.files)))
         change.flush()
         report = change.report
         taken = report.added or report.duplicates or report.unchanged or report.deleted
@@ -362,6 +364,7 @@ def delete_documents(
         missing += [each for each in ids if not change.remove("id", [id_number(each)])]
         missing += [each for each in urls if not change.remove("url", [each])]
         for file in files:
-            if not change.drop_files({str(file), str(Path(file).resolve())}, [Path(file).resolve()]):
-                missing.append(str(file))
+            named = shown_path(Path(file)), shown_path(Path(file).resolve())
+            if not change.drop_files(named, [Path(named[1])]):
+                missing.append(named[0])
     return change.report

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.sources.documents.tables import Piece
 from dialore.text import CHINESE_RUN, WIDE, split_clauses, split_sentences
+
+if TYPE_CHECKING:
+    from dialore.sources.documents.tables import Piece
 
 Unit = Literal["words", "sentence", "whole"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
@@ -84,6 +86,8 @@ class Chunking:
 
     def split(self, section: Section, file: str = "") -> Iterator[Piece]:
         """The passages of a section."""
+        from dialore.sources.documents.tables import Piece  # what reads files in a process of its own makes none
+
         for group in self._groups(section):
             text = joined([sentence.text for sentence in group])
             yield Piece(text, section.title, section.url, file, group[0].page, section.extra)

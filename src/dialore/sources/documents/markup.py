@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from dialore.llm.model import mend_surrogates
 from dialore.sources.documents.blocks import Reject, by_headings, paragraphs, row
 from dialore.sources.documents.chunking import Paragraph, Section, Unreadable, fenced, unwrapped
 
@@ -49,8 +48,6 @@ def read_jsonl(lines: Iterable[str], reject: Reject) -> Iterator[Section]:
             continue
         try:
             data = json.loads(line)
-            if "\\ud" in line or "\\uD" in line:  # JSON can spell half a character, which no file can hold
-                data = json.loads(mend_surrogates(json.dumps(data, ensure_ascii=False)))
             section = _section(data)
         except (ValueError, RecursionError) as error:
             reject(f"line {number}", f"not JSON: {error}")

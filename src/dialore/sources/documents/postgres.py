@@ -180,7 +180,7 @@ class PostgresTransaction(Transaction):
         having: Counter[str] = Counter()
         with self._connection.cursor().copy(f"COPY passages ({columns}) FROM STDIN") as copy:
             for place, (number, each) in enumerate(zip(numbers, passages, strict=True)):
-                row: list[Any] = [v.replace("\0", "") if isinstance(v, str) else v for v in each.row(number)]
+                row: list[Any] = list(each.row(number))
                 row.append(" ".join(f"{_quoted(term)}:{at}" for at, term in enumerate(each.terms, start=1)))
                 copy.write_row(row if vectors is None else [*row, _vector(vectors[place])])
                 having.update(set(each.terms))

@@ -1,21 +1,19 @@
 """Files as sections of text: which are read, how each format is, and what could not be read.
 
 Markdown is parsed by markdown-it; the extra `documents` reads HTML, EPUB, messages, Word, PowerPoint and
-Excel by lxml, and PDF by pypdf.
+Excel by lxml, and PDF by PDFium.
 """
 
 from __future__ import annotations
 
 import gzip
 import io
-import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, get_args
 
 from dialore.encodings import decode, is_binary
-from dialore.errors import InputError, as_path
 from dialore.sources.documents.blocks import Reject, paragraphs
 from dialore.sources.documents.chunking import Paragraph, Section, Unreadable
 from dialore.sources.documents.excel import read_xlsx
@@ -28,6 +26,8 @@ from dialore.sources.documents.word import read_docx
 
 FileFormat = Literal["text", "lines", "markdown", "html", "pdf", "docx", "pptx", "xlsx", "jsonl", "csv", "eml", "epub"]
 FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
+BY_LINE = frozenset({"lines", "jsonl", "csv"})
+"""Formats that are read line by line, however many lines there are."""
 ENDINGS: dict[str, FileFormat] = {
     ".txt": "text",
     ".text": "text",
@@ -51,49 +51,17 @@ ENDINGS: dict[str, FileFormat] = {
 """How files are read, by how their names end."""
 
 
-def find_files(
-    named: str | Path | Sequence[str | Path], file_format: FileFormat | None = None
-) -> tuple[dict[Path, FileFormat], list[Path]]:
-    """The files, and those in the folders and below, by absolute path, each with its format; and what was passed over.
-
-    In a folder only files are read whose names say how; the others are passed over, hidden ones without a word. What
-    is named itself is read whatever it is called, as text where its name says nothing. `file_format` says how all of
-    them are read, whatever their names.
-
-    Raises:
-        InputError: there is nothing of that name.
-    """
-    found: dict[Path, FileFormat] = {}
-    skipped: list[Path] = []
-    paths = [as_path("a file", path) for path in ([named] if isinstance(named, str | Path) else named)]
-    for path in paths:
-        if not path.exists():
-            raise InputError(f"no such file or folder: {path}", mend="check the name")
-    for path in paths:
-        for each in _below(path.resolve()) if path.is_dir() else [path.resolve()]:
-            ending = each.with_suffix("").suffix if each.suffix == ".gz" else each.suffix
-            known = ENDINGS.get(ending.lower()) or ("text" if not path.is_dir() else None)
-            if known is None:
-                skipped.append(each)
-            else:
-                found.setdefault(each, file_format or known)
-    return found, skipped
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    for where, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(where) / name for name in sorted(names) if not name.startswith("."))
-
-
-def read_sections(path: Path, file_format: FileFormat, reject: Reject, notice: Reject) -> Iterator[Section]:
+def read_sections(
+    path: Path, file_format: FileFormat, reject: Reject, notice: Reject | None = None, *, ocr: bool = False
+) -> Iterator[Section]:
     """The sections of a file, unpacked where its name ends in `.gz`.
 
     Args:
         path: the file.
         file_format: how it is read.
         reject: told of lines that are left out.
-        notice: told of other parts that are left out, and of what was assumed.
+        notice: told of other parts that are left out, and of what was assumed; None: as `reject` is.
+        ocr: whether scanned pages are read, too.
 
     Raises:
         Unreadable: it cannot be read that way.
@@ -101,15 +69,15 @@ def read_sections(path: Path, file_format: FileFormat, reject: Reject, notice: R
         MissingExtraError: its format needs the extra `documents`.
     """
     try:
-        if file_format in {"lines", "jsonl", "csv"}:
-            yield from _read_lines(path, file_format, reject, notice)
+        if file_format in BY_LINE:
+            yield from _read_lines(path, file_format, reject, notice or reject)
         else:
             data = path.read_bytes()
-            yield from _read_whole(gzip.decompress(data) if path.suffix == ".gz" else data, file_format, notice)
+            yield from _read_whole(
+                gzip.decompress(data) if path.suffix == ".gz" else data, file_format, notice or reject, ocr=ocr
+            )
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise Unreadable("it is a damaged gzip file") from error
-    except MemoryError as error:
-        raise Unreadable("it is larger than the memory") from error
 
 
 def _read_lines(path: Path, file_format: FileFormat, reject: Reject, notice: Reject) -> Iterator[Section]:
@@ -142,7 +110,10 @@ def _whole_lines(lines: io.TextIOWrapper, notice: Reject) -> Iterator[str]:
         notice("", f"{bad:,} lines hold \ufffd, for what is no {lines.encoding}")
 
 
-def _read_whole(data: bytes, file_format: FileFormat, notice: Reject) -> Iterator[Section]:
+def _read_whole(data: bytes, file_format: FileFormat, notice: Reject, *, ocr: bool) -> Iterator[Section]:
+    if file_format == "pdf":
+        yield from read_pdf(data, notice, ocr=ocr)
+        return
     if file_format in _BINARY:
         yield from _BINARY[file_format](data, notice)
         return
@@ -151,7 +122,7 @@ def _read_whole(data: bytes, file_format: FileFormat, notice: Reject) -> Iterato
     if file_format == "html":
         yield from read_html(data, notice)
     elif file_format == "eml":
-        yield from read_mail(data, notice, lambda attached, name: _read_attached(attached, name, notice))
+        yield from read_mail(data, notice, lambda attached, name: _read_attached(attached, name, notice, ocr=ocr))
     else:
         text, _, note = decode(data)
         if note:
@@ -162,7 +133,7 @@ def _read_whole(data: bytes, file_format: FileFormat, notice: Reject) -> Iterato
             yield Section(paragraphs(text))
 
 
-def _read_attached(data: bytes, name: str, notice: Reject) -> Iterator[Section]:
+def _read_attached(data: bytes, name: str, notice: Reject, *, ocr: bool) -> Iterator[Section]:
     """The sections of what is inside another file, by its name."""
     file_format = ENDINGS.get(Path(name).suffix.lower())
     if file_format is None:
@@ -171,9 +142,11 @@ def _read_attached(data: bytes, name: str, notice: Reject) -> Iterator[Section]:
         lines = io.StringIO(decode(data).text, newline="")
         yield from read_rows(lines) if file_format == "csv" else read_jsonl(lines, notice)
     else:
-        yield from _read_whole(data, file_format, lambda where, why: notice(f"{name}, {where}".rstrip(", "), why))
+        yield from _read_whole(
+            data, file_format, lambda where, why: notice(f"{name}, {where}".rstrip(", "), why), ocr=ocr
+        )
 
 
 _HEAD = 1 << 20
 """Bytes by which the encoding of lines is told."""
-_BINARY = {"pdf": read_pdf, "docx": read_docx, "pptx": read_pptx, "xlsx": read_xlsx, "epub": read_epub}
+_BINARY = {"docx": read_docx, "pptx": read_pptx, "xlsx": read_xlsx, "epub": read_epub}

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from dialore.errors import InputError
 from dialore.knowledge import stable_id
+from dialore.text import storable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +31,7 @@ MOST_MATCHES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A passage on its way into an index.
+    """A passage on its way into an index, its texts as `storable` has them.
 
     Attributes:
         title: of its document and the headings above it, joined by " > ".
@@ -44,6 +45,10 @@ class Piece:
     file: str = ""
     page: int = 0
     extra: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("text", "title", "url", "file"):
+            object.__setattr__(self, name, storable(getattr(self, name)))
 
     @property
     def id(self) -> int:
@@ -128,7 +133,7 @@ class NewPassage(NamedTuple):
     def row(self, number: int) -> tuple[Any, ...]:
         """Its columns in the table of passages, up to `extra`."""
         piece = self.piece
-        extra = json.dumps(piece.extra, ensure_ascii=False) if piece.extra else ""
+        extra = storable(json.dumps(piece.extra, ensure_ascii=False)) if piece.extra else ""
         where = (piece.title, piece.url, piece.file, piece.page, extra)
         return number, self.id, self.document, len(self.terms), piece.text, *where
 
