@@ -19,11 +19,13 @@ from dialore.llm.endpoint import Reader
 from dialore.llm.http import HttpClient, _retry_after, error_detail, load_json, one_line
 from dialore.response import Response
 from dialore.settings import read_settings
-from dialore.sources.documents.chunking import Unreadable
+from dialore.sources.documents.chunking import Chunking, Unreadable
 from dialore.sources.documents.reading import FILE_FORMATS, read_sections
+from dialore.sources.documents.tables import NewPassage
 from dialore.sources.graph.facts import FILE_FORMATS as FACT_FORMATS
 from dialore.sources.graph.facts import Rejects, read_facts
 from dialore.sources.persona import read_persona
+from dialore.text import storable
 from tests.llm.models import ask
 
 MANY = settings(max_examples=700, deadline=None, suppress_health_check=list(HealthCheck))
@@ -138,12 +140,12 @@ def test_any_document_is_read_or_refused(tmp_path_factory, content, form, packed
     rejects = []
     try:
         for section in read_sections(path, form, lambda place, reason: rejects.append(f"{place}: {reason}")):
-            json.dumps(
-                [section.title, section.url, *(part.text for part in section.paragraphs)], ensure_ascii=False
-            ).encode()
+            for piece in Chunking().split(section, "file"):
+                assert piece.id
+                json.dumps(NewPassage(piece, piece.id, 0, []).row(1), ensure_ascii=False).encode()
     except Unreadable as error:
         rejects.append(str(error))
-    "".join(rejects).encode()
+    storable("".join(rejects)).encode()
 
 
 PERSONAS = (TEXT | JSON.map(json.dumps)).flatmap(lambda text: ENCODINGS.map(lambda how: encoded(text, how)))

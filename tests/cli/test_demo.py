@@ -24,7 +24,7 @@ BUNDLED = demo.demo_folder()
 # What runs the demo with nothing but the core's packages, and without a network.
 CORE_ONLY = """\
 import socket, sys
-EXTRAS = ("torch", "transformers", "trafilatura", "pypdf", "scipy", "onnxruntime", "sentence_transformers")
+EXTRAS = ("torch", "transformers", "trafilatura", "pypdfium2", "scipy", "onnxruntime", "sentence_transformers")
 class Refused:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in EXTRAS:

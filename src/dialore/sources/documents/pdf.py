@@ -20,7 +20,8 @@ _FINISHED = re.compile(rf"[{re.escape(SENTENCE_ENDS)}:：][\"'”’」』)\]）
 _ACCENT = re.compile("(?<=[A-Za-zı])[´¨ˆ˜ˇ˘˙˚¸]")
 """An accent beside its letter, as the fonts of TeX have it."""
 _ACCENTS = str.maketrans("´¨ˆ˜ˇ˘˙˚¸", "\u0301\u0308\u0302\u0303\u030c\u0306\u0307\u030a\u0327")
-_FEW, _SHIFTED = 100, 0.2
+_FEW, _SHIFTED = 100, 0.25
+"""Letters that tell, and the part of vowels below which they are no text: English has 0.4."""
 _NOTES = {1, 9, 10, 11, 12}
 """PDFium's numbers of annotations whose text does not stand on the page: notes, and marks in the text."""
 _BESIDE = _NOTES | {2, 16}

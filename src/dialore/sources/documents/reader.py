@@ -19,7 +19,7 @@ from multiprocessing.spawn import get_executable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from dialore.errors import DialoreError, first_line
+from dialore.errors import DialoreError, InputError
 from dialore.sources.documents.chunking import Paragraph, Section, Unreadable
 from dialore.sources.documents.reading import BY_LINE, FileFormat, read_sections
 from dialore.text import storable
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dialore.sources.documents.blocks import Reject
 
 SECONDS, MEMORY, CHARACTERS = 120.0, 2_000_000_000, 50_000_000
+READY = b"ready\n"
 _START = """
 import json, sys
 sys.path[:], limits = json.loads(sys.argv[1])
@@ -75,7 +76,8 @@ class Reader:
         process, self._process = self._process, None
         if process is not None:
             process.kill()
-            process.wait()
+            with suppress(OSError):  # what was not written yet
+                process.communicate()
 
     def read(self, path: Path, file_format: FileFormat) -> Iterator[Message]:
         """What is in a file.
@@ -97,7 +99,9 @@ class Reader:
             raise
 
     def _begun(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
+        if self._process is not None and self._process.poll() is not None:
+            self.close()
+        if self._process is None:
             limits = self.seconds, self.memory, self.characters, self.ocr
             self._process = subprocess.Popen(  # noqa: S603 - this Python
                 [get_executable() or sys.executable, "-P", "-c", _START, json.dumps([sys.path, limits])],
@@ -108,7 +112,10 @@ class Reader:
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONUTF8": "1"},
             )
             self._messages = queue.SimpleQueue()
-            threading.Thread(target=_pass_on, args=(self._process.stdout, self._messages), daemon=True).start()
+            stdout, self._process.stdout = self._process.stdout, None
+            threading.Thread(target=_pass_on, args=(stdout, self._messages), daemon=True).start()
+            if self._messages.get() != READY:
+                raise InputError("the process that reads files ends as it begins", mend="is this Python whole?")
         return self._process
 
     def _messages_of(self, process: subprocess.Popen[bytes], file_format: FileFormat) -> Iterator[Message]:
@@ -142,8 +149,9 @@ def section_of(text: str) -> Section:
 
 
 def _pass_on(stream: IO[bytes], messages: queue.SimpleQueue[bytes]) -> None:
-    for line in stream:
-        messages.put(line)
+    with stream:
+        for line in stream:
+            messages.put(line)
     messages.put(b"")
 
 
@@ -162,6 +170,8 @@ def serve(seconds: float, memory: int, characters: int, ocr: bool) -> None:
     def say(kind: str, text: str) -> None:
         out.write(f"{kind} {storable(text)}\n".encode())
 
+    out.write(READY)
+    out.flush()
     while True:
         path, file_format = wanted.get()
         _limit_time(seconds)
@@ -171,11 +181,11 @@ def serve(seconds: float, memory: int, characters: int, ocr: bool) -> None:
         except (Unreadable, DialoreError) as error:
             kind, why = "end", str(error)
         except OSError as error:
-            kind, why = "end", error.strerror or first_line(error)
+            kind, why = "end", error.strerror or str(error)
         except MemoryError:
             kind, why = "failed", f"reading it takes more than {memory:,} bytes of memory"
-        except BaseException as error:  # noqa: BLE001 - whatever a file brings about, the others are read
-            kind, why = "end", f"{type(error).__name__}: {first_line(error)}"
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a file brings about, the others are read
+            kind, why = "end", f"{type(error).__name__}: {error}"[:300]
         say(kind, " ".join(why.split()))
         out.flush()
         _limit_time(0)
