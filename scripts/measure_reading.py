@@ -30,7 +30,8 @@ from lxml import etree
 
 from dialore.errors import InputError, first_line
 from dialore.sources.documents.chunking import Chunking, Unreadable
-from dialore.sources.documents.reading import find_files, read_sections
+from dialore.sources.documents.files import find_files
+from dialore.sources.documents.reading import read_sections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -237,7 +238,7 @@ def read(path: Path) -> tuple[str, list[str]]:
         told.append(f"{where}: {why}")
 
     try:
-        file_format = find_files(path)[0][path.resolve()]
+        file_format = find_files(path).files[path.resolve()]
         for section in read_sections(path, file_format, tell, tell):
             title = section.title.split(" > ")
             pairs = zip(title, before, strict=False)
