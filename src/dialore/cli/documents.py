@@ -171,7 +171,8 @@ def search(
 
     from dialore.dialogue import Dialogue
     from dialore.sources.base import Findings
-    from dialore.sources.documents.index import RETRIEVERS, open_documents
+    from dialore.sources.documents.index import RETRIEVERS
+    from dialore.sources.documents.opening import open_documents
 
     chosen = one_of("retriever", retriever, RETRIEVERS)
     if not query.strip():

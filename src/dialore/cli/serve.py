@@ -53,5 +53,6 @@ def serve(
         return
     where = {"server.host": host, "server.port": port, "server.workers": workers}
     settings = read_settings(file, {**said, **{name: value for name, value in where.items() if value is not None}})
-    note(f"serving http://{settings.server.host}:{settings.server.port}/v1")
+    place = f"http://{settings.server.host}:{settings.server.port}"
+    note(f"a page at {place}, and OpenAI's API at {place}/v1")
     run(settings)

@@ -108,8 +108,8 @@ KINDS: dict[str, SourceKind] = {
         ),
         SourceKind(
             "documents",
-            "dialore.sources.documents.index:open_documents",
-            "A document index of `dialore documents build`; several are asked as one.",
+            "dialore.sources.documents.opening:open_documents",
+            "Documents: a file, a folder, or an index of `dialore documents build`; several are asked as one.",
             key="documents",
             short="-d",
             metavar="PATH|URL",

@@ -23,7 +23,8 @@ from dialore.retrieval.encoders import EndpointEmbedder
 from dialore.retrieval.static import StaticEmbedder
 from dialore.sources.base import Findings, KnowledgeSource
 from dialore.sources.documents.building import add_documents, build_documents, delete_documents
-from dialore.sources.documents.index import DocumentIndex, SeveralDocuments, open_documents
+from dialore.sources.documents.index import DocumentIndex, SeveralDocuments
+from dialore.sources.documents.opening import open_documents
 from dialore.sources.documents.sqlite import PATIENCE
 from dialore.sources.documents.tables import Piece
 from dialore.workbench import SourceSettings, Workbench
@@ -42,6 +43,26 @@ FACTS = [
 ASK = Dialogue.model_validate({"id": "d", "turns": ["My throat hurts."]})
 RETRIEVERS = ("bm25", "dense", "fused")
 EMBEDDER = StaticEmbedder()
+
+
+def test_a_plain_file_or_folder_is_read_into_the_cache_and_read_again_where_it_changed(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("DIALORE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    cafe = tmp_path / "docs" / "cafe.md"
+    cafe.parent.mkdir()
+
+    def known(place):
+        with contextlib.closing(open_documents([place])) as source:
+            return {piece.text for piece in source.every(ASK)}
+
+    cafe.write_text("# Café\n\nDogs are welcome.\n", "utf-8")
+    (cafe.parent / "bad.jsonl").write_text("{\n", "utf-8")
+    for place in (cafe, "docs/cafe.md", "docs"):
+        assert known(place) == {"Dogs are welcome."}
+    assert "bad.jsonl" in caplog.text
+    cafe.write_text("# Café\n\nDogs stay outside.\n", "utf-8")
+    assert known("docs") == known(cafe) == {"Dogs stay outside."}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "docs"]
 
 
 @pytest.fixture

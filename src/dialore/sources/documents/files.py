@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dialore.errors import InputError, as_path
 from dialore.sources.documents.chunking import Section, Unreadable
 from dialore.sources.documents.reader import Reader, section_of
-from dialore.sources.documents.reading import ENDINGS
+from dialore.sources.documents.reading import format_of
 from dialore.sources.documents.tables import Document
 from dialore.text import shown_path
 
@@ -68,8 +68,7 @@ def find_files(named: str | Path | Sequence[str | Path], file_format: FileFormat
         if is_folder:
             found.folders.append(Path(shown_path(path.resolve())))
         for each in _below(path.resolve(), found) if is_folder else [path.resolve()]:
-            ending = each.with_suffix("").suffix if each.suffix == ".gz" else each.suffix
-            known = ENDINGS.get(ending.lower()) or (None if is_folder else "text")
+            known = format_of(each) or (None if is_folder else "text")
             if known is None:
                 found.skipped.append(shown_path(each))
             elif why := _unfit(each):

@@ -7,7 +7,6 @@ import copy
 import hashlib
 import itertools
 from collections import Counter
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 Retriever = Literal["fused", "bm25", "dense"]
 RETRIEVERS: tuple[Retriever, ...] = get_args(Retriever)
 SCHEMES = ("postgresql://", "postgres://")
-POOL = "pool:"
 _DEPTH = 100
 """How many of each ranking are fused, at least."""
 
@@ -297,34 +295,6 @@ class SeveralDocuments:
         """Close them all."""
         for source in self.sources:
             source.close()
-
-
-def open_documents(
-    paths: Sequence[Path | str], *, retriever: Retriever = "fused", embedder: str | None = None
-) -> KnowledgeSource:
-    """Open document indices (files or addresses) as one source; one that is named twice is opened once.
-
-    `embedder` is the spec that the user's settings name: an index whose vectors an endpoint made asks it at that
-    address.
-
-    `pool:` is each dialogue's own sentences, ranked by the embedder, or as `pool:RERANKER` says.
-
-    Raises:
-        InputError: none is named, or as `DocumentIndex` does.
-    """
-    if not paths:
-        raise InputError("no document index is named", mend="give --documents PATH")
-    if str(paths[0]).startswith(POOL):
-        from dialore.sources.pool import PoolSource
-
-        return PoolSource(str(paths[0]).removeprefix(POOL) or (f"dense:{embedder}" if embedder else "dense"))
-    with ExitStack() as failed:
-        distinct = dict.fromkeys(path.resolve() if isinstance(path, Path) else path for path in paths)
-        opened = [
-            failed.enter_context(DocumentIndex(path, retriever=retriever, addresses=[embedder])) for path in distinct
-        ]
-        failed.pop_all()
-    return opened[0] if len(opened) == 1 else SeveralDocuments(opened)
 
 
 def embedder_of(

@@ -51,6 +51,12 @@ ENDINGS: dict[str, FileFormat] = {
 """How files are read, by how their names end."""
 
 
+def format_of(path: Path) -> FileFormat | None:
+    """How a file is read, by its name; None where that does not say."""
+    ending = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    return ENDINGS.get(ending.lower())
+
+
 def read_sections(
     path: Path, file_format: FileFormat, reject: Reject, notice: Reject | None = None, *, ocr: bool = False
 ) -> Iterator[Section]:

@@ -190,7 +190,7 @@ def _engine(spec: str) -> SearchEngine:
         takes, example = _ENGINES[kind]
         raise InputError(f"the search engine {kind!r} takes {takes}", mend=f"write {example}")
     if kind == "corpus":
-        from dialore.sources.documents.index import open_documents
+        from dialore.sources.documents.opening import open_documents
 
         path = Path(argument)
         return CorpusEngine(open_documents([path]), name=f"corpus:{path.name}")
