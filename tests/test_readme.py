@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from dialore.cli import main
 from tests.example_data import write_data
+from tests.llm.server import say
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -86,6 +88,23 @@ def test_the_program_works(folder):
     done = run(["-c", program], folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+
+
+def test_a_citation_looks_as_shown(faulty_server, tmp_path, monkeypatch, capsys):
+    def stand_in(handler):
+        asked = handler.asked.body
+        needs = [{"what": "dogs", "source": "library", "query": "dogs", "asked": True}]
+        say(json.dumps({"needs": needs}) if "response_format" in asked else "Yes, on the terrace [1].")(handler)
+
+    faulty_server.always = stand_in
+    monkeypatch.chdir(tmp_path)
+    text = "# Harbour Café\n\n## Dogs\n\nDogs are welcome on the terrace, and there is always a bowl of water.\n"
+    (tmp_path / "cafe.md").write_text(text, "utf-8")
+    monkeypatch.setenv("COLUMNS", "120")
+    with pytest.raises(SystemExit):
+        main(["ask", "May I bring my dog?", "--documents", "cafe.md", "-u", faulty_server.url, "--no-cache"])
+    (shown,) = [block for language, block in BLOCKS if language == "text"]
+    assert shown in re.sub(r" +\n", "\n", capsys.readouterr().out)
 
 
 def test_the_table_of_methods_is_true():

@@ -55,7 +55,7 @@ def root(
     and write a response whose grounds can be seen.
 
     [bold]Start here[/bold]
-    dialore demo              nine dialogues, every method, nothing to set up
+    dialore demo              nine dialogues, several methods, nothing to set up
     dialore chat              talk; /why shows the grounds
     dialore ask "What helps against a sore throat?"
     dialore respond talk.json --trace trace.jsonl

@@ -36,7 +36,7 @@ def demo(
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     json: Json = False,
 ) -> None:
-    """Nine dialogues, answered by every method, side by side.
+    """Nine dialogues, answered by several methods, side by side.
 
     Six are answered over the starter graph by vanilla, t-rag, qp-rag and
     dcrag, three over sources of our own by weave, safari, scg-qp, edit, msdp

@@ -126,7 +126,7 @@ def show_used(out: Console, response: Response) -> None:
     if not knowledge:
         out.print("[dim]no knowledge was looked up[/]")
     elif not used:
-        out.print(f"[dim]drew on none of the {len(knowledge)} pieces of knowledge that it was given[/]")
+        out.print(f"[dim]drew on none of {len(knowledge)} pieces of knowledge that it was given[/]")
     else:
         out.print(f"[dim]drew on {len(used)} of {len(knowledge)} pieces of knowledge:[/]")
         for item in used:

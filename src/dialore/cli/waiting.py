@@ -39,8 +39,9 @@ class Waiting:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The stage at work and the seconds; above it as much of the text's end as there is room for."""
-        written = Text(self.text or self.draft, style="" if self.text else "dim")
-        yield from written.wrap(console, options.max_width)[-max(1, console.height - 4) :]
+        if written := self.text or self.draft:
+            lines = Text(written, style="" if self.text else "dim").wrap(console, options.max_width)
+            yield from lines[-max(1, console.height - 4) :]
         self._spinner.update(text=Text(f"{self._stage} · {time.monotonic() - self._begun:.0f} s", style="dim"))
         yield self._spinner
 
