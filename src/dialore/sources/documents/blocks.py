@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from itertools import chain
 
 from dialore.errors import MissingExtraError, first_line
-from dialore.sources.documents.chunking import Paragraph, Section, Unreadable, unwrapped
+from dialore.sources.documents.chunking import Paragraph, Section, Unreadable, shortened, unwrapped
 
 Reject = Callable[[object, object], None]
 """Told of a part of a file ("page 3", "line 7", "" for all of it), and why it is left out or what was assumed of it."""
@@ -41,14 +41,6 @@ def by_headings(blocks: Iterable[tuple[int, Paragraph]], title: str, url: str = 
         name, whole = shortened(paragraph.text)
         paragraphs = [Paragraph(whole, paragraph.page)] if whole else []
         headings = [*above, (level, Paragraph(name, paragraph.page))] if name else above
-
-
-def shortened(title: str, longest: int = 150) -> tuple[str, str]:
-    """A title of at most so many letters; and where it had more, all of it, to be text."""
-    title = " ".join(title.split())
-    if len(title) <= longest:
-        return title, ""
-    return f"{title[:longest].rpartition(' ')[0] or title[:longest]}…", title
 
 
 def _path(title: str, headings: Iterable[tuple[int, Paragraph]]) -> str:

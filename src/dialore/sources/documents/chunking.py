@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from dialore.errors import InputError, UnknownNameError
@@ -21,6 +21,8 @@ _LONGEST = 3
 """A sentence of more than so many passages' words is split after all: a table, or text without punctuation."""
 
 
+_LONGEST_HEADING, _LONGEST_TITLE = 150, 600
+"""Letters that a title has of one heading, and of all."""
 FENCE = "```"
 _SEAMLESS = re.compile(f"[{WIDE}“”‘’…—]{{2}}")
 _WRAPPED = re.compile(rf"(?<=[{WIDE}])[ \t]*\r?\n\s*(?=[{WIDE}])")
@@ -85,9 +87,12 @@ class Chunking:
             raise InputError(f"{self.words} words with an overlap of {self.overlap} do not make passages")
 
     def split(self, section: Section, file: str = "") -> Iterator[Piece]:
-        """The passages of a section."""
+        """The passages of a section; a title that is too long is shortened, and text as well."""
         from dialore.sources.documents.tables import Piece  # what reads files in a process of its own makes none
 
+        title, whole = shortened(section.title, _LONGEST_TITLE)
+        if whole:
+            section = replace(section, paragraphs=[Paragraph(whole), *section.paragraphs], title=title)
         for group in self._groups(section):
             text = joined([sentence.text for sentence in group])
             yield Piece(text, section.title, section.url, file, group[0].page, section.extra)
@@ -175,6 +180,14 @@ def count_words(text: str) -> int:
     # Scripts without spaces make very long "words".
     counted = sum(1 if len(word) <= _LONG_WORD else len(word) // _LETTERS_A_WORD for word in latin)
     return counted + round(sum(map(len, runs)) / _CHARACTERS_A_WORD)
+
+
+def shortened(title: str, longest: int = _LONGEST_HEADING) -> tuple[str, str]:
+    """A title of at most so many letters; and where it had more, all of it, to be text."""
+    title = " ".join(title.split())
+    if len(title) <= longest:
+        return title, ""
+    return f"{title[:longest].rpartition(' ')[0] or title[:longest]}…", title
 
 
 def joined(texts: Sequence[str]) -> str:

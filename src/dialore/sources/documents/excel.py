@@ -156,10 +156,13 @@ def _table(rows: Iterable[dict[int, _Cell]]) -> Iterator[str]:
 
 
 def _are_names(cells: dict[int, _Cell], following: dict[int, _Cell], names: dict[int, _Cell]) -> bool:
-    """Whether a row names the columns of the next: short texts, at most one too few, and not more rows of a table."""
-    if len(cells) < 2 or not following or len(cells) + 1 < len(following):
+    """Whether a row names the columns of the next: short texts, and not more rows of a table that has names."""
+    if len(cells) < 2 or not following or not all(cell.is_name for cell in cells.values()):
         return False
-    if not all(cell.is_name for cell in cells.values()):
+    unnamed = following.keys() - cells.keys()
+    if len(unnamed) > 1 or (
+        unnamed != {min(following)} and unnamed and all(cell.is_name for cell in following.values())
+    ):
         return False
     return cells.keys() != names.keys() or any(at in cells and not cell.is_name for at, cell in following.items())
 

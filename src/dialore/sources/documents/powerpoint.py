@@ -41,6 +41,8 @@ class _Presentation:
         for number, listed in enumerate(self._package.document.iterfind("{*}sldIdLst/{*}sldId"), start=1):
             # The relation's id has a namespace, the slide's own has none.
             part = next((slides[value] for key, value in listed.items() if key != "id" and value in slides), "")
+            if self._package.root(part) is None:
+                self._package.notice(f"slide {number}", "it is missing or damaged")
             for level, text in self._slide(part):
                 yield level, Paragraph(text, number)
         yield 1, Paragraph("")

@@ -35,12 +35,16 @@ class _Word:
     def __init__(self, package: Package) -> None:
         self._package = package
         self._part = package.main
+        self._initial = ""
+        """The large first letter of the next paragraph, which is a paragraph of its own."""
         self._levels = self._levels_of_styles()
         self._notes = {(kind, attribute(note, "id")): note for kind in _NOTES.values() for note in self._parts(kind)}
 
     def blocks(self) -> Iterator[Block]:
         """All of it."""
         yield from self._blocks(self._package.document)
+        if self._initial:
+            yield 0, Paragraph(self._initial)
         yield from (block for kind, key in list(self._notes) for block in self._note(kind, key))
         ends = [each for kind in ("header", "footer") for each in self._parts(kind)]
         found = dict.fromkeys(paragraph.text for each in ends for _, paragraph in self._block(each))
@@ -91,8 +95,12 @@ class _Word:
     def _paragraph(self, element: Element) -> Iterator[Block]:
         """A paragraph, and after it what hangs on it: text boxes, charts, notes."""
         hanging: list[Block] = []
-        text = " ".join(self._inline(element, hanging).split())
-        if text:
+        text = self._initial + " ".join(self._inline(element, hanging).split())
+        self._initial = ""
+        frame = element.find("{*}pPr/{*}framePr")
+        if frame is not None and attribute(frame, "dropCap") in {"drop", "margin"}:
+            self._initial = text
+        elif text:
             yield self._level(element), Paragraph(text)
         yield from hanging
 
