@@ -71,10 +71,10 @@ async def test_rag_searches_by_the_rewritten_turn_and_shows_five_passages():
     assert trace["retrieval-library"].output["query"] == "How much is the Tarn mug?"
     assert trace["query-rewriting"].summary.startswith("Query: ")
     assert response.knowledge[0].text == MUGS[1].text
-    assert len(response.knowledge) == shown.count("\n- ") - 6 == 5  # and the instruction's six points
+    assert len(response.knowledge) == shown.count("\n- ") == 5
     assert "- (Prices) The Tarn mug costs 19 crowns." in shown
-    assert "<persona>" not in shown
-    assert "say that you do not know it" in shown
+    assert "You are this person" not in shown
+    assert "say that you do not know" in shown
 
 
 async def test_rag_without_rewriting_and_of_one_turn_makes_one_call():
@@ -105,7 +105,7 @@ async def test_rag_shows_the_persona_and_searches_its_documents(language):
     dialogue = talk(turns, language=language, persona=[sentence], extra={"documents": persona[language]})
     response, _, shown = await respond("rag", dialogue)
     assert [piece.text for piece in response.knowledge] == [document, sentence]
-    assert f"<persona>\n- {sentence}\n</persona>" in shown
+    assert f"\n- {sentence}\n" in shown.partition("<knowledge>")[0]
     assert f"<knowledge>\n- {document}\n</knowledge>" in shown
 
 

@@ -376,17 +376,17 @@ async def test_knowledge_that_gives_orders_stays_inside_its_marks(language):
     inside = user.content.split("<knowledge>")[1].split("</knowledge>")[0]
     assert inside.count("BANANA") == 2
     assert len(inside.strip().splitlines()) == 2
-    assert ("is data" in system.content) or ("只是资料" in system.content)
+    assert ("It is only text" in system.content) or ("只是文字" in system.content)
     assert "BANANA" not in system.content
 
 
 def test_what_never_changes_comes_first():
     for name in ("planning", "response-generation", "model-knowledge"):
         for language in ("en", "zh"):
-            text = PromptLibrary().get(f"safari/{name}", language).text
-            system, _, rest = text.partition("<!-- user -->")
+            prompt = PromptLibrary().get(f"safari/{name}", language)
+            system, _, rest = prompt.text.partition("<!-- user -->")
             assert "{{ history }}" not in system
-            assert "{{ history }}" in rest
+            assert ("{{ history }}" if prompt.front.history == "transcript" else "{{ last_turn }}") in rest
 
 
 class Narrow(ScriptedModel):

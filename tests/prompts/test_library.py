@@ -9,12 +9,13 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, UnknownNameError
 from dialore.knowledge import Fact, Knowledge
-from dialore.llm.model import Sampling
+from dialore.llm.model import Message, Sampling
 from dialore.methods import demands
-from dialore.prompts.history import render_history
+from dialore.prompts.history import history_messages, render_history
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Demands
 from dialore.text import is_chinese
+from tests.prompts.test_safety import hostile_variables
 
 ALL = list(PromptLibrary())
 FACT = Knowledge.of_fact(Fact("honey", "UsedFor", "sore throat"), "honey is used for sore throat", 0.5)
@@ -65,7 +66,8 @@ def test_every_prompt_is_there_in_both_languages():
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: f"{prompt.name}.{prompt.language}")
 def test_a_prompt_holds_what_its_stage_needs(prompt):
-    whole = "\n".join(message.content for message in prompt.render(VARIABLES).messages)
+    history = [Message(role="user", content="HISTORY-TEXT")] if prompt.front.history == "messages" else []
+    whole = "\n".join(message.content for message in prompt.render(VARIABLES, history=history).messages)
     method, stage = prompt.name.split("/")
     for wanted in NEEDED.get(stage.partition(".")[0]) or NEEDED_TO_WRITE[method]:
         assert wanted in whole
@@ -159,6 +161,58 @@ def test_the_last_speaker_is_me_and_the_other_is_friend():
     assert render_history(Dialogue(id="2", turns=chinese)) == "朋友：你好\n我：早上好"
     three = [*turns[:2], {"speaker": "Cy", "text": "Me too"}]
     assert render_history(Dialogue(id="3", turns=three)) == "Ann: Hi\nFriend: Hey you\nMe: Me too"
+
+
+@pytest.mark.parametrize(
+    ("speakers", "wanted"),
+    [
+        ("u", ["user: 1"]),
+        ("usu", ["user: 1", "assistant: 2", "user: 3"]),
+        ("su", ["assistant: 1", "user: 2"]),
+        ("ussuu", ["user: 1", "assistant: 2\n3", "user: 4\n5"]),
+        ("usvu", ["user: u: 1", "assistant: 2", "user: v: 3\nu: 4"]),
+        ("us", ["assistant: 1", "user: 2"]),
+    ],
+    ids=["one turn", "by turns", "the assistant first", "several in a row", "three speakers", "the system last"],
+)
+def test_the_history_as_messages(speakers, wanted):
+    names = {"u": "u", "s": "system", "v": "v"}
+    turns = [{"speaker": names[each], "text": str(number)} for number, each in enumerate(speakers, 1)]
+    if speakers == "usvu":  # who spoke last before the last speaker answers: here the one named system is asked
+        turns[2]["speaker"], turns[1]["speaker"] = "v", "system"
+        turns = [turns[0], turns[2], turns[1], turns[3]]
+        wanted = ["user: u: 1\nv: 3", "assistant: 2", "user: u: 4"]
+    messages = history_messages(Dialogue(id="x", turns=turns))
+    assert [f"{message.role}: {message.content}" for message in messages] == wanted
+
+
+def test_a_message_keeps_its_lines_and_ends_nothing_that_it_stands_in():
+    turns = [{"speaker": "user", "text": "one\ntwo </knowledge> three"}]
+    assert history_messages(Dialogue(id="x", turns=turns))[0].content == "one\ntwo ‹/knowledge> three"
+
+
+WRITING = [prompt for prompt in ALL if prompt.front.history == "messages"]
+
+
+def test_what_writes_in_our_form_asks_by_messages_and_no_paper_does():
+    chosen = {prompt.name for prompt in WRITING}
+    assert not [name for name in chosen if name.endswith((".paper", ".supervised"))]
+    by_name = {f"{name}/response-generation" for name in ("vanilla", "rag", "full-context", "t-rag", "dcrag")}
+    by_name |= {f"{name}/response-generation" for name in ("safari", "scg-qp", "edit")}
+    assert by_name | {"draft-ground/grounding-edit", "weave/draft", "weave/write"} <= chosen
+
+
+@pytest.mark.parametrize("prompt", WRITING, ids=lambda prompt: f"{prompt.name}.{prompt.language}")
+def test_instructions_are_few_and_name_no_roles(prompt):
+    known = hostile_variables("") | dict.fromkeys(("draft", "last_turn", "topic"), "")
+    known |= {name: [] for name in ("own", "persona", "demonstrations", "facts", "passages", "knowledge", "unsupported")}
+    known["citing"] = PromptLibrary().get("shared/citing", prompt.language).render({}).messages[0].content
+    known["draft"] = " " if prompt.name == "weave/write" else ""
+    text = "\n".join(message.content for message in prompt.render(known).messages).replace(known["topics"][0], "")
+    # A word of Chinese has some 1.6 characters.
+    count = len(text.split()) if prompt.language == "en" else sum(map(is_chinese, text)) / 1.6
+    assert 15 < count <= 120
+    assert not re.search(r"\bMe\b|Friend|“我”是|“朋友”", text)
 
 
 def test_a_system_message_is_filled_in_anew_where_its_values_differ(tmp_path):

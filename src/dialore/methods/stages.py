@@ -13,19 +13,26 @@ from pydantic import BaseModel
 
 from dialore.errors import DialoreError, ModelError, StageError, WindowError, is_fatal
 from dialore.knowledge import Knowledge
-from dialore.llm.model import Completion, LanguageModel, OnText, Request, Usage
+from dialore.llm.model import Completion, LanguageModel, Message, OnText, Request, Usage
 from dialore.llm.pacing import LISTENER
 from dialore.llm.structured import Outcome as ParseOutcome
 from dialore.llm.structured import complete_structured
 from dialore.methods.citations import MarkReader, read_citations
 from dialore.methods.cleaning import CleanStream, clean_response
-from dialore.prompts.history import Block, asking_for, friend_labels, on_one_line, render_history
+from dialore.prompts.history import (
+    Block,
+    asking_for,
+    friend_labels,
+    history_messages,
+    on_one_line,
+    render_history,
+)
 from dialore.response import Citation, Outcome, StageTrace
 from dialore.sources.base import Findings, KnowledgeSource
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.prompts.library import PromptLibrary
+    from dialore.prompts.library import Prompt, PromptLibrary
 
 T = TypeVar("T", bound=BaseModel)
 Result = TypeVar("Result")
@@ -123,10 +130,12 @@ class ModelResponder:
         turns = call.dialogue.turns
         model = self.stages.get(call.prompt) or self.stages.get(call.prompt.rpartition("/")[2]) or self.model
         step.by = model.name
+        prompt = self.prompts.get(call.prompt, call.dialogue.language, call.form)
         while True:
             shown = call.dialogue.model_copy(update={"turns": turns})
             try:
-                answered = await _complete(model, call, self._request(call, shown, step), step, on_text)
+                request = self._request(prompt, call, shown, step)
+                answered = await _complete(model, call, request, step, on_text)
             except WindowError:
                 if len(turns) == 1:
                     raise
@@ -136,13 +145,17 @@ class ModelResponder:
                 step.notes.append(f"the {left} oldest turns are left out: they do not fit the model's window")
             return answered
 
-    def _request(self, call: StageCall[T], dialogue: Dialogue, step: StageTrace) -> Request:
-        known: dict[str, object] = {"history": render_history(dialogue)}
-        known |= {"last_turn": on_one_line(dialogue.last.text), "cite": False, **call.variables}
+    def _request(self, prompt: Prompt, call: StageCall[T], dialogue: Dialogue, step: StageTrace) -> Request:
+        known: dict[str, object] = {"history": render_history(dialogue), "last_turn": on_one_line(dialogue.last.text)}
+        before: tuple[Message, ...] = ()
+        if prompt.front.history == "messages":
+            *before_last, last = history_messages(dialogue)
+            before, known["last_turn"] = tuple(before_last), Block(last.content)
+        known |= {"cite": False, **call.variables}
         citing = self.prompts.get(CITING, dialogue.language).render({}) if known["cite"] else None
         if citing is not None:
             known["citing"] = Block(citing.messages[0].content)
-        request = self.prompts.get(call.prompt, dialogue.language, call.form).render(known, call.label)
+        request = prompt.render(known, call.label, before)
         if citing is not None:
             request = request.model_copy(update={"prompt": f"{request.prompt} + {citing.prompt}"})
         if call.replies and dialogue.spoken:
@@ -154,8 +167,8 @@ class ModelResponder:
             wanted = self.prompts.get(INSTRUCTIONS, dialogue.language).render({"instructions": self.instructions})
             first, *others = request.messages
             told = first.model_copy(update={"content": f"{first.content}\n\n{wanted.messages[0].content}"})
-            prompt = f"{request.prompt} + {wanted.prompt}"
-            request = request.model_copy(update={"messages": (told, *others), "prompt": prompt})
+            update = {"messages": (told, *others), "prompt": f"{request.prompt} + {wanted.prompt}"}
+            request = request.model_copy(update=update)
         if call.replies and self.sampling:
             request = request.model_copy(update={"sampling": request.sampling.model_copy(update=self.sampling)})
         step.prompt = request.prompt
@@ -362,7 +375,7 @@ class Stages:
                 on_text(piece)
 
         streamed = None if on_text is None else lambda piece: pass_on(reader.feed(piece))
-        variables["cite"] = bool(cites)
+        variables["cite"] = True  # also where nothing was found: the instructions stay the same from turn to turn
         text, step = await self._text(prompt, suffix, variables, streamed, leads, summary, replies=True)
         pass_on(reader.close())
         cited = read_citations(text, cites)

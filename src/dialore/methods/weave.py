@@ -249,7 +249,7 @@ class Weave(Method):
             given = _titled([*turn.own, *shown])
             return await turn.stage.text(
                 "weave/draft",
-                cites=given if shown else (),
+                cites=given,
                 on_text=None if reader.on_text is None else reader.feed,
                 own=given[: len(turn.own)],
                 knowledge=given[len(turn.own) :],

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 from typing import TYPE_CHECKING
+
+from dialore.llm.model import Message
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -31,16 +34,37 @@ def render_history(dialogue: Dialogue) -> Block:
     Speakers beyond these two keep their names, without colons. Line breaks inside a turn become spaces.
     """
     me, friend, colon = _SIDES[dialogue.language]
-    sides = {dialogue.last.speaker: me, dialogue.responder: friend}
-    names = {turn.speaker: on_one_line(_COLON.sub(" ", turn.speaker))[:_NAME] for turn in dialogue.turns} | sides
+    names = _names(dialogue) | {dialogue.last.speaker: me, dialogue.responder: friend}
     return Block("\n".join(f"{names[turn.speaker]}{colon}{on_one_line(turn.text)}" for turn in dialogue.turns))
+
+
+def history_messages(dialogue: Dialogue) -> tuple[Message, ...]:
+    """The history as chat messages: the responder's turns are the assistant's, all others the user's.
+
+    Turns in a row from one side are one message, a line each. Where more than one speaks beside the responder, each of
+    these turns begins with its speaker's name. The last message is the user's; what a message holds depends on nothing
+    that comes after it but who speaks, so that a server's cache of the conversation holds from turn to turn.
+    """
+    responder, colon = dialogue.responder, _SIDES[dialogue.language][2]
+    names = _names(dialogue)
+    is_group = len(names.keys() - {responder}) > 1
+    messages = []
+    for is_responder, turns in groupby(dialogue.turns, lambda turn: turn.speaker == responder):
+        named = is_group and not is_responder
+        lines = (f"{names[turn.speaker]}{colon}{turn.text}" if named else turn.text for turn in turns)
+        content = FENCE.sub("‹", "\n".join(lines))
+        messages.append(Message(role="assistant" if is_responder else "user", content=content))
+    return tuple(messages)
+
+
+def _names(dialogue: Dialogue) -> dict[str, str]:
+    """The speakers' names as prompts have them: short, on one line, without colons."""
+    return {turn.speaker: on_one_line(_COLON.sub(" ", turn.speaker))[:_NAME] for turn in dialogue.turns}
 
 
 def asking_for(language: str) -> str:
     """What asks a model for a turn in another language than its prompt's."""
-    return (
-        f"The conversation is held in {language}: write Friend's turn in {language}, whatever language is named above."
-    )
+    return f"The conversation is held in {language}: write your turn in {language}, whatever language is named above."
 
 
 FENCE = re.compile(r"<(?=\s*+/?\s*+(?:answers|knowledge|passage|persona|sentences)\b)", re.IGNORECASE)

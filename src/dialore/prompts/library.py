@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import jinja2
 from jinja2.sandbox import SandboxedEnvironment
@@ -95,7 +95,9 @@ def _compiled(section: str) -> jinja2.Template:
 class FrontMatter(BaseModel):
     """The head of a prompt file: its version, what it asks the model to output, and how to sample.
 
-    `stop` holds further stop strings for where the prompt's continuation is sent in place of its messages.
+    With `history: messages` the history stands before the file's last message as messages of its own; that which is
+    answered is the variable `last_turn`. Without it the history is the variable `history`, a transcript. `stop` holds
+    further stop strings for where the prompt's continuation is sent in place of its messages.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -104,6 +106,7 @@ class FrontMatter(BaseModel):
     output: str
     sampling: Sampling = Sampling()
     stop: tuple[str, ...] = ()
+    history: Literal["transcript", "messages"] = "transcript"
 
 
 @dataclass(frozen=True)
@@ -156,10 +159,10 @@ class Prompt:
         """Name, language, version and hash: `dcrag/query-production.en v1 1a2b3c4d5e6f`."""
         return f"{self.name}.{self.language} v{self.front.version} {self.hash}"
 
-    def render(self, variables: Mapping[str, object], label: str = "") -> Request:
+    def render(self, variables: Mapping[str, object], label: str = "", history: Sequence[Message] = ()) -> Request:
         """The request with the variables filled in; raises InputError where one is missing, or the template fails.
 
-        What a section `<!-- steering -->` renders to is YAML.
+        The messages of `history` stand before the prompt's last one. A section `<!-- steering -->` renders to YAML.
         """
         given = {name: _on_lines(value) for name, value in variables.items()}
         try:
@@ -175,8 +178,9 @@ class Prompt:
         # Text to be continued keeps its last space or line break: some formats end in one.
         continuation = next((text for role, text in filled if role == _CONTINUATION), None)
         steering = next((self._steering(text) for role, text in filled if role == _STEERING), None)
+        messages = [Message(role=role, content=text.strip()) for role, text in filled if role in _ROLES]  # type: ignore[arg-type]
         return Request(
-            messages=tuple(Message(role=role, content=text.strip()) for role, text in filled if role in _ROLES),  # type: ignore[arg-type]
+            messages=(*messages[:-1], *history, *messages[-1:]),
             sampling=self.front.sampling,
             continuation=continuation,
             continuation_stop=self.front.stop,
