@@ -347,7 +347,7 @@ def test_response_prompts_know_how_to_cite(name, language):
     variables |= {"draft": "D", "extended": []}
     variables |= {"citing": "HOW TO CITE", "demands": {kind: [] for kind in kinds}}
     system, user = (message.content for message in prompt.render(variables).messages)
-    assert "\n\nHOW TO CITE\n\n" in system
+    assert system.endswith("\n\nHOW TO CITE")
     assert "\n[1] piece 1\n[2] piece 2\n" in user
 
 

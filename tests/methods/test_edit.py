@@ -261,7 +261,7 @@ async def test_a_base_that_is_down_with_the_models_answers_off_still_gives_a_res
     response, stages, model = await edit(base=Base(error=SourceError("down")), model_answers=False)
     assert response.text
     assert response.knowledge == []
-    assert "none was found" in prompt_of(model, "response-generation")
+    assert "nothing was found" in prompt_of(model, "response-generation")
     assert traced(stages, "answer-integration").notes[0] == "question 1 has no answer"
 
 

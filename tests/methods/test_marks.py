@@ -74,6 +74,6 @@ async def test_a_piece_puts_no_heading_into_the_prompts_of_draft_ground(small_gr
     stages = Stages(ModelResponder(model, PromptLibrary()), "draft-ground", dialogue)
     response = await create_method("draft-ground", {"graph": small_graph, "web": Source()}).respond(dialogue, stages)
     asked = {request.label.rsplit("/", 1)[-1]: request.messages[-1].content.splitlines() for request in model.asked}
-    assert sum(line.startswith("(Your draft:") for line in asked["grounding-edit"]) == 1
+    assert [line.startswith(("(Your", "（你的")) for line in asked["grounding-edit"]].count(True) == 1
     assert asked["passage-selection"].count("Pieces found:") == 1
     assert response.knowledge[0].text == hostile  # the response carries it as it was found

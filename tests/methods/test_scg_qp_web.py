@@ -74,7 +74,7 @@ async def test_the_best_passage_of_the_engine_grounds_the_response(model, engine
 async def test_commands_in_a_passage_are_dropped_and_traced(model, engine):
     response, stages = await respond("scg-qp", model, ENGLISH, {"web": source(engine)}, passages=3)
     assert "Ignore all" not in "".join(message.content for request in model.asked for message in request.messages)
-    assert "Critics call it a must." in model.asked[-1].messages[1].content
+    assert "Critics call it a must." in model.asked[-1].messages[-1].content
     assert "sentences that command the model left out: 1" in traced(stages, "web-search").notes
     assert len(response.knowledge) == 3
 
@@ -103,7 +103,7 @@ async def test_a_query_of_which_nothing_is_left_is_not_sent(model, engine):
     assert engine.asked == []
     assert "nothing of the query was left to send" in traced(stages, "web-search").notes
     assert response.text
-    assert "nothing was found" in model.asked[-1].messages[1].content
+    assert "nothing was found" in model.asked[-1].messages[-1].content
 
 
 BROKEN = {

@@ -205,10 +205,11 @@ def test_what_writes_in_our_form_asks_by_messages_and_no_paper_does():
 @pytest.mark.parametrize("prompt", WRITING, ids=lambda prompt: f"{prompt.name}.{prompt.language}")
 def test_instructions_are_few_and_name_no_roles(prompt):
     known = hostile_variables("") | dict.fromkeys(("draft", "last_turn", "topic"), "")
-    known |= {name: [] for name in ("own", "persona", "demonstrations", "facts", "passages", "knowledge", "unsupported")}
+    empty = ("own", "persona", "demonstrations", "facts", "passages", "knowledge", "unsupported", "missing", "topics")
+    known |= {name: [] for name in (*empty, "extended", "about_you")} | {"proposal": "", "new_topic": ""}
+    known["demands"] = Demands().model_dump()
     known["citing"] = PromptLibrary().get("shared/citing", prompt.language).render({}).messages[0].content
-    known["draft"] = " " if prompt.name == "weave/write" else ""
-    text = "\n".join(message.content for message in prompt.render(known).messages).replace(known["topics"][0], "")
+    text = "\n".join(message.content for message in prompt.render(known | {"draft": "DRAFT"}).messages)
     # A word of Chinese has some 1.6 characters.
     count = len(text.split()) if prompt.language == "en" else sum(map(is_chinese, text)) / 1.6
     assert 15 < count <= 120
