@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import difflib
+import functools
 import gzip
 import hashlib
 import json
@@ -396,12 +397,31 @@ def reading(path: Path, form: str = "", also: tuple[type[Exception], ...] = ()) 
         raise InputError(f"cannot read {path}: {error}", mend=form) from error
 
 
+@functools.cache
+def _yaml_loader() -> Any:  # noqa: ANN401 - yaml is imported when first used
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """The safe loader, to which a key that stands twice is an error."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
+                    raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} stands twice", key.start_mark)
+                if isinstance(key, yaml.ScalarNode):
+                    seen.add(key.value)
+            return super().construct_mapping(node, deep)
+
+    return Loader
+
+
 def parse_yaml(text: str, place: str, mend: str = "") -> Any:  # noqa: ANN401 - decoded YAML has any type
     """What YAML text holds; raises InputError with the line where it is malformed."""
     import yaml
 
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, _yaml_loader())  # noqa: S506 - a safe one
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise InputError(f"{place}{line}: not valid YAML: {error.problem}", mend=mend) from error

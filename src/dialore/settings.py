@@ -7,6 +7,7 @@ the place that reads it.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -413,7 +414,19 @@ def read_table(file: Path, what: str = "settings") -> dict[str, Any]:
         raise InputError(f"{file}: not valid TOML: {error}") from error
     if not isinstance(given, dict):
         raise InputError(f"{file} holds no {what}", mend="it is to hold names and values")
-    return {str(name): value for name, value in given.items() if value is not None}
+    return {str(name): at_home(value) for name, value in given.items() if value is not None}
+
+
+def at_home(value: Any) -> Any:  # noqa: ANN401 - plain data
+    """Plain data with `~/`, with which a path begins, or one behind a kind of source (`index:~/x`), as the home."""
+    if isinstance(value, dict):
+        return {name: at_home(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [at_home(item) for item in value]
+    return _HOME.sub(lambda found: found[1] + str(Path.home()) + "/", value) if isinstance(value, str) else value
+
+
+_HOME = re.compile(r"^([\w+-]*:|)~/")
 
 
 def _tables(given: object) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -47,6 +48,10 @@ def _begin(arguments: Sequence[str] | None) -> int:
 
     import typer
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a character that a terminal's encoding lacks ends no finished work
+            stream.reconfigure(errors="replace")
+    arguments = [_decoded(each) for each in (sys.argv[1:] if arguments is None else arguments)]
     from dialore.cli.app import app
     from dialore.cli.output import Notes, say_error
     from dialore.errors import DialoreError
@@ -56,7 +61,7 @@ def _begin(arguments: Sequence[str] | None) -> int:
     # Typer brings a click of its own, whose errors have no public name.
     usage_error: type[Exception] = typer.BadParameter.__mro__[2]
     try:
-        code = app(list(arguments) if arguments is not None else None, prog_name="dialore", standalone_mode=False)
+        code = app(arguments, prog_name="dialore", standalone_mode=False)
     except (BrokenPipeError, KeyboardInterrupt):
         raise
     except typer.Abort:
@@ -72,6 +77,13 @@ def _begin(arguments: Sequence[str] | None) -> int:
     if said:
         say_error(said)
     return 2
+
+
+def _decoded(argument: str) -> str:
+    """An argument as UTF-8 where the locale is not, unless it names a file as it stands."""
+    if argument.isprintable() or os.path.exists(argument):  # noqa: PTH110 - any text
+        return argument
+    return os.fsencode(argument).decode("utf-8", "replace")
 
 
 def _usage(error: Exception) -> str:

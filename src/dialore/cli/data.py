@@ -329,7 +329,8 @@ def _add(dialogue: "WholeDialogue", sums: "Counter[str]", plans: "Counter[str]")
     sums["pool"] += len(dialogue.pool)
     for answer in answers_of(dialogue):
         sums["samples"] += 1
-        sums["reference_length"] += _length(dialogue.turns[answer.turn].text, language)
+        if answer.turn < len(dialogue.turns):
+            sums["reference_length"] += _length(dialogue.turns[answer.turn].text, language)
         sums["with_knowledge"] += bool(answer.knowledge)
         sums["with_persona"] += bool(dialogue.persona)
         sums["with_query"] += "query" in answer.extra

@@ -305,7 +305,10 @@ def export(
     dialore graph export my.graph | cut -f 2 | sort | uniq -c
     """
     from dialore.sources.graph.facts import EXPORT_FORMATS, export_graph, lines_of
+    from dialore.sources.graph.starter import NAME, starter_graph
     from dialore.sources.graph.store import GraphStore
+
+    graph = starter_graph() if str(graph) == NAME and not graph.exists() else graph
 
     ending = "jsonl" if out is not None and out.name.removesuffix(".gz").endswith((".jsonl", ".ndjson")) else "tsv"
     chosen = one_of("format", file_format or ending, EXPORT_FORMATS)

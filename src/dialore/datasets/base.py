@@ -22,7 +22,7 @@ class Answer(BaseModel):
     """A turn that may be the reference, and what its writer had.
 
     Attributes:
-        turn: its place among the dialogue's turns, at least 1.
+        turn: its place among the dialogue's turns, at least 1; behind the last one where nobody has answered it.
         knowledge: the gold knowledge of this turn: texts, `{"text", ...}` or facts `{"head", "relation", "tail"}`.
         sources: its gold plan; empty where it needed no source, None where the data set has no plans.
         extra: what else belongs to this turn alone, such as the `query` that a person typed for it.
@@ -67,20 +67,20 @@ class Talk:
     def answer(
         self,
         speaker: str,
-        text: str,
+        text: str | None,
         knowledge: Iterable[Gold] = (),
         sources: Iterable[str] | None = None,
         extra: Mapping[str, object] | None = None,
     ) -> None:
         """Add a turn that may be the reference, unless it opens the dialogue and so answers nothing.
 
-        What is None in `extra` is left out.
+        None is one that nobody has written yet, the last. What is None in `extra` is left out.
         """
-        if text.strip() and self._turns:
+        if (text is None or text.strip()) and self._turns:
             plan = None if sources is None else tuple(sources)
             kept = {key: value for key, value in (extra or {}).items() if value is not None}
             self._answers.append(Answer(turn=len(self._turns), knowledge=tuple(knowledge), sources=plan, extra=kept))
-        self.say(speaker, text)
+        self.say(speaker, text or "")
 
     def alternate(self, texts: Iterable[str], first: str, second: str) -> Self:
         """Add the turns of two speakers who alternate; each may be the reference."""

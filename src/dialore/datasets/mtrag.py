@@ -31,7 +31,7 @@ class _Turn(BaseModel):
 class _Task(BaseModel):
     task_id: str
     input: list[_Turn] = Field(min_length=1)
-    targets: list[_Turn] = Field(min_length=1)
+    targets: list[_Turn] = []
     contexts: list[_Passage] = []
     answerability: list[str] = Field([], validation_alias=AliasChoices("Answerability", "answerability"))
     question_type: list[str] = Field([], alias="Question Type")
@@ -97,9 +97,9 @@ def _talk(talk: Talk, tasks: Iterable[_Task]) -> Iterator[WholeDialogue]:
     """A conversation: the input of its longest task, and that task's answer."""
     at = {len(task.input): task for task in tasks}
     longest = at[max(at)]
-    for place, turn in enumerate([*longest.input, longest.targets[0]]):
+    for place, turn in enumerate([*longest.input, *(longest.targets[:1] or [None])]):
         task = at.get(place)
-        if task is None:
+        if task is None and turn is not None:
             talk.say("user" if turn.speaker == "user" else "system", turn.text)
             continue
         told = {
@@ -108,5 +108,5 @@ def _talk(talk: Talk, tasks: Iterable[_Task]) -> Iterator[WholeDialogue]:
             "multi_turn": task.multi_turn or None,
             "task_id": task.task_id,
         }
-        talk.answer("system", turn.text, [piece.gold for piece in task.contexts], extra=told)
+        talk.answer("system", turn.text if turn else None, [piece.gold for piece in task.contexts], extra=told)
     yield from talk.whole()

@@ -17,7 +17,8 @@ class Jsonl(DataSet):
     """Dialogue files as `dialore data convert` writes them.
 
     A dialogue with a `reference` is read as it is: its turns, then the reference, which alone is to be answered, with
-    its `knowledge`, `sources` and the rest. In one without, every turn but the first may be the reference.
+    its `knowledge`, `sources` and the rest. In one without, every turn but the first may be the reference where a cut
+    is named; else its last turn is to be answered, without a reference.
     """
 
     name = "jsonl"
@@ -50,6 +51,14 @@ class Everyday(Jsonl):
     where = "it comes with Dialore"
     has = ()
     bundled = Path(str(resources.files("dialore") / "data" / "everyday.jsonl"))
+
+
+def unanswered(dialogue: WholeDialogue) -> WholeDialogue:
+    """A dialogue whose turns nobody told apart: its last one is to be answered, and has no reference."""
+    if dialogue.answers is not None:
+        return dialogue
+    answer = Answer(turn=len(dialogue.turns), knowledge=dialogue.knowledge)
+    return dialogue.model_copy(update={"answers": (answer,)})
 
 
 def _whole(dialogue: Dialogue) -> WholeDialogue:

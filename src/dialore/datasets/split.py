@@ -59,10 +59,12 @@ def stream_histories(
     limit: int | None = None,
     seed: int = 0,
     pool: bool = False,
+    on_left_out: Callable[[Dialogue], None] = lambda _: None,
 ) -> Iterator[Dialogue]:
     """The histories of `split_dialogues`, one at a time; with a limit the dialogues are read twice, not held.
 
-    With `pool` each brings the sentences that its responder could draw on, as `extra["pool"]`.
+    `on_left_out` is told of each dialogue without a turn to be answered. With `pool` each brings the sentences that its
+    responder could draw on, as `extra["pool"]`.
     """
     if limit is not None and limit < 1:
         raise InputError(f"the limit must be at least 1, not {limit}")
@@ -73,7 +75,7 @@ def stream_histories(
         kept = set(sampler.sample(range(count), limit)) if limit < count else None
     # The sampler starts anew, so that both readings choose the same turns.
     sampler = random.Random(seed)  # noqa: S311 - a sample, not a secret
-    for place, (dialogue, answer) in enumerate(_choose(read(), cut, where, sampler)):
+    for place, (dialogue, answer) in enumerate(_choose(read(), cut, where, sampler, on_left_out)):
         if kept is None or place in kept:
             history = _history(dialogue, answer, named=cut != "last")
             if pool and isinstance(dialogue, WholeDialogue):
@@ -82,7 +84,11 @@ def stream_histories(
 
 
 def _choose(
-    dialogues: Iterable[Dialogue], cut: Cut, where: Sequence[Condition], sampler: random.Random
+    dialogues: Iterable[Dialogue],
+    cut: Cut,
+    where: Sequence[Condition],
+    sampler: random.Random,
+    on_left_out: Callable[[Dialogue], None] = lambda _: None,
 ) -> Iterator[tuple[Dialogue, Answer]]:
     for dialogue in dialogues:
         answers = tuple(answer for answer in answers_of(dialogue) if _fits(dialogue, answer, where))
@@ -90,6 +96,8 @@ def _choose(
             sampled = sampler.randint(1, len(answers)) - 1
             chosen = {"last": answers[-1:], "random": answers[sampled : sampled + 1], "all": answers}[cut]
             yield from ((dialogue, answer) for answer in chosen)
+        else:
+            on_left_out(dialogue)
 
 
 def answers_of(dialogue: Dialogue) -> tuple[Answer, ...]:
@@ -102,7 +110,8 @@ def answers_of(dialogue: Dialogue) -> tuple[Answer, ...]:
 def _history(dialogue: Dialogue, answer: Answer, *, named: bool) -> Dialogue:
     fields = {name: getattr(dialogue, name) for name in Dialogue.model_fields if name in dialogue.model_fields_set}
     fields["turns"] = dialogue.turns[: answer.turn]
-    fields["reference"] = dialogue.turns[answer.turn].text
+    if answer.turn < len(dialogue.turns):
+        fields["reference"] = dialogue.turns[answer.turn].text
     if named:
         fields["id"] = f"{dialogue.id}@{answer.turn}"
     if answer.knowledge:

@@ -167,6 +167,12 @@ class Score:
     reason: str = ""
 
 
+def conversation_of(identifier: str) -> str:
+    """The conversation that a dialogue is of: turns that were cut from one, `x@3` and `x@5`, are not independent."""
+    name, _, turn = identifier.rpartition("@")
+    return name if name and turn.isdecimal() else identifier
+
+
 def unavailable(reason: str) -> Measure:
     """The measure of a response that lacks what the metric needs: "the dialogue has no reference"."""
     return Measure(problem="unavailable", reason=reason)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dialore.datasets import gold_text
 from dialore.errors import InputError, import_optional
 from dialore.evaluation.base import Mean, Measure, Metric, Sample, about_of, unavailable
-from dialore.text import Language, words
+from dialore.text import HAN, UNSPACED, Language, words
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 ChineseTokens = Literal["character", "word"]
 _ORDERS = 4
+# Letters that are neither Latin nor Chinese.
+_OTHER_SCRIPT = re.compile(rf"[^\W\d_a-zA-Z\u00aa-\u02af\u1e00-\u1eff\uff21-\uff5a{HAN}]")
+_UNSPACED = re.compile(rf"[{UNSPACED}\u30a1-\u30ff]")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = re.compile(f"[{re.escape(string.punctuation)}]")
 _RUN = re.compile(r"[a-z0-9]+|[^\s]")
@@ -106,11 +109,29 @@ class Worded:
         return f"Chinese by {self._chinese}"
 
     def _split(self, text: str, dialogue: Dialogue) -> tuple[str, ...]:
+        if is_foreign(dialogue):
+            return tuple(words(text.lower(), "en"))
         return tokens_of(text, dialogue.language, self._chinese)
 
     def _at_spaces(self, text: str, dialogue: Dialogue) -> str:
-        """A text whose tokens stand between spaces: English as it is, Chinese as it is split."""
-        return on_one_line(text) if dialogue.language == "en" else " ".join(self._split(text, dialogue))
+        """A text whose tokens stand between spaces: English as it is, any other as it is split."""
+        is_english = dialogue.language == "en" and not is_foreign(dialogue)
+        return on_one_line(text) if is_english else " ".join(self._split(text, dialogue))
+
+
+def is_foreign(dialogue: Dialogue) -> bool:
+    """Whether a dialogue is in neither English nor Chinese: its tokens are then words of Unicode.
+
+    It is where it says so, or where its reference is in another script. Where no space parts the words of a script
+    (Thai, hiragana) letters are tokens.
+    """
+    return bool(dialogue.spoken) or _is_of_another_script(dialogue.reference or dialogue.last.text)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_of_another_script(text: str) -> bool:
+    letters = [letter for letter in text if letter.isalpha()]
+    return not text.isascii() and 3 * len(_OTHER_SCRIPT.findall(text)) >= len(letters) > 0
 
 
 class Bleu(Worded):
@@ -130,6 +151,8 @@ class Bleu(Worded):
         if not reference:
             return unavailable(NO_REFERENCE)
         tokens, response = "zh" if sample.dialogue.language == "zh" else "13a", sample.response.text
+        if tokens == "13a" and is_foreign(sample.dialogue) and _UNSPACED.search(reference):
+            tokens = "char"  # no space parts its words
         if tokens == "zh" and self._chinese == "word":
             tokens = "none"
             response, reference = (" ".join(self._split(text, sample.dialogue)) for text in (response, reference))
@@ -231,8 +254,9 @@ class Distinct(Worded):
         """The response's n-grams, as numbers that are the same in every run."""
         if not sample.response.text:
             return unavailable("the response is empty")
-        split = tokens_of if self._words_alone else all_tokens
-        tokens = split(sample.response.text, sample.dialogue.language, self._chinese)
+        text, language = sample.response.text, sample.dialogue.language
+        is_whole = self._words_alone or is_foreign(sample.dialogue)
+        tokens = self._split(text, sample.dialogue) if is_whole else all_tokens(text, language, self._chinese)
         grams = zip(*(tokens[place:] for place in range(self.order)), strict=False)
         return Measure(tuple(float(_number(" ".join(gram))) for gram in grams))
 
@@ -294,9 +318,9 @@ class RougeL(Compared):
 
     def compare(self, response: str, other: str, dialogue: Dialogue) -> Measure:
         """The F-measure; rouge-score splits English itself."""
-        if dialogue.language == "en":
+        if dialogue.language == "en" and not is_foreign(dialogue):
             return Measure((float(_rouge(None).score(other, response)["rougeL"].fmeasure),))
-        if self._chinese == "character":  # punctuation counts, as in BLEU
+        if dialogue.language == "zh" and self._chinese == "character":  # punctuation counts, as in BLEU
             response, other = (_sacrebleu("zh").tokenizer(text) for text in (response, other))
         else:
             response, other = (" ".join(self._split(text, dialogue)) for text in (response, other))

@@ -64,7 +64,7 @@ def bootstrap(
     metric: Metric | Mean,
     values: NDArray[np.float64],
     *,
-    dialogues: Sequence[int] | None = None,
+    dialogues: Sequence[object] | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Interval:
@@ -95,24 +95,29 @@ def paired_bootstrap(
     first: NDArray[np.float64],
     second: NDArray[np.float64],
     *,
+    dialogues: Sequence[object] | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> tuple[Interval, float]:
     """The difference of two systems' figures on the same responses, with its interval, and its p-value (Koehn, 2004).
 
     The p-value is twice the share of resamples on the far side of no difference, never below one resample's worth.
-    Where a metric is `Jackknifed` both come from leaving out each pair in turn. Where one of the two has no figure,
+    Where a metric is `Jackknifed` both come from leaving out each pair in turn. Rows of one of the `dialogues` are
+    sampled, or left out, together. Where one of the two has no figure,
     neither the difference nor its p-value is a number. Raises InputError where rows are none, or no pairs.
     """
     _check_pairs(first, second)
     difference = metric.combine(first) - metric.combine(second)
+    of = np.arange(len(first)) if dialogues is None else np.unique(np.asarray(dialogues), return_inverse=True)[1]
+    count = int(of.max()) + 1
+    if count < 2 and (dialogues is not None or isinstance(metric, Jackknifed)):
+        return Interval(difference, math.nan, math.nan), math.nan
     if isinstance(metric, Jackknifed):
-        if len(first) < 2:
-            return Interval(difference, math.nan, math.nan), math.nan
-        error = _jackknife_error(metric.without_each(first) - metric.without_each(second))
+        error = _jackknife_error(metric.without_each(first, of) - metric.without_each(second, of))
         p = float(2 * library("scipy.stats").norm.sf(abs(difference) / error)) if error else float(difference == 0)
         return Interval(difference, difference - _Z * error, difference + _Z * error), p
-    weights = resample_weights(len(first), resamples, seed)
+    weights = resample_weights(count, resamples, seed)
+    weights = weights if count == len(first) else weights[:, of]
     sampled = resampled_figures(metric, first, weights) - resampled_figures(metric, second, weights)
     # A resample without a figure says nothing for either side.
     sampled = sampled[~np.isnan(sampled)]

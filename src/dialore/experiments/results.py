@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from dialore.errors import UnknownNameError
-from dialore.evaluation.base import About
+from dialore.evaluation.base import About, conversation_of
 from dialore.evaluation.geomean import ABOUTS as GEOMEANS
 from dialore.evaluation.geomean import GeoMean, geomean
 from dialore.evaluation.report.data import Judged, ScoredResponse, SystemScores
@@ -82,13 +82,14 @@ class RunResults:
 
     def _scores(self, store: RunStore, system: System, facts: dict[str, Any]) -> SystemScores:
         counts, totals = store.counts(system.number)
+        talks = [conversation_of(name) for name in store.dialogue_ids()]
         scores = {}
         known: dict[str, dict[tuple[int, int], tuple[float, ...]]] = {}
         for name in self._abouts:
             found = list(store.measures(name, system.number))
             measures = [measure for _, measure in found]
             known[name] = {(job.position, job.repetition): m.values for job, m in found if m.problem is None}
-            scores[name] = score_of(combiner(name), measures, dialogues=[job.position for job, _ in found])
+            scores[name] = score_of(combiner(name), measures, dialogues=[talks[job.position] for job, _ in found])
         for about in GEOMEANS.values():
             if set(about.needs) <= scores.keys():
                 scores[about.name] = geomean(scores, about=about, measures=known)

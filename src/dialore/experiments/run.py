@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import logging
 import platform
 import time
 from collections import Counter
@@ -18,8 +19,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from dialore.datasets import data_set, gold_text, stream_histories
-from dialore.datasets.plain import Jsonl
+from dialore.datasets import WholeDialogue, data_set, gold_text, stream_histories
+from dialore.datasets.plain import Jsonl, unanswered
 from dialore.errors import BudgetError, InputError, UnknownNameError, as_path
 from dialore.evaluation.registry import metric_names
 from dialore.experiments.config import BudgetConfig, DatasetConfig, RunConfig, any_config
@@ -159,12 +160,23 @@ async def _prepare(
 
 
 def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
-    """The dialogues of a run, each with its reference, one at a time."""
+    """The dialogues of a run, one at a time, each with its reference where it has one; those left out are counted."""
     source = data_set(config.name)
-    cut = config.cut or ("last" if isinstance(source, Jsonl) else "random")
+    is_plain = isinstance(source, Jsonl)
+    cut = config.cut or ("last" if is_plain else "random")
+    left_out: list[str] = []
+
+    def read() -> Iterable[WholeDialogue]:
+        whole = source.read(config.path)
+        return map(unanswered, whole) if is_plain and config.cut is None else whole
+
     chosen = {"cut": cut, "where": config.where, "limit": config.limit, "seed": config.seed, "pool": config.pool}
-    histories = stream_histories(lambda: source.read(config.path), **chosen)  # type: ignore[arg-type]
-    return map(_to_knowledge, histories) if config.reference == "knowledge" else histories
+    histories = stream_histories(read, on_left_out=lambda one: left_out.append(one.id), **chosen)  # type: ignore[arg-type]
+    for dialogue in histories:
+        yield _to_knowledge(dialogue) if config.reference == "knowledge" else dialogue
+    if left_out:
+        counted = f"{len(left_out):,} dialogues of {config.path} have no turn to be answered, such as {left_out[0]!r}"
+        logging.getLogger(__name__).warning("%s: they are left out", counted)
 
 
 def _to_knowledge(dialogue: Dialogue) -> Dialogue:

@@ -233,7 +233,7 @@ def table_of(measures: Iterable[Measure]) -> NDArray[np.float64]:
     return as_table([measure.values for measure in measures if measure.problem is None])
 
 
-def score_of(metric: Metric, measures: Sequence[Measure], *, dialogues: Sequence[int] | None = None) -> Score:
+def score_of(metric: Metric, measures: Sequence[Measure], *, dialogues: Sequence[object] | None = None) -> Score:
     """The figure that measures combine into, with its error bar; without any, "not available" with the reason.
 
     `dialogues` says which dialogue each response answers, so that repetitions count as one; each another where None.

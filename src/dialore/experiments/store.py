@@ -7,6 +7,7 @@ finished. Measures lie beside the responses; scores and reports are made of them
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -106,9 +107,11 @@ class RunStore:
     def open(cls, folder: Path) -> Self:
         """Open a run; raises InputError where there is none, it is of another version, or it is damaged."""
         if (folder / FILE).is_file():
-            database = _connect(folder / FILE)
+            may_write = os.access(folder, os.W_OK) and os.access(folder / FILE, os.W_OK)
+            database = _connect(folder / FILE, may_write=may_write)
             if _version(database):
-                _make_tables(database)  # those that a run of an earlier day does not have
+                if may_write:
+                    _make_tables(database)  # those that a run of an earlier day does not have
                 return cls(folder, database)
             database.close()
         raise InputError(f"no run in {folder}", mend="make one with `dialore run`")
@@ -153,6 +156,8 @@ class RunStore:
         except Timeout:
             problem = f"another process is writing to the run in {self.folder}"
             raise InputError(problem, mend="wait for it, or name another folder") from None
+        except OSError as error:
+            raise InputError(f"the run in {self.folder} may only be read: {error}", mend="copy it") from error
         with held:
             yield
 
@@ -455,14 +460,22 @@ class RunStore:
 # --- the file
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    """The file, opened and of this format; one that is not set up, whose version is 0, is let through."""
+def _connect(path: Path, *, may_write: bool = True) -> sqlite3.Connection:
+    """The file, opened and of this format; one that is not set up, whose version is 0, is let through.
+
+    One that may only be read is read: where no log stands beside it, it is whole, and SQLite wants no file of its own.
+    """
     try:
-        database = sqlite3.connect(path, timeout=30.0)
+        if may_write:
+            database = sqlite3.connect(path, timeout=30.0)
+        else:
+            whole = "" if path.with_name(f"{FILE}-wal").exists() else "&immutable=1"
+            database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{whole}", uri=True, timeout=30.0)
         # A commit in the log survives the death of the process at any point; only a crash of the machine may take the
         # last ones, which a run would then do again.
-        database.execute("pragma journal_mode = wal")
-        database.execute("pragma synchronous = normal")
+        if may_write:
+            database.execute("pragma journal_mode = wal")
+            database.execute("pragma synchronous = normal")
         version = _version(database)
     except sqlite3.DatabaseError as error:
         raise InputError(f"the run in {path.parent} cannot be read: {error}", mend="name another folder") from error

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, BeforeValidator, Field, create_model
 
 from dialore.errors import ModelError
 from dialore.evaluation.base import Measure
@@ -23,7 +23,20 @@ if TYPE_CHECKING:
     from dialore.response import Response
 
 T = TypeVar("T", bound=BaseModel)
-Pick = Literal["A", "B", "same"]
+_SAME = {"tie", "tied", "equal", "both", "neither", "none", "draw", "平局", "相同", "一样", "都"}
+_OF_ONE = re.compile(r"(?:(?:the )?(?:response|answer|assistant|system|option|model|回复|回答)\s*)?\[*([ab])\]*")
+
+
+def _picked(said: object) -> object:
+    """What judges say for one of the picks: "tie", "Response A", "[[b]]"; anything else as it is."""
+    if not isinstance(said, str):
+        return said
+    word = said.strip(" .\"'*").lower()
+    found = _OF_ONE.fullmatch(word)
+    return found[1].upper() if found else "same" if word in _SAME else word if word == "same" else said
+
+
+Pick = Annotated[Literal["A", "B", "same"], BeforeValidator(_picked)]
 _SHOWN = 200
 _BEGINNING = 400
 # What may stand before the refusal itself: an apology, and what the model says it is.
@@ -155,7 +168,7 @@ def queries_of(response: Response) -> list[str]:
 @lru_cache(maxsize=256)
 def list_shape(name: str, key: str, top: int | None = None, count: int | None = None) -> type[BaseModel]:
     """A list under the key that the prompt names: numbers from 1 to `top`, or each true or false; `count` of them."""
-    item: Any = bool if top is None else Annotated[int, Field(ge=1, le=top)]
+    item: Any = bool if top is None else Annotated[float, Field(ge=1, le=top)]
     return create_model(name, **{key: (Annotated[list[item], Field(min_length=count, max_length=count)], ...)})  # type: ignore[call-overload,no-any-return]
 
 

@@ -93,14 +93,14 @@ class Engagingness(BaseModel):
 class Quality(BaseModel):
     """Informativeness and overall score, asked together (DCRAG, Table 20)."""
 
-    informativeness: int = Field(ge=1, le=5)
-    overall: int = Field(ge=1, le=5)
+    informativeness: float = Field(ge=1, le=5)
+    overall: float = Field(ge=1, le=5)
 
 
 class UsefulKnowledge(BaseModel):
     """How much useful knowledge a response gives."""
 
-    score: int = Field(ge=1, le=10)
+    score: float = Field(ge=1, le=10)
 
 
 class Statements(BaseModel):
@@ -134,7 +134,7 @@ async def _queries(name: str, top: int, judge: Asker, sample: Sample) -> Measure
         return unavailable("the method asked no query")
     shape = list_shape("QueryScores", "scores", top, len(queries))
     scores = (await judge.ask(name, shape, sample.dialogue, queries=queries)).model_dump()["scores"]
-    each = "; ".join(f"{query}: {score}" for query, score in zip(queries, scores, strict=True))
+    each = "; ".join(f"{query}: {score:g}" for query, score in zip(queries, scores, strict=True))
     return Measure((sum(scores) / len(scores),), detail=each)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialore.errors import UnknownNameError
-from dialore.evaluation.base import About, Additive, Metric, Score
+from dialore.evaluation.base import About, Additive, Metric, Score, conversation_of
 from dialore.evaluation.geomean import ABOUTS as GEOMEANS
 from dialore.evaluation.geomean import GeoMean
 from dialore.evaluation.judges.comparing import position_bias
@@ -164,13 +164,23 @@ def _compare(
     first, second = as_table([mine[each] for each in common]), as_table([theirs[each] for each in common])
     # A bootstrap's p is never below two resamples' worth: enough of them that a corrected one can pass 0.01.
     resamples = max(RESAMPLES, 400 * comparisons) if isinstance(metric, Additive) else RESAMPLES
-    interval, bootstrapped = paired_bootstrap(metric, first, second, resamples=resamples)
+    talks = [conversation_of(dialogue) for dialogue in common]
+    interval, bootstrapped = paired_bootstrap(metric, first, second, dialogues=talks, resamples=resamples)
     if math.isnan(interval.value):
         return None
     about = metric.about
-    p = wilcoxon(values(metric, first), values(metric, second)) if about.level == "response" else None
+    p = None
+    if about.level == "response":
+        p = wilcoxon(*(_by_talk(values(metric, rows), talks) for rows in (first, second)))
     difference = (interval.value, interval.low, interval.high)
     return Comparison(system, baseline, about.name, len(common), *difference, bootstrapped, p, about.higher_is_better)
+
+
+def _by_talk(found: NDArray[np.float64], talks: Sequence[str]) -> NDArray[np.float64]:
+    """The mean of each conversation's values."""
+    _, of, counts = np.unique(talks, return_inverse=True, return_counts=True)
+    means: NDArray[np.float64] = np.bincount(of, weights=found) / counts
+    return means
 
 
 def by_dialogue(metric: Metric, measures: Measures) -> dict[str, tuple[float, ...]]:

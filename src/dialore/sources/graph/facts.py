@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import dataclasses
 import functools
 import gzip
 import io
@@ -13,7 +14,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from operator import methodcaller
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -96,7 +96,9 @@ def _open(path: Path) -> Iterator[tuple[io.BufferedReader, IO[bytes], io.TextIOW
             binary: IO[bytes] = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw  # type: ignore[assignment]
             marked = binary.read(2) in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}
             binary.seek(0)
-            with io.TextIOWrapper(binary, encoding="utf-16" if marked else "utf-8-sig", newline="") as text:
+            encoding = "utf-16" if marked else "utf-8-sig"
+            # A byte that is no UTF-8 is the fault of its line, not of the file.
+            with io.TextIOWrapper(binary, encoding=encoding, errors="surrogateescape", newline="") as text:
                 yield raw, binary, text
     except InputError as error:
         raise GraphError(error.message, mend=error.mend) from error
@@ -158,8 +160,8 @@ def read_facts(
             if number % _TOLD == 0 and progress is not None:
                 progress(raw.tell())
             try:
-                fact = parse(line)
-            except (_BadLine, csv.Error) as reason:
+                fact = _plain(parse(line), languages)
+            except (_BadLine, csv.Error, UnicodeError) as reason:
                 if line.strip():
                     rejects.bad(path, number, str(reason), mend)
             else:
@@ -186,6 +188,21 @@ def _fact(head: str, name: str, tail: str, weight: float, provenance: str) -> Fa
     if not (clean_head and clean_tail and clean_name):
         return None
     return Fact(clean_head, clean_name, clean_tail, weight, provenance)
+
+
+def _plain(fact: Fact | None, languages: Sequence[Language]) -> Fact | None:
+    """A fact whose ends are words: of ConceptNet's URIs (`/c/en/tea/n`) those of the languages, without senses."""
+    if fact is None:
+        return None
+    if _LONE_SURROGATE.search(f"{fact.head}{fact.relation}{fact.tail}{fact.provenance}"):
+        raise _BadLine("half of a surrogate pair, or a byte that is not UTF-8")
+    if not (fact.head.startswith("/c/") or fact.tail.startswith("/c/")):
+        return fact
+    ends = [end.split("/") for end in (fact.head, fact.tail)]
+    if any(len(end) < 4 or end[1] != "c" or end[2] not in languages for end in ends):
+        return None
+    head, tail = (_concept(end[3]) for end in ends)
+    return dataclasses.replace(fact, head=head, tail=tail) if head and tail else None
 
 
 def _concept(text: str) -> str:
@@ -225,7 +242,9 @@ def _table(
     """
     comma, name = path.name.removesuffix(".gz").endswith(".csv"), path.name
     split: Callable[[str], list[str]] = (
-        (lambda line: next(csv.reader([line]))) if comma else methodcaller("split", "\t")
+        (lambda line: next(csv.reader([line])))
+        if comma
+        else (lambda line: [_unquoted(cell) for cell in line.split("\t")])
     )
     sample = [(number, line) for number, line in itertools.islice(lines, _SAMPLE) if line.strip()]
     rows = []
@@ -238,11 +257,21 @@ def _table(
     return itertools.chain(sample[header:], lines), lambda line: _row(split(line.rstrip("\r\n")), columns, name)
 
 
+def _unquoted(cell: str) -> str:
+    """A cell without the quotes that spreadsheets put around it."""
+    is_quoted = len(cell) > 1 and cell[0] == cell[-1] == '"'
+    return cell[1:-1].replace('""', '"') if is_quoted else cell
+
+
 def _row(cells: list[str], columns: _Columns, file: str) -> Fact | None:
     head, relation, tail, weight, provenance = columns
     count = len(cells)
     if count <= head or count <= relation or count <= tail:
         raise _BadLine(f"{count} columns, expected 3 or 4")
+    if 0 <= weight < count and cells[weight].startswith("{"):  # ConceptNet's metadata
+        data = _json_object(cells[weight], "metadata is ")
+        weighed, named = _weight(data.get("weight", 1.0)), str(data.get("dataset") or file)
+        return _fact(cells[head], cells[relation], cells[tail], weighed, named)
     return _fact(
         cells[head],
         cells[relation],
@@ -268,6 +297,8 @@ def _columns(rows: list[tuple[int, list[str]]], path: Path) -> tuple[_Columns, i
     if all(name in first for name in _OWN_HEADER):
         places = {name: first.index(name) for name in _Columns._fields if name in first}
         return _Columns(**places), 1
+    if found := _uri_columns(rows[-1][1]):
+        return found, int(_uri_columns(rows[0][1]) is None)
     width = sorted(len(cells) for _, cells in rows)[len(rows) // 2]
     usual = [cells for _, cells in rows if len(cells) >= width]
     if width < 3:
@@ -285,6 +316,20 @@ def _columns(rows: list[tuple[int, list[str]]], path: Path) -> tuple[_Columns, i
     found = (1, 0, 2) if place == 0 else (place - 1, place, place + 1)
     columns = _Columns(*found, *((3,) if max(found) == 2 and width == 4 else ()))
     return columns, int(len(first) > place and first[place] in _HEADERS)
+
+
+def _uri_columns(cells: Sequence[str]) -> _Columns | None:
+    """The columns of a row with ConceptNet's URIs, of its dump or cut out of it; None where it has none."""
+    ends = [place for place, cell in enumerate(cells) if cell.startswith("/c/")]
+    relations = [place for place, cell in enumerate(cells) if cell.startswith("/r/")]
+    if len(ends) != 2 or len(relations) != 1:
+        return None
+    rest = [place for place in range(max(*ends, *relations) + 1, len(cells)) if _tells_weight(cells[place])]
+    return _Columns(ends[0], relations[0], ends[1], *rest[:1])
+
+
+def _tells_weight(cell: str) -> bool:
+    return cell.startswith("{") or cell.strip().replace(".", "", 1).isdecimal()
 
 
 # --- JSONL
