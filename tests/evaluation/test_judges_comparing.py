@@ -206,3 +206,20 @@ async def test_who_has_nothing_to_score_is_left_out():
     assert (found["a"].values, found["b"].problem, found["c"].values) == ((4.0,), "unavailable", (3.0,))
     alone = await together.measure_together(TALK["en"], {"a": systems["a"], "b": systems["b"]})
     assert {measure.problem for measure in alone.values()} == {"unavailable"}
+
+
+@pytest.mark.parametrize(
+    ("word", "picks"),
+    [
+        ("tie", ("", "")),
+        ("Tie.", ("", "")),
+        ("neither", ("", "")),
+        ("Response A", ("short", "much longer")),
+        ("[[B]]", ("much longer", "short")),
+        ("assistant b", ("much longer", "short")),
+    ],
+)
+async def test_what_judges_say_for_a_pick_counts(word, picks):
+    judge = Asker(Opinionated(lambda *_: word))
+    (found,) = await compare(judge, TALK["en"], {"short": said("Yes."), "much longer": said("Yes, it does.")})
+    assert (found.problem, found.picks) == (None, picks)
