@@ -480,7 +480,7 @@ async def test_tokens_of_calls_that_the_cache_did_not_answer_are_counted(config_
 
 async def test_dialogues_that_nobody_can_answer_are_no_run(config_of, tmp_path):
     (tmp_path / "one.jsonl").write_text('{"id": "a", "turns": ["Hello"]}\n', "utf-8")
-    config = config_of(2, **{"dataset.path": str(tmp_path / "one.jsonl")})
+    config = config_of(2, **{"dataset.path": str(tmp_path / "one.jsonl"), "dataset.cut": "last"})
     with pytest.raises(InputError, match=r"no dialogue .*one.jsonl"):
         await run_experiment(config, tmp_path / "run", rehearse)
     assert not (tmp_path / "run").exists()

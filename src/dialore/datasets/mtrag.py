@@ -97,10 +97,11 @@ def _talk(talk: Talk, tasks: Iterable[_Task]) -> Iterator[WholeDialogue]:
     """A conversation: the input of its longest task, and that task's answer."""
     at = {len(task.input): task for task in tasks}
     longest = at[max(at)]
-    for place, turn in enumerate([*longest.input, *(longest.targets[:1] or [None])]):
+    turns = [*longest.input, *longest.targets[:1]]
+    for place in range(len(longest.input) + 1):
         task = at.get(place)
-        if task is None and turn is not None:
-            talk.say("user" if turn.speaker == "user" else "system", turn.text)
+        if task is None:
+            talk.say("user" if turns[place].speaker == "user" else "system", turns[place].text)
             continue
         told = {
             "answerability": next(iter(task.answerability), None),
@@ -108,5 +109,6 @@ def _talk(talk: Talk, tasks: Iterable[_Task]) -> Iterator[WholeDialogue]:
             "multi_turn": task.multi_turn or None,
             "task_id": task.task_id,
         }
-        talk.answer("system", turn.text if turn else None, [piece.gold for piece in task.contexts], extra=told)
+        text = turns[place].text if place < len(turns) else None
+        talk.answer("system", text, [piece.gold for piece in task.contexts], extra=told)
     yield from talk.whole()

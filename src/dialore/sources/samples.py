@@ -479,7 +479,7 @@ def _write(arrays: Mapping[str, NDArray[Any]], out: Path) -> None:
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:
-            np.savez(file, **arrays)
+            np.savez(file, **arrays)  # type: ignore[arg-type]
         temporary.replace(out)
     except OSError as error:
         reason = error.strerror or error

@@ -297,8 +297,8 @@ def _columns(rows: list[tuple[int, list[str]]], path: Path) -> tuple[_Columns, i
     if all(name in first for name in _OWN_HEADER):
         places = {name: first.index(name) for name in _Columns._fields if name in first}
         return _Columns(**places), 1
-    if found := _uri_columns(rows[-1][1]):
-        return found, int(_uri_columns(rows[0][1]) is None)
+    if uris := _uri_columns(rows[-1][1]):
+        return uris, int(_uri_columns(rows[0][1]) is None)
     width = sorted(len(cells) for _, cells in rows)[len(rows) // 2]
     usual = [cells for _, cells in rows if len(cells) >= width]
     if width < 3:
