@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+import dialore
 from dialore.server import added
 from dialore.server.guard import new_key
 from dialore.sources.documents.building import build_documents
+from dialore.sources.documents.index import DocumentIndex
 from tests.server.conftest import Scripted, need
+from tests.sources.documents.pdfs import endless
 
 ASK = [{"role": "user", "content": "May I bring my dog to the terrace?"}]
 
@@ -32,7 +46,8 @@ def test_an_uploaded_file_is_known_at_the_next_question_and_forgotten_when_delet
     assert found["model"] == "dialore"
     [piece] = [one for one in found["knowledge"] if one["source"] == "documents"]
     assert (piece["text"], piece["file"]) == ("Dogs are welcome on the terrace.", "cafe.md")
-    assert running.http.get("/v1/knowledge/documents").json()["data"] == [made.json()]
+    [listed] = running.http.get("/v1/knowledge/documents").json()["data"]
+    assert made.json() == {**listed, "replaced": False, "rejects": [], "notices": []}
     again = running.http.post("/v1/knowledge/files", files={"file": ("cafe.md", page.encode())})
     assert again.json() == made.json()
     gone = running.http.delete(f"/v1/knowledge/documents/{made.json()['id']}")
@@ -203,3 +218,128 @@ def test_uses_name_the_latest_responses_of_the_caller_alone(serving):
     assert (used["asked"], used["used"]) == (ASK[0]["content"], [piece["id"]])
     assert running.http.get(f"/v1/traces/{used['trace']}", headers=ann).status_code == 200
     assert running.http.get("/v1/knowledge/uses", headers=ben).json() == {"data": []}
+
+
+def upload(running, name, data):
+    return running.http.post("/v1/knowledge/files", files={"file": (name, data)})
+
+
+def known(running):
+    return {one["text"] for one in pieces(running, "documents")["data"]}
+
+
+def test_a_new_version_takes_the_place_of_the_old_one_in_one_step(serving):
+    running = serving()
+    assert not upload(running, "hours.md", b"The bar opens at five.").json()["replaced"]
+    upload(running, "menu.md", b"We serve soup.")
+    with ThreadPoolExecutor(1) as others:
+        seen, is_done = [], threading.Event()
+
+        def look():
+            while not is_done.is_set():
+                with DocumentIndex(running.service.knowledge.folder / "documents.idx") as index:
+                    seen.append({piece.text for piece in index.passages()})
+
+        looking = others.submit(look)
+        for hour in ("six", "seven", "eight"):
+            assert upload(running, "hours.md", f"The bar opens at {hour}.".encode()).json()["replaced"]
+        is_done.set()
+        looking.result()
+    assert len(seen) > 3
+    assert {len(each) for each in seen} == {2}  # one version at a time, at any time
+    assert known(running) == {"The bar opens at eight.", "We serve soup."}
+    assert len(list((running.service.knowledge.folder / "files").iterdir())) == 2
+    assert upload(running, "hours.md", b" ").status_code == 400  # what cannot be read takes nobody's place
+    assert "The bar opens at eight." in known(running)
+
+
+def test_what_is_left_out_of_an_upload_is_told(serving):
+    running = serving()
+    made = upload(running, "rules.jsonl", b'"Dogs are welcome."\nnot json\n').json()
+    assert made["passages"] == 1
+    assert made["rejects"][0].startswith("rules.jsonl, line 2: not JSON")
+    made = upload(running, "latin.txt", "Käse schmeckt köstlich.".encode("latin-1")).json()
+    assert made["notices"] == ["latin.txt: it does not say its encoding: read as cp1252"]
+
+
+def test_a_full_disk_is_said_in_one_line_and_loses_nothing(serving, monkeypatch):
+    running = serving()
+    upload(running, "hours.md", b"The bar opens at five.")
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for place in ("pathlib.Path.write_bytes", "tempfile.TemporaryFile"):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, full)
+            for text in (b"The bar opens at six.", b"The bar opens at five."):
+                answer = upload(running, "hours.md", text)
+                assert answer.status_code == 507
+                assert answer.json()["error"]["message"] == "there is no room to keep it"
+    with monkeypatch.context() as patch:
+        patch.setattr("dialore.sources.documents.sqlite.SqliteTransaction.finish", lambda _: disk_full())
+        assert upload(running, "hours.md", b"The bar opens at six.").status_code == 507
+        text = {"text": "Dogs are welcome."}
+        assert running.http.post("/v1/knowledge/documents", json=text).status_code == 507
+    assert known(running) == {"The bar opens at five."}
+    assert len(list((running.service.knowledge.folder / "files").iterdir())) == 1
+    assert upload(running, "hours.md", b"The bar opens at six.").json()["replaced"]
+
+
+def disk_full():
+    raise sqlite3.OperationalError("database or disk is full")
+
+
+def test_a_file_that_never_ends_keeps_nobody_waiting(serving):
+    running = serving(server={"read_seconds": 4})
+    with ThreadPoolExecutor(5) as others:
+        slow = [others.submit(upload, running, f"endless{n}.pdf", endless(50_000 + n)) for n in range(5)]
+        time.sleep(1)
+        assert running.http.post("/v1/knowledge/documents", json={"text": "Dogs are welcome."}).status_code == 201
+        assert running.say().status_code == 200
+        assert not any(each.done() for each in slow)
+        answers = [each.result() for each in slow]
+    assert {answer.status_code for answer in answers} == {400}
+    assert "takes longer than 4 seconds" in answers[0].text
+    assert not list((running.service.knowledge.folder / "files").iterdir())
+
+
+KILLED = """
+    import asyncio, sys
+    from pathlib import Path
+    from dialore.server.added import AddedKnowledge
+    async def main():
+        knowledge = AddedKnowledge(Path(sys.argv[1]))
+        for n in range(int(sys.argv[2]), 10_000):
+            await knowledge.add_file("hours.md", b"The bar opens at %d." % n, 1_000_000)
+            print(n, flush=True)
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="processes are killed otherwise there")
+def test_a_killed_upload_leaves_the_old_version_or_the_new_one_and_nothing_besides(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(Path(dialore.__file__).parents[1])}
+    draw, latest = random.Random(3), -1
+    for _ in range(6):
+        command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), str(latest + 1)]
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
+            first = int(process.stdout.readline())
+            time.sleep(draw.uniform(0.0, 0.3))
+            process.kill()
+            finished = [first, *map(int, process.stdout.read().split())]
+        with DocumentIndex(tmp_path / "documents.idx") as index:
+            [text] = [piece.text for piece in index.passages()]
+        latest = int(text.removeprefix("The bar opens at ").rstrip("."))
+        assert latest in {finished[-1], finished[-1] + 1}
+    (tmp_path / "documents.new").write_bytes(b"half")
+    (tmp_path / "files" / "0123456789abcdef").mkdir()
+    added.AddedKnowledge(tmp_path).close()
+    assert {each.name for each in tmp_path.iterdir()} <= {
+        "documents.idx",
+        "documents.idx-wal",
+        "documents.idx-shm",
+        "files",
+    }
+    [folder] = (tmp_path / "files").iterdir()
+    assert (folder / "hours.md").read_text() == text

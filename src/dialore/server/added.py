@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import functools
 import hashlib
 import io
 import json
+import logging
 import re
+import shutil
+import sqlite3
 import zipfile
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import lmdb
 
 from dialore.errors import InputError
 from dialore.knowledge import Fact
 from dialore.retrieval.embedding import load_embedder
 from dialore.server.errors import ServiceError
 from dialore.sources.documents.building import add_documents, build_documents, delete_documents
+from dialore.sources.documents.files import ReadFiles
 from dialore.sources.documents.index import open_store as open_index
+from dialore.sources.documents.reader import Reader
 from dialore.sources.documents.reading import ENDINGS
 from dialore.sources.documents.tables import Piece
 from dialore.sources.graph.changes import GraphEditor
@@ -30,9 +40,13 @@ if TYPE_CHECKING:
     from dialore.retrieval.static import StaticEmbedder
     from dialore.sources.documents.building import DocumentReport
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 _UNSAFE = re.compile(r"[^\w.-]+")
 _NAME = 80
+_AT_ONCE = 4
+"""Files that are read at once; others wait."""
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 ADDED = "added"
 """The name of the graph and of the index."""
 
@@ -45,9 +59,10 @@ class AddedKnowledge:
 
     Args:
         folder: None for that of the user's data.
+        limits: of `Reader`, for files that are uploaded.
     """
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, **limits: Any) -> None:  # noqa: ANN401 - as there
         if folder is None:
             from platformdirs import user_data_path
 
@@ -57,6 +72,11 @@ class AddedKnowledge:
         self._sentences, self._files = self.folder / "persona.json", self.folder / "files"
         self._files.mkdir(parents=True, exist_ok=True)
         self._lock = asyncio.Lock()
+        self._limits, self._is_closed = limits, False
+        self._readers: set[Reader] = set()
+        self._idle: list[Reader] = []
+        self._threads = ThreadPoolExecutor(_AT_ONCE, "reading")
+        self._sweep()
 
     @property
     def places(self) -> dict[str, str]:
@@ -67,54 +87,105 @@ class AddedKnowledge:
     # --- documents
 
     async def add_file(self, name: str, data: bytes, most: int) -> dict[str, object]:
-        """Read a file; raises ServiceError where it cannot be, or is larger than `most` when unpacked."""
+        """Read a file, in the place of an earlier one of its name; what is told of it is in `rejects` and `notices`.
+
+        Raises:
+            ServiceError: it cannot be read or kept, or is larger than `most` when unpacked.
+        """
         name = _UNSAFE.sub("_", Path(name.replace("\\", "/")).name).lstrip(".")[-_NAME:]
         # Packed files are not taken: what they unpack to is not known before.
         if not name.lower().endswith(tuple(ENDINGS)):
             raise ServiceError(415, f"name a file that ends in {', '.join(ENDINGS)}", code="unsupported_file")
         check_unpacked(data, most)
-        folder = self._files / hashlib.sha256(name.encode() + b"\0" + data).hexdigest()[:16]
-        folder.mkdir(exist_ok=True)
-        (folder / name).write_bytes(data)
-        try:
-            await self._take(folder.name, files=[folder / name])
-        except BaseException as error:
-            _remove(folder)
-            if isinstance(error, InputError):  # without where we keep it
-                raise ServiceError(400, str(error).replace(f"{folder}/", ""), code="invalid_file") from error
-            raise
-        return await self._document(folder.name)
+        # Threads of its own: a file that takes long keeps no search waiting for one.
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._add_file, name, data)
+
+    def _add_file(self, name: str, data: bytes) -> dict[str, object]:
+        identifier = hashlib.sha256(name.encode() + b"\0" + data).hexdigest()[:16]
+        folder = self._files / identifier
+        with _kept(self.folder):
+            folder.mkdir(exist_ok=True)
+            with folder_lock(folder, exclusive=True):  # as long as it is not in the index, it is nobody's leftover
+                is_known = identifier in self._documents()
+                try:
+                    (folder / ".new").write_bytes(data)
+                    (folder / ".new").replace(folder / name)
+                    with self._reader() as reader, ReadFiles(folder / name, reader=reader, folder=self.folder) as read:
+                        old, report = self._alone(self._replace_file, identifier, name, read)
+                except BaseException as error:
+                    if not is_known:
+                        _remove(folder)
+                    if self._is_closed:
+                        raise ServiceError(503, "the service is ending", code="unavailable") from error
+                    raise
+            for each in old:
+                _remove(self._files / each)
+        told = {"rejects": report.rejects, "notices": report.notices}
+        short = {kind: [line.replace(f"{folder}/", "") for line in lines] for kind, lines in told.items()}
+        return {**self._listed()[identifier], "replaced": bool(old), **short}
+
+    def _replace_file(self, identifier: str, name: str, read: ReadFiles) -> tuple[list[str], DocumentReport]:
+        """Take in a file; returns the ids of the documents in whose place it is."""
+        known = self._documents()
+        old = [each for each, document in known.items() if document["name"] == name and each != identifier]
+        return old, self._take(files=read, replaces=[known[each]["path"] for each in old])
 
     async def add_text(self, text: str, title: str, url: str) -> dict[str, object]:
         """Take a text as a document; `url` is where it can be looked up, and is not opened."""
         identifier = hashlib.sha256(json.dumps([title, url, text]).encode()).hexdigest()[:16]
         piece = Piece(text, title, url, extra={"document": identifier})
-        await self._take(identifier, texts=[piece], texts_name=identifier)
-        return await self._document(identifier)
+        await self._change(functools.partial(self._take, texts=[piece], texts_name=identifier))
+        return (await asyncio.to_thread(self._listed))[identifier]
 
     async def _change(self, work: Callable[..., T], *given: object) -> T:
-        def alone() -> T:
-            with folder_lock(self._files, exclusive=True):
-                return work(*given)
+        with _kept(self.folder):
+            async with self._lock:
+                return await asyncio.to_thread(self._alone, work, *given)
 
-        async with self._lock:
-            return await asyncio.to_thread(alone)
+    def _alone(self, work: Callable[..., T], *given: object) -> T:
+        with folder_lock(self._files, exclusive=True):
+            return work(*given)
 
-    async def _take(self, identifier: str, **given: Any) -> None:  # noqa: ANN401 - of build_documents
-        await self._change(self._took, identifier, given)
-
-    def _took(self, identifier: str, given: dict[str, Any]) -> DocumentReport:
-        if not self._index.exists():
+    def _take(self, *, replaces: Sequence[str] = (), **given: Any) -> DocumentReport:  # noqa: ANN401 - of build_documents
+        if self._index.exists():
+            report = add_documents(self._index, replaces=replaces, **given)
+        else:
             fresh = self._index.with_suffix(".new")  # who is answered meanwhile does not open half of it
-            report = build_documents(fresh, **{"files": (), **given}, name=ADDED)
+            report = build_documents(fresh, **given, name=ADDED)
             fresh.replace(self._index)
-            return report
-        if identifier in self._documents():
-            delete_documents(self._index, files=[self._documents()[identifier]["path"]])
-        report = add_documents(self._index, **given)
-        if not report.added:
+        if not (report.added or report.duplicates or report.unchanged):
             raise InputError("there is no text in it", mend="give a document with text")
         return report
+
+    @contextmanager
+    def _reader(self) -> Iterator[Reader]:
+        """What reads a file; its process is kept for the next one."""
+        reader = self._idle.pop() if self._idle else Reader(**self._limits)
+        self._readers.add(reader)
+        try:
+            yield reader
+        finally:
+            self._idle.append(reader)
+            if self._is_closed:
+                reader.close()
+
+    def close(self) -> None:
+        """Give up files that are being read."""
+        self._is_closed = True
+        for reader in tuple(self._readers):
+            reader.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _sweep(self) -> None:
+        """Delete what uploads left that were killed; another process's that is at work is let be."""
+        with suppress(OSError, InputError), folder_lock(self._files, exclusive=True, wait=False):
+            for stale in self.folder.glob("*.new*"):
+                stale.unlink()
+            known = self._documents()
+            for folder in self._files.iterdir():
+                if folder.name not in known:
+                    with suppress(OSError), folder_lock(folder, exclusive=True, wait=False):
+                        _remove(folder)
 
     def _documents(self) -> dict[str, dict[str, Any]]:
         if not self._index.exists():
@@ -131,11 +202,11 @@ class AddedKnowledge:
 
     async def documents(self) -> list[dict[str, object]]:
         """Every document: its id, its file's name, and how many passages it has."""
-        found = await asyncio.to_thread(self._documents)
-        return [{"id": name, "file": each["name"], "passages": each["passages"]} for name, each in found.items()]
+        return list((await asyncio.to_thread(self._listed)).values())
 
-    async def _document(self, identifier: str) -> dict[str, object]:
-        return next(each for each in await self.documents() if each["id"] == identifier)
+    def _listed(self) -> dict[str, dict[str, object]]:
+        found = self._documents().items()
+        return {name: {"id": name, "file": each["name"], "passages": each["passages"]} for name, each in found}
 
     async def delete_document(self, identifier: str) -> None:
         """Delete a document and its file; raises ServiceError where there is none."""
@@ -203,9 +274,23 @@ class AddedKnowledge:
 
 
 def _remove(folder: Path) -> None:
-    for file in folder.iterdir():
-        file.unlink()
-    folder.rmdir()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _kept(folder: Path) -> Iterator[None]:
+    """Say why something could not be kept, without where: the disk is full, or fails, or it cannot be read."""
+    try:
+        yield
+    except (OSError, InputError) as error:
+        why = error if isinstance(error, OSError) else error.__cause__
+        if isinstance(why, OSError | sqlite3.Error | lmdb.Error):
+            log.error("cannot change what is known: %s", why)  # noqa: TRY400 - its one line says it all
+            if getattr(why, "errno", None) in _FULL or "full" in str(why).lower():
+                raise ServiceError(507, "there is no room to keep it", code="storage_full") from error
+            raise ServiceError(503, "it cannot be kept now", code="storage_failed") from error
+        said = re.sub(rf"{re.escape(str(folder))}/(files/\w+/)?", "", str(error))
+        raise ServiceError(400, said, code="invalid_file") from error
 
 
 def check_unpacked(data: bytes, most: int) -> None:

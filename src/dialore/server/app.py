@@ -204,6 +204,11 @@ class _Server(uvicorn.Server):
             host, port = shared.getsockname()[:2]
             log.info("ready to answer at http://%s:%s", f"[{host}]" if ":" in host else host, port)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if service := getattr(self.config.app.state, "service", None):  # type: ignore[union-attr]
+            service.knowledge.close()  # a file that takes long to read keeps nobody from ending
+        await super().shutdown(sockets)
+
 
 async def run_app(app: Starlette, settings: ServerSettings, shared: socket.socket) -> None:
     """Serve an application on a socket until the process is asked to end.

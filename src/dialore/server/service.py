@@ -125,7 +125,8 @@ class Service:
 
     def __init__(self, settings: Settings, telemetry: Telemetry, *, connect: Connect = connect_model) -> None:
         server = settings.server
-        self.settings, self.knowledge = settings, AddedKnowledge(server.folder)
+        limits = {"seconds": server.read_seconds, "memory": server.read_memory, "characters": server.read_characters}
+        self.settings, self.knowledge = settings, AddedKnowledge(server.folder, ocr=server.ocr, **limits)
         place = server.store or self.knowledge.folder / "store.sqlite"
         self.store = ServerStore(place, memory_days=server.memory_days, kept_days=server.kept_days)
         self._telemetry = telemetry
@@ -145,6 +146,7 @@ class Service:
                     while self._tasks:
                         await asyncio.wait(self._tasks)
         finally:
+            self.knowledge.close()
             for task in (sweeping, *self._tasks):
                 task.cancel()
             await asyncio.gather(sweeping, *self._tasks, return_exceptions=True)

@@ -330,7 +330,8 @@ def add_documents(
     with reading as read, _changing(path, None, embedder, on_step) as change:
         change.files(read)
         change.texts(texts, texts_name)
-        change.drop_files(replaces, ())
+        if read.files:
+            change.drop_files(replaces, ())
         if prune:
             change.drop_files((), read.found.folders, but=set(map(shown_path, read.found.files)))
         change.flush()
