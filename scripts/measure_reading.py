@@ -118,7 +118,11 @@ def of_html(path: Path) -> str:
 
 def of_mail(path: Path) -> str:
     """The subject and the plain parts of a message."""
-    message = email.message_from_bytes(path.read_bytes(), policy=email.policy.default)
+    from dialore.encodings import decode
+
+    data = path.read_bytes()
+    data = decode(data).text.encode() if b"\0" in data else data
+    message = email.message_from_bytes(data, policy=email.policy.default)
     parts = [part for part in message.walk() if part.get_content_type() == "text/plain" and not part.is_attachment()]
     return "\n".join([str(message["subject"] or ""), *(str(part.get_content()) for part in parts)])
 

@@ -34,10 +34,10 @@ _HEADINGS = _set("h1 h2 h3 h4 h5 h6")
 _CELLS = _set("td th")
 _LAYOUT = f"boolean(.//table | .//{' | .//'.join(sorted(_HEADINGS))})"
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
-_PERMALINK = re.compile(r"\s*[¶\uf0c1]\s*$")
+_PERMALINK = "¶\uf0c1 "
 _LANGUAGE = re.compile(r"\b(?:language|lang|highlight|highlight-source|sourceCode)[- ](\w[\w+#-]*)")
 _SELF_CLOSED = re.compile(
-    r"<((?!(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr)\b)[\w-]+)([^<>]*)/>"
+    r"<((?!(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr)\b)[\w-]++)([^<>]*)/>"
 )
 
 
@@ -131,7 +131,7 @@ class _Page:
         if self._cell is not None:
             self._cell.append(text)
         else:
-            self._blocks.append((level, Paragraph(_PERMALINK.sub("", text) if level else text)))
+            self._blocks.append((level, Paragraph(text.rstrip(_PERMALINK) if level else text)))
 
     def begin(self, element: Any) -> bool:  # noqa: ANN401
         """Take in an element's start; whether what is inside is passed over."""

@@ -24,9 +24,9 @@ _TEXT_KEYS = ("text", "passage", "contents", "content", "sentence", "body")
 _URL_KEYS = ("url", "link", "source_url")
 _OURS = frozenset({"text", "title", "url", "file", "page", "index"})
 """Names that a passage's detail has for what is ours."""
-_FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n(?:---|\.\.\.)\s*(?:\n|\Z)", re.DOTALL)
-_TITLE = re.compile(r"^title\s*:\s*[\"']?(.*?)[\"']?\s*$", re.MULTILINE)
-TAG = re.compile(r"<!--.*?-->|<(script|style)\b.*?</\1\s*>|<[^>]+>", re.DOTALL | re.IGNORECASE)
+_FRONT_MATTER = re.compile(r"\A---[ \t\r]*\n(.*?)\n(?:---|\.\.\.)[ \t\r]*(?:\n|\Z)", re.DOTALL)
+_TITLE = re.compile(r"^title[ \t]*:(.*)$", re.MULTILINE)
+TAG = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)|<[^<>]+>", re.DOTALL | re.IGNORECASE)
 _ALT = re.compile(r"\balt=[\"']([^\"'<>]+)", re.IGNORECASE)
 _TARGET = re.compile(r"^\([\w./: -]+\)=[ \t]*$", re.MULTILINE)
 _ROLE_TARGET = re.compile(r"(?<=\S)\s*<[^<>]*>$")
@@ -126,9 +126,8 @@ def _delimiter(sample: Sequence[str]) -> str:
 
 def _quoting(sample: str, delimiter: str) -> dict[str, Any]:
     """How values that hold the delimiter are quoted: by double quotes, doubled inside or after a backslash."""
-    if '"' not in sample and re.search(
-        rf"(?:^|{re.escape(delimiter)})'[^'\n]*{re.escape(delimiter)}[^'\n]*'", sample, re.M
-    ):
+    sign = re.escape(delimiter)
+    if '"' not in sample and re.search(rf"(?:^|{sign})'[^'\n{sign}]*{sign}[^'\n]*'", sample, re.MULTILINE):
         return {"quotechar": "'"}
     return {"escapechar": "\\"} if '\\"' in sample and '""' not in sample else {}
 
@@ -141,7 +140,7 @@ def read_markdown(text: str, notice: Reject, *, title: str = "", url: str = "") 
     front = _FRONT_MATTER.match(text)
     if front:
         said = _TITLE.search(front[1])
-        title = title or (said[1] if said else "")
+        title = title or (said[1].strip().strip("\"'") if said else "")
         text = text[front.end() :]
     yield from by_headings(_blocks(_TARGET.sub("", text), notice), title, url)
 
