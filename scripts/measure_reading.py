@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 WORD = re.compile(r"[぀-ヿ㐀-鿿가-힯豈-﫿]|[^\W_぀-ヿ㐀-鿿가-힯豈-﫿]+")
 HYPHEN = re.compile("(?<=\\w)[-\u00ad\u2010\u2011]\\s*(?=\\w)|[\u00ad\u200b-\u200f\ufeff]")
+LONGEST = 100
+"""Letters of a word; passages part longer ones, which nobody wrote."""
 PARAGRAPHS = {"p", "si", "is", "text", "comment", "pt"}
 TEXTS = {"t", "v", "text"}
 GAPS = {"tab", "ptab", "br", "cr", "e", "num", "den", "sup", "sub", "lim", "deg", "fName"}
@@ -83,7 +85,8 @@ class Tally:
 
 def words(text: str) -> Counter[str]:
     """The words of a text, normalised, each with how often it stands there."""
-    return Counter(WORD.findall(HYPHEN.sub("", unicodedata.normalize("NFKC", text).casefold())))
+    found = WORD.findall(HYPHEN.sub("", unicodedata.normalize("NFKC", text).casefold()))
+    return Counter(word for word in found if len(word) <= LONGEST)
 
 
 # --- What a file says

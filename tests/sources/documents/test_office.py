@@ -441,6 +441,21 @@ def test_numbers_are_as_a_person_sees_them(value, code, expected):
     )
 
 
+def test_a_sheet_that_is_missing_or_torn_is_said_and_the_others_are_read():
+    names = f'xmlns="{OFFICE}/spreadsheetml/2006/main"'
+    sheets = "".join(f'<sheet name="S{at}" r:id="{at}.xml"/>' for at in (1, 2, 3))
+    parts = {
+        "xl/workbook.xml": f'<workbook {names} xmlns:r="{OFFICE}/r"><sheets>{sheets}</sheets></workbook>',
+        "xl/2.xml": f"<worksheet {names}><sheetData>{sheet_row('kept')}<row><c",
+        "xl/3.xml": f"<worksheet {names}><sheetData>{sheet_row('whole')}</sheetData></worksheet>",
+    }
+    data = package("xl/workbook.xml", parts, dict.fromkeys(("1.xml", "2.xml", "3.xml"), "worksheet"))
+    sections, told = read(read_xlsx, data)
+    assert sections == [("S2", ["kept"]), ("S3", ["whole"])]
+    assert told[0] == "sheet S1: it is missing in the file"
+    assert told[1].startswith("xl/2.xml: it is damaged")
+
+
 def test_a_workbook_of_the_other_calendar_shows_its_dates():
     styles = '<cellXfs><xf numFmtId="0"/><xf numFmtId="14"/></cellXfs>'
     made = workbook('<row><c s="1"><v>1</v></c></row>', styles=styles, workbook='<workbookPr date1904="1"/>')

@@ -59,9 +59,11 @@ class _Workbook:
     def sheet(self, sheet: Element) -> Iterator[str]:
         """The texts of a sheet."""
         part = next((self._parts[value] for value in reversed(sheet.values()) if value in self._parts), "")
+        where = f"sheet {sheet.get('name')}"
+        if not self._package.has(part):
+            self._package.notice(where, "it is missing in the file")
         self._unknown = self._lost = 0
         yield from _table(self._rows(part))
-        where = f"sheet {sheet.get('name')}"
         if self._unknown:
             self._package.notice(
                 where, f"{self._unknown:,} formulas without a value stand as they are: save it in Excel"

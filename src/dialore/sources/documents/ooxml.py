@@ -8,9 +8,12 @@ from __future__ import annotations
 import io
 import posixpath
 import zipfile
+import zlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, nullcontext
+from typing import IO, TYPE_CHECKING, Any
 
+from dialore.errors import first_line
 from dialore.sources.documents.blocks import Reject, row
 from dialore.sources.documents.chunking import Paragraph, Unreadable
 
@@ -39,35 +42,40 @@ class Package:
             raise Unreadable("its main part is missing or damaged")
         self.document: Element = document
 
+    def has(self, part: str) -> bool:
+        """Whether there is a part."""
+        return part.lower() in self._names
+
     def root(self, part: str) -> Element | None:
         """The root of a part's XML; None where there is none, or it is damaged."""
         from lxml import etree
 
-        if part.lower() not in self._names:
-            return None
-        try:
-            with self.open(part) as file:
-                return etree.parse(file, etree.XMLParser(**_OPTIONS)).getroot()
-        except (etree.XMLSyntaxError, zipfile.BadZipFile, OSError) as error:
-            self.notice(part, f"it is damaged: {error}")
-            return None
-
-    def open(self, part: str) -> Any:  # noqa: ANN401 - a file of bytes
-        """A part's bytes."""
-        return self._archive.open(self._names[part.lower()])
+        root = None
+        with self._open(part) as file:
+            root = etree.parse(file, etree.XMLParser(**_OPTIONS)).getroot() if file is not None else None
+        return root
 
     def rows(self, part: str) -> Iterator[Element]:
-        """The rows of a worksheet, each gone when the next is asked for."""
+        """The rows of a worksheet as far as it is whole, each gone when the next is asked for."""
         from lxml import etree
 
-        if part.lower() not in self._names:
-            return
-        with self.open(part) as file:
-            for _, element in etree.iterparse(file, tag="{*}row", **_OPTIONS):
+        with self._open(part) as file:
+            for _, element in etree.iterparse(file, tag="{*}row", **_OPTIONS) if file is not None else ():
                 yield element
                 element.clear()
                 while element.getprevious() is not None:
                     del element.getparent()[0]
+
+    @contextmanager
+    def _open(self, part: str) -> Iterator[IO[bytes] | None]:
+        """A part's bytes, None where there is none; what is damaged ends the reading of it, and is told."""
+        from lxml.etree import XMLSyntaxError
+
+        try:
+            with self._archive.open(self._names[part.lower()]) if self.has(part) else nullcontext() as file:
+                yield file
+        except (XMLSyntaxError, zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError) as error:
+            self.notice(part, f"it is damaged: {first_line(error)}")
 
     def related(self, part: str, kind: str) -> dict[str, str]:
         """The parts of a kind that a part names, each by its id; of the package where the part is empty."""
