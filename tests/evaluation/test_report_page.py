@@ -158,7 +158,7 @@ def test_without_matplotlib_the_numbers_are_there_and_how_to_get_plots(monkeypat
     monkeypatch.setattr(plots, "can_draw", lambda: False)
     text = render_html(make_report(made_up(), dialogues=0))
     assert "<svg" not in text
-    assert "dialore[report]" in text
+    assert "with the extra <code>report</code> installed" in text
     assert text.count("<details open><summary>As a table") == 6
 
 

@@ -112,7 +112,8 @@ async def _measure(settings: "Settings", dialogues: "Sequence[Dialogue]") -> dic
         return Timed(model) if name is None else model
 
     concurrency = settings.model.concurrency
-    async with open_agents(settings.model_copy(update={"method": settings.method[:1]}), connect) as (agent,):
+    one = settings.model_copy(update={"method": settings.method[:1], "sources": settings.knowledge})
+    async with open_agents(one, connect) as (agent,):
         responses: list[Response] = []
         begun, cpu = time.perf_counter(), time.process_time()
         with progress("answering") as step:
