@@ -106,15 +106,18 @@ export interface Added {
   passages: number;
 }
 
+/** A file that is known now: whether in place of an earlier one, and what of it was left out or assumed. */
+export interface Uploaded extends Added {
+  replaced: boolean;
+  rejects: string[];
+  notices: string[];
+}
+
 /** Make a file known, in place of an earlier one of its name. */
-export async function upload(file: File): Promise<Added & { replaced: boolean }> {
+export async function upload(file: File): Promise<Uploaded> {
   const form = new FormData();
   form.append("file", file);
-  const made = await request<Added>("POST", "v1/knowledge/files", form);
-  const { data } = await request<{ data: Added[] }>("GET", "v1/knowledge/documents");
-  const old = data.filter((each) => each.file === made.file && each.id !== made.id);
-  for (const { id } of old) await request("DELETE", `v1/knowledge/documents/${id}`);
-  return { ...made, replaced: old.length > 0 };
+  return request<Uploaded>("POST", "v1/knowledge/files", form);
 }
 
 /** The data of each server-sent event of an answer, until `[DONE]`. */

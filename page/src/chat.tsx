@@ -97,10 +97,11 @@ export function Chat(): JSX.Element {
     for (const file of files ?? []) {
       setTold(t(`Reading ${file.name} …`, `正在读取 ${file.name} …`));
       await attempt(async () => {
-        const { passages, replaced } = await upload(file);
+        const { passages, replaced, rejects, notices } = await upload(file);
         const instead = replaced ? t(", in place of the earlier one", "（取代了先前的版本）") : "";
         const many = passages === 1 ? t("1 passage", "1 个段落") : t(`${passages} passages`, `${passages} 个段落`);
-        return t(`${file.name} is known now${instead}: ${many}. Ask about it.`, `已读入 ${file.name}${instead}：${many}。可以提问了。`);
+        const known = t(`${file.name} is known now${instead}: ${many}. Ask about it.`, `已读入 ${file.name}${instead}：${many}。可以提问了。`);
+        return [known, ...rejects, ...notices].join(" · ");
       }, `${file.name}: `);
     }
   }

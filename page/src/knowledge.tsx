@@ -198,17 +198,18 @@ function Upload({ onDone }: { onDone: () => Promise<void> }): JSX.Element {
   const field = useRef<HTMLInputElement>(null);
   async function send(files: FileList): Promise<void> {
     setTold({ error: "", busy: true });
-    let error = "";
+    const left: string[] = [];
     for (const file of files) {
       try {
-        await upload(file);
+        const { rejects, notices } = await upload(file);
+        left.push(...rejects, ...notices);
       } catch (failure) {
-        error = `${file.name}: ${explain(failure)}`;
+        left.push(`${file.name}: ${explain(failure)}`);
       }
     }
     field.current!.value = "";
     await onDone();
-    setTold({ error, busy: false });
+    setTold({ error: left.join(" · "), busy: false });
   }
   return (
     <>

@@ -35,6 +35,9 @@ _Format = Annotated[
         help="Read all files like this.",
     ),
 ]
+_Ocr = Annotated[bool, typer.Option("--ocr", help="Read scanned pages of PDFs, too, by the extra ocr.")]
+_Seconds = Annotated[float, typer.Option("--read-seconds", min=1, help="That reading one file may take.")]
+_Memory = Annotated[int, typer.Option("--read-memory", metavar="MB", min=200, help="That reading files may take.")]
 
 
 @app.command("build")
@@ -60,6 +63,9 @@ def build(
     embedder: Annotated[
         str, typer.Option("--embedder", metavar="SPEC|none", help="What makes the vectors: static, onnx:FOLDER, ...")
     ] = "static",
+    ocr: _Ocr = False,
+    read_seconds: _Seconds = 120,
+    read_memory: _Memory = 2000,
     json: Json = False,
 ) -> None:
     """Build an index; an old one stays in place until the new one is whole.
@@ -77,15 +83,17 @@ def build(
     from dialore.retrieval.embedding import load_embedder
     from dialore.sources.documents.building import build_documents
     from dialore.sources.documents.chunking import Chunking
+    from dialore.sources.documents.reader import Reader
 
     given = _given(dataset, files, file_format)
     unit: Any = chunk or ("whole" if dataset and chunk_words is None else "words")
     chunking = Chunking(unit, chunk_words or 120, overlap)
     made = None if embedder == "none" else load_embedder(embedder)
-    with progress("reading") as step:
+    with progress("reading") as step, Reader(seconds=read_seconds, memory=read_memory * 10**6, ocr=ocr) as reader:
         report = build_documents(
             index,
             **given,
+            reader=reader,
             name=name,
             chunking=chunking,
             embedder=made,
@@ -104,6 +112,9 @@ def add(
         bool, typer.Option("--prune", help="Drop documents whose files have vanished from the folders.")
     ] = False,
     file_format: _Format = None,
+    ocr: _Ocr = False,
+    read_seconds: _Seconds = 120,
+    read_memory: _Memory = 2000,
     json: Json = False,
 ) -> None:
     """Add files to an index; those it has are read again only if they changed.
@@ -117,10 +128,11 @@ def add(
     dialore documents add handbook news.jsonl
     """
     from dialore.sources.documents.building import add_documents
+    from dialore.sources.documents.reader import Reader
 
     given = _given(dataset, files, file_format)
-    with progress("reading") as step:
-        report = add_documents(index, **given, prune=prune, on_step=step)
+    with progress("reading") as step, Reader(seconds=read_seconds, memory=read_memory * 10**6, ocr=ocr) as reader:
+        report = add_documents(index, **given, reader=reader, prune=prune, on_step=step)
     _show_report(report, json=json)
 
 
