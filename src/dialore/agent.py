@@ -76,7 +76,7 @@ class Agent:
         try:
             response = await self.method.respond(dialogue, stage)
         except StageError as error:
-            response = Response(status="failed", error=_error(error))
+            response = Response(status="failed", error=_error(error), knowledge=stage.given)
         else:
             await asyncio.to_thread(self._settle, response, dialogue, stage)  # a long turn takes its time
         return response.model_copy(update=self._record(dialogue, stage))

@@ -181,6 +181,10 @@ class NotRecordedError(ModelError):
     """A request that a recording being replayed does not hold."""
 
 
+class AnswerError(DialoreError):
+    """A language model's answer is none: see `dialore.methods.faults`."""
+
+
 class BudgetError(DialoreError):
     """The token or cost budget of a run is spent; what is finished is kept."""
 

@@ -126,7 +126,7 @@ class ModelSettings(Strict):
 
     model: Annotated[str | None, Flag(("--model", "-m"), "NAME", _MODEL)] = Field(
         default=None,
-        description="Model name, or hf:NAME for one run here. Else DIALORE_MODEL, OPENAI_MODEL. "
+        description="Model name; gguf:FILE or hf:NAME for one run here. Else DIALORE_MODEL, OPENAI_MODEL. "
         "lexical: no model. rehearsal: answers that fit and mean nothing.",
     )
     base_url: Annotated[str | None, Flag(("--base-url", "-u"), "URL", _MODEL)] = Field(
@@ -181,6 +181,12 @@ class ModelSettings(Strict):
         ge=0,
         description="What its thoughts may take, beside an answer's own limit. Default: 4096 once it is seen to think.",
         exclude=True,
+    )
+    slots: Annotated[int, Flag(("--slots",), None, _MODEL)] = Field(
+        default=1, ge=1, description="How many calls a gguf: model answers at once.", exclude=True
+    )
+    threads: Annotated[int | None, Flag(("--threads",), None, _MODEL)] = Field(
+        default=None, ge=1, description="Of a gguf: model. Default: one a core.", exclude=True
     )
     retries: Annotated[int, Flag(("--retries",), None, _MODEL)] = Field(
         default=4, ge=0, description="How often a failed call is tried again.", exclude=True

@@ -81,6 +81,9 @@ def _connected(settings: ModelSettings, name: str | None) -> LanguageModel | Non
             api=settings.api,
             extra_body=settings.extra_body,
             thinking=settings.thinking,
+            context=settings.window,
+            slots=settings.slots,
+            threads=settings.threads,
             key_env=settings.key_env,
             named_by=settings.named_by if settings.base_url else "",
         )

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -282,3 +283,18 @@ def test_a_call_that_was_never_recorded_is_shown_and_exits_with_1(call, recorded
 def test_missing_recordings_are_said(call, tmp_path, monkeypatch):
     use(monkeypatch, tmp_path, COMMONSENSE)
     assert "recordings are missing" in call("demo", "--html", tmp_path / "page.html").complaint
+
+
+@pytest.mark.skipif("DIALORE_TEST_GGUF" not in os.environ, reason="DIALORE_TEST_GGUF names no file of real weights")
+def test_a_model_of_ones_own_answers_beside_the_recordings(call, monkeypatch):
+    monkeypatch.setenv("DIALORE_THREADS", "1")
+    weights = os.environ["DIALORE_TEST_GGUF"]
+    done = call("demo", "--live", "--model", f"gguf:{weights}", "--limit", "1", "--json")
+    assert done.code == 0
+    methods = [json.loads(line)["method"] for line in done.out.splitlines()]
+    assert f"vanilla by {Path(weights).name}" in methods
+    assert len(methods) == 2 * len(METHODS + FURTHER)
+
+
+def test_a_demo_by_a_model_names_one(call):
+    assert "--live needs a language model" in call("demo", "--live").complaint

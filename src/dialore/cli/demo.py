@@ -1,7 +1,7 @@
 """`dialore demo`: bundled dialogues, answered by every method over small sources of our own."""
 
 # No deferred annotations here: typer reads them.
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -34,6 +34,14 @@ def demo(
         Path | None, typer.Option("--html", metavar="FILE", help="Where the page goes. (default: the cache folder)")
     ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Answer by a model of yours, too.")] = False,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", metavar="NAME", help="For --live: its name, or gguf:FILE.")
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option("--base-url", "-u", metavar="URL", help="For --live: its endpoint.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="So many dialogues of each part.")] = None,
     json: Json = False,
 ) -> None:
     """Nine dialogues, answered by several methods, side by side.
@@ -46,6 +54,7 @@ def demo(
     [bold]Examples[/bold]
     dialore demo
     dialore demo --html demo.html --open
+    dialore demo --live --model gguf:model.gguf --limit 1
     """
     import asyncio
     import webbrowser
@@ -59,7 +68,15 @@ def demo(
     recordings = demo_folder() / "recordings.jsonl"
     if not recordings.is_file():
         raise InputError(f"the demo's recordings are missing: {recordings}", mend="install dialore again")
-    conversations = asyncio.run(_answer(_paced(Replay(recordings, match="label"))))
+    models = [_paced(Replay(recordings, match="label"))]
+    if live or model or base_url:
+        from dialore.workbench import connect
+
+        mine = connect(model, base_url=base_url)
+        if mine is None:
+            raise InputError("--live needs a language model", mend="--model gguf:FILE, or --base-url and --model")
+        models.append(mine)
+    conversations = asyncio.run(_answer(models, limit))
     responses = [response for conversation in conversations for response in conversation.responses]
     page = html or cache_folder() / "demo.html"
     title = "Dialore: what a reply needs to know"
@@ -71,7 +88,7 @@ def demo(
         shown.show_demo(conversations, _MADE, page)
     if open_page:
         webbrowser.open(page.resolve().as_uri())
-    if any(response.status == "failed" for response in responses):
+    if not live and any(response.status == "failed" for response in responses):
         raise typer.Exit(1)
 
 
@@ -91,28 +108,39 @@ def _paced(replay: "Replay") -> "LanguageModel":
     return Paced(replay)
 
 
-async def _answer(model: "LanguageModel") -> "list[Conversation]":
-    """One response at a time: what runs at once in a trace is then what the method itself asked at once."""
+async def _answer(models: "Sequence[LanguageModel]", limit: int | None) -> "list[Conversation]":
+    """One response at a time: what runs at once in a trace is then what the method itself asked at once.
+
+    The responses of further models than the first are named by them, too.
+    """
     from dialore.evaluation.report.display import Conversation
     from dialore.parallel import gather
 
     conversations: list[Conversation] = []
     with progress("opening the starter graph") as step:
         step("opening the starter graph", 0, None)
-        work = [(part, part.dialogues()) for part in PARTS]
+        work = [(part, part.dialogues()[:limit]) for part in PARTS]
         whole = sum(len(dialogues) for _, dialogues in work)
         for part, dialogues in work:
             heading: tuple[str, str] | None = (part.title, part.about)
-            async with open_part(part, model) as agents:
+            async with AsyncExitStack() as stack:
+                agents: list[Agent] = []
+                for model in models:
+                    agents += await stack.enter_async_context(open_part(part, model))
                 for dialogue in {
                     one.language: one for one in dialogues
                 }.values():  # what a language needs is loaded now
-                    await gather(*(agent.ground(dialogue) for agent in agents))
+                    await gather(*(agent.ground(dialogue) for agent in agents[: len(part.methods)]))
                 for dialogue in dialogues:
                     step("answering", len(conversations), whole)
                     responses = [await agent.respond(dialogue) for agent in agents]
+                    for place, response in enumerate(responses):
+                        if place >= len(part.methods):
+                            response.method = f"{response.method} by {response.by}"
                     conversations.append(Conversation(dialogue, responses, heading))
                     heading = None
+    for model in models[1:]:
+        await model.close()
     return conversations
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from dialore.errors import InputError, ModelError, UnknownNameError
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 OLLAMA = "http://127.0.0.1:11434/v1"
 OPENAI = "https://api.openai.com/v1"
-LOCAL, PREFIX = "hf:", "trained:"
+LOCAL, GGUF, PREFIX = "hf:", "gguf:", "trained:"
 """What the name of a model run here begins with."""
 HOSTS = "DIALORE_KEY_HOSTS"
 """The variable that names hosts, with commas between them, to which keys of the environment may be sent."""
@@ -49,6 +49,9 @@ def connect(
     api: Api = "chat",
     extra_body: Mapping[str, object] | None = None,
     thinking: int | None = None,
+    context: int | None = None,
+    slots: int = 1,
+    threads: int | None = None,
     key_env: str = "",
     named_by: str = "",
 ) -> LanguageModel | None:
@@ -56,8 +59,9 @@ def connect(
 
     Arguments win, then `DIALORE_MODEL`, `DIALORE_BASE_URL` and `DIALORE_API_KEY`, then the `OPENAI_*` names, then an
     Ollama on this machine. Where no model is named, the endpoint is asked for its list. A model called
-    `hf:NAME_OR_PATH` is one of Hugging Face's, run here, `trained:FOLDER` one of `dialore train stages`; `cache` is a
-    cache file; the other arguments are `Endpoint`'s.
+    `gguf:FILE` is run here by llama.cpp (see `Gguf`, which has `context`, `slots` and `threads`), `hf:NAME_OR_PATH` is
+    one of Hugging Face's, run here, `trained:FOLDER` one of `dialore train stages`; `cache` is a cache file; the other
+    arguments are `Endpoint`'s.
 
     A key of the environment goes to the host that it was set for: `OPENAI_API_KEY` to OpenAI or `OPENAI_BASE_URL`,
     `DIALORE_API_KEY` to `DIALORE_BASE_URL`, or, without that, to the address that the arguments name; either also to
@@ -80,6 +84,13 @@ def connect(
         if extra_body:
             raise InputError(f"{found.model} runs here and takes no extra_body", mend="leave it out")
         return _with_cache(LocalModel(found.model.removeprefix(LOCAL), api=api), cache, f"{LOCAL} {api}")
+    if found.model is not None and found.model.startswith(GGUF):
+        from dialore.llm.gguf import Gguf
+
+        place = found.model.removeprefix(GGUF)
+        here: dict[str, Any] = {"context": context, "slots": slots, "threads": threads, "api": api}
+        asked: dict[str, Any] = {"timeout": timeout, "retries": retries, "thinking": thinking}
+        return _with_cache(Gguf(place, **here, **asked, extra_body=extra_body), cache, f"{GGUF} {place} {api}")
     if found.model is not None and found.model.startswith(PREFIX):
         from dialore.llm.distilled import TrainedStages
 

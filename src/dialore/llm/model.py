@@ -227,7 +227,7 @@ class Sampled(Wrapper):
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
         """See `LanguageModel.complete`."""
-        changes: dict[str, object] = {"sample": self._sample} if self._sample else {}
+        changes: dict[str, object] = {"sample": self._sample + request.sample} if self._sample else {}
         if self._temperature is not None:
             changes["sampling"] = request.sampling.model_copy(update={"temperature": self._temperature})
         return await self._model.complete(request.model_copy(update=changes), on_text)

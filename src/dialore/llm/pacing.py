@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-LISTENER: ContextVar[Callable[[str], None] | None] = ContextVar("LISTENER", default=None)
+LISTENER: ContextVar[Callable[[str], object] | None] = ContextVar("LISTENER", default=None)
 """Is told, in one line, what a call waits for."""
 _LOADING_SECONDS, _LOADING_PAUSE, _LOADING_TOLD = 900.0, 1.0, 10.0
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeV
 
 from pydantic import BaseModel
 
-from dialore.errors import DialoreError, ModelError, StageError, WindowError, is_fatal
+from dialore.errors import AnswerError, DialoreError, ModelError, StageError, WindowError, is_fatal
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Completion, LanguageModel, Message, OnText, Request, Usage
 from dialore.llm.pacing import LISTENER
@@ -19,6 +19,7 @@ from dialore.llm.structured import Outcome as ParseOutcome
 from dialore.llm.structured import complete_structured
 from dialore.methods.citations import MarkReader, read_citations
 from dialore.methods.cleaning import CleanStream, clean_response
+from dialore.methods.faults import EchoStream, answer_fault, stops
 from dialore.prompts.history import (
     Block,
     asking_for,
@@ -44,6 +45,8 @@ INSTRUCTIONS = "shared/instructions"
 CUT_OFF = "the answer was cut off at the token limit"
 """A stage's note."""
 FOREIGN = "{0}: prompts, graph and word lists are English and Chinese; the response is asked for in {0}"
+_SECOND, _AGAIN = 1000, 0.7
+"""The sample index and the temperature at which an answer is asked for once more."""
 _OUTCOMES: dict[ParseOutcome, Outcome] = {"repaired_by_model": "repaired", "unparsed": "unparsed"}
 
 
@@ -171,6 +174,9 @@ class ModelResponder:
             request = request.model_copy(update=update)
         if call.replies and self.sampling:
             request = request.model_copy(update={"sampling": request.sampling.model_copy(update=self.sampling)})
+        if issubclass(call.output, Text) and (marks := stops([message.content for message in request.messages])):
+            stopped = {"stop": tuple(dict.fromkeys((*request.sampling.stop, *marks)))}
+            request = request.model_copy(update={"sampling": request.sampling.model_copy(update=stopped)})
         step.prompt = request.prompt
         step.messages = [{"role": message.role, "content": message.content} for message in request.messages]
         return request
@@ -180,19 +186,44 @@ async def _complete(
     model: LanguageModel, call: StageCall[T], request: Request, step: StageTrace, on_text: OnText | None
 ) -> T | None:
     if issubclass(call.output, Text):
-        labels = friend_labels(call.dialogue.language)
-        stream = CleanStream(on_text, labels, call.leads) if on_text is not None else None
-        completion = await model.complete(request, None if stream is None else stream.feed)
-        if stream is not None:
-            stream.close()
-        _record(step, [completion])
-        return call.output(text=clean_response(completion.text, labels, call.leads))
+        return call.output(text=await _written(model, call, request, step, on_text))
     structured = await complete_structured(model, request, call.output, reader=call.reader)
     step.outcome, step.error = _OUTCOMES.get(structured.outcome, "ok"), structured.error
     if structured.outcome == "repaired_locally":
         step.notes.append("the answer's JSON was repaired")
     _record(step, structured.completions)
     return structured.value
+
+
+async def _written(
+    model: LanguageModel, call: StageCall[Any], request: Request, step: StageTrace, on_text: OnText | None
+) -> str:
+    """Plain text; what may become the response is tried once more where it is no answer, unless it has been shown.
+
+    Raises AnswerError where it is none then.
+    """
+    labels = friend_labels(call.dialogue.language)
+    completions: list[Completion] = []
+    while True:
+        held = EchoStream(on_text, call.dialogue.last.text if call.replies else "") if on_text is not None else None
+        stream = CleanStream(held.feed, labels, call.leads) if held is not None else None
+        completions.append(await model.complete(request, None if stream is None else stream.feed))
+        if stream is not None:
+            stream.close()
+        _record(step, completions)
+        text = clean_response(completions[-1].text, labels, call.leads)
+        fault = answer_fault(text, call.dialogue) if call.replies else ""
+        if not fault:
+            if held is not None:
+                held.close()
+            return text
+        if len(completions) > 1 or (held is not None and held.flows):
+            raise AnswerError(fault, mend="ask again, or take a larger model")
+        step.notes.append(f"{fault}: asked once more")
+        warmer = {"temperature": max(_AGAIN, request.sampling.temperature)}
+        request = request.model_copy(
+            update={"sample": request.sample + _SECOND, "sampling": request.sampling.model_copy(update=warmer)}
+        )
 
 
 def _record(step: StageTrace, completions: Sequence[Completion]) -> None:
@@ -242,6 +273,7 @@ class Stages:
         cite: have the response cite its knowledge by number (see `citations`).
         form: the form of the prompts (see `Method`).
         trace: what was done.
+        given: the knowledge that the last text which may become the response was given.
     """
 
     responder: Responder
@@ -253,6 +285,7 @@ class Stages:
     cite: bool = field(default=False, kw_only=True)
     form: str = field(default="", kw_only=True)
     trace: list[StageTrace] = field(default_factory=list, init=False)
+    given: list[Knowledge] = field(default_factory=list, init=False)
     _citations: dict[str, list[Citation]] = field(default_factory=dict, init=False)
     _begun: float = field(default_factory=time.perf_counter, init=False)
     _steps: int = field(default=0, init=False)
@@ -365,6 +398,7 @@ class Stages:
         `cites` is, for a text that may become the response, what its prompt numbers where responses cite. The marks are
         read, and taken out before anybody sees them, as are `leads`, words that a model may repeat of its prompt.
         """
+        self.given = list(cites) if cites is not None else self.given
         if cites is None or not self.cite:
             replies = cites is not None
             return (await self._text(prompt, suffix, variables, on_text, leads, summary, replies=replies))[0]

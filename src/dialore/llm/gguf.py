@@ -1,0 +1,210 @@
+"""A model in the process: a GGUF file, served by llama.cpp on loopback and asked like any endpoint."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import struct
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import quote
+
+from dialore.cache import cache_folder
+from dialore.errors import InputError, import_optional
+from dialore.llm.endpoint import Endpoint
+from dialore.llm.model import Wrapper
+from dialore.llm.pacing import tell
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dialore.llm.model import Api, Completion, OnText, Request
+
+_HUB = "hf:"
+_CONTEXT = 8192
+_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_STRING, _ARRAY = 8, 9
+_TEMPLATE = "tokenizer.chat_template"
+_WORK_BYTES = 300_000_000
+"""What llama.cpp takes beside weights and context, by measurement on models of up to two billion parameters."""
+
+
+class Gguf(Wrapper):
+    """A GGUF file as a language model; closing it ends its server and frees its memory.
+
+    Args:
+        place: a file, or `hf:OWNER/REPO/FILE`, which is fetched once.
+        context: tokens of prompt and answer together; None: 8192, or what the model was trained for where that is less.
+        slots: how many calls it answers at once, each with its own context.
+        threads: of the processor; None: one a core. Too many wait for each other.
+        timeout, retries, api, extra_body, thinking: see `Endpoint`.
+
+    Raises:
+        InputError: no such file, not a GGUF file, too little memory for it, or no chat template.
+        MissingExtraError: the extra `gguf` is not installed.
+    """
+
+    def __init__(
+        self,
+        place: str,
+        *,
+        context: int | None = None,
+        slots: int = 1,
+        threads: int | None = None,
+        timeout: float = 120.0,
+        retries: int = 4,
+        api: Api = "chat",
+        extra_body: Mapping[str, object] | None = None,
+        thinking: int | None = None,
+    ) -> None:
+        llama = import_optional("xllamacpp", "a GGUF model", "gguf")
+        path = fetched(place.removeprefix(_HUB)) if place.startswith(_HUB) else Path(place).expanduser()
+        about = read_metadata(path)
+        if api == "chat" and not about.get(_TEMPLATE):
+            raise InputError(f"{path} has no chat template: it is a base model", mend="--api completions")
+        trained = about.get(f"{about.get('general.architecture')}.context_length")
+        tokens = context or min(_CONTEXT, trained if isinstance(trained, int) else _CONTEXT)
+        _check_memory(path, about, tokens * slots)
+        key = secrets.token_urlsafe(16)  # other users of this machine reach loopback, too
+        self._server = _served(llama, path, tokens * slots, slots, threads, key)
+        address = f"{self._server.listening_address}/v1"
+        super().__init__(
+            Endpoint(
+                path.name,
+                address,
+                key,
+                timeout=timeout,
+                retries=retries,
+                concurrency=slots,
+                api=api,
+                extra_body=extra_body,
+                thinking=thinking,
+            )
+        )
+
+    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+        """See `LanguageModel.complete`."""
+        return await self._model.complete(request, on_text)
+
+    @property
+    def address(self) -> str:
+        """Nothing: it is run here."""
+        return ""
+
+    async def close(self) -> None:
+        """End the server."""
+        await super().close()
+        self._server = None
+
+
+def _served(llama: Any, path: Path, context: int, slots: int, threads: int | None, key: str) -> Any:  # noqa: ANN401
+    """llama.cpp's server of a file, on a free port of loopback."""
+    settings = llama.CommonParams()
+    settings.model.path, settings.model_alias = str(path), path.name
+    settings.hostnames, settings.port, settings.api_keys = ["127.0.0.1"], 0, [key]
+    settings.ui = settings.endpoint_slots = False
+    settings.n_ctx, settings.n_parallel = context, slots
+    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = threads or len(os.sched_getaffinity(0))
+    settings.verbosity = 0
+    try:
+        return llama.Server(settings)
+    except RuntimeError:
+        raise InputError(
+            f"{path} cannot be loaded: it is damaged, or of a kind that this llama.cpp does not know",
+            mend="fetch it again, or pip install --upgrade xllamacpp",
+        ) from None
+
+
+# --- the file
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """What a GGUF file says of itself, without its lists; raises InputError where it is no such file."""
+    if not path.is_file():
+        raise InputError(f"there is no file {path}", mend="--model gguf:PATH or gguf:hf:OWNER/REPO/FILE")
+    with path.open("rb") as file:
+        if file.read(4) != b"GGUF":
+            raise InputError(f"{path} is no GGUF file", mend="models of other forms run by --model hf:NAME")
+        try:
+            version, _, pairs = struct.unpack("<IQQ", file.read(20))
+            if version not in {2, 3}:
+                raise InputError(f"{path} is a GGUF file of version {version}, not 2 or 3", mend="convert it again")
+            return {_text(file): _value(file) for _ in range(pairs)}
+        except (struct.error, KeyError, UnicodeDecodeError, OverflowError, MemoryError):
+            raise InputError(f"{path} is damaged", mend="fetch it again") from None
+
+
+def _number(file: BinaryIO, form: str) -> Any:  # noqa: ANN401
+    return struct.unpack(f"<{form}", file.read(struct.calcsize(f"<{form}")))[0]
+
+
+def _text(file: BinaryIO) -> str:
+    length = _number(file, "Q")
+    data = file.read(min(length, 1 << 24))
+    if len(data) < length:
+        raise struct.error
+    return data.decode("utf-8", "replace")
+
+
+def _value(file: BinaryIO) -> Any:  # noqa: ANN401
+    kind = _number(file, "I")
+    if kind == _STRING:
+        return _text(file)
+    if kind != _ARRAY:
+        return _number(file, _SCALARS[kind])
+    inner, count = struct.unpack("<IQ", file.read(12))
+    if inner != _STRING:
+        file.seek(count * struct.calcsize(f"<{_SCALARS[inner]}"), os.SEEK_CUR)
+        return None
+    for _ in range(count):
+        file.seek(_number(file, "Q"), os.SEEK_CUR)
+    return None
+
+
+def _check_memory(path: Path, about: dict[str, Any], context: int) -> None:
+    """Raise InputError where the machine has less memory left than weights and context take (known on Linux only)."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
+        return
+    kind = about.get("general.architecture", "")
+    heads, layers = about.get(f"{kind}.attention.head_count") or 1, about.get(f"{kind}.block_count") or 0
+    width = (about.get(f"{kind}.embedding_length") or 0) // heads
+    shared = about.get(f"{kind}.attention.head_count_kv") or heads
+    needed = path.stat().st_size + context * layers * shared * width * 4 + _WORK_BYTES
+    if needed > free:
+        short = f"{path.name} needs some {needed / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free"
+        raise InputError(short, mend=f"take a smaller model, or a smaller context than {context:,}: --window TOKENS")
+
+
+def fetched(name: str) -> Path:
+    """A file of Hugging Face's, `OWNER/REPO/FILE`, fetched into the cache folder once; raises InputError."""
+    parts = name.split("/")
+    if len(parts) < 3 or not all(part.strip(".") for part in parts):
+        raise InputError(f"{_HUB}{name} names no file", mend="--model gguf:hf:OWNER/REPO/FILE.gguf")
+    owner, repository, *inside = parts
+    target = cache_folder().joinpath("models", *parts)
+    if target.is_file():
+        return target
+    base = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    url = f"{base}/{quote(f'{owner}/{repository}')}/resolve/main/{quote('/'.join(inside))}"
+    token = os.environ.get("HF_TOKEN", "")
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})  # noqa: S310
+    partial = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with urllib.request.urlopen(request, timeout=30) as answer, partial.open("wb") as out:  # noqa: S310
+            tell(f"fetching {name}, {int(answer.headers.get('Content-Length') or 0) / 1e6:,.0f} MB, once")
+            shutil.copyfileobj(answer, out, 1 << 20)
+        partial.replace(target)
+    except OSError as error:
+        raise InputError(
+            f"cannot fetch {name}: {getattr(error, 'reason', None) or error}",
+            mend="check the name and the network, or fetch the file by other means: --model gguf:PATH",
+        ) from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return target

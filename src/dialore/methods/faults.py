@@ -1,0 +1,91 @@
+"""Answers that are none: the last turn said back, or a script gone on with, in which the model speaks for the user."""
+
+from __future__ import annotations
+
+import re
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dialore.dialogue import Dialogue
+    from dialore.llm.model import OnText
+
+ECHO = "the answer says the last turn back"
+SCRIPT = "the answer goes on with a script of both sides"
+_ALIKE = 0.92
+_FEWEST_WORDS, _FEWEST_WIDE, _LONGEST = 5, 8, 2000
+_USERS = ("Me", "User", "Human", "Customer", "我", "用户")
+_OTHERS = ("Friend", "Assistant", "AI", "Bot", "System", "朋友", "助手")
+_CODE = re.compile(r"^```.*?(?:^```|\Z)", re.DOTALL | re.MULTILINE)
+_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+
+def answer_fault(text: str, dialogue: Dialogue) -> str:
+    """Why a text is no answer to a dialogue; empty where nothing speaks against it."""
+    if _is_echo(_plain(text), _plain(dialogue.last.text)):
+        return ECHO
+    speakers = {turn.speaker for turn in dialogue.turns} - {"user", "system"}
+    users = (*_USERS, *speakers - {dialogue.responder})
+    marks = _marks(_CODE.sub("", text), (*users, *_OTHERS, *speakers))
+    both = len({label for label, _ in marks}) > 1
+    speaks_on = any(label in users and begins_line for label, begins_line in marks[1:] or marks)
+    return SCRIPT if both or speaks_on else ""
+
+
+def _is_echo(said: str, last: str) -> bool:
+    if not said or not last or not _is_telling(last):
+        return False
+    if last in said:
+        rest = said.replace(last, " ")
+        return len(rest.split()) < _FEWEST_WORDS - 1 and len(_WIDE.findall(rest)) < _FEWEST_WIDE // 2
+    if max(len(said), len(last)) > _LONGEST or not 0.8 < len(said) / len(last) < 1.25:
+        return False
+    # A letter or two that differ in a long sentence may be all of an answer ("eight", "nine"): words are compared.
+    parts = (list(said), list(last)) if _WIDE.search(last) else (said.split(), last.split())
+    return SequenceMatcher(None, *parts, autojunk=False).ratio() >= _ALIKE
+
+
+def _is_telling(text: str) -> bool:
+    """Whether a turn is long enough that nobody answers with the same: greetings are given back."""
+    return len(text.split()) >= _FEWEST_WORDS or len(_WIDE.findall(text)) >= _FEWEST_WIDE
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.sub(r"[\W_]+", " ", text.casefold()).split())
+
+
+def _marks(text: str, labels: tuple[str, ...]) -> list[tuple[str, bool]]:
+    """The speakers' labels in a text, in order, and whether each begins a line."""
+    names = "|".join(re.escape(label) for label in sorted(set(labels), key=len, reverse=True))
+    found = re.finditer(rf"(?:(\A|\n)[ \t*_#>-]{{0,8}}|[.!?:。！？：][ \t]{{0,4}})({names})(?:\*\*)?[ \t]?[:：]", text)
+    return [(match[2], match[1] is not None) for match in found]
+
+
+def stops(messages: list[str]) -> tuple[str, ...]:
+    """What a model is to stop at where a prompt's turns bear labels: the user's next."""
+    marks = ("\nMe:", "\n我：")
+    return tuple(mark for mark in marks if any(mark in f"\n{text}" for text in messages))
+
+
+class EchoStream:
+    """Holds a text back for as long as it may be the last turn said back, and passes it on from then on."""
+
+    def __init__(self, on_text: OnText, last: str) -> None:
+        self._on_text, self._last = on_text, _plain(last)
+        self._held, self.flows = "", not _is_telling(self._last)
+
+    def feed(self, piece: str) -> None:
+        """Take the next piece."""
+        if not self.flows:
+            self._held += piece
+            begun = _plain(self._held)
+            if self._last.startswith(begun) or (begun.startswith(self._last) and len(begun) < len(self._last) + 12):
+                return
+            piece, self._held, self.flows = self._held, "", True
+        self._on_text(piece)
+
+    def close(self) -> None:
+        """Pass on what is held."""
+        if self._held:
+            self._on_text(self._held)
+            self._held, self.flows = "", True

@@ -1,0 +1,155 @@
+"""A model in the process: what a file says, what is refused, and, where weights are named, every method on them."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import struct
+import threading
+
+import pytest
+
+from dialore.cli.demo import PARTS, open_part
+from dialore.errors import InputError
+from dialore.llm.connection import connect
+from dialore.llm.gguf import fetched, read_metadata
+from dialore.llm.model import Message, OutputSchema, Request, Sampling
+
+WEIGHTS = os.environ.get("DIALORE_TEST_GGUF", "")
+ON_WEIGHTS = pytest.mark.skipif(not WEIGHTS, reason="DIALORE_TEST_GGUF names no file of real weights")
+ASK = Request(messages=(Message(role="user", content="Name a tea."),), sampling=Sampling(temperature=0, max_tokens=8))
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<Q", len(value.encode())) + value.encode()
+
+
+def gguf(**said: str | int | list[str] | list[int]) -> bytes:
+    """The head of a GGUF file, which is all of one without weights."""
+    made = b"GGUF" + struct.pack("<IQQ", 3, 0, len(said))
+    for name, value in said.items():
+        made += text(name.replace("__", "."))
+        if isinstance(value, str):
+            made += struct.pack("<I", 8) + text(value)
+        elif isinstance(value, int):
+            made += struct.pack("<II", 4, value)
+        elif isinstance(value[0], str):
+            made += struct.pack("<IIQ", 9, 8, len(value)) + b"".join(text(str(item)) for item in value)
+        else:
+            made += struct.pack("<IIQ", 9, 4, len(value)) + struct.pack(f"<{len(value)}I", *value)
+    return made
+
+
+def test_a_file_says_what_it_is(tmp_path):
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf(tokens=["a", "茶"], scores=[1, 2], general__architecture="llama", llama__context_length=512))
+    assert read_metadata(path) == {
+        "tokens": None,
+        "scores": None,
+        "general.architecture": "llama",
+        "llama.context_length": 512,
+    }
+
+
+BAD = {
+    "no file": (None, "there is no file"),
+    "another form": (b"PK\x03\x04 a zip", "is no GGUF file"),
+    "empty": (b"", "is no GGUF file"),
+    "cut off": (gguf(a="b", general__architecture="llama")[:-3], "is damaged"),
+    "lengths beyond the file": (b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1 << 60), "is damaged"),
+    "an old version": (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "of version 1"),
+    "no chat template": (gguf(general__architecture="llama"), "no chat template"),
+    "no weights": (gguf(tokenizer__chat_template="{{}}", general__architecture="llama"), "cannot be loaded"),
+    "too big": (
+        gguf(
+            tokenizer__chat_template="{{}}",
+            general__architecture="a",
+            a__block_count=10**6,
+            a__embedding_length=9999,
+        ),
+        "GB are free",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_model_is_one_line(tmp_path, name):
+    if name != "no file":
+        pytest.importorskip("xllamacpp")
+    data, words = BAD[name]
+    path = tmp_path / "m.gguf"
+    if data is not None:
+        path.write_bytes(data)
+    with pytest.raises(InputError, match=words) as caught:
+        connect(f"gguf:{path}")
+    assert caught.value.mend
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_is_fetched_once(tmp_path, monkeypatch):
+    asked: list[str] = []
+
+    class Hub(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(404 if "lacks" in self.path else 200)
+            self.end_headers()
+            self.wfile.write(b"GGUF")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Hub) as hub:
+        threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{hub.server_port}")
+        monkeypatch.setenv("DIALORE_CACHE", str(tmp_path))
+        for _ in range(2):
+            assert fetched("owner/repo/q4/m.gguf").read_bytes() == b"GGUF"
+        with pytest.raises(InputError, match=r"cannot fetch owner/repo/lacks\.gguf"):
+            fetched("owner/repo/lacks.gguf")
+        hub.shutdown()
+    assert asked == ["/owner/repo/resolve/main/q4/m.gguf", "/owner/repo/resolve/main/lacks.gguf"]
+    with pytest.raises(InputError, match="cannot fetch"):
+        fetched("owner/repo/other.gguf")  # nothing listens there by now
+    assert [path.name for path in tmp_path.rglob("*.*")] == ["m.gguf"]
+
+
+@pytest.mark.parametrize("name", ["", "owner", "owner/repo", "owner/../x", "/etc/passwd"])
+def test_what_names_no_file_is_not_fetched(name):
+    with pytest.raises(InputError, match="names no file"):
+        fetched(name)
+
+
+@ON_WEIGHTS
+async def test_real_weights_answer_in_words_and_by_a_schema():
+    model = connect(f"gguf:{WEIGHTS}", threads=1, context=1024)
+    assert model is not None
+    pieces: list[str] = []
+    assert (await model.complete(ASK, pieces.append)).text == "".join(pieces)
+    assert len(pieces) > 1
+    definition = {"type": "object", "properties": {"tea": {"enum": ["green", "black"]}}, "required": ["tea"]}
+    wanted = ASK.model_copy(update={"output_schema": OutputSchema(name="Tea", definition=definition)})
+    longer = wanted.model_copy(update={"sampling": Sampling(temperature=0, max_tokens=40)})
+    completion = await model.complete(longer)
+    assert completion.text.replace(" ", "").startswith('{"tea":"')
+    assert completion.usage.prompt_tokens > 5
+    await model.close()
+
+
+@ON_WEIGHTS
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
+async def test_real_weights_answer_by_every_method_streamed_and_not(part):
+    """End to end; nothing is said of how good the answers are, and a stage that this model cannot do may fail."""
+    model = connect(f"gguf:{WEIGHTS}", threads=1)
+    assert model is not None
+    dialogue = part.dialogues()[0]
+    async with open_part(part, model) as agents:
+        for agent in agents:
+            whole = await agent.respond(dialogue)
+            streamed = [piece async for piece in agent.stream(dialogue)][-1]
+            for response in (whole, streamed):
+                assert not isinstance(response, str)
+                assert response.status == "ok" or response.error
+                assert response.usage.calls > 0
+                assert response.usage.prompt_tokens > 0
+    await model.close()

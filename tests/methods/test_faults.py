@@ -1,0 +1,123 @@
+"""Answers that are none."""
+
+from __future__ import annotations
+
+import pytest
+
+from dialore.agent import Agent
+from dialore.dialogue import Dialogue
+from dialore.llm.model import Completion, Request
+from dialore.methods.baselines import Vanilla
+from dialore.methods.faults import ECHO, SCRIPT, EchoStream, answer_fault
+from dialore.methods.stages import ModelResponder
+from dialore.prompts.library import PromptLibrary
+
+QUESTION = "Can I bring my dog on the ferry?"
+ANSWER = "Yes, on a lead and on the open deck."
+
+
+def dialogue(last: str = QUESTION, *before: str) -> Dialogue:
+    return Dialogue.model_validate({"id": "d", "turns": [*before, last]})
+
+
+FAULTS = {
+    QUESTION: ECHO,
+    "can I bring my dog on the ferry": ECHO,
+    "Can I bring my dog on the ferry?\n\nLater: Can I bring my dog on the ferry?": ECHO,
+    ANSWER: "",
+    f"{QUESTION} {ANSWER}": "",
+    "Sure! Let's continue: Me: May I? Friend: You may.": SCRIPT,
+    "Yes.\nMe: Great!\nFriend: Enjoy.": SCRIPT,
+    "Yes, you may.\n\nUser: And my cat?": SCRIPT,
+    "Yes.\n**User:** And my cat?": SCRIPT,
+    "可以。\n我：谢谢\n朋友：不客气": SCRIPT,
+    "Tell them from me: no dogs.": "",
+    "Two ways: by day, or by night.": "",
+    "Write this:\n```\nUser: root\nSystem: linux\n```": "",
+}
+
+
+@pytest.mark.parametrize("text", FAULTS)
+def test_what_is_no_answer_is_seen(text):
+    assert answer_fault(text, dialogue()) == FAULTS[text]
+
+
+@pytest.mark.parametrize("last", ["Hello!", "Good morning to you!", "你好"])
+def test_a_greeting_may_be_given_back(last):
+    assert answer_fault(last, dialogue(last)) == ""
+
+
+def test_chinese_echoes_are_seen():
+    last = "渡轮上可以带我的狗吗？"
+    assert answer_fault("渡轮上可以带我的狗吗", dialogue(last)) == ECHO
+    assert answer_fault("可以，要拴绳。", dialogue(last)) == ""
+
+
+def test_a_sentence_that_differs_in_what_counts_is_an_answer():
+    assert answer_fault("No, it opens at nine.", dialogue("So it opens at eight?")) == ""
+
+
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_a_stream_is_held_while_it_may_be_an_echo(size):
+    for text, flows in ((ANSWER, True), (QUESTION, False), (f"{QUESTION} {ANSWER}", True)):
+        pieces: list[str] = []
+        stream = EchoStream(pieces.append, QUESTION)
+        for place in range(0, len(text), size):
+            stream.feed(text[place : place + size])
+        assert stream.flows is flows
+        assert "".join(pieces) == (text if flows else "")
+        stream.close()
+        assert "".join(pieces) == text
+
+
+class Scripted:
+    """A model that says what it is told to, in order."""
+
+    name = "scripted"
+
+    def __init__(self, *texts: str) -> None:
+        self.texts = list(texts)
+        self.requests: list[Request] = []
+
+    async def complete(self, request, on_text=None):
+        self.requests.append(request)
+        text = self.texts.pop(0)
+        if on_text is not None:
+            for word in text.split(" "):
+                on_text(f"{word} ")
+        return Completion(text=text)
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_an_echo_is_asked_for_once_more(streamed):
+    model = Scripted(QUESTION, ANSWER)
+    pieces: list[str] = []
+    agent = Agent(Vanilla(), ModelResponder(model, PromptLibrary()))
+    response = await agent.respond(dialogue(), pieces.append if streamed else None)
+    assert (response.status, response.text) == ("ok", ANSWER)
+    assert "".join(pieces).strip() == (ANSWER if streamed else "")
+    assert response.usage == response.trace[0].usage
+    assert any("once more" in note for note in response.trace[0].notes)
+    assert model.requests[0].sample != model.requests[1].sample
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_what_is_no_answer_twice_is_a_failed_stage(streamed):
+    pieces: list[str] = []
+    agent = Agent(Vanilla(), ModelResponder(Scripted(QUESTION, QUESTION), PromptLibrary()))
+    response = await agent.respond(dialogue(), pieces.append if streamed else None)
+    assert response.status == "failed"
+    assert ECHO in response.error
+    assert response.trace[0].outcome == "failed"
+    assert response.trace[0].completion == QUESTION
+    assert pieces == []
+
+
+async def test_a_script_that_was_shown_is_a_failed_stage_at_once():
+    model = Scripted("Yes.\nMe: Great!\nFriend: Enjoy.", ANSWER)
+    response = await Agent(Vanilla(), ModelResponder(model, PromptLibrary())).respond(dialogue(), [].append)
+    assert response.status == "failed"
+    assert len(model.requests) == 1
