@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import json
 import os
 import struct
 import threading
@@ -131,7 +132,7 @@ async def test_real_weights_answer_in_words_and_by_a_schema():
     wanted = ASK.model_copy(update={"output_schema": OutputSchema(name="Tea", definition=definition)})
     longer = wanted.model_copy(update={"sampling": Sampling(temperature=0, max_tokens=40)})
     completion = await model.complete(longer)
-    assert completion.text.replace(" ", "").startswith('{"tea":"')
+    assert json.loads(completion.text)["tea"] in {"green", "black"}
     assert completion.usage.prompt_tokens > 5
     await model.close()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import email.utils
+import functools
 import json
 import logging
 import math
@@ -308,12 +309,18 @@ class HttpClient:
         silence = aiohttp.ClientTimeout(
             total=None, sock_connect=min(_CONNECT_SECONDS, seconds), sock_read=seconds if flows else None
         )
-        request = self._open_session().request(
-            method, url, data=data, params=query, allow_redirects=False, timeout=silence
+        session = self._open_session()
+        ask = functools.partial(
+            session.request, method, url, data=data, params=query, allow_redirects=False, timeout=silence
         )
         try:
-            async with asyncio.timeout(None if flows else seconds), request as response:
-                yield response
+            async with asyncio.timeout(None if flows else seconds):
+                try:
+                    response = await ask()
+                except aiohttp.ServerDisconnectedError:
+                    response = await ask()  # a kept connection may have been closed by the server meanwhile
+                async with response:
+                    yield response
         except TimeoutError as error:
             raise _connection_error(error, shown_url(url), seconds, flows=flows) from None
         except (aiohttp.ClientError, ConnectionError) as error:
