@@ -52,8 +52,8 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], res
     """What the last turn of a dialogue says of the user, for whose memory it is; nothing where nothing parses.
 
     A statement with a password, an e-mail address, a card or phone number is not kept, nor is one of more than 300
-    characters, nor one that the turn does not bear (`is_borne`). Without a model, sentences in the first person are kept (`sentences_of_himself`). It is not to stand in
-    the way of a response: call it after that.
+    characters, nor one that the turn does not bear (`is_borne`). Without a model, sentences in the first person are
+    kept (`sentences_of_himself`). It is not to stand in the way of a response: call it after that.
 
     Args:
         dialogue: the history up to the user's turn.
