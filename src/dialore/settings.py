@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from dialore.dialogue import Checked, parse_yaml, read_text
 from dialore.errors import InputError, UnknownNameError
@@ -296,6 +296,11 @@ class KeySettings(Limits):
     knowledge: bool = Field(default=False, description="Whether it may change the knowledge.")
 
 
+def _sites(origins: list[str]) -> list[str]:
+    """Origins as browsers write them: without a slash at the end."""
+    return [origin.rstrip("/").lower() for origin in origins]
+
+
 class ServerSettings(Strict):
     """How a service is reached and what it takes: `[server]` in a file."""
 
@@ -305,8 +310,20 @@ class ServerSettings(Strict):
     folder: Path | None = Field(default=None, description="Where added knowledge is kept; else the user's data folder.")
     keys: list[KeySettings] = Field(default_factory=list)
     hosts: list[str] = Field(default_factory=list, description="Further names that a service without keys answers to.")
-    origins: list[str] = Field(default_factory=list, description="Other sites whose pages may ask it.")
+    origins: Annotated[list[str], AfterValidator(_sites)] = Field(
+        default_factory=list, description='Other sites whose pages may ask it; "*": all.'
+    )
     concurrency: int = Field(default=256, ge=1, description="Requests under way at once, of all keys.")
+    connections: int = Field(default=1024, ge=1, description="Open connections, of each worker.")
+    connections_per_address: int = Field(
+        default=256, ge=1, description="Of them those of one address: a proxy in front has one address for all."
+    )
+    open_per_address: int = Field(
+        default=16, ge=1, description="Requests under way at once to paths that need no key, of one address."
+    )
+    max_head: int = Field(default=32_768, ge=1000, description="Bytes of a request's line and headers.")
+    head_seconds: float = Field(default=20, gt=0, description="In which they have to come.")
+    body_seconds: float = Field(default=120, gt=0, description="In which a whole body has to come.")
     max_body: int = Field(default=1_000_000, ge=1, description="Bytes of a request.")
     max_upload: int = Field(default=20_000_000, ge=1, description="Bytes of an uploaded file, also when unpacked.")
     read_seconds: float = Field(default=60, gt=0, description="That reading an uploaded file may take.")

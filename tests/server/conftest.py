@@ -84,6 +84,7 @@ def services(folder):
     import uvicorn
 
     from dialore.server.app import create_app
+    from dialore.server.connections import bounded_protocol
 
     with contextlib.ExitStack() as stack:
 
@@ -92,7 +93,10 @@ def services(folder):
             given["server"] = {"folder": str(folder / "known"), **given.get("server", {})}
             settings = validated(Settings, given, where="test")
             app = create_app(settings, connect=lambda _settings, _name: model)
-            config = uvicorn.Config(app, "127.0.0.1", 0, log_config=None, access_log=False, log_level="error")
+            reads = bounded_protocol(settings.server)
+            config = uvicorn.Config(
+                app, "127.0.0.1", 0, http=reads, ws="none", log_config=None, access_log=False, log_level="error"
+            )
             server = uvicorn.Server(config)
             thread = threading.Thread(target=server.run, daemon=True)
             thread.start()

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from dialore.server.wire import split_system
 from tests.server.conftest import DRAFT, Scripted, need
 
 openai = pytest.importorskip("openai")
@@ -105,7 +104,7 @@ def test_a_stream_tells_steps_and_the_draft_and_that_it_goes_on_in_silence(servi
     steps = {chunk["stage"]: (chunk["step"], chunk["steps"]) for chunk in chunks if "stage" in chunk}
     assert steps["draft"] == steps["needs"] == (1, 2)
     assert steps["write"] == (2, 2)
-    assert "".join(chunk.get("draft", "") for chunk in chunks) == "Welcome there."
+    assert "".join(chunk.get("draft", "") for chunk in chunks) == "Welcome there. [1]"
     first_text = next(place for place, each in enumerate(chunks) if each["choices"][0]["delta"].get("content"))
     assert all("draft" not in chunk for chunk in chunks[first_text:])
 
@@ -129,35 +128,81 @@ def test_each_agent_is_a_model(serving, client):
         client(running).chat.completions.create(model="dialore/been", messages=ASK)
 
 
-def test_system_messages_become_persona_and_instructions_of_the_writing_stages(serving):
+def test_system_messages_reach_the_writing_stages_as_they_are_and_persona_is_a_field(serving):
     running = serving(Scripted(), sources={"graph": "starter"})
-    system = "You are Bob, a barista in Leeds.\nYou must answer in one sentence. Your name is Bob."
-    running.http.post(
-        "/v1/chat/completions", json={"messages": [{"role": "system", "content": system}, *ASK], "temperature": 0.3}
+    system = (
+        "You are Bob's bot, v. 2.0. Reply so:\n1. Title\n2. Body\n<context>\nI am a bat, said Mr. Hill.\n</context>"
     )
+    body = {"messages": [{"role": "system", "content": system}, *ASK], "persona": ["I keep bees."], "temperature": 0.3}
+    running.http.post("/v1/chat/completions", json=body)
     draft, needs = running.model.prompt("draft"), running.model.prompt("needs")
-    assert "- I am Bob, a barista in Leeds." in draft
-    assert "- You must answer in one sentence." in draft
-    assert "You must answer in one sentence." not in needs
-    assert "I am Bob" in needs
+    assert system in draft
+    assert "said Mr. Hill" not in needs
+    assert "I am a bat" not in needs
+    for prompt in (draft, needs):
+        assert "I keep bees." in prompt
+
+
+OLD = [
+    {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}, {"type": "text", "text": "See?"}]},
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function"}]},
+    {"role": "tool", "content": "42", "tool_call_id": "1"},
+    {"role": "user", "content": ""},
+    {"role": "assistant", "content": "Nice."},
+]
+
+
+def test_what_is_no_text_is_passed_over_in_earlier_turns_with_a_note(serving):
+    running = serving()
+    for path, name in (("chat/completions", "messages"), ("ground", "messages")):
+        answer = running.http.post(f"/v1/{path}", json={name: [*OLD, *ASK]}).json()
+        grounding = answer["choices"][0]["message"]["grounding"] if "choices" in answer else answer
+        told = " ".join(grounding["notes"])
+        assert all(what in told for what in ("image_url", "a tool's result", "no text"))
+    assert "See?" in running.model.prompt("draft")
+    assert "42" not in running.model.prompt("draft")
+
+
+@pytest.mark.parametrize("last", [OLD[0], OLD[2], OLD[3], {"role": "user", "content": [{"type": "input_audio"}]}])
+def test_what_is_no_text_is_refused_in_the_last_turn_in_one_sentence(serving, last):
+    answer = serving().http.post("/v1/chat/completions", json={"messages": [*ASK, last]})
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert error["message"].startswith("the last message has ")
+    assert error["param"] == "messages.1"
 
 
 @pytest.mark.parametrize(
-    ("said", "persona", "instructions"),
+    "given",
     [
-        ("You are a helpful assistant.", ["I am a helpful assistant."], []),
-        ("You are to answer briefly.", [], ["You are to answer briefly."]),
-        ("You're Ada. You love your garden.", ["I am Ada."], ["You love your garden."]),
-        ("You are not allowed to swear.", [], ["You are not allowed to swear."]),
-        ("I want short answers.", [], ["I want short answers."]),
-        ("- I'm from Leeds.\n- Be kind.", ["I'm from Leeds."], ["Be kind."]),
-        ("You are Ada, and your name is known.", ["I am Ada, and my name is known."], []),
-        ("你是小李。你喜欢喝茶。回答要简短。", ["我是小李。"], ["你喜欢喝茶。", "回答要简短。"]),
-        ("", [], []),
+        dict.fromkeys(("stream", "user", "model", "stop", "tools", "persona", "metadata", "max_tokens")),
+        {"stream": None, "stream_options": {"include_usage": None}},
+        {"max_tokens": -1},
+        {"max_tokens": 10**6},
+        {"top_p": 0},
+        {"stop": [""]},
+        {"stop": ""},
+        {"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "auto"},
+        {"functions": [{"name": "f"}]},
     ],
 )
-def test_how_a_system_message_is_read(said, persona, instructions):
-    assert split_system([said]) == (tuple(persona), tuple(instructions))
+def test_what_clients_always_send_is_answered(serving, given):
+    assert serving().say(**given).status_code == 200
+
+
+def test_more_tokens_than_allowed_are_as_many_as_allowed(serving):
+    running = serving(server={"max_tokens": 99})
+    running.say(max_tokens=5000, top_p=0)
+    sampled = next(each.sampling for each in running.model.requests if each.label.endswith("/draft"))
+    assert (sampled.max_tokens, sampled.temperature, sampled.top_p) == (99, 0.0, None)
+
+
+def test_head_is_get_without_a_body(serving):
+    running = serving()
+    for path in ("/", "/healthz", "/v1/models"):
+        head, got = running.http.head(path), running.http.get(path)
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["content-length"] == got.headers["content-length"]
 
 
 def test_sampling_reaches_the_stages_that_write_and_no_others(serving):
@@ -174,14 +219,13 @@ REFUSED = [
     ({"n": 2}, "n"),
     ({"temperature": 3}, "temperature"),
     ({"max_tokens": 0}, "max_tokens"),
-    ({"max_tokens": 10**6}, "max_tokens"),
     ({"stop": ["a", "b", "c", "d", "e"]}, "stop"),
-    ({"tools": [{"type": "function"}]}, "tools"),
     ({"response_format": {"type": "json_object"}}, "response_format"),
     ({"logprobs": True}, "logprobs"),
     ({"messages": []}, "messages"),
     ({"messages": [{"role": "assistant", "content": "Hi"}]}, "messages"),
-    ({"messages": [{"role": "tool", "content": "Hi"}]}, "messages.0.role"),
+    ({"messages": [{"role": "tool", "content": "Hi"}]}, "messages.0"),
+    ({"messages": [{"role": "nobody", "content": "Hi"}]}, "messages.0.role"),
     ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "messages.0"),
 ]
 

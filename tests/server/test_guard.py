@@ -138,6 +138,19 @@ def test_other_sites_and_other_names_are_refused(serving):
     assert "access-control-allow-origin" not in ask().headers
 
 
+@pytest.mark.parametrize("origins", [["https://mine.example/"], ["*"]])
+def test_a_page_of_another_site_asks_by_the_package_of_openai(serving, origins):
+    running = serving(server={"origins": origins})
+    headers = {"Origin": "https://mine.example", "Access-Control-Request-Method": "POST"}
+    own = "authorization,content-type,x-stainless-os,x-stainless-lang,x-stainless-timeout,x-stainless-retry-count"
+    asked = running.http.options("/v1/chat/completions", headers=headers | {"Access-Control-Request-Headers": own})
+    assert asked.status_code == 200
+    assert set(own.split(",")) <= set(asked.headers["access-control-allow-headers"].replace(" ", "").split(","))
+    made = running.http.get("/v1/models", headers={"Origin": "https://mine.example"})
+    assert made.status_code == 200
+    assert made.headers["access-control-allow-origin"] in {"https://mine.example", "*"}
+
+
 def test_without_origins_no_page_is_told_that_it_may(serving):
     running = serving()
     asked = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}

@@ -246,3 +246,23 @@ async def test_what_two_processes_add_at_once_is_all_there(tmp_path):
     assert len(await known.documents()) == 6
     assert len(await known.facts()) == 6
     assert len(known.persona) == 6
+
+
+@pytest.mark.parametrize("name", ["a/b", ".", "..", "../memory", "/", "a b?c#d"])
+def test_a_conversation_is_shown_and_deleted_whatever_its_id(serving, name):
+    running = serving(Listening())
+    consent(running)
+    tell(running, "I ski.", metadata={"conversation": name})
+    found = running.http.get("/v1/conversations", params={"user": "ann", "id": name}).json()
+    assert (found["id"], found["messages"][0]["content"]) == (name, "I ski.")
+    assert running.http.delete("/v1/conversations", params={"user": "ann", "id": name}).status_code == 200
+    assert running.http.get("/v1/conversations", params={"user": "ann"}).json()["data"] == []
+
+
+def test_a_conversation_with_a_slash_is_shown_by_its_path(serving):
+    running = serving(Listening())
+    consent(running)
+    tell(running, "I ski.", metadata={"conversation": "a/b"})
+    path = "/v1/conversations/a%2Fb"
+    assert running.http.get(path, params={"user": "ann"}).json()["id"] == "a/b"
+    assert running.http.delete(path, params={"user": "ann"}).status_code == 200

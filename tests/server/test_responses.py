@@ -22,8 +22,7 @@ def test_a_response_is_text_with_its_grounding(asked):
     assert (made.output_text, made.status) == (DRAFT, "completed")
     assert made.usage.total_tokens == made.usage.input_tokens + made.usage.output_tokens > 0
     assert made.model_extra["grounding"]["method"] == "weave"
-    assert "- I am Bob." in running.model.prompt("draft")
-    assert "- Be brief." in running.model.prompt("draft")
+    assert "\nYou are Bob. Be brief.\n" in running.model.prompt("draft")
     [draft] = [each for each in running.model.requests if each.label.endswith("/draft")]
     assert draft.sampling.max_tokens == 50
 
@@ -44,7 +43,13 @@ def test_a_stream_has_the_events_of_the_api(asked):
 
 
 @pytest.mark.parametrize(
-    "given", [{"previous_response_id": "resp_1"}, {"background": True}, {"tools": [{"type": "web_search"}]}]
+    "given",
+    [
+        {"previous_response_id": "resp_1"},
+        {"background": True},
+        {"text": {"format": {"type": "json_object"}}},
+        {"prompt": {"id": "x"}},
+    ],
 )
 def test_what_goes_beyond_text_is_refused(asked, given):
     with pytest.raises(openai.BadRequestError):

@@ -77,6 +77,14 @@ async def texts(store, user):
     return [each.text for each in await store.statements(user)]
 
 
+async def test_what_is_said_after_a_clock_went_back_is_the_newest(store, clock):
+    await store.set_consent(ANN, consents=True)
+    await store.remember(ANN, [said("I live in Leeds.")])
+    clock.now = NOW - timedelta(days=2)
+    assert await store.remember(ANN, [said("I moved to York.", 2)])
+    assert await texts(store, ANN) == ["I moved to York."]
+
+
 # --- memory
 
 

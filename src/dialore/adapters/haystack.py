@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dialore.adapters import Asked, find, likelihood, metadata
-from dialore.errors import import_optional
+from dialore.errors import InputError, import_optional
 from dialore.parallel import wait_for
+from dialore.sources.documents.opening import open_documents
 
 import_optional("haystack", "the Haystack component", "haystack")
 
-from haystack import Document, component  # noqa: E402
+from haystack import Document, component, default_from_dict, default_to_dict  # noqa: E402
 
 
 @component
 class DialoreRetriever:
-    """What an agent or a source finds, at most `top` documents, each with its probability of use, else its score."""
+    """What an agent or a source finds, at most `top` documents, each with its probability of use, else its score.
 
-    def __init__(self, asked: Asked, top: int = 10) -> None:
-        self.asked, self.top = asked, top
+    A pipeline that is to be written to a file (`Pipeline.dumps`) has the place of an index of documents here: what was
+    opened in Python cannot be written.
+    """
+
+    def __init__(self, asked: Asked | str, top: int = 10) -> None:
+        self.asked, self.top = open_documents(asked) if isinstance(asked, str) else asked, top
+        self._place = asked if isinstance(asked, str) else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a pipeline writes it; raises InputError where what it asks was opened in Python."""
+        if not self._place:
+            mend = "give the index's place: DialoreRetriever('documents.idx')"
+            raise InputError("an open agent or source cannot be written to a file", mend=mend)
+        return default_to_dict(self, asked=self._place, top=self.top)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> DialoreRetriever:
+        """As a pipeline reads it."""
+        return default_from_dict(cls, data)
 
     @component.output_types(documents=list[Document])
     def run(self, query: str) -> dict[str, list[Document]]:
@@ -26,7 +46,7 @@ class DialoreRetriever:
     @component.output_types(documents=list[Document])
     async def run_async(self, query: str) -> dict[str, list[Document]]:
         """The documents for a query, as an asynchronous pipeline asks."""
-        found = await find(self.asked, query, self.top)
+        found = await find(self.asked, query, self.top) if query.strip() else []
         return {
             "documents": [
                 Document(id=each.id, content=each.text, meta=metadata(each), score=likelihood(each)) for each in found

@@ -109,7 +109,7 @@ class ModelResponder:
         prompts: the prompt files.
         stages: other models by the stage's name without a suffix, e.g. `commonsense-directive`, or by
             `<method>/<stage>`, which wins.
-        instructions: what whoever runs the conversation wants of responses, line by line; the stages that write what
+        instructions: what whoever runs the conversation wants of responses, as it is; the stages that write what
             may become the response get it.
         sampling: what these stages sample otherwise than their prompts say.
     """
@@ -167,7 +167,9 @@ class ModelResponder:
             asked = first.model_copy(update={"content": f"{first.content}\n\n{asking_for(dialogue.spoken)}"})
             request = request.model_copy(update={"messages": (asked, *others)})
         if call.replies and self.instructions:
-            wanted = self.prompts.get(INSTRUCTIONS, dialogue.language).render({"instructions": self.instructions})
+            wanted = self.prompts.get(INSTRUCTIONS, dialogue.language).render(
+                {"instructions": list(map(Block, self.instructions))}
+            )
             first, *others = request.messages
             told = first.model_copy(update={"content": f"{first.content}\n\n{wanted.messages[0].content}"})
             update = {"messages": (told, *others), "prompt": f"{request.prompt} + {wanted.prompt}"}

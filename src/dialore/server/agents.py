@@ -88,6 +88,12 @@ class ServedAgents:
         further = [(name, served) for name, served in others if served is not own[1]]
         return {name: served.agent.method.name for name, served in (own, *further)}
 
+    @property
+    def has_graph(self) -> bool:
+        """Whether the service's own agent has a graph, by its settings: the starter's where no source is named."""
+        places = self._settings.sources.model_extra or {}
+        return not places or bool(places.get("graph")) or "graph" in self._knowledge.places
+
     @contextmanager
     def served(self, model: str) -> Iterator[Served]:
         """A model, which stays open meanwhile; raises ServiceError where there is none of that id."""

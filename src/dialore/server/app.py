@@ -24,7 +24,8 @@ from starlette.exceptions import HTTPException
 from dialore import __version__
 from dialore.errors import DialoreError, InputError
 from dialore.server import annotate, completions, knowledge, memory, pages, responses, runs
-from dialore.server.errors import ServiceError, reply
+from dialore.server.connections import bounded_protocol
+from dialore.server.errors import ServiceError, full_disk, reply
 from dialore.server.guard import Guard, check_address
 from dialore.server.service import Service
 from dialore.server.telemetry import FIGURES, JsonLines, Telemetry
@@ -90,7 +91,7 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
             CORSMiddleware,
             allow_origins=settings.server.origins,
             allow_methods=["GET", "POST", "PUT", "DELETE"],
-            allow_headers=["Authorization", "Content-Type"],
+            allow_headers=["*"],  # clients of OpenAI's send a dozen of their own
         )
     return app
 
@@ -98,6 +99,8 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
 async def _refused(_: Request, error: Exception) -> Response:
     if isinstance(error, ServiceError):
         return error.response
+    if told := full_disk(error.__cause__ or error.__context__):  # an upload's form is written to disk, too
+        return told.response
     status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "")
     return ServiceError(status, detail, code="invalid_request").response
 
@@ -218,6 +221,8 @@ async def run_app(app: Starlette, settings: ServerSettings, shared: socket.socke
     """
     config = uvicorn.Config(
         app,
+        http=bounded_protocol(settings),
+        ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,

@@ -6,9 +6,10 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, Coroutine
+from collections import Counter
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi import Response as Reply
@@ -20,7 +21,7 @@ from dialore.response import Response
 from dialore.server.agents import MODEL
 from dialore.server.errors import ServiceError, reply
 from dialore.server.service import Asked, Draft, Events, Service, Stage
-from dialore.server.wire import finish_reason, grounding_of, split_system
+from dialore.server.wire import finish_reason, grounding_of
 
 if TYPE_CHECKING:
     from dialore.llm.model import Usage
@@ -31,39 +32,73 @@ _SILENCE = 10.0
 """Seconds without an event after which a stream says that it goes on."""
 Name = Annotated[str, StringConstraints(min_length=1, max_length=_NAMED, pattern=r"^[^\x00]+$")]
 """What a caller names a user or a conversation by."""
+Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=300)]
+_NO_LIMIT = -1
+Tokens = Annotated[Annotated[int, Field(ge=1)] | Literal[-1], Field()]
+"""How many are asked for; llama.cpp's clients write -1 for no limit."""
 T = TypeVar("T")
 
 
+_TEXT = ("text", "input_text", "output_text")
+_DEEP = 6
+
+
 class Body(BaseModel):
-    """The body of a request; fields that it does not know are passed over."""
+    """The body of a request; fields that it does not know are passed over, and null is what is not said."""
 
     @model_validator(mode="before")
     @classmethod
     def _is_text(cls, data: object) -> object:
         if storable(data) != data:
             raise ValueError("half of a surrogate pair is no text, and NaN or more than 64 bits no number of JSON")
-        return data
+        return _without_null(data)
+
+
+def _without_null(data: object, deep: int = _DEEP) -> object:
+    if isinstance(data, list) and deep:
+        return [_without_null(each, deep - 1) for each in data]
+    if isinstance(data, dict) and deep:
+        return {name: _without_null(value, deep - 1) for name, value in data.items() if value is not None}
+    return data
 
 
 class Part(BaseModel):
-    """A part of a message's content; only text is taken."""
+    """A part of a message's content: a text, or something else, of which only the kind is read."""
 
-    type: Literal["text", "input_text", "output_text"]
-    text: str
+    type: str = Field(max_length=64)
+    text: str = ""
+
+    @model_validator(mode="after")
+    def _has_text(self) -> Self:
+        if self.type in _TEXT and "text" not in self.model_fields_set:
+            raise ValueError("a part of text has no text")
+        return self
 
 
 class ChatMessage(BaseModel):
     """One message."""
 
-    role: Literal["system", "developer", "user", "assistant"]
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[Part] | None = None
 
     @property
     def text(self) -> str:
         """Its text."""
         if isinstance(self.content, list):
-            return "\n".join(part.text for part in self.content)
+            return "\n".join(part.text for part in self.content if part.type in _TEXT)
         return self.content or ""
+
+    @property
+    def unread(self) -> str:
+        """What of it no text can stand for, in words; empty where it is text."""
+        if self.role in {"tool", "function"}:
+            return "a tool's result"
+        others = (
+            [part.type for part in self.content if part.type not in _TEXT] if isinstance(self.content, list) else []
+        )
+        if others:
+            return f"a part of the kind {others[0]}"
+        return "" if self.text.strip() or self.role in {"system", "developer"} else "no text"
 
 
 class StreamOptions(BaseModel):
@@ -86,18 +121,10 @@ class Sampled(Body):
     model: str = Field(default=MODEL, max_length=_NAMED)
     stream: bool = False
     temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_p: float | None = Field(default=None, ge=0, le=1)
     user: Literal[""] | Name = ""
     metadata: Metadata | None = None
-    tools: list[Any] | None = None
-    store: bool | None = None
-
-    @field_validator("tools")
-    @classmethod
-    def _no_tools(cls, tools: list[Any] | None) -> list[Any] | None:
-        if tools:
-            raise ValueError("tools are not supported")
-        return tools
+    persona: list[Sentence] = Field(default_factory=list, max_length=200, description="Who the responder is.")
 
     @property
     def conversation_id(self) -> str:
@@ -106,9 +133,11 @@ class Sampled(Body):
 
     def sampling(self, max_tokens: int | None, most: int, **further: object) -> dict[str, object]:
         """What the writing stages sample otherwise."""
-        if max_tokens is not None and max_tokens > most:
-            raise ServiceError(400, f"at most {most} tokens can be asked for", code="invalid_value", param="max_tokens")
-        said = {"temperature": self.temperature, "top_p": self.top_p, "max_tokens": max_tokens, **further}
+        said = {"temperature": self.temperature, "top_p": self.top_p, **further}
+        if self.top_p == 0:  # the likeliest word alone: not every endpoint takes it
+            said |= {"temperature": 0.0, "top_p": None}
+        if max_tokens is not None and max_tokens != _NO_LIMIT:
+            said["max_tokens"] = min(max_tokens, most)
         return {name: value for name, value in said.items() if value is not None}
 
 
@@ -116,23 +145,22 @@ class ChatRequest(Sampled):
     """A request for a chat completion."""
 
     messages: list[ChatMessage] = Field(min_length=1)
-    max_tokens: int | None = Field(default=None, ge=1)
-    max_completion_tokens: int | None = Field(default=None, ge=1)
+    max_tokens: Tokens | None = None
+    max_completion_tokens: Tokens | None = None
     stop: str | list[str] | None = None
     seed: int | None = None
     n: Literal[1] | None = None
     stream_options: StreamOptions | None = None
     response_format: dict[str, Any] | None = None
-    functions: list[Any] | None = Field(default=None, max_length=0)
     logprobs: Literal[False] | None = None
 
     @field_validator("stop")
     @classmethod
     def _few(cls, stop: str | list[str] | None) -> list[str] | None:
-        stops = [stop] if isinstance(stop, str) else stop
-        if stops is not None and not (len(stops) <= 4 and all(stops)):
-            raise ValueError("at most four texts, none of them empty")
-        return stops
+        stops = [each for each in ([stop] if isinstance(stop, str) else stop or []) if each]
+        if len(stops) > 4:
+            raise ValueError("at most four texts")
+        return stops or None
 
     @field_validator("response_format")
     @classmethod
@@ -145,19 +173,35 @@ class ChatRequest(Sampled):
         """What is asked of the service."""
         further: dict[str, object] = {"seed": self.seed, "stop": tuple(self.stop) if self.stop else None}
         sampling = self.sampling(self.max_completion_tokens or self.max_tokens, most, **further)
-        return asked_of(self.model, self.messages, sampling, self.user, self.conversation_id)
+        return asked_of(self.model, self.messages, sampling, self.user, self.conversation_id, self.persona)
 
 
 def asked_of(
-    model: str, messages: list[ChatMessage], sampling: dict[str, object], user: str = "", conversation: str = ""
+    model: str,
+    messages: Sequence[ChatMessage],
+    sampling: dict[str, object],
+    user: str = "",
+    conversation: str = "",
+    persona: Sequence[str] = (),
 ) -> Asked:
-    """What messages ask; raises ServiceError where the last one is not the user's. Blank answers are left out."""
-    persona, instructions = split_system(each.text for each in messages if each.role in {"system", "developer"})
-    turns = [{"role": each.role, "content": each.text} for each in messages if each.role in {"user", "assistant"}]
-    turns = [each for each in turns if each["role"] == "user" or each["content"].strip()]
-    if not turns or turns[-1]["role"] != "user":
+    """What messages ask: system messages as they are; of earlier turns what is no text is left out, with a note.
+
+    Raises ServiceError where the last message is not the user's, or is no text.
+    """
+    told = [each.text.strip() for each in messages if each.role in {"system", "developer"}]
+    said = [each for each in messages if each.role not in {"system", "developer"}]
+    last = said[-1] if said else None
+    if last is not None and (unread := last.unread):
+        message = f"the last message has {unread}: this service answers the text of a user's message"
+        at = next(number for number in range(len(messages) - 1, -1, -1) if messages[number] is last)
+        raise ServiceError(400, message, code="invalid_request", param=f"messages.{at}")
+    if last is None or last.role != "user":
         raise ServiceError(400, "the last message is to be the user's", code="invalid_request", param="messages")
-    return Asked(model, turns, persona, instructions, sampling, user, conversation)
+    kept = [each for each in said if each.role in {"user", "assistant"} and each.text.strip()]
+    turns = [{"role": each.role, "content": each.text} for each in kept]
+    unread_before = Counter(each.unread for each in said if each.unread)
+    notes = [f"earlier messages: {what} was passed over, {count} times" for what, count in unread_before.items()]
+    return Asked(model, turns, tuple(persona), tuple(filter(None, told)), sampling, user, conversation, tuple(notes))
 
 
 def service_of(request: Request) -> Service:
@@ -243,16 +287,18 @@ async def complete(request: Request, body: ChatRequest) -> Reply:
     request.state.told = {"model": body.model}
     if body.stream:
         with_usage = body.stream_options is not None and body.stream_options.include_usage
-        chunks = _chunks(await begun(events), {**head, "object": "chat.completion.chunk"}, with_usage=with_usage)
-        return streamed(chunks)
+        head["object"] = "chat.completion.chunk"
+        return streamed(_chunks(await begun(events), head, asked.notes, with_usage=with_usage))
     trace, response = await until_gone(request, last(events))
-    grounding = grounding_of(response, trace)
+    grounding = grounding_of(response, trace, asked.notes)
     message = {"role": "assistant", "content": response.text, "refusal": None, "grounding": grounding}
     choice = {"index": 0, "message": message, "finish_reason": finish_reason(response), "logprobs": None}
     return reply({**head, "object": "chat.completion", "choices": [choice], "usage": usage_of(response.usage)})
 
 
-async def _chunks(events: Events, head: dict[str, object], *, with_usage: bool) -> AsyncGenerator[str]:
+async def _chunks(
+    events: Events, head: dict[str, object], notes: Sequence[str], *, with_usage: bool
+) -> AsyncGenerator[str]:
     def chunk(delta: dict[str, object], finish: str | None = None, **further: object) -> str:
         choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
         return event_of({**head, "choices": [choice], **further})
@@ -268,7 +314,7 @@ async def _chunks(events: Events, head: dict[str, object], *, with_usage: bool) 
                 yield chunk({}, draft=event.text)
             else:
                 trace, response = event
-                yield chunk({}, finish_reason(response), grounding=grounding_of(response, trace))
+                yield chunk({}, finish_reason(response), grounding=grounding_of(response, trace, notes))
                 if with_usage:
                     yield event_of({**head, "choices": [], "usage": usage_of(response.usage)})
     yield "data: [DONE]\n\n"

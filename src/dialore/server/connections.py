@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -17,70 +17,73 @@ if TYPE_CHECKING:
 _PHRASES = {408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}
 
 
+class _Connection(HttpToolsProtocol):
+    """A connection; `_head` counts the bytes of the head that is coming, None where none is."""
+
+    settings: ClassVar[ServerSettings]
+    by_address: ClassVar[Counter[str]]
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._head: int | None = 0
+        self._address = self.client[0] if self.client else ""
+        self._waiting = self.loop.call_later(self.settings.head_seconds, self._refuse, 408, "no request came")
+        self.by_address[self._address] += 1
+        is_many = self.by_address[self._address] > self.settings.connections_per_address
+        if is_many or len(self.connections) > self.settings.connections:
+            self._refuse(503, "too many connections" + " from this address" * is_many)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.by_address[self._address] -= 1
+        if not self.by_address[self._address]:
+            del self.by_address[self._address]
+        self._waiting.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self._head is not None:
+            self._head += len(data)
+            if self._head > self.settings.max_head:
+                self._refuse(431, "the request's head is too large")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head = 0
+        self._waiting.cancel()
+        self._waiting = self.loop.call_later(self.settings.head_seconds, self._refuse, 408, "the head did not come")
+
+    def on_headers_complete(self) -> None:
+        self._waiting.cancel()
+        self._head = None
+        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self.settings.max_head:
+            self._refuse(431, "the request's head is too large")
+        if not self.transport.is_closing():
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if not self.transport.is_closing():
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self.transport.is_closing():
+            super().on_message_complete()
+
+    def _refuse(self, status: int, message: str) -> None:
+        self._waiting.cancel()
+        if self.transport.is_closing():
+            return
+        body = json.dumps(ServiceError(status, message, code="connection_refused").body).encode()
+        head = f"HTTP/1.1 {status} {_PHRASES[status]}\r\nContent-Type: application/json\r\nConnection: close\r\n"
+        self.transport.write(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        self.transport.close()
+
+
 def bounded_protocol(settings: ServerSettings) -> type[asyncio.Protocol]:
     """What reads requests for uvicorn, which itself takes heads of any size, at any pace, on any number of connections.
 
     What is beyond the settings is answered in one line, and the connection closed.
     """
-    by_address: Counter[str] = Counter()
-
-    class Bounded(HttpToolsProtocol):
-        """A connection; `_head` counts the bytes of a request's head, and is None where none is under way."""
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._head: int | None = 0
-            self._address = self.client[0] if self.client else ""
-            self._waiting = self.loop.call_later(settings.head_seconds, self._refuse, 408, "no request came")
-            by_address[self._address] += 1
-            is_many = by_address[self._address] > settings.connections_per_address
-            if is_many or len(self.connections) > settings.connections:
-                self._refuse(503, "too many connections" + " from this address" * is_many)
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            by_address[self._address] -= 1
-            by_address += Counter()  # noqa: F821 - forgets those at 0
-            self._waiting.cancel()
-            super().connection_lost(exc)
-
-        def data_received(self, data: bytes) -> None:
-            if self.transport.is_closing():
-                return
-            if self._head is None and (self.cycle is None or self.cycle.response_complete):
-                self._begin_head()
-            if self._head is not None:
-                self._head += len(data)
-            super().data_received(data)
-            if self._head is not None and self._head > settings.max_head:
-                self._refuse(431, "the request's head is too large")
-
-        def _begin_head(self) -> None:
-            self._head = 0
-            self._waiting = self.loop.call_later(settings.head_seconds, self._refuse, 408, "the head did not come")
-
-        def on_headers_complete(self) -> None:
-            self._waiting.cancel()
-            self._head = None
-            if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > settings.max_head:
-                self._refuse(431, "the request's head is too large")
-            if not self.transport.is_closing():
-                super().on_headers_complete()
-
-        def on_body(self, body: bytes) -> None:
-            if not self.transport.is_closing():
-                super().on_body(body)
-
-        def on_message_complete(self) -> None:
-            if not self.transport.is_closing():
-                super().on_message_complete()
-
-        def _refuse(self, status: int, message: str) -> None:
-            self._waiting.cancel()
-            if self.transport.is_closing():
-                return
-            body = json.dumps(ServiceError(status, message, code="connection_refused").body).encode()
-            head = f"HTTP/1.1 {status} {_PHRASES[status]}\r\nContent-Type: application/json\r\nConnection: close\r\n"
-            self.transport.write(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-            self.transport.close()
-
-    return Bounded
+    return type("Connection", (_Connection,), {"settings": settings, "by_address": Counter()})

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
+import re
 from collections.abc import Mapping
 
 from fastapi import HTTPException, Response
 
+log = logging.getLogger(__name__)
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
@@ -43,6 +47,22 @@ class ServiceError(HTTPException):
     def response(self) -> Response:
         """The answer."""
         return reply(self.body, self.status_code, self.headers)
+
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FULL_TEXT = re.compile(
+    r"no space left|disk (?:is )?full|quota exceeded|file too large|mdb_map_full|could not extend file", re.IGNORECASE
+)
+
+
+def full_disk(error: BaseException | None) -> ServiceError | None:
+    """What a client may know of an error that a full disk has led to; None for any other."""
+    while error is not None:
+        if (isinstance(error, OSError) and error.errno in _FULL) or _FULL_TEXT.search(str(error)[:2000]):
+            log.error("the disk is full: nothing more can be kept")
+            return ServiceError(507, "the service has no room to keep this", code="no_space")
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def reply(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

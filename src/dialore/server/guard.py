@@ -8,14 +8,15 @@ import hmac
 import ipaddress
 import secrets
 import time
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dialore.errors import InputError
-from dialore.server.errors import ServiceError
+from dialore.server.errors import ServiceError, full_disk
 from dialore.server.pages import FILES
 from dialore.server.store import ServerStore, tried
 from dialore.settings import KeySettings
@@ -106,6 +107,7 @@ class Guard:
         self._callers = [Caller(key) for key in settings.keys]
         self._anybody = anybody()
         self._under_way = 0
+        self._open: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
@@ -113,7 +115,9 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        begun = False
+        is_head, begun = scope["method"] == "HEAD", False
+        if is_head:  # as the same GET, without its body
+            scope = {**scope, "method": "GET"}
 
         async def sent(message: Message) -> None:
             nonlocal begun
@@ -122,9 +126,11 @@ class Guard:
                 scope["state"]["status"] = message["status"]
                 own = [(b"x-content-type-options", b"nosniff"), (b"x-request-id", request.encode())]
                 message = {**message, "headers": [*message.get("headers", []), *own]}
-            elif "held" in scope["state"] and not message.get("more_body", False):
-                scope["state"]["held"].close()  # before the end is sent: who has it may ask again
-            await send(message)
+            else:
+                if "held" in scope["state"] and not message.get("more_body", False):
+                    scope["state"]["held"].close()  # before the end is sent: who has it may ask again
+                message = {**message, "body": b""} if is_head else message
+            await self._send(message, send)
 
         request = secrets.token_hex(8)
         scope.setdefault("state", {})
@@ -132,31 +138,57 @@ class Guard:
             try:
                 async with self._admitted(scope):
                     await self._app(scope, self._measured(scope, receive), sent)
-            except ServiceError as error:
+            except (ServiceError, OSError) as error:
+                told = error if isinstance(error, ServiceError) else full_disk(error)
+                if told is None:
+                    raise
                 if not begun:
-                    await error.response(scope, receive, sent)
+                    await told.response(scope, receive, sent)
+
+    async def _send(self, message: Message, send: Send) -> None:
+        """Send a part of an answer; raises ServiceError where nobody reads it."""
+        try:
+            async with asyncio.timeout(self._settings.body_seconds):
+                await send(message)
+        except TimeoutError:
+            raise ServiceError(499, "the client does not read the answer", code="client_gone") from None
 
     @asynccontextmanager
     async def _admitted(self, scope: Scope) -> AsyncIterator[None]:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         self._check_place(headers)
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length[:20]) > self._most(scope):
+            raise _too_large()
         if scope["path"] in OPEN:
-            yield
+            with self._one_more(scope):
+                yield
             return
         caller = self._caller(headers)
         scope["state"]["caller"] = caller
         most = caller.settings.concurrency or self._settings.concurrency
         if self._under_way >= self._settings.concurrency or caller.under_way >= most:
             raise _too_many("requests at once", 1)
-        length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length[:20]) > self._most(scope):
-            raise _too_large()
         with ExitStack() as held:
             scope["state"]["held"] = held
             self._take(caller, 1)
             held.callback(self._take, caller, -1)
             await caller.check(self._store)
             yield
+
+    @contextmanager
+    def _one_more(self, scope: Scope) -> Iterator[None]:
+        """Let somebody without a key in, where his address has few requests under way."""
+        address = scope["client"][0] if scope.get("client") else ""
+        if self._open[address] >= self._settings.open_per_address:
+            raise _too_many("requests at once", 1)
+        self._open[address] += 1
+        try:
+            yield
+        finally:
+            self._open[address] -= 1
+            if not self._open[address]:
+                del self._open[address]
 
     def _take(self, caller: Caller, places: int) -> None:
         self._under_way += places
@@ -172,7 +204,8 @@ class Guard:
             raise ServiceError(400, "the host or the origin is malformed", code="invalid_request") from None
         if not self._callers and name not in {*_LOOPBACK, *self._settings.hosts}:
             raise ServiceError(403, "this service does not answer to that host name", code="unknown_host")
-        if origin is not None and origin not in self._settings.origins and site != host:
+        allowed = self._settings.origins
+        if origin is not None and site != host and "*" not in allowed and origin.lower() not in allowed:
             raise ServiceError(403, "pages of that origin may not ask this service", code="unknown_origin")
 
     def _caller(self, headers: dict[str, str]) -> Caller:
@@ -193,13 +226,14 @@ class Guard:
     def _measured(self, scope: Scope, receive: Receive) -> Receive:
         """Receives a body that has to stay small, and to come."""
         read, whole = 0, False
+        until = asyncio.get_running_loop().time() + self._settings.body_seconds
 
         async def measured() -> Message:
             nonlocal read, whole
             if whole:
                 return await receive()
             try:
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout_at(min(until, asyncio.get_running_loop().time() + _PATIENCE)):
                     message = await receive()
             except TimeoutError:
                 raise ServiceError(408, "the request's body did not come", code="request_timeout") from None

@@ -81,7 +81,8 @@ async def ground(request: Request, body: GroundRequest) -> Reply:
     """What a response would need to know, without writing it."""
     asked = asked_of(body.model, body.messages, {}, body.user)
     trace, grounding = await service_of(request).ground(asked, request.state.caller)
-    return reply({**grounding_of(grounding, trace), "model": body.model, "usage": usage_of(grounding.usage)})
+    found = grounding_of(grounding, trace, asked.notes)
+    return reply({**found, "model": body.model, "usage": usage_of(grounding.usage)})
 
 
 # --- all of it

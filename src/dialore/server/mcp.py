@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from dialore import __version__
 from dialore.methods.remembering import LONGEST, is_harmless
+from dialore.methods.stages import ModelResponder
 from dialore.prompts.history import on_one_line
 from dialore.response import Demands
 from dialore.server.agents import MODEL
@@ -33,6 +35,7 @@ from dialore.workbench import Connect, connect_model
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from dialore.knowledge import Knowledge
     from dialore.settings import Settings
@@ -40,9 +43,18 @@ if TYPE_CHECKING:
 _NO_CONSENT = "the user has not agreed to be remembered"
 _INSTRUCTIONS = (
     "Knowledge-grounded dialogue. `ground` finds what a reply needs to know, `respond` writes it, with citations; "
-    "`search_documents` and `search_graph` look one thing up, `remember` keeps what the user says of himself, "
+    "The `search_` tools look one thing up, `remember` keeps what the user says of himself, "
     "`list_memory` shows what is kept and `forget` deletes it."
 )
+
+
+_NO_MODEL = (
+    "no language model is set: what was found is shown. Clients do not pass variables on: put DIALORE_BASE_URL, "
+    "DIALORE_MODEL and DIALORE_API_KEY into the `env` of this server's entry, or a [model] into its dialore.toml."
+)
+_NOTE: str = Field(default="", description="What the user should know of how it was made.")
+_SESSION = b"mcp-session-id"
+_SESSIONS = 10_000
 
 
 class Piece(BaseModel):
@@ -80,6 +92,7 @@ class Grounds(Found):
 
     method: str
     demands: Demands | None = None
+    note: str = _NOTE
 
 
 class Reply(BaseModel):
@@ -87,6 +100,7 @@ class Reply(BaseModel):
 
     text: str
     method: str
+    note: str = _NOTE
     citations: list[Cited]
     used: list[Piece] = Field(description="What the reply draws on, cited or not.")
 
@@ -127,6 +141,10 @@ class _Offered:
         caller: Caller = self.anybody if request is None else request.state.caller
         return caller
 
+    def note(self, model: str) -> str:
+        with self.service.agents.served(model) as served:
+            return "" if isinstance(served.agent.responder, ModelResponder) else _NO_MODEL
+
     def who(self, call: _Call) -> User:
         return User(self.caller(call).name, self.user)
 
@@ -150,7 +168,7 @@ async def ground(call: _Call, message: _Message, history: _History = (), model: 
     on = _on(call)
     with _told():
         _, found = await on.service.ground(on.asked(message, history, model), on.caller(call))
-    return Grounds.model_validate(grounding_of(found, ""))
+    return Grounds.model_validate({**grounding_of(found, ""), "note": on.note(model)})
 
 
 async def respond(call: _Call, message: _Message, history: _History = (), model: _Model = MODEL) -> Reply:
@@ -159,7 +177,7 @@ async def respond(call: _Call, message: _Message, history: _History = (), model:
     with _told():
         _, made = await last(on.service.answer(on.asked(message, history, model), on.caller(call)))
     used = [_piece(each) for each in made.used]
-    return Reply.model_validate({**grounding_of(made, ""), "text": made.text, "used": used})
+    return Reply.model_validate({**grounding_of(made, ""), "text": made.text, "used": used, "note": on.note(model)})
 
 
 async def search_documents(call: _Call, query: _Query, top: _Top = 10) -> Found:
@@ -242,6 +260,35 @@ def _told() -> Iterator[None]:
         raise ToolError(error.detail) from error
 
 
+class _OwnSessions:
+    """ASGI middleware: a session is for the key that began it; for others it is not there."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._owners: OrderedDict[bytes, str] = OrderedDict()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer it as one to no session."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        caller: str = scope["state"]["caller"].name
+        asked = dict(scope["headers"]).get(_SESSION)
+        if asked is not None and self._owners.get(asked, caller) != caller:
+            await ServiceError(404, "there is no such session", code="session_not_found").response(scope, receive, send)
+            return
+
+        async def sent(message: Message) -> None:
+            session = dict(message.get("headers", ())).get(_SESSION)
+            if session is not None:
+                self._owners[session] = self._owners.get(session, caller)
+                if len(self._owners) > _SESSIONS:
+                    self._owners.popitem(last=False)
+            await send(message)
+
+        await self._app(scope, receive, sent)
+
+
 def create_server(service: Service, user: str) -> MCPServer[_Offered]:
     """The tools of an open service, for one user."""
 
@@ -252,7 +299,10 @@ def create_server(service: Service, user: str) -> MCPServer[_Offered]:
     server = MCPServer(
         "dialore", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING", lifespan=lifespan
     )
-    for tool in (ground, respond, search_documents, search_graph, remember, list_memory, forget):
+    tools = [ground, respond, search_documents, remember, list_memory, forget]
+    if service.agents.has_graph:
+        tools.insert(3, search_graph)
+    for tool in tools:
         hints = ToolAnnotations(read_only_hint=tool not in {remember, forget}, destructive_hint=tool is forget)
         server.add_tool(tool, annotations=hints, structured_output=True)
     return server
@@ -276,6 +326,7 @@ async def serve(settings: Settings, *, over_http: bool, user: str, connect: Conn
     # Hosts, origins, keys and sizes are the guard's.
     lax = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     app = server.streamable_http_app(transport_security=lax, max_request_body_size=settings.server.max_body)
+    app.add_middleware(_OwnSessions)
     app.add_middleware(Guard, settings=settings.server, telemetry=telemetry, store=service.store)
     sessions = app.router.lifespan_context
 

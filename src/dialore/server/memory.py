@@ -32,6 +32,7 @@ def _user(request: Request, user: Annotated[Name, Query()]) -> User:
 
 
 Who = Annotated[User, Depends(_user)]
+Named = Annotated[Name | None, Query()]
 
 
 class Consent(Body):
@@ -75,22 +76,33 @@ async def forget(request: Request, identifier: Identifier, who: Who) -> Reply:
 
 
 @router.get("/conversations")
-async def list_conversations(request: Request, who: Who) -> Reply:
-    """The conversations of a user that are kept, the latest first, each with how it begins."""
+async def list_conversations(request: Request, who: Who, id: Named = None) -> Reply:
+    """The conversations of a user that are kept, the latest first, each with how it begins; with `id` that one.
+
+    An id such as `..` or `a/b` changes on its way in a path.
+    """
     store = _store(request)
+    if id is not None:
+        return await show_conversation(request, id, who)
     if not store.keeps_conversations:
         raise ServiceError(404, "this service keeps no conversations (server.kept_days is 0)", code="not_found")
     found = await store.conversations(who)
     return reply({"data": [{"id": name, "kept": kept.isoformat(), "title": title} for name, kept, title in found]})
 
 
-@router.get("/conversations/{identifier}")
+@router.get("/conversations/{identifier:path}")
 async def show_conversation(request: Request, identifier: Identifier, who: Who) -> Reply:
     """The messages of a conversation; those of the assistant have the ids of their traces and what they rest on."""
     return reply({"id": identifier, "messages": _there(await _store(request).conversation(who, identifier))})
 
 
-@router.delete("/conversations/{identifier}")
+@router.delete("/conversations")
+async def delete_named_conversation(request: Request, id: Annotated[Name, Query()], who: Who) -> Reply:
+    """Delete a conversation by an id that a path cannot hold."""
+    return await delete_conversation(request, id, who)
+
+
+@router.delete("/conversations/{identifier:path}")
 async def delete_conversation(request: Request, identifier: Identifier, who: Who) -> Reply:
     """Delete a conversation."""
     return _deleted(identifier, await _store(request).delete_conversation(who, identifier))

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi import Response as Reply
-from pydantic import Field
+from pydantic import BaseModel, Field, field_validator
 
 from dialore.server.completions import (
     ChatMessage,
+    Part,
     Sampled,
+    Tokens,
     asked_of,
     begun,
     event_of,
@@ -27,7 +29,7 @@ from dialore.server.service import Asked, Events
 from dialore.server.wire import finish_reason, grounding_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
     from dialore.response import Response
 
@@ -40,22 +42,54 @@ class Item(ChatMessage):
     type: Literal["message"] = "message"
 
 
+class OtherItem(BaseModel):
+    """A call of a tool, its result, a reasoning: what no text can stand for."""
+
+    type: str = Field(max_length=64)
+
+    @field_validator("type")
+    @classmethod
+    def _is_other(cls, kind: str) -> str:
+        if kind == "message":
+            raise ValueError("a message has a role and a content")
+        return kind
+
+
+class TextFormat(BaseModel):
+    """How the text is to be: plain, for nothing else can be promised."""
+
+    type: Literal["text"] = "text"
+
+
+class TextSettings(BaseModel):
+    """What is wanted of the text."""
+
+    format: TextFormat = TextFormat()
+
+
 class ResponsesRequest(Sampled):
     """A request for a response; nothing is kept that a later one could go on from."""
 
-    input: str | list[Item] = Field(min_length=1)
+    input: str | list[Item | OtherItem] = Field(min_length=1)
+    text: TextSettings = TextSettings()
+    prompt: None = None
     instructions: str | None = None
-    max_output_tokens: int | None = Field(default=None, ge=1)
+    max_output_tokens: Tokens | None = None
     previous_response_id: None = None
     conversation: None = None
     background: Literal[False] | None = None
 
     def asked(self, most: int) -> Asked:
         """What is asked of the service."""
-        said = [ChatMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
+        items = [ChatMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
+        said = [each if isinstance(each, ChatMessage) else _passed_over(each) for each in items]
         told = [ChatMessage(role="system", content=self.instructions)] if self.instructions else []
         sampling = self.sampling(self.max_output_tokens, most)
-        return asked_of(self.model, [*told, *said], sampling, self.user, self.conversation_id)
+        return asked_of(self.model, [*told, *said], sampling, self.user, self.conversation_id, self.persona)
+
+
+def _passed_over(item: OtherItem) -> ChatMessage:
+    return ChatMessage(role="assistant", content=[Part(type=item.type)])
 
 
 @router.post("/responses")
@@ -64,7 +98,7 @@ async def respond(request: Request, body: ResponsesRequest) -> Reply:
     service = service_of(request)
     asked = body.asked(service.settings.server.max_tokens)
     request.state.told = {"model": body.model}
-    made = _Made(body)
+    made = _Made(body, asked.notes)
     events = service.answer(asked, request.state.caller)
     if body.stream:
         return streamed(made.events(await begun(events)))
@@ -74,7 +108,8 @@ async def respond(request: Request, body: ResponsesRequest) -> Reply:
 class _Made:
     """A response in the making, as clients see it."""
 
-    def __init__(self, body: ResponsesRequest) -> None:
+    def __init__(self, body: ResponsesRequest, notes: Sequence[str]) -> None:
+        self._notes = notes
         self._item = f"msg_{secrets.token_hex(12)}"
         self._said = {
             "id": f"resp_{secrets.token_hex(12)}",
@@ -111,7 +146,7 @@ class _Made:
             "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
             "output": [self._message("incomplete" if cut else "completed", response.text)],
             "usage": counted | details,
-            "grounding": grounding_of(response, trace),
+            "grounding": grounding_of(response, trace, self._notes),
         }
 
     def _event(self, name: str, **fields: object) -> str:

@@ -33,7 +33,7 @@ from dialore.response import Response
 from dialore.server.added import AddedKnowledge
 from dialore.server.agents import MODEL, ServedAgents
 from dialore.server.database import User
-from dialore.server.errors import ServiceError
+from dialore.server.errors import ServiceError, full_disk
 from dialore.server.store import ServerStore, tried
 from dialore.server.wire import grounding_of
 from dialore.settings import Settings
@@ -109,6 +109,7 @@ class Asked:
         sampling: how the stages sample that write what may become the response.
         user: whoever speaks, as the caller names him.
         conversation: the id under which the conversation is kept, of a user who consents; empty: it is not.
+        notes: what of the request is passed over.
     """
 
     model: str
@@ -118,6 +119,7 @@ class Asked:
     sampling: Mapping[str, object] = field(default_factory=dict)
     user: str = ""
     conversation: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class Service:
@@ -257,7 +259,8 @@ class Service:
         with self.agents.served(MODEL) as served, explained():
             source = served.bench.source(name)
             if source is None:
-                mend = f"name one in dialore.toml, under [sources], or add to it by /v1/knowledge/{name}"
+                added = {"documents": "documents", "graph": "facts"}.get(name, name)
+                mend = f"name one in dialore.toml, under [sources], or add to it by /v1/knowledge/{added}"
                 raise ServiceError(404, f"there is no source {name} ({mend})", code="source_not_found")
             dialogue = Dialogue([query])
             if name != "graph":
@@ -325,10 +328,24 @@ class Service:
 
 
 @contextmanager
+def _room() -> Iterator[None]:
+    """Turn what a full disk has led to, in whatever form, into what a client may know of it."""
+    try:
+        yield
+    except ServiceError:
+        raise
+    except Exception as error:
+        if told := full_disk(error):
+            raise told from error
+        raise
+
+
+@contextmanager
 def explained() -> Iterator[None]:
     """Turn errors of Dialore into what a client may know of them."""
     try:
-        yield
+        with _room():
+            yield
     except InputError as error:
         raise ServiceError(400, str(error), code="invalid_request") from error
     except TimeoutError as error:

@@ -158,7 +158,8 @@ class ServerStore:
         if not _consents(connection, user):
             return []
         known = {each.id: each for each in _statements(connection, user)}
-        new = {each.id: each for each in map(self._dated, said)}
+        last = max((each.said for each in known.values()), default=self._clock())
+        new = {each.id: each for each in (self._dated(one, last) for one in said)}
         left = {name: each for name, each in known.items() if name not in replaced} | new
         stand = {each.id for each in standing(left.values(), self._clock())[:_MOST]}
         gone = [name for name in known if name not in stand or name in new]
@@ -172,7 +173,9 @@ class ServerStore:
             connection.execute(STATEMENTS.insert(), [user._asdict() | row for row in rows])
         return kept
 
-    def _dated(self, statement: Statement) -> Statement:
+    def _dated(self, statement: Statement, last: datetime) -> Statement:
+        if last > self._clock():  # which has gone back: what is said now is the newest all the same
+            statement = statement.model_copy(update={"said": last + timedelta(microseconds=1)})
         plain = {"text": statement.text.replace("\0", ""), "turn": statement.turn.replace("\0", "")}
         return statement.model_copy(update={**plain, "expires": statement.expires or statement.said + self._memory})
 
