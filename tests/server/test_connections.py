@@ -62,7 +62,7 @@ def test_a_body_that_trickles_is_given_up_as_a_whole(serving):
     running = serving(server={"body_seconds": 0.5, "annotate": None})
     for path in ("/v1/chat/completions", "/v1/annotate/answers"):
         with opened(running) as connection:
-            head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n"
+            head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\n"
             connection.sendall(head.encode())
             began = time.monotonic()
             connection.settimeout(0.1)

@@ -34,7 +34,8 @@ def full(tmp_path):
     try:
         wait_until(lambda: "ready to answer" in log.read_text("utf-8") or process.poll() is not None, 60)
         ready = next(line for line in log.read_text("utf-8").splitlines() if "ready to answer" in line)
-        yield httpx.Client(base_url=json.loads(ready)["event"].split()[-1], timeout=60, trust_env=False), log
+        with httpx.Client(base_url=json.loads(ready)["event"].split()[-1], timeout=60, trust_env=False) as http:
+            yield http, log
     finally:
         process.terminate()
         process.wait(30)
