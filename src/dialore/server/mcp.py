@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -299,7 +299,7 @@ def create_server(service: Service, user: str) -> MCPServer[_Offered]:
     server = MCPServer(
         "dialore", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING", lifespan=lifespan
     )
-    tools = [ground, respond, search_documents, remember, list_memory, forget]
+    tools: list[Callable[..., Any]] = [ground, respond, search_documents, remember, list_memory, forget]
     if service.agents.has_graph:
         tools.insert(3, search_graph)
     for tool in tools:

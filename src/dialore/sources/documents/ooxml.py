@@ -50,10 +50,10 @@ class Package:
         """The root of a part's XML; None where there is none, or it is damaged."""
         from lxml import etree
 
-        root = None
         with self._open(part) as file:
-            root = etree.parse(file, etree.XMLParser(**_OPTIONS)).getroot() if file is not None else None
-        return root
+            if file is not None:
+                return etree.parse(file, etree.XMLParser(**_OPTIONS)).getroot()
+        return None
 
     def rows(self, part: str) -> Iterator[Element]:
         """The rows of a worksheet as far as it is whole, each gone when the next is asked for."""
