@@ -284,6 +284,17 @@ async def test_an_error_within_a_stream(faulty_server):
     assert "out of memory" in (await failure(faulty_server, streamed=True)).message
 
 
+async def test_a_kept_connection_that_was_closed_meanwhile_is_opened_anew(faulty_server):
+    def say_and_close(handler):
+        say("one")(handler)
+        handler.cut()  # without having said so
+
+    faulty_server.reply(say_and_close, say("two"))
+    model = endpoint(faulty_server, retries=0)
+    assert [(await model.complete(ASK)).text for _ in range(2)] == ["one", "two"]
+    await model.close()
+
+
 async def test_events_split_anywhere(faulty_server):
     whole = event("你好，") + event("世界").replace(b"\n\n", b"\r\n\r\n") + b"event: x\r\ndata:[DONE]\n\n"
     faulty_server.reply(stream(*[whole[place : place + 1] for place in range(len(whole))], event(None, finish="stop")))
