@@ -68,6 +68,7 @@ def _connected(settings: ModelSettings, name: str | None) -> LanguageModel | Non
         return Rehearsal()
     model = None
     if name is not None or settings.model != LEXICAL:
+        from dialore.cache import cache_folder
         from dialore.llm.connection import connect
 
         model = connect(
@@ -84,6 +85,7 @@ def _connected(settings: ModelSettings, name: str | None) -> LanguageModel | Non
             context=settings.window,
             slots=settings.slots,
             threads=settings.threads,
+            folder=cache_folder() / "models",
             key_env=settings.key_env,
             named_by=settings.named_by if settings.base_url else "",
         )

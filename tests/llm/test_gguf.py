@@ -104,22 +104,21 @@ def test_a_file_is_fetched_once(tmp_path, monkeypatch):
     with http.server.HTTPServer(("127.0.0.1", 0), Hub) as hub:
         threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{hub.server_port}")
-        monkeypatch.setenv("DIALORE_CACHE", str(tmp_path))
         for _ in range(2):
-            assert fetched("owner/repo/q4/m.gguf").read_bytes() == b"GGUF"
+            assert fetched("owner/repo/q4/m.gguf", tmp_path).read_bytes() == b"GGUF"
         with pytest.raises(InputError, match=r"cannot fetch owner/repo/lacks\.gguf"):
-            fetched("owner/repo/lacks.gguf")
+            fetched("owner/repo/lacks.gguf", tmp_path)
         hub.shutdown()
     assert asked == ["/owner/repo/resolve/main/q4/m.gguf", "/owner/repo/resolve/main/lacks.gguf"]
     with pytest.raises(InputError, match="cannot fetch"):
-        fetched("owner/repo/other.gguf")  # nothing listens there by now
+        fetched("owner/repo/other.gguf", tmp_path)  # nothing listens there by now
     assert [path.name for path in tmp_path.rglob("*.*")] == ["m.gguf"]
 
 
 @pytest.mark.parametrize("name", ["", "owner", "owner/repo", "owner/../x", "/etc/passwd"])
-def test_what_names_no_file_is_not_fetched(name):
+def test_what_names_no_file_is_not_fetched(name, tmp_path):
     with pytest.raises(InputError, match="names no file"):
-        fetched(name)
+        fetched(name, tmp_path)
 
 
 class Brief(Wrapper):

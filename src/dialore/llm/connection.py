@@ -52,6 +52,7 @@ def connect(
     context: int | None = None,
     slots: int = 1,
     threads: int | None = None,
+    folder: Path = Path("models"),
     key_env: str = "",
     named_by: str = "",
 ) -> LanguageModel | None:
@@ -59,9 +60,9 @@ def connect(
 
     Arguments win, then `DIALORE_MODEL`, `DIALORE_BASE_URL` and `DIALORE_API_KEY`, then the `OPENAI_*` names, then an
     Ollama on this machine. Where no model is named, the endpoint is asked for its list. A model called
-    `gguf:FILE` is run here by llama.cpp (see `Gguf`, which has `context`, `slots` and `threads`), `hf:NAME_OR_PATH` is
-    one of Hugging Face's, run here, `trained:FOLDER` one of `dialore train stages`; `cache` is a cache file; the other
-    arguments are `Endpoint`'s.
+    `gguf:FILE` is run here by llama.cpp (see `Gguf`, which has `context`, `slots`, `threads` and `folder`),
+    `hf:NAME_OR_PATH` is one of Hugging Face's, run here, `trained:FOLDER` one of `dialore train stages`; `cache` is a
+    cache file; the other arguments are `Endpoint`'s.
 
     A key of the environment goes to the host that it was set for: `OPENAI_API_KEY` to OpenAI or `OPENAI_BASE_URL`,
     `DIALORE_API_KEY` to `DIALORE_BASE_URL`, or, without that, to the address that the arguments name; either also to
@@ -88,7 +89,7 @@ def connect(
         from dialore.llm.gguf import Gguf
 
         place = found.model.removeprefix(GGUF)
-        here: dict[str, Any] = {"context": context, "slots": slots, "threads": threads, "api": api}
+        here: dict[str, Any] = {"context": context, "slots": slots, "threads": threads, "folder": folder, "api": api}
         asked: dict[str, Any] = {"timeout": timeout, "retries": retries, "thinking": thinking}
         return _with_cache(Gguf(place, **here, **asked, extra_body=extra_body), cache, f"{GGUF} {place} {api}")
     if found.model is not None and found.model.startswith(PREFIX):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
-from dialore.cache import cache_folder
 from dialore.errors import InputError, import_optional
 from dialore.llm.endpoint import Endpoint
 from dialore.llm.model import Wrapper
@@ -39,6 +38,7 @@ class Gguf(Wrapper):
         context: tokens of prompt and answer together; None: 8192, or what the model was trained for where that is less.
         slots: how many calls it answers at once, each with its own context.
         threads: of the processor; None: one a core. Too many wait for each other.
+        folder: where fetched files are kept.
         timeout, retries, api, extra_body, thinking: see `Endpoint`.
 
     Raises:
@@ -58,9 +58,10 @@ class Gguf(Wrapper):
         api: Api = "chat",
         extra_body: Mapping[str, object] | None = None,
         thinking: int | None = None,
+        folder: Path = Path("models"),
     ) -> None:
         llama = import_optional("xllamacpp", "a GGUF model", "gguf")
-        path = fetched(place.removeprefix(_HUB)) if place.startswith(_HUB) else Path(place).expanduser()
+        path = fetched(place.removeprefix(_HUB), folder) if place.startswith(_HUB) else Path(place).expanduser()
         about = read_metadata(path)
         if api == "chat" and not about.get(_TEMPLATE):
             raise InputError(f"{path} has no chat template: it is a base model", mend="--api completions")
@@ -180,13 +181,13 @@ def _check_memory(path: Path, about: dict[str, Any], context: int) -> None:
         raise InputError(short, mend=f"take a smaller model, or a smaller context than {context:,}: --window TOKENS")
 
 
-def fetched(name: str) -> Path:
-    """A file of Hugging Face's, `OWNER/REPO/FILE`, fetched into the cache folder once; raises InputError."""
+def fetched(name: str, folder: Path) -> Path:
+    """A file of Hugging Face's, `OWNER/REPO/FILE`, fetched into a folder once; raises InputError."""
     parts = name.split("/")
     if len(parts) < 3 or not all(part.strip(".") for part in parts):
         raise InputError(f"{_HUB}{name} names no file", mend="--model gguf:hf:OWNER/REPO/FILE.gguf")
     owner, repository, *inside = parts
-    target = cache_folder().joinpath("models", *parts)
+    target = folder.joinpath(*parts)
     if target.is_file():
         return target
     base = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
