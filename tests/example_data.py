@@ -33,11 +33,11 @@ def write_data(folder: Path) -> Path:
     data = folder / "data"
     files = {
         "conceptnet-assertions-5.7.0.csv.gz": _assertions(),
-        **{f"dailydialog/{split}.json": _dailydialog() for split in ("train", "test")},
+        **{f"dailydialog/{split}.json": _dailydialog() for split in ("train", "valid", "test")},
         **{f"diamante/{split}.txt": _lines(_diamante()) for split in ("train", "test")},
-        "kbp/test.json": _kbp(),
-        **{f"wizard_of_wikipedia/{split}.json": _wikipedia() for split in ("train", *_WIKIPEDIA_TESTS)},
-        **{f"wizard_of_internet/{split}.jsonl": _lines(_internet()) for split in ("train", "test")},
+        **{f"kbp/{split}.json": _kbp() for split in ("dev", "test")},
+        **{f"wizard_of_wikipedia/{split}.json": _wikipedia() for split in ("train", "valid", *_WIKIPEDIA_TESTS)},
+        **{f"wizard_of_internet/{split}.jsonl": _lines(_internet()) for split in ("train", "valid", "test")},
         "coq/test.jsonl": _lines(_coq()),
         **{f"holl_e/{split}_data.json": _holl_e() for split in ("train", "test")},
     }

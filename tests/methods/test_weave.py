@@ -93,7 +93,7 @@ class Down:
         pass
 
 
-FIRST = " ".join(TALK.texts[-2:])
+FIRST = " ".join(TALK.texts)
 
 
 @pytest.fixture(autouse=True)
@@ -153,7 +153,7 @@ def stage_of(response, name):
 
 
 async def test_where_nothing_is_needed_the_draft_is_the_response():
-    model = Model({}, {"draft-piece": 0.002, "needs": 0.05, "draft": 0.1})
+    model = Model({}, {"draft-piece": 0.002, "needs": 0.5, "draft": 0.6})
     response, heard = await answer(model)
     assert response.text == response.draft == DRAFT
     assert response.usage.calls == 2
@@ -164,7 +164,7 @@ async def test_where_nothing_is_needed_the_draft_is_the_response():
 
 
 async def test_what_is_held_back_is_sent_at_once_when_it_is_certain():
-    response, heard = await answer(Model({}, {"needs": 0.05}))
+    response, heard = await answer(Model({}, {"needs": 0.5}))
     assert heard.pieces == [DRAFT]
     assert response.usage.calls == 2
 
@@ -461,7 +461,9 @@ async def test_every_need_keeps_its_best_before_any_keeps_a_second(monkeypatch, 
 
 
 async def test_what_the_turn_asks_for_comes_before_what_would_only_be_nice(monkeypatch):
-    monkeypatch.setattr(module, "probabilities_of_use", lambda pieces, query, _: [0.9 if query == "nice" else 0.3])
+    monkeypatch.setattr(
+        module, "probabilities_of_use", lambda pieces, query, _: [0.9 if query == "nice" else 0.3] * len(pieces)
+    )
 
     class One:
         name, kind = "documents", "documents"
@@ -541,3 +543,56 @@ async def test_grounding_asks_for_needs_and_no_draft():
 def test_a_threshold_is_a_probability():
     with pytest.raises(InputError, match="threshold of weave"):
         create_method("weave", {}, {"threshold": 3})
+
+
+async def test_a_title_that_is_named_as_the_source_is_the_source_that_has_it():
+    needs = {"needs": [{**ASKED["needs"][0], "source": " hours "}]}
+    response, _ = await answer(Model({"needs": needs, "write": "At half past seven [1]."}))
+    assert (response.text, response.plan) == ("At half past seven.", ["library"])
+
+
+async def test_what_is_planned_and_no_source_can_hold_stands_in_the_trace():
+    needs = {"needs": [{**ASKED["needs"][0], "source": "the tide tables"}]}
+    response, _ = await answer(Model({"needs": needs}))
+    selection = stage_of(response, "selection")
+    assert selection.output["not_looked_up"] == ["its opening hour (in the tide tables)"]
+    assert "no such source: its opening hour" in selection.notes[0]
+
+
+async def test_the_schema_of_the_needs_names_the_sources_and_bounds_every_list_and_text(small_graph):
+    model = Model({})
+    await answer(model)
+    schema = model.asked["needs"].output_schema.definition
+    need = schema["properties"]["needs"]
+    assert need["items"]["properties"]["source"]["enum"] == ["library"]
+    assert list(schema["properties"]) == ["needs"]  # topics are looked up in a graph alone
+    await answer(model, {"graph": small_graph})
+    schema = model.asked["needs"].output_schema.definition
+    assert list(schema["properties"]) == ["needs", "topics"]
+    for each in schema["properties"].values():
+        assert each["maxItems"] == 3
+    assert schema["properties"]["topics"]["items"]["maxLength"] == 40
+    assert need["items"]["properties"]["query"]["maxLength"] == 160
+
+
+@pytest.mark.parametrize("plan", ["none", "auto"])
+async def test_without_needs_the_response_is_one_call_from_what_the_turns_find(plan, early):
+    model = Model({"draft": "They open at half past seven [1]."})
+    agent = Agent(
+        create_method("weave", {"documents": Shelf([Passage(OPENS, "Hours"), OWNER])}, {"plan": plan}),
+        ModelResponder(model, PromptLibrary()),
+    )
+    if plan == "auto":  # the first turn shows that the model writes few tokens a second
+        await agent.respond(TALK)
+        assert "needs" in model.asked
+        model.asked.clear()
+        agent.responder._spent[:] = [(5, 1.0)]
+    response = await agent.respond(TALK)
+    assert (response.text, response.usage.calls, list(model.asked)) == ("They open at half past seven.", 1, ["draft"])
+    assert [piece.text for piece in response.knowledge] == [OPENS]
+    assert (await agent.ground(TALK)).knowledge[0].text == OPENS
+
+
+def test_a_plan_is_one_of_three():
+    with pytest.raises(InputError, match="plan of weave"):
+        create_method("weave", {}, {"plan": "query"})

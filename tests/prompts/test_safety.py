@@ -53,7 +53,9 @@ def hostile_variables(line_break: str) -> dict[str, object]:
     kinds = ("explicit", "implicit", "maintained", "extended")
     known: dict[str, object] = dict.fromkeys(TEXTS, text) | {name: [text] * 2 for name in LISTS}
     known |= {name: [piece] for name in ("own", "pieces", "passages", "knowledge")}
-    known |= dict.fromkeys(("cite", "thoughts", "dependency", "is_documented", "searched", "trained"), True)
+    known |= dict.fromkeys(
+        ("has_topics", "cite", "thoughts", "dependency", "is_documented", "searched", "trained"), True
+    )
     shown = {"history": history, "response": text, "knowledge": [(text, text)], "plan": [text]}
     return known | {
         "history": history,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dialore.knowledge import Knowledge
 
+MOST, QUERY = 3, 160
+"""Needs, and topics, at most; characters of a query."""
 _NEAR = 0.25
 """The share of the probability of a need's best piece from which another may be what is wanted: the newer version."""
 SAID = "the history has said it"
@@ -19,25 +21,38 @@ SAID = "the history has said it"
 
 
 class Need(BaseModel):
-    """Something that the response should know: what, where it may be found, by which query, and whether it is asked."""
+    """Something that the response should know: where it may be found, by which query, and whether it is asked for."""
 
-    what: str
-    source: str = Field(default="none", description="a source's name, or none")
-    query: str = Field(default="", description="stands alone")
-    asked: bool = Field(default=False, description="whether the latest turn asks for it, so that it must not be wrong")
+    source: str = ""
+    query: str = ""
+    asked: bool = False
+    what: str = ""
 
-    @property
-    def sought(self) -> str:
-        """What is searched for."""
-        return self.query or self.what
+    @model_validator(mode="after")
+    def _complete(self) -> Need:
+        self.what, self.query = self.what or self.query, self.query or self.what
+        return self
 
 
 class Needs(BaseModel):
-    """What the response should know, the topics that could come next, and whether the latest turn turns to another."""
+    """What the response should know, and the topics that could come next."""
 
     needs: list[Need] = Field(default_factory=list)
     topics: list[str] = Field(default_factory=list)
-    shift: bool = False
+
+
+def needs_schema(sources: Sequence[str], *, topics: bool) -> dict[str, Any]:
+    """The JSON schema of needs that these sources can be asked for: nothing in it is without a bound."""
+    fields: dict[str, Any] = {
+        "source": {"type": "string", "enum": [*sources]},
+        "query": {"type": "string", "maxLength": QUERY},
+        "asked": {"type": "boolean"},
+    }
+    need = {"type": "object", "properties": fields, "required": [*fields], "additionalProperties": False}
+    lists: dict[str, Any] = {"needs": {"type": "array", "maxItems": MOST, "items": need}}
+    if topics:
+        lists["topics"] = {"type": "array", "maxItems": MOST, "items": {"type": "string", "maxLength": 40}}
+    return {"type": "object", "properties": lists, "required": [*lists], "additionalProperties": False}
 
 
 @dataclass(slots=True)
@@ -62,7 +77,7 @@ class Found:
             "need": self.need.what,
             "asked": self.need.asked,
             "source": self.source,
-            "query": self.need.sought,
+            "query": self.need.query,
             "probability": self.probability,
             "kept": not self.dropped,
             "why": self.dropped,

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from dialore.errors import AnswerError, DialoreError, ModelError, StageError, WindowError, is_fatal
 from dialore.knowledge import Knowledge
-from dialore.llm.model import Completion, LanguageModel, Message, OnText, Request, Usage
+from dialore.llm.model import Completion, LanguageModel, Message, OnText, OutputSchema, Request, Usage
 from dialore.llm.pacing import LISTENER
 from dialore.llm.structured import Outcome as ParseOutcome
 from dialore.llm.structured import complete_structured
@@ -42,6 +42,8 @@ CITING = "shared/citing"
 """The prompt that says how to cite by number: a response prompt gets it as `citing` where `cite` is on."""
 INSTRUCTIONS = "shared/instructions"
 """The prompt that hands on what whoever runs a conversation wants of its responses."""
+_SLOW, _LATEST = 12, 20
+"""Tokens a second, their prompt's reading included, under which calls are slow; so many calls are looked at."""
 CUT_OFF = "the answer was cut off at the token limit"
 """A stage's note."""
 FOREIGN = "{0}: prompts, graph and word lists are English and Chinese; the response is asked for in {0}"
@@ -70,6 +72,7 @@ class StageCall(Generic[T]):
         leads: words before plain text that a model may repeat of its prompt; they are taken off.
         form: the form of the prompt (see `Method`).
         reader: reads an answer that need not be JSON; what it gives None for is parsed.
+        schema: the JSON schema that is sent, where it is narrower than that of the output's shape: made for the call.
     """
 
     prompt: str
@@ -81,6 +84,7 @@ class StageCall(Generic[T]):
     leads: tuple[str, ...] = ()
     form: str = ""
     reader: Callable[[str], T | None] | None = None
+    schema: Mapping[str, Any] | None = None
 
 
 class Responder(Protocol):
@@ -119,11 +123,18 @@ class ModelResponder:
     stages: Mapping[str, LanguageModel] = field(default_factory=dict)
     instructions: Sequence[str] = ()
     sampling: Mapping[str, object] = field(default_factory=dict)
+    _spent: list[tuple[int, float]] = field(default_factory=list, init=False, compare=False, repr=False)
 
     @property
     def name(self) -> str:
         """The model's name."""
         return self.model.name
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether its calls so far wrote so few tokens a second that two at once take each other's time."""
+        tokens, seconds = (sum(each) for each in zip(*self._spent, strict=True)) if self._spent else (0, 0.0)
+        return tokens < _SLOW * seconds
 
     async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:
         """See `Responder`; raises InputError too, where the prompt is missing or malformed.
@@ -138,7 +149,7 @@ class ModelResponder:
             shown = call.dialogue.model_copy(update={"turns": turns})
             try:
                 request = self._request(prompt, call, shown, step)
-                answered = await _complete(model, call, request, step, on_text)
+                answered, completions = await _complete(model, call, request, step, on_text)
             except WindowError:
                 if len(turns) == 1:
                     raise
@@ -146,6 +157,9 @@ class ModelResponder:
                 continue
             if left := len(call.dialogue.turns) - len(turns):
                 step.notes.append(f"the {left} oldest turns are left out: they do not fit the model's window")
+            fresh = [each for each in completions if each.seconds and not each.usage.cached]
+            self._spent.extend((each.usage.completion_tokens, each.seconds) for each in fresh)
+            del self._spent[:-_LATEST]
             return answered
 
     def _request(self, prompt: Prompt, call: StageCall[T], dialogue: Dialogue, step: StageTrace) -> Request:
@@ -179,6 +193,9 @@ class ModelResponder:
         if issubclass(call.output, Text) and (marks := stops([message.content for message in request.messages])):
             stopped = {"stop": tuple(dict.fromkeys((*request.sampling.stop, *marks)))}
             request = request.model_copy(update={"sampling": request.sampling.model_copy(update=stopped)})
+        if call.schema is not None:
+            wanted_output = OutputSchema(name=call.output.__name__, definition=dict(call.schema))
+            request = request.model_copy(update={"output_schema": wanted_output})
         step.prompt = request.prompt
         step.messages = [{"role": message.role, "content": message.content} for message in request.messages]
         return request
@@ -186,20 +203,21 @@ class ModelResponder:
 
 async def _complete(
     model: LanguageModel, call: StageCall[T], request: Request, step: StageTrace, on_text: OnText | None
-) -> T | None:
+) -> tuple[T | None, list[Completion]]:
     if issubclass(call.output, Text):
-        return call.output(text=await _written(model, call, request, step, on_text))
+        text, completions = await _written(model, call, request, step, on_text)
+        return call.output(text=text), completions
     structured = await complete_structured(model, request, call.output, reader=call.reader)
     step.outcome, step.error = _OUTCOMES.get(structured.outcome, "ok"), structured.error
     if structured.outcome == "repaired_locally":
         step.notes.append("the answer's JSON was repaired")
     _record(step, structured.completions)
-    return structured.value
+    return structured.value, structured.completions
 
 
 async def _written(
     model: LanguageModel, call: StageCall[Any], request: Request, step: StageTrace, on_text: OnText | None
-) -> str:
+) -> tuple[str, list[Completion]]:
     """Plain text; what may become the response is tried once more where it is no answer, unless it has been shown.
 
     Raises AnswerError where it is none then.
@@ -218,7 +236,7 @@ async def _written(
         if not fault:
             if held is not None:
                 held.close()
-            return text
+            return text, completions
         if len(completions) > 1 or (held is not None and held.flows):
             raise AnswerError(fault, mend="ask again, or take a larger model")
         step.notes.append(f"{fault}: asked once more")
@@ -344,6 +362,7 @@ class Stages:
         fallback: T,
         *,
         reader: Callable[[str], T | None] | None = None,
+        schema: Mapping[str, Any] | None = None,
         suffix: str = "",
         summary: str = "",
         **variables: object,
@@ -351,9 +370,9 @@ class Stages:
         """Have a stage done with structured output of the shape `output`.
 
         Each answer is read by `reader`, where that gives anything, else parsed; one that is neither gets one repair
-        turn, and after that the fallback is used.
+        turn, and after that the fallback is used. Servers that can are held to `schema`, where there is one.
         """
-        value, step = await self._answer(prompt, suffix, output, variables, reader=reader)
+        value, step = await self._answer(prompt, suffix, output, variables, reader=reader, schema=schema)
         if value is None:
             step.notes.append("the answer could not be parsed; the fallback is used")
             value = fallback
@@ -501,10 +520,11 @@ class Stages:
         leads: tuple[str, ...] = (),
         reader: Callable[[str], T | None] | None = None,
         *,
+        schema: Mapping[str, Any] | None = None,
         replies: bool = False,
     ) -> tuple[T | None, StageTrace]:
         name = prompt.rsplit("/", 1)[-1]
         with self.step(f"{name}-{suffix}" if suffix else name, self.responder.name) as step:
             label = f"{self.dialogue.id}/{self.method}/{step.stage}"
-            call = StageCall(prompt, self.dialogue, output, variables, label, replies, leads, self.form, reader)
+            call = StageCall(prompt, self.dialogue, output, variables, label, replies, leads, self.form, reader, schema)
             return await self.responder.answer(call, step, on_text), step

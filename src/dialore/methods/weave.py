@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import BaseModel
 
-from dialore.errors import DialoreError, InputError, StageError, is_fatal
+from dialore.errors import DialoreError, InputError, StageError, UnknownNameError, is_fatal
 from dialore.methods.base import Method, Switch, check_least
-from dialore.methods.needs import SAID, Found, Need, Needs, Selection, select, show_first
+from dialore.methods.needs import MOST, SAID, Found, Need, Needs, Selection, needs_schema, select, show_first
 from dialore.methods.safari import titled_line
 from dialore.parallel import gather
 from dialore.response import Demands, Grounding, Response
@@ -35,14 +35,15 @@ if TYPE_CHECKING:
     from dialore.methods.stages import Stages
     from dialore.sources.base import KnowledgeSource
 
-_NEEDS, _SEEN, _TITLES = 3, 200, 30
-"""Needs at most, pieces whose titles are all looked at, and titles that the needs are told, else those nearest."""
+_SEEN, _TITLES = 200, 30
+"""Pieces whose titles are all looked at, and titles that the needs are told, else those nearest."""
 _ASKED = 0.05
 """The share of the threshold that is enough for what is asked: the response is written anew in any case then."""
 _FACTS = 2
 """How many times as likely of use a fact of the graph must be: a model knows most of them, and writing costs."""
-_FIRST = 4
-"""Pieces at most that the draft is shown, found by the last turns: six hold what is wanted hardly more often."""
+_FIRST, _TURNS = 4, 8
+"""Pieces at most that the draft is shown beside needs, and turns at most by whose words they are found."""
+_PLANS = ("auto", "needs", "none")
 _LOCAL = ("documents", "memory")
 """Kinds of sources that answer within milliseconds and hold what no model knows."""
 
@@ -55,11 +56,12 @@ class Unsupported(BaseModel):
 
 @dataclass(slots=True)
 class _Plan:
-    """The needs as they are looked up: those with a source to ask, and the names of all that were planned."""
+    """The needs as they are looked up: those with a source to ask, all planned sources' names, and what has none."""
 
     needs: Needs
     asked: list[tuple[Need, DeclaredSource]]
     names: list[str]
+    lost: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -101,6 +103,7 @@ class _Turn:
     stage: Stages
     own: list[Knowledge]
     entries: list[DeclaredSource]
+    is_planned: bool = True
 
     @property
     def is_documented(self) -> bool:
@@ -132,11 +135,14 @@ class Weave(Method):
         graph: the commonsense graph, likewise; the topics that could come next are looked up in it, too.
         web: web search, likewise.
         persona_limit: persona sentences up to which all are shown; of a longer persona so many, and it is searched.
-        top: pieces asked of a source for each need.
+        top: pieces asked of a source for each need; twice as many for the first look.
         limit: pieces kept at most for what would only make the response better; each need's best comes first.
         asked_limit: pieces kept at most where the turn asks for something: what it asks for comes first.
         threshold: the calibrated probability of use under which a piece is dropped; a twentieth is enough for what
             the turn asks: the writer sees whether it answers; facts of a graph need twice as much.
+        plan: what is looked up. `needs`: what a call says is needed, while the draft is written. `none`: what documents
+            and memory have by the words of the turns, `asked_limit` pieces; the draft is the response, one call.
+            `auto`: `needs`, but `none` once a model has shown that it is slow.
         check: have every citation tested: those that do not hold are taken out, and a sentence that rests on such a one
             alone has the response written once more. `trained:FOLDER`: tested by what `dialore train nli`
             made, without a call.
@@ -161,6 +167,7 @@ class Weave(Method):
     limit: int = 3
     asked_limit: int = 6
     threshold: float = 0.25
+    plan: str = "auto"
     check: Switch = False
 
     def __post_init__(self) -> None:
@@ -168,6 +175,8 @@ class Weave(Method):
         check_least(self, persona_limit=1, top=1, limit=1, asked_limit=1)
         if not 0 <= self.threshold <= 1:
             raise InputError(f"option threshold of weave is a probability, not {self.threshold}", mend="0 to 1")
+        if self.plan not in _PLANS:
+            raise UnknownNameError("plan of weave", self.plan, _PLANS)
         if isinstance(self.check, str):
             open_entailment(self.check)
 
@@ -182,7 +191,8 @@ class Weave(Method):
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Needs and look-up, without a draft."""
         turn = await self._open(dialogue, stage)
-        plan, selection = await self._look_up(turn, None)
+        first = None if turn.is_planned else asyncio.create_task(self._look_first(turn))
+        plan, selection = await self._look_up(turn, first)
         return self._grounding(plan, [*selection.kept, *turn.own])
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
@@ -218,7 +228,9 @@ class Weave(Method):
 
     async def _open(self, dialogue: Dialogue, stage: Stages) -> _Turn:
         """The persona that every prompt shows, and the sources that are left to be asked."""
-        turn = _Turn(dialogue, stage, [], [])
+        is_slow = getattr(stage.responder, "is_slow", False)
+        is_planned = self.plan == "needs" or (self.plan == "auto" and not is_slow)
+        turn = _Turn(dialogue, stage, [], [], is_planned)
         for entry in self.declared.entries:
             if isinstance(entry.source, PersonaSource):
                 query = " ".join(dialogue.texts[-2:])
@@ -235,12 +247,14 @@ class Weave(Method):
     # --- needs and draft
 
     async def _look_first(self, turn: _Turn) -> list[Found]:
-        """What documents and memory have by the words of the last two turns: the draft need not wait for the needs."""
-        texts = turn.dialogue.texts
-        last = Need(what="the last turns", query=" ".join(texts[-2:]), asked=await asyncio.to_thread(asks, texts[-1]))
+        """What documents and memory have by the words of the turns: the draft need not wait for the needs."""
+        texts = turn.dialogue.texts[-_TURNS:]
+        is_asked = await asyncio.to_thread(asks, texts[-1])
+        whole = Need(what="the last turns", query=" ".join(texts), asked=is_asked)
         local = [entry for entry in turn.entries if entry.kind in _LOCAL]
-        found = await gather(*(self._search(turn, last, entry, first=True) for entry in local))
-        return show_first([one for each in found for one in each], turn.own, _FIRST)
+        found = await gather(*(self._search(turn, whole, entry, also=texts[-1]) for entry in local))
+        most = _FIRST if turn.is_planned else self.asked_limit
+        return show_first([one for each in found for one in each], turn.own, most)
 
     async def _draft(self, turn: _Turn, first: asyncio.Task[list[Found]], reader: _Reader) -> str:
         """The draft; nothing where it failed before anything was sent."""
@@ -261,7 +275,7 @@ class Weave(Method):
     async def _plan(self, turn: _Turn) -> _Plan:
         """Ask for the needs, and find the source of each; what cannot be read is the last turn, asked everywhere."""
         entries, dialogue = turn.entries, turn.dialogue
-        if not entries:
+        if not entries or not turn.is_planned:
             return _Plan(Needs(), [], [])
         last = dialogue.last.text
         fallback = Needs(needs=[Need(what=last, source=entry.name, query=last, asked=True) for entry in entries])
@@ -271,18 +285,35 @@ class Weave(Method):
             for entry, own in zip(entries, titles, strict=True)
         ]
         persona = [titled_line(piece) for piece in turn.own]
+        has_graph = any(entry.kind == "graph" for entry in entries)
+        schema = needs_schema([entry.name for entry in entries], topics=has_graph)
         try:
-            needs = await turn.stage.ask("weave/needs", Needs, fallback, sources=listed, persona=persona)
+            needs = await turn.stage.ask(
+                "weave/needs",
+                Needs,
+                fallback,
+                schema=schema,
+                sources=listed,
+                persona=persona,
+                has_topics=has_graph,
+            )
         except StageError as error:
             _go_on(error, "the last turn is looked up in every source", turn.stage)
             needs = fallback
-        most = len(entries) if needs is fallback else _NEEDS
-        asked = [(need, entry) for need in needs.needs[:most] if (entry := _named(need.source, entries))]
+        most = len(entries) if needs is fallback else MOST
+        by_title = {title.casefold(): entry for entry, own in zip(entries, titles, strict=True) for title in own}
+        asked, lost = [], []
+        for need in needs.needs[:most]:
+            if entry := _named(need.source, entries) or by_title.get(" ".join(need.source.split()).casefold()):
+                asked.append((need, entry))
+            else:
+                lost.append(f"{need.what} (in {need.source or 'no source'})")
+        declared = [entry for need in needs.needs if (entry := _named(need.source, self.declared.entries))]
+        names = dict.fromkeys(entry.name for entry in (*declared, *(entry for _, entry in asked)))
         if needs.topics and needs is not fallback:
             topics = Need(what="topics that could come next", query=", ".join(needs.topics))
             asked += [(topics, entry) for entry in entries if entry.kind == "graph"]
-        declared = [entry for need in needs.needs if (entry := _named(need.source, self.declared.entries))]
-        return _Plan(needs, asked, list(dict.fromkeys(entry.name for entry in declared)))
+        return _Plan(needs, asked, list(names), lost)
 
     # --- look-up
 
@@ -291,7 +322,7 @@ class Weave(Method):
         plan = await self._plan(turn)
         found = await gather(*(self._search(turn, need, entry) for need, entry in plan.asked))
         shown = [] if first is None else await first
-        if not plan.asked and not shown:
+        if not plan.asked and not shown and not plan.lost:
             return plan, Selection([], [], is_new=False)
         with turn.stage.step("selection") as step:
             by_need = [(need, entry.kind, each) for (need, entry), each in zip(plan.asked, found, strict=True)]
@@ -305,7 +336,8 @@ class Weave(Method):
             )
             every = [*(one for each in found for one in each), *shown]
             pieces = [one.traced(titled_line(one.piece)) for one in every]
-            step.output = {"pieces": pieces, "not_found": selection.missing}
+            step.output = {"pieces": pieces, "not_found": selection.missing, "not_looked_up": plan.lost}
+            step.notes += [f"not looked up, there is no such source: {each}" for each in plan.lost]
             step.summary = f"Kept {len(selection.kept)} of {len({one.piece.id for one in every})} pieces"
             if selection.missing:
                 step.summary += f"; not found: {'; '.join(selection.missing)}"
@@ -313,21 +345,29 @@ class Weave(Method):
 
     def _grounding(self, plan: _Plan, knowledge: list[Knowledge]) -> Grounding:
         demands = Demands(
-            explicit=[need.sought for need in plan.needs.needs if need.asked],
-            implicit=[need.sought for need in plan.needs.needs if not need.asked],
+            explicit=[need.query for need in plan.needs.needs if need.asked],
+            implicit=[need.query for need in plan.needs.needs if not need.asked],
             extended=plan.needs.topics,
         )
         kinds = {entry.name: entry.kind for entry in self.declared.entries}
         return Grounding(knowledge=knowledge, demands=demands, plan=plan.names, kinds=kinds)
 
-    async def _search(self, turn: _Turn, need: Need, entry: DeclaredSource, *, first: bool = False) -> list[Found]:
-        """What a source has for a need, each piece with the probability that it is of use."""
-        query = need.sought
+    async def _search(self, turn: _Turn, need: Need, entry: DeclaredSource, also: str = "") -> list[Found]:
+        """What a source has for a need, each piece with the probability that it is of use.
+
+        The first look is by two queries: all turns, and `also` the last one.
+        """
+        query, stage = need.query, turn.stage
         if entry.source is None:  # what the model knows itself is in the draft
             return []
-        name, summary = ("first-look", "") if first else ("look-up", "Looked up: {}")
         top = entry.top or self.top
-        pieces = await turn.stage.search(f"{name}-{entry.name}", entry.source, query, top, summary=summary)
+        if also:
+            queries = dict.fromkeys((query, also))
+            name = f"first-look-{entry.name}"
+            both = await gather(*(stage.search(name, entry.source, each, 2 * top) for each in queries))
+            pieces = [*{piece.id: piece for found in both for piece in found}.values()]
+        else:
+            pieces = await stage.search(f"look-up-{entry.name}", entry.source, query, top, summary="Looked up: {}")
         chances = await asyncio.to_thread(probabilities_of_use, pieces, query, turn.dialogue)
         said = await asyncio.to_thread(lambda: [already_said(piece, turn.dialogue) for piece in pieces])
         found = []

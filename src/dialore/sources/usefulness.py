@@ -159,6 +159,10 @@ def features_of(pieces: Sequence[Knowledge], query: str, dialogue: Dialogue) -> 
     return np.column_stack(columns).astype(np.float64)
 
 
+_ALONE = 1 << 18
+"""Products that OpenBLAS does in one thread: for more it wakes others, which spin, and cost eight times the time."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reading:
     """A text as it is compared: its vector, those of its words with what each weighs, and its numbers."""
@@ -186,7 +190,9 @@ class _Pieces:
         Meaning: how near each word comes to the nearest of the other side; words: those that the other side has. Each
         counts by its weight. Last, the weight of the rarest word that both have.
         """
-        cosines = text.words @ self._words.T
+        step = max(1, _ALONE // text.words.size)
+        places = range(0, len(self._words), step)
+        cosines = np.hstack([text.words @ self._words[place : place + step].T for place in places])
         nearest = np.maximum.reduceat(cosines, self._starts, axis=1)
         back = cosines.max(axis=0)
         share = text.weights / text.weights.sum()
