@@ -20,7 +20,7 @@ from dialore.experiments.store import RunStore
 from dialore.sources.documents.building import build_documents
 from dialore.sources.documents.chunking import Chunking
 from dialore.sources.documents.index import RETRIEVERS, DocumentIndex
-from dialore.sources.documents.tables import Piece
+from dialore.sources.documents.tables import LAYOUT, TERMS, Piece
 from dialore.workbench import Connect, connect_model
 
 if TYPE_CHECKING:
@@ -46,9 +46,8 @@ class _Share(Mean):
 def handbook_index(language: str) -> Path:
     """The document index of the handbook in a language, built where it is not there yet."""
     passages = read_passages(language)
-    mark = hashlib.blake2b(
-        "\n".join(f"{one.title}\n{one.text}" for one in passages).encode(), digest_size=6
-    ).hexdigest()
+    texts = "\n".join(f"{one.title}\n{one.text}" for one in passages)
+    mark = hashlib.blake2b(f"{LAYOUT} {TERMS}\n{texts}".encode(), digest_size=6).hexdigest()
     path = cache_folder() / f"handbook-{language}-{mark}.documents"
     if not path.exists():
         pieces = (Piece(passage.text, passage.title) for passage in passages)
