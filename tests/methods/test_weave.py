@@ -575,6 +575,15 @@ async def test_the_schema_of_the_needs_names_the_sources_and_bounds_every_list_a
     assert need["items"]["properties"]["query"]["maxLength"] == 160
 
 
+async def test_a_model_that_this_process_runs_is_asked_once_until_it_is_quick(early):
+    model = Model({"draft": "They open at half past seven [1]."})
+    model.runs_here = True
+    agent = Agent(create_method("weave", {"documents": Shelf([OPENS])}), ModelResponder(model, PromptLibrary()))
+    assert (await agent.respond(TALK)).usage.calls == 1
+    agent.responder._spent[:] = [(50, 1.0)]
+    assert (await agent.respond(TALK)).usage.calls == 2
+
+
 @pytest.mark.parametrize("plan", ["none", "auto"])
 async def test_without_needs_the_response_is_one_call_from_what_the_turns_find(plan, early):
     model = Model({"draft": "They open at half past seven [1]."})

@@ -94,6 +94,11 @@ class Gguf(Wrapper):
         """Nothing: it is run here."""
         return ""
 
+    @property
+    def runs_here(self) -> bool:
+        """It does."""
+        return True
+
     async def close(self) -> None:
         """End the server."""
         await super().close()

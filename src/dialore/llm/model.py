@@ -207,6 +207,11 @@ class Wrapper:
         """Where the model underneath is asked; empty for one that is run here."""
         return getattr(self._model, "address", "")
 
+    @property
+    def runs_here(self) -> bool:
+        """Whether this process runs the model underneath: two calls at once wait for each other then."""
+        return getattr(self._model, "runs_here", False)
+
     async def close(self) -> None:
         """Close the model underneath."""
         await self._model.close()

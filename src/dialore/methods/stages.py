@@ -132,8 +132,13 @@ class ModelResponder:
 
     @property
     def is_slow(self) -> bool:
-        """Whether its calls so far wrote so few tokens a second that two at once take each other's time."""
-        tokens, seconds = (sum(each) for each in zip(*self._spent, strict=True)) if self._spent else (0, 0.0)
+        """Whether its latest calls wrote so few tokens a second that two at once take each other's time.
+
+        Before the first call: whether this process runs the model.
+        """
+        if not self._spent:
+            return getattr(self.model, "runs_here", False)
+        tokens, seconds = (sum(each) for each in zip(*self._spent, strict=True))
         return tokens < _SLOW * seconds
 
     async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:

@@ -142,7 +142,7 @@ class Weave(Method):
             the turn asks: the writer sees whether it answers; facts of a graph need twice as much.
         plan: what is looked up. `needs`: what a call says is needed, while the draft is written. `none`: what documents
             and memory have by the words of the turns, `asked_limit` pieces; the draft is the response, one call.
-            `auto`: `needs`, but `none` once a model has shown that it is slow.
+            `auto`: `needs`, but `none` once a model has shown that it is slow, and for one that this process runs.
         check: have every citation tested: those that do not hold are taken out, and a sentence that rests on such a one
             alone has the response written once more. `trained:FOLDER`: tested by what `dialore train nli`
             made, without a call.
