@@ -60,7 +60,7 @@ class Method(Protocol):
 def steps_of(method: Method) -> int:
     """How many calls a method makes in a row at most, by what it says of them; 0 where it does not."""
     calls = getattr(method, "calls", "")
-    said = re.search(r"(\d+)(?: in a row| steps)", calls) or re.match(r"(\d+)", calls)
+    said = re.search(r"(\d{1,3})(?: in a row| steps)", calls) or re.match(r"(\d+)", calls)
     return int(said[1]) if said else 0
 
 
