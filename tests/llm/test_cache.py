@@ -40,6 +40,7 @@ async def test_a_hit_costs_nothing_and_survives_reopening(path):
     assert (hit.usage.prompt_tokens, hit.usage.completion_tokens, hit.seconds) == (10, 5, 0)
     await second.close()
     assert model.closed
+    assert path.stat().st_mode & 0o077 == 0
 
 
 async def test_all_that_changes_the_answer_is_in_the_key(path):

@@ -70,7 +70,8 @@ class AddedKnowledge:
         self.folder = folder.resolve()
         self._index, self._graph = self.folder / "documents.idx", self.folder / "facts.graph"
         self._sentences, self._files = self.folder / "persona.json", self.folder / "files"
-        self._files.mkdir(parents=True, exist_ok=True)
+        self._files.parent.mkdir(parents=True, exist_ok=True)
+        self._files.mkdir(mode=0o700, exist_ok=True)  # what users upload is nobody else's
         self._lock = asyncio.Lock()
         self._limits, self._is_closed = limits, False
         self._readers: set[Reader] = set()
