@@ -605,3 +605,11 @@ async def test_without_needs_the_response_is_one_call_from_what_the_turns_find(p
 def test_a_plan_is_one_of_three():
     with pytest.raises(InputError, match="plan of weave"):
         create_method("weave", {}, {"plan": "query"})
+
+
+async def test_an_answer_that_is_citations_alone_is_asked_once_more_without_any(early):
+    model = Model({"draft": "[1]", "draft-uncited": "They open at half past seven."})
+    response, heard = await answer(model, plan="none")
+    assert (response.text, heard.text, response.usage.calls) == (("They open at half past seven.",) * 2 + (2,))
+    assert "- (Hours)" in model.prompt("draft-uncited")
+    assert "citations alone" in stage_of(response, "draft").notes[0]

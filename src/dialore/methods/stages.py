@@ -439,6 +439,11 @@ class Stages:
         text, step = await self._text(prompt, suffix, variables, streamed, leads, summary, replies=True)
         pass_on(reader.close())
         cited = read_citations(text, cites)
+        if text.strip() and not any(map(str.isalnum, cited.text)):  # small models give back the marks that they are asked for
+            step.notes.append("the answer was citations alone: asked once more, without any")
+            uncited = variables | {"cite": False}
+            again = f"{suffix}-uncited" if suffix else "uncited"
+            return (await self._text(prompt, again, uncited, on_text, leads, summary, replies=True))[0]
         step.output = {"text": cited.text, "citations": [each.model_dump() for each in cited.citations]}
         step.notes += cited.notes
         self._citations[cited.text] = cited.citations
