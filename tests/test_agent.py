@@ -179,7 +179,7 @@ LONG = Dialogue(id="long", turns=[f"Turn {number} is about tea and rain." for nu
 
 async def test_a_history_that_does_not_fit_loses_its_oldest_turns_and_says_so(faulty_server):
     def reply(asked):
-        if len(asked.body["messages"][-1]["content"]) > 500:
+        if sum(len(message["content"]) for message in asked.body["messages"]) > 500:
             return status(400, "This model's maximum context length is 128 tokens.")
         return say("Fine.")
 
@@ -191,19 +191,19 @@ async def test_a_history_that_does_not_fit_loses_its_oldest_turns_and_says_so(fa
         assert (response.status, response.text) == ("ok", "Fine.")
         (step,) = [traced for traced in response.trace if traced.messages]
         assert any("oldest turns are left out" in note for note in step.notes)
-        assert "Turn 15" in step.messages[-1]["content"]
-        assert "Turn 0 " not in step.messages[-1]["content"]
+        assert "Turn 15" in str(step.messages)
+        assert "Turn 0 " not in str(step.messages)
         whole = bench.agent("vanilla", bench.models(settings.model_copy(update={"whole_history": True})))
         assert "maximum context length" in (await whole.respond(LONG)).error
 
 
 async def test_a_window_that_is_given_is_kept_to_before_anything_is_asked(faulty_server):
     faulty_server.say("Fine.")
-    settings = ModelSettings(model="m", base_url=faulty_server.url, window=450)
+    settings = ModelSettings(model="m", base_url=faulty_server.url, window=330)
     async with Workbench() as bench:
         response = await bench.agent("vanilla", bench.models(settings)).respond(LONG)
         assert response.text == "Fine."
         assert any("oldest turns are left out" in note for traced in response.trace for note in traced.notes)
         assert len(faulty_server.calls) == 1
-        short = bench.agent("vanilla", bench.models(settings.model_copy(update={"window": 300})))
-        assert "do not fit m's window of 300" in (await short.respond(LONG)).error
+        short = bench.agent("vanilla", bench.models(settings.model_copy(update={"window": 230})))
+        assert "do not fit m's window of 230" in (await short.respond(LONG)).error
