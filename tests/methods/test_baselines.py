@@ -57,6 +57,7 @@ def test_options_are_read_as_their_types(small_graph):
     ("name", "options", "wanted"),
     [
         ("dcragg", {}, "did you mean dcrag"),
+        ("draft-ground", {}, "use weave"),
         ("dcrag", {"thought": False}, "did you mean thoughts"),
         ("dcrag", {"limit": "many"}, "not a whole number"),
     ],

@@ -322,7 +322,7 @@ async def test_without_knowledge_nothing_is_asked_for_and_nothing_is_cited():
     assert "square brackets" not in model.requests["response-generation"].messages[0].content
 
 
-ALL_THAT_GROUND = ["dcrag", "draft-ground", "edit", "safari", "scg-qp", "t-rag"]
+ALL_THAT_GROUND = ["dcrag", "edit", "safari", "scg-qp", "t-rag"]
 
 
 @pytest.mark.parametrize("method", ALL_THAT_GROUND)
@@ -338,7 +338,7 @@ def test_every_method_that_gives_knowledge_can_cite(method, language):
 WRITING = ["dcrag/response-generation", "t-rag/response-generation", "edit/response-generation"]
 
 
-@pytest.mark.parametrize("name", [*WRITING, "draft-ground/grounding-edit"])
+@pytest.mark.parametrize("name", WRITING)
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_response_prompts_know_how_to_cite(name, language):
     prompt = PromptLibrary().get(name, language)
@@ -353,10 +353,9 @@ def test_response_prompts_know_how_to_cite(name, language):
 
 async def test_a_text_that_may_become_the_response_cites_too():
     dialogue = Dialogue(id="d", turns=["It hurts."])
-    stages = Stages(ModelResponder(Says(grounding_edit="Try tea [2]."), PromptLibrary()), "m", dialogue, cite=True)
-    variables = {"draft": "Try it.", "knowledge": FIVE, "extended": []}
-    text = await stages.text("draft-ground/grounding-edit", cites=FIVE, **variables)
+    stages = Stages(ModelResponder(Says(response_generation="Try tea [2]."), PromptLibrary()), "m", dialogue, cite=True)
+    text = await stages.text("t-rag/response-generation", cites=FIVE, facts=FIVE)
     assert text == "Try tea."
     assert [each.knowledge for each in stages.citations(text)] == ["k2"]
     assert stages.citations("Try tea, then.") == []
-    assert await stages.text("draft-ground/grounding-edit", **variables) == "Try tea [2]."
+    assert await stages.text("t-rag/response-generation", facts=FIVE) == "Try tea [2]."

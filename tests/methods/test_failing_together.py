@@ -46,13 +46,9 @@ BESIDE = {
     "scg-qp": (DECISION, TOPIC),
     "dcrag": ("query-production", "topic-planning"),
     "dcrag selection": ("fact-selection-foreseen", "fact-selection-unforeseen"),
-    "draft-ground": ("response-generation-draft", "topic-planning"),
-    "draft-ground preference": ("preference-draft-first", "preference-edit-first"),
     "edit": ("model-answer-1", "model-answer-2"),
 }
 MORE = {
-    "response-generation-draft": "Oh no!",
-    "grounding-edit": "Oh no, take honey!",
     "question-generation": "Why does honey help?\nWhat is a cold?",
 }
 
@@ -100,15 +96,6 @@ HOPELESS = [
 ]
 
 
-@pytest.mark.parametrize("error", HOPELESS, ids=lambda error: type(error).__name__)
-async def test_a_draft_does_not_stand_in_for_a_grounding_that_every_dialogue_would_miss(small_graph, dialogue, error):
-    model = ScriptedModel()
-    model.answers |= {**MORE, "cross-revision": error}
-    agent = create_agent("draft-ground", model=model, graph=small_graph)
-    with pytest.raises(type(error), match=str(error)):
-        await agent.respond(dialogue)
-
-
 class Refusing:
     """An embedder behind an endpoint that fails."""
 
@@ -152,7 +139,7 @@ async def test_a_source_that_fails_for_every_dialogue_ends_the_run(error):
     ("name", "options"),
     [
         *(("pplm", {option: -1}) for option in ("facts", "words", "turns")),
-        *(("draft-ground", {option: 0}) for option in ("top", "limit", "passages")),
+        *(("dcrag", {option: 0}) for option in ("top", "limit")),
         ("scg-qp-graph", {"top": 0}),
     ],
 )

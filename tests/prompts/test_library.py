@@ -199,7 +199,7 @@ def test_what_writes_in_our_form_asks_by_messages_and_no_paper_does():
     assert not [name for name in chosen if name.endswith((".paper", ".supervised"))]
     by_name = {f"{name}/response-generation" for name in ("vanilla", "rag", "full-context", "t-rag", "dcrag")}
     by_name |= {f"{name}/response-generation" for name in ("safari", "scg-qp", "edit")}
-    assert by_name | {"draft-ground/grounding-edit", "weave/draft", "weave/write"} <= chosen
+    assert by_name | {"weave/draft", "weave/write"} <= chosen
 
 
 @pytest.mark.parametrize("prompt", WRITING, ids=lambda prompt: f"{prompt.name}.{prompt.language}")
@@ -238,7 +238,7 @@ def test_a_prompt_is_had_in_a_form_where_there_is_one(tmp_path):
     assert (plain.name, paper.name) == ("dcrag/response-generation", "dcrag/response-generation.paper")
     assert paper.reference.startswith("dcrag/response-generation.paper.en v1 ")
     assert library.get("dcrag/response-generation.paper", "en") == paper
-    assert library.get("draft-ground/preference", "en", "paper").name == "draft-ground/preference"
+    assert library.get("weave/draft", "en", "paper").name == "weave/draft"
     (tmp_path / "dcrag").mkdir()
     own = tmp_path / "dcrag" / "response-generation.paper.en.md"
     own.write_text(paper.text.replace("one to three", "two"), "utf-8")

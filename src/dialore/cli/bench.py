@@ -191,8 +191,8 @@ def handbook(
     what it does not say, 40 are small talk. Scored without a judge. Run the
     same command again and only what is missing or failed is answered.
 
-    Where no method is named: weave, rag, full-context, safari, edit and
-    draft-ground, some 30 calls a turn together.
+    Where no method is named: weave, rag, full-context, safari and
+    edit, some 20 calls a turn together.
 
     [bold]Examples[/bold]
     dialore bench handbook --model llama3.1

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dialore.llm.recording import Replay
 
 METHODS: tuple[str, ...] = ("vanilla", "t-rag", "qp-rag", "dcrag")
-FURTHER: tuple[str, ...] = ("weave", "safari", "scg-qp", "edit", "msdp", "draft-ground")
+FURTHER: tuple[str, ...] = ("weave", "safari", "scg-qp", "edit", "msdp")
 _INSTEAD = "a shelf of our own passages, in the place of the web"
 _TOKENS_A_SECOND = 20_000
 _MADE = "Completions recorded from a capable instruction-tuned model; retrieval is live."
@@ -47,9 +47,9 @@ def demo(
     """Nine dialogues, answered by several methods, side by side.
 
     Six are answered over the starter graph by vanilla, t-rag, qp-rag and
-    dcrag, three over sources of our own by weave, safari, scg-qp, edit, msdp
-    and draft-ground. Completions are replayed, retrieval is live. Writes a page
-    with the whole trace of every response.
+    dcrag, three over sources of our own by weave, safari, scg-qp, edit and
+    msdp. Completions are replayed, retrieval is live. Writes a page with the
+    whole trace of every response.
 
     [bold]Examples[/bold]
     dialore demo
@@ -173,10 +173,9 @@ FURTHER_SYSTEMS = Part(
     "further",
     "Further systems",
     "A persona with documents under each sentence, a turn that asks for nothing, and a question: answered over small "
-    "sources of our own. weave and safari go to the persona, its documents and a library of 60 passages; edit answers "
-    "its questions from the same passages; msdp writes knowledge after 15 samples a language; draft-ground searches "
-    "persona, passages and graph. scg-qp's “web” is here a shelf with those passages: nothing is searched online. "
-    "Small numbers cite.",
+    "sources of our own. weave and safari go to the persona, its documents and a library of 60 passages; edit answers"
+    " its questions from the same passages; msdp writes knowledge after 15 samples a language. scg-qp's “web” is here"
+    " a shelf with those passages: nothing is searched online. Small numbers cite.",
     FURTHER,
     "further",
     cite=True,
@@ -253,5 +252,4 @@ def _further_sources(folder: Path, stack: AsyncExitStack) -> dict[str, dict[str,
         "scg-qp": {"web": web},
         "edit": {"documents": documents},
         "msdp": {"samples": samples},
-        "draft-ground": {"persona": persona, "documents": documents},
     }

@@ -78,7 +78,7 @@ def ask(
 
     [bold]Examples[/bold]
     dialore ask "What helps against a sore throat?"
-    dialore ask "May I return a cup?" -M draft-ground --documents shop.idx --cite
+    dialore ask "May I return a cup?" --documents shop.idx --cite
     git log -5 | dialore ask - -M vanilla --json
     """
     from dialore.dialogue import dialogue_from

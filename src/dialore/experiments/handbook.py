@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Figures = tuple[float, float, float]
 """A figure with both ends of its 95% interval."""
-METHODS = ("weave", "rag", "full-context", "safari", "edit", "draft-ground")
+METHODS = ("weave", "rag", "full-context", "safari", "edit")
 """Those that read documents and cite: they answer where none is named."""
 TOP = 3
 """How many passages a query may find where retrieval alone is measured."""

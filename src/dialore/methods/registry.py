@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _OWN = {
     "cosmo": "dialore.methods.baselines:Cosmo",
     "dcrag": "dialore.methods.dcrag:Dcrag",
-    "draft-ground": "dialore.methods.draft_ground:DraftGround",
     "edit": "dialore.methods.edit:Edit",
     "edit-questions": "dialore.methods.edit:EditQuestions",
     "full-context": "dialore.methods.passage_baselines:FullContext",
@@ -64,6 +63,8 @@ def method_class(name: str) -> type[Method]:
         UnknownNameError: no method is called that.
         InputError: it cannot be loaded.
     """
+    if name == "draft-ground":
+        raise InputError("the method draft-ground is no more", mend="use weave, which drafts and grounds too")
     cls: type[Method] = find("method", name, GROUP, _OWN, lambda each: Method in getattr(each, "__mro__", ()))
     if name not in _OWN:
         add_prompts(Path(inspect.getfile(cls)).parent / "prompts")

@@ -140,7 +140,7 @@ def several(tmp_path):
 async def test_of_several_the_failing_one_is_traced_and_the_others_answer(several, tmp_path):
     (tmp_path / "health").write_text("{", "utf-8")
     alone = await DocumentIndex(tmp_path / "travel").search("sore throat museums", ASK, 9)
-    stages = Stages(NoModel(), "draft-ground", ASK)
+    stages = Stages(NoModel(), "weave", ASK)
     for source in (several, several.by("bm25")):
         found = await stages.search("documents-search", source, "sore throat museums", 9)
         assert {piece.text for piece in found} <= {piece.text for piece in alone}
@@ -158,7 +158,7 @@ async def test_several_fail_only_where_all_fail(several, tmp_path):
         (tmp_path / name).write_text("{", "utf-8")
     with pytest.raises(SourceError, match=r"health is (damaged|not a).*; .*travel is (damaged|not a)"):
         await several.search("throat", ASK, 3)
-    stages = Stages(NoModel(), "draft-ground", ASK)
+    stages = Stages(NoModel(), "weave", ASK)
     assert await stages.search("documents-search", several, "throat", 3) == []
     assert stages.trace[0].outcome == "failed"
 

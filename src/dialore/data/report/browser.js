@@ -44,17 +44,11 @@
     const same = gold && gold.length === plan.length && gold.every((name) => plan.includes(name));
     return make("div", {}, make("h4", {}, "Plan"), make("div", { class: "planned" }, planned(plan), gold ? make("span", { class: same ? "right" : "wrong" }, same ? "✓ as the gold plan" : ["≠ gold: ", gold.length ? gold.join(" → ") : "NULL"]) : ""));
   };
-  const marked = (pieces, tag) => pieces.map(([text, changed]) => (changed ? make(tag, {}, text) : text));
   const version = (name, kept, words, language) => make("div", { class: `answer${kept ? " chosen" : ""}` }, make("span", { class: "origin" }, kept ? `✓ ${name}` : name), make("span", { lang: language }, words));
-  const stepsPart = ({ told, questions, versions }, language) => [
+  const stepsPart = ({ told, questions }, language) => [
     told.length ? make("dl", { class: "told" }, told.map(([name, words]) => make("div", {}, make("dt", {}, name), make("dd", { lang: language }, words)))) : null,
     questions.length ? fold(`${many(questions.length, "open question")} and ${questions.length === 1 ? "its" : "their"} answers`, make("ol", { class: "questions" }, questions.map(({ text: question, answers }) =>
       make("li", {}, make("p", { class: "question", lang: language }, question), answers.length ? answers.map(({ by, text, chosen }) => version(by, chosen, text, language)) : make("p", { class: "na" }, "nobody had an answer"))))) : null,
-    versions ? make("div", { class: "versions" }, make("h4", {}, `Draft and edit: the ${versions.kept} is kept`),
-      version("draft", versions.kept === "draft", marked(versions.before, "del"), language),
-      versions.after.length ? version("edit", versions.kept === "edit", marked(versions.after, "ins"), language) : make("p", { class: "na" }, "the edit keeps the draft word for word"),
-      versions.why ? make("p", { class: "why" }, versions.why) : "",
-      versions.votes.length ? make("p", { class: "why" }, `Which is better? ${versions.votes.join(" · ")}`) : "") : null,
   ];
 
   const KINDS = { explicit: "queries said", implicit: "queries inferred", maintained: "topics kept", extended: "topics to bring up" };

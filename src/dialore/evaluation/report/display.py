@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections import Counter
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup, escape
 
 from dialore import pages
-from dialore.text import HAN
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -23,10 +21,7 @@ if TYPE_CHECKING:
     from dialore.llm.model import Usage
     from dialore.response import Grounding, Response, StageTrace
 
-Pieces = list[tuple[str, bool]]
-"""A text in pieces, each with whether the other version lacks it."""
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-_TOKEN = re.compile(rf"[{HAN}]|[^\W{HAN}]+(?:['’][^\W{HAN}]+)*|\s+|.", re.DOTALL)
 _NUMBER = re.compile(r"-\d+\Z")
 _SHORT = 160
 _BY = {"model": "the model's", "documents": "the base's"}
@@ -60,14 +55,11 @@ class Steps:
         plan: the sources in order; empty for NULL, None where nothing is planned.
         told: the summaries of its stages in order, each as name and words.
         questions: open questions: `text` and `answers`, of each whose it is (`by`), its `text`, whether it is `chosen`.
-        versions: a draft and its edit: the pieces `before` and `after` (none where the edit keeps the draft word for
-            word), which was `kept`, `why`, and the `votes` of each order in words.
     """
 
     plan: list[str] | None = None
     told: list[tuple[str, str]] = field(default_factory=list)
     questions: list[dict[str, Any]] = field(default_factory=list)
-    versions: dict[str, Any] | None = None
 
     @property
     def short(self) -> list[tuple[str, str]]:
@@ -79,8 +71,6 @@ class Steps:
             chosen = Counter(a["by"] for question in self.questions for a in question["answers"] if a["chosen"])
             taken = ", ".join(f"{count} {by}" for by, count in chosen.items()) or "none"
             lines.append(("Asks", f"{len(self.questions)} open questions; answers taken: {taken}"))
-        if self.versions is not None:
-            lines.append(("Kept", "the {kept} ({why})".format_map(self.versions)))
         return lines
 
 
@@ -88,7 +78,6 @@ def steps_of(response: Response) -> Steps:
     """The steps of a response, as far as its trace has such."""
     outputs = [stage.output for stage in response.trace]
     asked: list[dict[str, Any]] = next((output["answers"] for output in outputs if "answers" in output), [])
-    choice = next((stage for stage in response.trace if {"draft", "edit"} <= stage.output.keys()), None)
     return Steps(
         plan=None if response.plan is None else [name.upper() for name in response.plan],
         told=[
@@ -105,31 +94,7 @@ def steps_of(response: Response) -> Steps:
             for row in asked
             if "from" in row  # runs of before this was kept have none
         ],
-        versions=None if choice is None else _versions(choice),
     )
-
-
-def _versions(choice: StageTrace) -> dict[str, Any]:
-    draft, edit = str(choice.output["draft"]), str(choice.output["edit"])
-    before, after = changes(draft, edit)
-    return {
-        "before": before,
-        "after": [] if draft.split() == edit.split() else after,
-        "kept": str(choice.output["kept"]),
-        "why": "; ".join(choice.notes),
-        "votes": [f"{order}: {preferred}" for order, preferred in choice.output.get("votes", {}).items()],
-    }
-
-
-def changes(before: str, after: str) -> tuple[Pieces, Pieces]:
-    """Two versions of a text in pieces: what goes is marked in the first, what comes in the second."""
-    old, new = _TOKEN.findall(before), _TOKEN.findall(after)
-    first: Pieces = []
-    second: Pieces = []
-    for kind, start, stop, from_, to in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        first += [("".join(old[start:stop]), kind != "equal")] if start < stop else []
-        second += [("".join(new[from_:to]), kind != "equal")] if from_ < to else []
-    return first, second
 
 
 def notes_of(stage: StageTrace) -> list[str]:

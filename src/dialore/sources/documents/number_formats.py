@@ -20,7 +20,7 @@ _BUILT_IN |= dict.fromkeys(map(str, (*range(27, 32), 36, *range(50, 55), 57, 58)
 """What the standard's own numbers of formats mean; local short dates are written as ISO has them."""
 _LONGEST_CODE = 255
 _SECTION = re.compile(r'(?:"[^"]*"|\\.|[^;"])+')
-_ASIDE = re.compile(r'("[^"]*"|\\.)|\[\$([^\[\]-]*)(?:-[^\[\]]*)?\]|\[(?!h+\]|m+\]|s+\])[^\[\]]*\]|_.|\*.', re.IGNORECASE)
+_ASIDE = re.compile(r'("[^"]*"|\\.)|\[\$([^][-]*)(?:-[^][]*)?]|\[(?!h+]|m+]|s+])[^][]*]|_.|\*.', re.IGNORECASE)
 """Currencies with their locale, colours, blanks as wide as a letter, fill; but not in what is literal."""
 _LITERAL = re.compile(r'"([^"]*)"|\\(.)')
 _NUMBER = re.compile(r"(?:[#0?](?:[#0?,]*[#0?])?(?:\.[#0?]*)?|\.[#0?]+)(,*)")
