@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
-import pytest
-
 from dialore.dialogue import Dialogue
 from dialore.evaluation.report.display import Conversation, longest_chain, render_page
 from dialore.knowledge import Fact, Knowledge
@@ -176,32 +174,6 @@ def test_open_questions_are_shown_with_the_answers_that_were_chosen():
     assert text.count('<p class="answer chosen">') == 2
     assert text.count("nobody had an answer</p>") == 1
     assert "3 open questions; answers taken: 1 the base&#39;s, 1 the model&#39;s" in text
-
-
-@pytest.mark.parametrize(("kept", "other"), [("draft", "edit"), ("edit", "draft")])
-def test_draft_and_edit_are_shown_with_what_changed_and_which_was_kept(kept, other):
-    choice = did("choice", kept=kept, draft="Have a <b>good</b> time there!", edit="Have a good time in Soho!")
-    choice.notes = ["so it was preferred"]
-    choice.output["votes"] = {"draft first": "edit", "edit first": "no difference"}
-    text = page(trace=[choice])
-    assert "<del>there</del>!" in text
-    assert "<ins>in Soho</ins>!" in text
-    assert "&lt;b&gt;" in text.replace("<del>", "").replace("</del>", "")
-    assert f'<p class="answer chosen"><span class="origin" lang="en">✓ {kept}</span>' in text
-    assert f'<p class="answer"><span class="origin" lang="en">{other}</span>' in text
-    assert "draft first: edit · edit first: no difference" in text
-    assert "so it was preferred" in text
-
-
-def test_an_edit_that_changes_nothing_is_not_shown_twice():
-    text = page(trace=[did("choice", kept="draft", draft="Have fun!", edit="Have fun!")])
-    assert text.count("Have fun!") - text.count("&#34;Have fun!&#34;") == 1
-
-
-def test_chinese_changes_are_marked_by_character():
-    text = page(trace=[did("choice", kept="edit", draft="用开水泡", edit="用八十度水泡")])
-    assert "用<del>开</del>水泡" in text
-    assert "用<ins>八十度</ins>水泡" in text
 
 
 def test_a_part_of_the_page_begins_with_its_heading():
