@@ -113,7 +113,7 @@ def stand_in(handler):
     if "<sentences>" in asked:
         text = next(iter(re.findall(r"^\[\d+\] (.*Dogs.*)", asked, re.MULTILINE)), "NONE")
     else:
-        text = "Yes, on the terrace [1]." if "square brackets" in system else plausible_answer(asked, schema, system)
+        text = "Yes, on the terrace [1]." if "square brackets" in system + asked else plausible_answer(asked, schema, system)
     say(text)(handler)
 
 

@@ -210,7 +210,7 @@ class Wrapper:
     @property
     def runs_here(self) -> bool:
         """Whether this process runs the model underneath: two calls at once wait for each other then."""
-        return getattr(self._model, "runs_here", False)
+        return bool(getattr(self._model, "runs_here", False))
 
     async def close(self) -> None:
         """Close the model underneath."""

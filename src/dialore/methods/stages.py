@@ -137,7 +137,7 @@ class ModelResponder:
         Before the first call: whether this process runs the model.
         """
         if not self._spent:
-            return getattr(self.model, "runs_here", False)
+            return bool(getattr(self.model, "runs_here", False))
         tokens, seconds = (sum(each) for each in zip(*self._spent, strict=True))
         return tokens < _SLOW * seconds
 
