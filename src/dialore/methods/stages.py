@@ -439,7 +439,7 @@ class Stages:
         text, step = await self._text(prompt, suffix, variables, streamed, leads, summary, replies=True)
         pass_on(reader.close())
         cited = read_citations(text, cites)
-        if text.strip() and not any(map(str.isalnum, cited.text)):  # small models give back the marks that they are asked for
+        if text.strip() and not any(map(str.isalnum, cited.text)):  # small models give back what marks look like
             step.notes.append("the answer was citations alone: asked once more, without any")
             uncited = variables | {"cite": False}
             again = f"{suffix}-uncited" if suffix else "uncited"
