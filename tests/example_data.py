@@ -16,6 +16,13 @@ THINGS = {
     "train": ("train", "A train runs on rails.", "A train runs on rails, so no traffic jams."),
     "garden": ("garden", "A garden needs water.", "My garden needs water all summer."),
 }
+OLD = {
+    f"old {name}": (f"old {name}", f"Old {rest[0][0].lower()}{rest[0][1:]}", rest[1]) for name, *rest in THINGS.values()
+}
+HELD_OUT = {
+    name: (name, f"The {name} was made by hand once.", f"A {name} was made by hand once, they say.")
+    for name in ("chair", "table", "shoe", "glove", "lamp", "basket", "knife", "boat", "wheel", "carpet")
+}
 FACTS = [
     ("tea", "IsA", "drink"),
     ("tea", "UsedFor", "morning"),
@@ -36,7 +43,9 @@ def write_data(folder: Path) -> Path:
         **{f"dailydialog/{split}.json": _dailydialog() for split in ("train", "valid", "test")},
         **{f"diamante/{split}.txt": _lines(_diamante()) for split in ("train", "test")},
         **{f"kbp/{split}.json": _kbp() for split in ("dev", "test")},
-        **{f"wizard_of_wikipedia/{split}.json": _wikipedia() for split in ("train", "valid", *_WIKIPEDIA_TESTS)},
+        "wizard_of_wikipedia/train.json": _wikipedia(THINGS | OLD),
+        "wizard_of_wikipedia/dev.json": _wikipedia(HELD_OUT),
+        **{f"wizard_of_wikipedia/{split}.json": _wikipedia() for split in ("valid", *_WIKIPEDIA_TESTS)},
         **{f"wizard_of_internet/{split}.jsonl": _lines(_internet()) for split in ("train", "valid", "test")},
         "coq/test.jsonl": _lines(_coq()),
         **{f"holl_e/{split}_data.json": _holl_e() for split in ("train", "test")},
@@ -51,7 +60,7 @@ def write_data(folder: Path) -> Path:
     return data
 
 
-_WIKIPEDIA_TESTS = ("test_random_split", "test_topic_split")
+_WIKIPEDIA_TESTS = ("test_random_split", "test_topic_split", "valid_random_split")
 
 
 def _lines(entries: list[Any]) -> str:
@@ -103,18 +112,19 @@ def _kbp() -> list[Any]:
     ]
 
 
-def _wikipedia() -> list[Any]:
+def _wikipedia(things: dict[str, tuple[str, str, str]] = THINGS) -> list[Any]:
     entries = []
-    for name, known, said in THINGS.values():
-        chosen = {f"chosen_topic_0_{name}": known}
+    for name, known, said in things.values():
+        liked = f"{name.capitalize()} is liked by many people."
+        chosen, second = {f"chosen_topic_0_{name}": known}, {f"chosen_topic_1_{name}": liked}
         dialog = [
             {"speaker": "1_Apprentice", "text": f"What is {name}?", "retrieved_passages": []},
             {"speaker": "0_Wizard", "text": said, "checked_sentence": chosen, "retrieved_passages": []},
             {"speaker": "1_Apprentice", "text": f"Do you like {name}?", "retrieved_passages": []},
-            {"speaker": "0_Wizard", "text": f"I do. {known}", "checked_sentence": chosen, "retrieved_passages": []},
+            {"speaker": "0_Wizard", "text": f"I do. {liked}", "checked_sentence": second, "retrieved_passages": []},
         ]
         topic = name.capitalize()
-        entries.append({"chosen_topic": topic, "persona": "", "chosen_topic_passage": [known], "dialog": dialog})
+        entries.append({"chosen_topic": topic, "persona": "", "chosen_topic_passage": [known, liked], "dialog": dialog})
     return entries
 
 

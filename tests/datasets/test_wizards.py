@@ -10,6 +10,7 @@ import pytest
 
 from dialore.datasets import data_set, knowledge_pieces, split_dialogues
 from dialore.errors import InputError
+from dialore.sources.samples import topic_of
 from tests.data_folder import real_file
 
 
@@ -108,9 +109,46 @@ def test_wikipedia_as_parlai_publishes_it(tmp_path):
     ]
     assert histories[0].texts == ("Shall we talk about tea?", "Yes, what is it made of?")
     assert [turn.speaker for turn in histories[0].turns] == ["system", "user"]
-    assert (histories[0].topic, histories[0].extra) == ("Tea", {"user_persona": ["i drink tea."]})
+    assert (histories[0].topic, histories[0].extra) == (
+        "Tea",
+        {"user_persona": ["i drink tea."], "checked_topic": "Tea"},
+    )
     texts = [text for text, _ in knowledge_pieces("wizard-of-wikipedia", path)]
     assert texts == [*TOPIC, "Coffee is roasted.", "Green tea is not oxidised."]
+
+
+def test_the_topic_of_a_turn_is_the_passage_that_was_checked(tmp_path):
+    """As MSDP's released code takes it: of a turn in a talk on Blue that was looked up under Color, "Color"."""
+    blue = _changed(ORIGINAL, lambda entry: entry.update(chosen_topic="Blue"))
+    nothing = {"no_passages_used": "no_passages_used"}
+    blue["dialog"][2] |= {"checked_sentence": {"self_Color_0": "It is made of leaves."}}
+    blue["dialog"][2] |= {"checked_passage": {"self_Color_0": "Color"}}
+    blue["dialog"][4] |= {"checked_sentence": nothing, "checked_passage": {"partner_Paint": "Paint"}}
+    blue["dialog"][6] |= {"checked_sentence": nothing, "checked_passage": nothing}
+    histories = every_turn("wizard-of-wikipedia", write(tmp_path / "valid.json", [blue]))
+    assert [topic_of(history, "checked") for history in histories] == ["Color", "Paint", "Blue"]
+    assert [history.knowledge for history in histories] == [
+        ({"text": "It is made of leaves.", "title": "Color"},),
+        (),
+        (),
+    ]
+    kilt = {"id": "a_1", "input": "Tea?", "output": [{"answer": "Yes.", "provenance": [{"title": "Green tea"}]}]}
+    (history,) = every_turn("wizard-of-wikipedia", write(tmp_path / "kilt.jsonl", kilt))
+    assert topic_of(history, "checked") == "Green tea"
+
+
+def test_a_search_is_the_topic_until_the_next(tmp_path):
+    """As MSDP's released code takes it, also where the wizard answers out of what was found before."""
+    later = _changed(SEARCHED, lambda entry: entry["dialog_history"][8].update(SEARCHED["dialog_history"][6]))
+    path = tmp_path / "valid.jsonl"
+    path.write_text(json.dumps({"7": later}) + "\n", "utf-8")
+    histories = every_turn("wizard-of-internet", path)
+    assert [topic_of(history, "checked") for history in histories] == ["mint tea", "mint tea"]
+    assert [history.extra.get("query") for history in histories] == ["mint tea", None]  # typed for that turn alone
+    pairs = [["Tea?", "Yes."], ["Mint?", "Yes."], ["Milk?", "No."]]
+    entry = {"id": "1", "meta": [], "dialogue": pairs, "query": [["tea"], [" "], ["milk"]], "KB": [["a"], ["b"], ["c"]]}
+    histories = every_turn("wizard-of-internet", write(tmp_path / "pairs.json", [entry]))
+    assert [topic_of(history, "checked") for history in histories] == ["tea", "tea", "milk"]
 
 
 def test_kilt_without_answers_has_nothing_to_score(tmp_path):

@@ -34,7 +34,9 @@ def test_every_missing_file_is_named_with_what_makes_it(path, tmp_path, monkeypa
         )
         assert get in missing[0]
     places = [place for kind in ("graph", "documents", "samples") for place in config.sources.places(kind)]
-    assert [line.split(": ")[0] for line in missing[1:]] == places
+    models = dict.fromkeys(name for system in config.systems for name in system.stages.values())
+    trained = [name.removeprefix("hf:") for name in models if name.startswith("hf:models/")]
+    assert [line.split(": ")[0] for line in missing[1:]] == [*places, *trained]
     assert all(": dialore " in line and line.split(":")[0] in line.split(": ", 1)[1] for line in missing[1:])
 
 

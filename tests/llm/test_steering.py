@@ -134,19 +134,49 @@ def test_many_steps_are_those_of_the_published_loop(loaded):
     steering = Steering(words=BAG, step_size=0.5, window=3, gm_scale=0.8)
     bag = bag_tokens(tokenizer, BAG)
     processor, tokens = SteeredLogits(tokenizer, model, steering), prompt
+    greatest: list = []
     with torch.no_grad():
         past = _layers(model(prompt[:, :-1], use_cache=True).past_key_values)
     for _ in range(4):
         with torch.no_grad():
             logits = model(tokens).logits[:, -1]
         found, plain = processor(tokens, logits)[0].exp(), torch.softmax(logits[0], dim=-1)
-        moved = _perturb(model, tokens[:, -1:], past, plain, steering, bag)
+        moved = _perturb(model, tokens[:, -1:], past, plain, steering, bag, greatest)
         with torch.no_grad():
             answer = model(tokens[:, -1:], past_key_values=_cache(moved), use_cache=True)
         past = _layers(answer.past_key_values)
         fused = torch.softmax(answer.logits[0, -1], dim=-1) ** 0.8 * plain**0.2
         assert found.tolist() == pytest.approx((fused / fused.sum()).tolist(), rel=2e-2, abs=1e-5)
         tokens = torch.cat([tokens, found.argmax().view(1, 1)], dim=1)
+
+
+def test_steps_are_divided_by_the_greatest_norm_of_the_text_so_far(loaded):
+    """As PPLM's code does it for bags of words: a step's length is size * norm / greatest ** gamma."""
+    import torch
+
+    from dialore.llm.steering import _layers, _perturb, bag_tokens
+
+    _, tokenizer, model, prompt = loaded
+    steering = Steering(words=BAG, iterations=1, step_size=0.5, gamma=1.5, window=0)
+    with torch.no_grad():
+        past = _layers(model(prompt[:, :-1], use_cache=True).past_key_values)
+        plain = torch.softmax(model(prompt).logits[0, -1], dim=-1)
+
+    def moves(greatest):
+        moved = _perturb(model, prompt[:, -1:], past, plain, steering, bag_tokens(tokenizer, BAG), greatest)
+        parts = [
+            torch.stack([new - old for new, old in zip(*pairs, strict=True)]) for pairs in zip(moved, past, strict=True)
+        ]
+        return [float(part.norm()) for part in parts]
+
+    own: list = []
+    first = moves(own)
+    assert first == pytest.approx([0.5 * float(norm) ** -0.5 for norm in own], rel=1e-2)
+    seen = [norm * 4 for norm in own]  # a token before had steeper gradients
+    assert moves(seen) == pytest.approx([move / 8 for move in first], rel=1e-2)
+    assert [float(norm) for norm in seen] == pytest.approx([4 * float(norm) for norm in own])
+    low = [norm / 4 for norm in own]
+    assert moves(low) == pytest.approx(first, rel=1e-2)
 
 
 async def test_a_prompt_of_one_token_is_steered_from_the_second_on(loaded):

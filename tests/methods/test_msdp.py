@@ -74,7 +74,7 @@ async def test_knowledge_is_written_then_the_response_from_it(talk, model):
     assert (known.text, known.kind, known.source) == ("Pizza comes from Naples.", "passage", "model")
     assert known.detail.model_dump() == {"title": "Pizza"}
     samples, written = sorted(each.summary for each in stages.trace if each.summary)[::-1]
-    assert re.fullmatch(r"Samples: \d+, the nearest \S+ \(0\.\d\d\)", samples)
+    assert re.fullmatch(r"Samples: \d+, the last \S+ \(0\.\d\d\)", samples)
     assert written == "Knowledge written: Pizza comes from Naples. ( another"
     assert "We know that: Pizza comes from Naples." in model.asked[1].messages[-1].content
     traced = [traced.stage for traced in stages.trace]

@@ -116,7 +116,10 @@ async def test_the_single_stage_differs_by_the_knowledge_alone(asked, language):
 async def test_the_retrieved_sentence_stands_where_the_generated_one_does(asked):
     written, *_ = await asked(row("table-3", "MSDP"))
     found, response, query = await asked(row("table-3", "MSDP w/ retrieved knowledge"))
-    assert query == ("Tea Coffee or tea? Tea with lemon.", 1)  # topic and history (Appendix F.2), top 1 (Section 3.6)
+    assert query == (
+        "( Tea ) Coffee or tea? Tea with lemon.",
+        1,
+    )  # Appendix F.2; top 1 (Section 3.6)
     assert [(piece.text, piece.source) for piece in response.knowledge] == [(SAID["en"][0], "documents")]
     assert found[RG].continuation == written[RG].continuation
     _, response, _ = await asked(row("table-1", "Retrieval (top 1)"))
@@ -128,6 +131,40 @@ async def test_the_topic_is_the_checked_passages_title_or_the_chosen_one(asked, 
     prompts, *_ = await asked(row("table-3", "MSDP"), topic=which)
     assert prompts[KG].continuation.endswith(f"\n( Tea with lemon. ) {topic}=>")
     assert prompts[RG].continuation.split("\n")[-1].startswith(f"{topic}User: Coffee or tea?".replace("User", "System"))
+
+
+async def test_a_trained_generator_responds_from_knowledge_that_is_prompted_for(asked):
+    """ "FCM w/ MSDP-KG" (Tables 3, 9 and 11): the first stage asks the samples' pattern, the second what FCM learnt."""
+    msdp, *_ = await asked(row("table-3", "MSDP"))
+    for table, name in (
+        ("table-3-fcm", "FCM w/ MSDP-KG"),
+        ("table-9-fcm", "FCM w/ MSDP-KG (que.)"),
+        ("table-11-fcm", "FCM w/ MSDP-KG"),
+    ):
+        system = row(table, name)
+        assert list(system.stages) == ["msdp/response-generation"]
+        prompts, *_ = await asked(system)
+        assert prompts[KG].continuation == msdp[KG].continuation
+        assert prompts[RG].continuation == (
+            "Tea System: Coffee or tea? User: Tea with lemon. We know that: Tea is old. System replies:"
+        )
+    prompts, *_ = await asked(row("table-3-fcm", "FCM w/ FKG"))
+    assert prompts[KG].continuation == "Tea System: Coffee or tea? User: Tea with lemon. =>"
+
+
+async def test_the_released_code_selects_and_asks_otherwise(asked):
+    paper, *_ = await asked(row("table-3", "MSDP"))
+    released, *_ = await asked(row("table-3-released", "MSDP (released)"), covered=0.0)
+    assert released[KG].continuation.split("\n")[-1] == paper[KG].continuation.split("\n")[-1]
+    # The last turn alone, in its own words (tasks/msdp of Megatron-LM).
+    *shown, last = released[RG].continuation.split("\n")
+    assert last == "Topic: Tea. User says: Tea with lemon. We know that: Tea is old. System replies:"
+    pattern = re.compile(r"Topic: .+\. User says: .+ We know that: .+ System replies: .+")
+    assert shown
+    assert all(map(pattern.fullmatch, shown))
+    samples, *_ = await asked(row("table-3-released", "MSDP (released samples)"), covered=0.0)
+    assert samples[KG].continuation == released[KG].continuation
+    assert samples[RG].continuation == paper[RG].continuation
 
 
 async def test_without_topics_the_same_lines_lack_them(asked):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dialore.cli.samples import build
+from dialore.cli.samples import build, compare
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError
 from dialore.knowledge import Fact
@@ -26,7 +26,9 @@ from dialore.sources.samples import (
     context_text,
     is_fit,
     overlap,
+    released_marks,
     samples_of,
+    sided,
     topic_of,
 )
 from tests.data_folder import real_file
@@ -106,8 +108,8 @@ def test_a_sample_has_the_sides_of_the_dialogue_and_its_texts_on_one_line():
     dialogue = Dialogue.model_validate({"id": "d@3", "turns": turns, "reference": "Yes,\n please.", **fields})
     sample = Sample.of_dialogue(dialogue)
     assert [(turn.side, turn.text) for turn in sample.turns] == [
-        ("user", "Hi"),
-        ("system", "Hey you"),
+        ("user", "Hi."),  # the released code ends English turns
+        ("system", "Hey you."),
         ("user", "Tea?"),
     ]
     assert sample.knowledge == "Tea is old. (tea, IsA, drink)"
@@ -131,8 +133,10 @@ def test_the_topic_is_the_dialogues_own_else_the_query_that_was_searched():
     searched = asked("Hi", query="tea leaves", knowledge=[{"text": "Tea.", "title": "A shop"}])
     assert topic_of(searched, "checked") == "tea leaves"
     assert Sample.of_dialogue(gold.model_copy(update={"reference": "Yes."})).topic == "Green tea"
-    assert context_text("Tea", ["a", "b", "c"], 2) == "Tea b c"
-    assert context_text("", ["a"], 3) == "a"
+    turns = sided(asked("a?", "b", "c!"))
+    assert context_text("Tea", turns, 2) == "( Tea ) b. c!"
+    assert context_text("", turns[:1], 3) == "a?"
+    assert sided(asked("你好"))[0].text == "你好"
 
 
 # --- selection
@@ -145,9 +149,9 @@ def test_query_based_selection_finds_the_like_and_scores_by_dot_product(base):
     scores = [score for _, score in found]
     assert scores == sorted(scores, reverse=True)
     embedder = load_embedder()
-    query = embedder.encode(["Pizza I would love some pizza."])[0]
+    query = embedder.encode(["( Pizza ) I would love some pizza."])[0]
     for sample, score in found:
-        text = context_text(sample.topic, [turn.text for turn in sample.turns], 3)
+        text = context_text(sample.topic, sample.turns, 3)
         assert score == pytest.approx(float(embedder.encode([text])[0] @ query), abs=1e-3)
 
 
@@ -158,7 +162,7 @@ def test_without_topics_neither_side_is_encoded_with_one(base):
     assert without == base.nearest(asked("Tell me something about it."), 1)
     ((sample, score),) = without
     embedder = load_embedder()
-    bare = embedder.encode([context_text("", [turn.text for turn in sample.turns], 3)])[0]
+    bare = embedder.encode([context_text("", sample.turns, 3)])[0]
     assert score == pytest.approx(float(embedder.encode(["Tell me something about it."])[0] @ bare), abs=1e-4)
 
 
@@ -188,6 +192,62 @@ def test_where_nothing_is_fit_all_may_stand_in(tmp_path):
     only = make(tmp_path, [sample for sample in SAMPLES if not is_fit(sample)])
     assert [sample.id for sample, _ in only.nearest(asked("Hi", topic="Soup"), 5)] == ["en3@2", "en4@1"]
     only.close()
+
+
+@pytest.mark.parametrize(
+    ("topic", "knowledge", "marks"),
+    [
+        ("Tea", "Tea is old.", 3),
+        ("Tea", "Green tea is old.", 2),  # letter by letter
+        ("Tea", "Tea (thé) is old.", 2),
+        ("Tea", "It is Tea.", 1),
+        ("Italy", "Italy is a country.", 1),  # "It" is looked for, not the word
+        ("word", " ".join(["word"] * 20), 3),
+        ("word", " ".join(["word"] * 21), 1),
+    ],
+)
+def test_the_released_filters(topic, knowledge, marks):
+    assert released_marks(Sample("x", "en", topic, SAMPLES[0].turns, knowledge, "")) == marks
+
+
+def test_the_released_selection_takes_the_least_similar_where_the_topic_is_unknown(base):
+    soup = asked("I like to cook.", topic="Soup")
+    found = base.released(soup, 3)
+    scores = {s.id: score for s, score in base.nearest(soup, 50, fit=False, topic="checked")}
+    allowed = {s.id for s in SAMPLES if s.language == "en" and released_marks(s) == 3}
+    kept = {}
+    for identifier in sorted(allowed, key=scores.get):  # upwards, one of each topic
+        kept.setdefault(next(s.topic for s in SAMPLES if s.id == identifier), identifier)
+    assert [sample.id for sample, _ in found] == [*kept.values()][:3]
+    assert [score for _, score in found] == sorted(score for _, score in found)
+    assert found[0][1] < base.nearest(soup, 1)[0][1]
+
+
+def test_the_released_selection_of_a_known_topic_filters_unseen_sets_alone(base):
+    bike = asked("My bike is gone.", topic="Bicycle")
+    # "A bicycle lock" does not name "Bicycle", and 1817 stands in brackets: unseen sets know no such topic.
+    assert {sample.topic for sample, _ in base.released(bike, 4)} != {"Bicycle"}
+    seen = base.released(bike, 4, seen=True)
+    assert {sample.id for sample, _ in seen} == {"en4@1", "en5@1"}
+    query = load_embedder().encode(["( Bicycle ) My bike is gone."])[0]
+    for sample, score in seen:  # its seen set encodes the query's topic, and no sample's
+        bare = load_embedder().encode([context_text("", sample.turns, 3)])[0]
+        assert score == pytest.approx(float(bare @ query), abs=1e-3)
+    assert seen[0][1] >= seen[1][1]
+
+
+def test_responses_that_hold_most_of_their_knowledge(tmp_path):
+    turns, known = SAMPLES[0].turns, "one two three four five six seven eight nine ten eleven twelve"
+    of = lambda name, text: Sample(name, "en", "x", turns, known, text)  # noqa: E731
+    whole = of("whole@1", "well one two three four five six seven eight nine ten eleven")  # 11 of 12 of either
+    part = of("part@1", "one two three four five six seven so it goes")  # 7 of 10, 7 of 12 of the knowledge
+    base = make(tmp_path, [whole, part])
+    assert {s.id for s in base.sampled(asked("Hi"), 9, 0, (0.6, 0.95))} == {"whole@1", "part@1"}
+    assert [s.id for s in base.sampled(asked("Hi"), 9, 0, (0.6, 0.95), covered=0.8)] == ["whole@1"]
+    base.close()
+    base = make(tmp_path, [whole, part], overlap_run=10)  # the released code's rows of ten
+    assert [s.id for s in base.sampled(asked("Hi"), 9, 0, (0.6, 0.95))] == ["whole@1"]
+    base.close()
 
 
 def test_vectors_keep_their_lengths_for_a_dot_product(tmp_path):
@@ -438,6 +498,38 @@ async def test_perplexities_are_of_the_prompt_of_each_sample(tmp_path, monkeypat
         assert base.meta.perplexity_by == f"hf:{tmp_path / 'model'}"
         clearest = min((prompt for prompt in perplexities if prompt.isascii()), key=lambda each: perplexities[each])
         assert base.clearest(asked("Hi"), 1)[0].knowledge == clearest.partition("=> ")[2]
+
+
+# --- comparison
+
+
+def test_the_share_of_rows_of_words_and_of_topics_that_a_base_has(tmp_path, capsys):
+    """Brown et al.'s n-grams, as of MSDP's Section 3.1: 3 of 5 rows of four words, 1 of 2 topics."""
+    made = make(tmp_path, [Sample("d@1", "en", "Tea", SAMPLES[0].turns, "Tea is made of the leaves of a plant.", "")])
+    made.close()
+    other = [
+        {"id": "a", "topic": "tea", "turns": ["Tea?"], "knowledge": ["tea is made of leaves"], "reference": "Yes."},
+        {
+            "id": "b",
+            "topic": "Sea",
+            "turns": ["Sea?"],
+            "knowledge": ["the leaves of a plant. Yes"],
+            "reference": "Yes.",
+        },
+        {"id": "c", "topic": "Sea", "turns": ["Sea!"], "knowledge": ["too short"], "reference": "Yes."},
+    ]
+    found = made.compare([Dialogue.model_validate(each) for each in other], grams=4)
+    assert found == {
+        "rows": 5,
+        "rows known": 0.6,
+        "pieces": 3,
+        "pieces known": 2 / 3,
+        "topics": 2,
+        "topics known": 0.5,
+    }
+    compare(tmp_path / "x.samples", [write(tmp_path / "own.jsonl", other)], grams=4)
+    told = "has 60.00% of 5 rows of 4 words, parts of 66.67% of 3 pieces of knowledge, and 50.00% of 2 topics"
+    assert told in " ".join(capsys.readouterr().err.split())
 
 
 # --- alignment with a graph

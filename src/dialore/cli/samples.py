@@ -1,4 +1,4 @@
-"""`dialore samples`: build a base of samples to prompt with."""
+"""`dialore samples`: bases of samples to prompt with."""
 
 # No deferred annotations here: typer reads them.
 from collections.abc import Callable, Iterator, Sequence
@@ -18,23 +18,25 @@ if TYPE_CHECKING:
 
     Step = Callable[[str, int, int | None], None]
 
+_Files = Annotated[list[Path], typer.Argument(metavar="FILES...", help="Dialogues; a data set's files with -D.")]
+_DataSet = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset",
+        "-D",
+        metavar="NAME",
+        help="The data set that the files are of. (default: dialogues)",
+        autocompletion=DATA_SETS,
+    ),
+]
 app = typer.Typer(no_args_is_help=True, help="Build a base of samples to prompt with (for msdp).")
 
 
 @app.command("build")
 def build(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder that the database goes to.")],
-    files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="Dialogues; a data set's files with -D.")],
-    dataset: Annotated[
-        str | None,
-        typer.Option(
-            "--dataset",
-            "-D",
-            metavar="NAME",
-            help="The data set that the files are of. (default: dialogues)",
-            autocompletion=DATA_SETS,
-        ),
-    ] = None,
+    files: _Files,
+    dataset: _DataSet = None,
     align_graph: Annotated[
         str | None,
         typer.Option(
@@ -114,6 +116,34 @@ def build(
         return
     kinds = f"{meta.fit:,} for knowledge generation, {meta.grounded:,} with an overlap of 0.6 to 0.9"
     note(f"{meta.samples:,} samples ({kinds}): {out} ({size / 2**20:.1f} MB, {seconds:.1f} s)")
+
+
+@app.command("compare")
+def compare(
+    base: Annotated[Path, typer.Argument(metavar="BASE", help="A database of samples.")],
+    files: _Files,
+    dataset: _DataSet = None,
+    grams: Annotated[int, typer.Option("--grams", min=1, help="Words in a row by which knowledge is compared.")] = 13,
+    json: Json = False,
+) -> None:
+    """Tell how much of the knowledge and the topics of other data a base has.
+
+    MSDP reports it of Wizard of the Internet's test set: 0.39% of 13-grams,
+    5.76% of topics.
+
+    [bold]Example[/bold]
+    dialore samples compare wow.samples test.jsonl -D wizard-of-internet
+    """
+    from dialore.datasets.split import stream_histories
+    from dialore.sources.samples import SampleDatabase
+
+    with progress("reading dialogues") as step:
+        found = SampleDatabase(base).compare(stream_histories(lambda: _whole(files, dataset, step), cut="all"), grams)
+    if json:
+        print_json(found)
+        return
+    told = [f"{found[f'{what} known']:.2%} of {found[what]:,.0f} {what}" for what in ("rows", "pieces", "topics")]
+    note(f"{base} has {told[0]} of {grams} words, parts of {told[1]} of knowledge, and {told[2]}")
 
 
 def _samples(

@@ -49,13 +49,14 @@ class WizardOfInternet(DataSet):
 
     The apprentice is `user`, the wizard `system`. A wizard who opens the dialogue answers nothing there: that turn is
     history, never a reference, and what was searched for it is left out. Of a wizard's later turn `extra["query"]` is
-    the last query that the wizard typed for it (`extra["queries"]` all, if several) and `knowledge` the sentences
-    selected from the pages found, with `title` and `url` where the file has them. The persona of both forms is the
-    apprentice's, who is to be answered, so it is no `persona` of the responder but `extra["user_persona"]`.
+    the last query that the wizard typed for it (`extra["queries"]` all, if several; `extra["checked_topic"]` the last
+    before, where none was typed) and `knowledge` the sentences selected from the pages found, with `title` and `url`
+    where the file has them. The persona of both forms is the apprentice's, who is to be answered, so it is no
+    `persona` of the responder but `extra["user_persona"]`.
     """
 
     name = "wizard-of-internet"
-    version = 2
+    version = 3
     languages = ("en",)
     paper = "Wizard of the Internet (Komeili et al., ACL 2022)"
     licence = "see ParlAI"
@@ -82,15 +83,17 @@ def _read_original(entry: _Original, identifier: str, place: Place) -> Iterator[
     pool = tuple({"text": text, "title": title, "url": url} for text, title, url in lines)
     talk = Talk(identifier, "en", user_persona=persona or None, pool=pool)
     queries: list[str] = []
+    last = ""
     for number, message in enumerate(entry.dialog_history):
         match message.action:
             case "Apprentice => Wizard":
                 talk.say("user", message.text)
             case "Wizard => SearchAgent":
                 queries.append(message.text)
+                last = message.text.strip() or last
             case "Wizard => Apprentice":
                 knowledge = list(_selected(message.context, place, f"dialog_history[{number}].context"))
-                talk.answer("system", message.text, knowledge, extra=_queries(queries))
+                talk.answer("system", message.text, knowledge, extra=_queries(queries, last))
                 queries = []
             case "SearchAgent => Wizard":
                 pass
@@ -114,9 +117,11 @@ def _selected(context: _Context, place: Place, field: str) -> Iterator[Gold]:
                 yield {"text": text, "title": page.title, "url": page.url}
 
 
-def _queries(queries: list[str]) -> dict[str, object]:
+def _queries(queries: list[str], last: str) -> dict[str, object]:
     typed = [query for query in queries if query.strip()]
-    return {"query": typed[-1] if typed else None, "queries": typed if len(typed) > 1 else None}
+    if not typed:
+        return {"checked_topic": last or None}
+    return {"query": typed[-1], "queries": typed if len(typed) > 1 else None}
 
 
 def _read_pairs(entry: _Pairs, name: str, place: Place) -> Iterator[WholeDialogue]:
@@ -125,6 +130,8 @@ def _read_pairs(entry: _Pairs, name: str, place: Place) -> Iterator[WholeDialogu
             raise place.error(f"{len(lists)} lists for {len(entry.dialogue)} pairs of turns", field)
     talk = Talk(f"{name}-{entry.id}", "en", user_persona=entry.meta or None)
     pairs = zip(entry.dialogue, entry.query, entry.KB, strict=True)
+    last = ""
     for number, ((user, wizard), queries, knowledge) in enumerate(pairs):
-        talk.pair(user if number or user != _NOBODY else "", wizard, knowledge, extra=_queries(queries))
+        last = next((query.strip() for query in reversed(queries) if query.strip()), last)
+        talk.pair(user if number or user != _NOBODY else "", wizard, knowledge, extra=_queries(queries, last))
     yield from talk.whole()

@@ -18,6 +18,7 @@ class _Message(BaseModel):
     speaker: str
     text: str
     checked_sentence: dict[str, str] | None = None
+    checked_passage: dict[str, str] | None = None
     retrieved_passages: list[dict[str, list[str]]] = []
 
 
@@ -48,11 +49,13 @@ class WizardOfWikipedia(DataSet):
     """Three forms: ParlAI's JSON lists (`dialog`), the few-shot bot benchmark's (`dialogue`, `meta`), KILT's JSONL.
 
     The apprentice is `user`, the wizard `system`. A wizard who opens the dialogue answers nothing there; that turn is
-    history only, as ParlAI has it. `knowledge` is the checked sentence, with its article's `title` in ParlAI's form.
+    history only, as ParlAI has it. `knowledge` is the checked sentence, with its article's `title` in ParlAI's form;
+    the passage that was checked is `extra["checked_topic"]`, sentence or no sentence.
     KILT gives no sentence but where in Wikipedia it stands: `extra["provenance"]`, and no `knowledge`.
     """
 
     name = "wizard-of-wikipedia"
+    version = 2
     languages = ("en",)
     paper = "Wizard of Wikipedia (Dinan et al., ICLR 2019); KILT (Petroni et al., NAACL 2021)"
     licence = "CC BY 4.0"
@@ -88,8 +91,10 @@ def _read_original(entry: _Original, identifier: str) -> Iterator[WholeDialogue]
             talk.say("user", message.text)
             continue
         used = [text for text in (message.checked_sentence or {}).values() if text != _UNUSED]
-        knowledge: list[Gold] = [{"text": text, "title": title_of.get(text, "")} for text in used]
-        talk.answer("system", message.text, knowledge)
+        passages = [title for title in (message.checked_passage or {}).values() if title != _UNUSED]
+        checked = passages[0] if len(passages) == 1 else None
+        knowledge: list[Gold] = [{"text": text, "title": checked or title_of.get(text, "")} for text in used]
+        talk.answer("system", message.text, knowledge, extra={"checked_topic": checked})
     yield from talk.whole()
 
 
@@ -110,5 +115,7 @@ def _read_kilt(entry: _Kilt) -> Iterator[WholeDialogue]:
     answered = next((output for output in entry.output if output.answer), None)
     if answered is not None:
         provenance = [piece for output in entry.output for piece in output.provenance]
-        talk.answer("system", answered.answer or "", extra={"provenance": provenance or None})
+        titles = [title for piece in provenance if isinstance(title := piece.get("title"), str)]
+        extra = {"provenance": provenance or None, "checked_topic": titles[0] if titles else None}
+        talk.answer("system", answered.answer or "", extra=extra)
     yield from talk.whole()

@@ -242,6 +242,12 @@ def _files(config: RunConfig, comments: str) -> Iterator[str]:
             if named and ":" not in str(path) and not path.exists():
                 made = (text for text in _COMMAND.findall(comments) if str(path) in text.split())
                 yield f"{path}: {next(made, f'give another by {kind.flag}')}"
+    if not any(model.model == REHEARSAL for model in config.models):
+        for name in {name: None for system in config.systems for name in system.stages.values()}:
+            folder = name.partition(":")[2]
+            made = next((text for text in _COMMAND.findall(comments) if f"--out {folder}" in text), None)
+            if made and not Path(folder).exists():
+                yield f"{folder}: {made}"
 
 
 def _extras(config: RunConfig) -> Iterator[str]:

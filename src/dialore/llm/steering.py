@@ -45,6 +45,7 @@ class SteeredLogits:
         if not self._bag:
             log.warning("no word of the bag is a single token of %s: the text is not steered", model.name_or_path)
         self._past: Past | None = None
+        self._norms: list[Any] = []
 
     def __call__(self, tokens: Any, logits: Any) -> Any:
         """The logarithm of the distribution, (1, vocabulary), of the token after `tokens`."""
@@ -59,7 +60,7 @@ class SteeredLogits:
                 self._past = _layers(self._model(tokens[:, :-1], use_cache=True).past_key_values)
             last = tokens[:, -1:]
             with torch.enable_grad():
-                moved = _perturb(self._model, last, self._past, plain, self._steering, self._bag)
+                moved = _perturb(self._model, last, self._past, plain, self._steering, self._bag, self._norms)
             answer = self._model(last, past_key_values=_cache(moved), use_cache=True)
             # The next step goes on from the moved past, as published.
             self._past = _layers(answer.past_key_values)
@@ -68,8 +69,14 @@ class SteeredLogits:
             return (fused / fused.sum()).clamp_min(_SMALL).log()[None]
 
 
-def _perturb(model: Any, last: Any, past: Past, plain: Any, steering: Steering, bag: list[int]) -> Past:
-    """The past after its gradient steps (Section 3.2 and Equation 3)."""
+def _perturb(
+    model: Any, last: Any, past: Past, plain: Any, steering: Steering, bag: list[int], greatest: list[Any]
+) -> Past:
+    """The past after its gradient steps (Section 3.2 and Equation 3).
+
+    Of a bag of words the authors' code divides each step by the greatest norm that the layer's gradient has had in the
+    whole text so far: `greatest`, one norm a layer, its keys and values together, is kept up to date.
+    """
     import torch
 
     flat = [part for pair in past for part in pair]
@@ -85,9 +92,9 @@ def _perturb(model: Any, last: Any, past: Past, plain: Any, steering: Steering, 
             kept = steered.clamp_min(_SMALL)
             loss = loss + steering.kl_scale * (kept * (kept / plain.clamp_min(_SMALL)).log()).sum()
         gradients = [gradient * mask for gradient in torch.autograd.grad(loss, leaves)]
-        # One norm a layer, its keys and values together.
         norms = [torch.stack([keys, values]).norm() + _SMALL for keys, values in _paired(gradients)]
-        steps = [steering.step_size / norm**steering.gamma for norm in norms for _ in range(2)]
+        greatest[:] = map(torch.maximum, greatest or norms, norms)
+        steps = [steering.step_size / norm**steering.gamma for norm in greatest for _ in range(2)]
         change = [part - step * gradient for part, step, gradient in zip(change, steps, gradients, strict=True)]
     return _paired([part + moved for part, moved in zip(flat, change, strict=True)])
 

@@ -68,6 +68,11 @@ def form_of(method: Method) -> str:
     """The form of a method's prompts by its option `prompting`; raises UnknownNameError where that is no such word."""
     prompting = getattr(method, "prompting", OURS)
     check_word("prompting", prompting, (PAPER, OURS, *getattr(method, "forms", ())))
+    return form_named(prompting)
+
+
+def form_named(prompting: str) -> str:
+    """The form of prompts that a value of `prompting` means."""
     return "" if prompting == OURS else prompting
 
 

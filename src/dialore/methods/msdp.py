@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dialore.errors import InputError
 from dialore.knowledge import Fact, Knowledge, Passage
-from dialore.methods.base import OURS, Method, check_least, check_word
+from dialore.methods.base import OURS, PAPER, Method, check_least, check_word, form_named
 from dialore.response import Grounding, Response, StageTrace
 from dialore.sources.base import KnowledgeSource, ranked_by
 from dialore.sources.graph.relations import verbalise
@@ -42,7 +42,9 @@ class MsdpKg:
         samples: the sample base.
         documents: a base of sentences, for `retrieved`.
         selection: `query`, the samples nearest to topic and history (Section 2.1); `perplexity`, those of the lowest
-            perplexity (Appendix A); `random` (Table 8). The last two are of the whole base.
+            perplexity (Appendix A); `random` (Table 8). The last two are of the whole base. `released` is what the
+            authors' code does for WoW (unseen) and WoI, `released-seen` for WoW (seen): where the base has not the
+            topic, the least similar.
         shots: samples of the knowledge generator (Section 3.6: 10).
         seed: of random selections.
         topic: `chosen`, the dialogue's, else the query that was searched for its reply; `checked`, as the released code
@@ -79,7 +81,7 @@ class MsdpKg:
 
     def __post_init__(self) -> None:
         """Check the options; raises InputError."""
-        check_word("selection", self.selection, ("query", "perplexity", "random"))
+        check_word("selection", self.selection, ("query", "perplexity", "random", "released", "released-seen"))
         check_word("topic", self.topic, TOPICS)
         check_least(self, shots=0)
         if self.retrieved and self.documents is None:
@@ -89,7 +91,7 @@ class MsdpKg:
         """Sample selection and knowledge generation (Section 2.1): one sentence, none where it cannot be read."""
         topic = topic_of(dialogue, self.topic)
         if self.retrieved and self.documents is not None:
-            query = context_text(topic, dialogue.texts, self.samples.meta.turns)
+            query = context_text(topic, sided(dialogue), self.samples.meta.turns)
             base = ranked_by(self.documents, "dense")
             return Grounding(knowledge=await stage.search("knowledge-retrieval", base, query, 1))
         # Off the loop: other dialogues' calls go on while a large base is searched.
@@ -109,8 +111,12 @@ class MsdpKg:
         """The samples in the order of the prompt: the nearest stands last, beside the dialogue."""
         scores: list[float] = []
         with stage.step("knowledge-samples") as step:
-            if self.selection == "query":
-                nearest = self.samples.nearest(dialogue, self.shots, topic=self.topic, fit=self.fit)
+            if self.selection in {"query", "released", "released-seen"}:
+                if self.selection == "query":
+                    nearest = self.samples.nearest(dialogue, self.shots, topic=self.topic, fit=self.fit)
+                else:
+                    seen = self.selection == "released-seen"
+                    nearest = self.samples.released(dialogue, self.shots, topic=self.topic, seen=seen)
                 found, scores = [sample for sample, _ in nearest][::-1], [score for _, score in nearest][::-1]
             elif self.selection == "perplexity":
                 found = self.samples.clearest(dialogue, self.shots)
@@ -120,7 +126,7 @@ class MsdpKg:
             step.summary = f"Samples: {len(found)}"
             if scores:
                 step.output["scores"] = [round(score, 4) for score in scores]
-                step.summary += f", the nearest {found[-1].id} ({scores[-1]:.2f})"
+                step.summary += f", the last {found[-1].id} ({scores[-1]:.2f})"
         return found
 
 
@@ -135,12 +141,15 @@ class DialogueGenerator:
         response_shots: samples of the dialogue generator (Section 3.6: 20).
         least: the least overlap of a sample's response with its knowledge (Section 2.2: 0.6).
         most: the most (Section 2.2: 0.9).
+        covered: the least share of the knowledge that its response holds (released code: 0.8).
         seed: of random selections.
         topic: as in `msdp-kg`; "none" is "w/o topic" (Table 6).
         format: how topic, history, knowledge and response are joined (Table 14): 3, the paper's; 2, knowledge before
             history; 1, without connecting words.
         turns: last turns of each history that the dialogue generator is shown; 0 for all.
         prompting: as in `msdp-kg`.
+        response_prompting: the same of the dialogue generator alone; empty: as `prompting`. With `supervised` a trained
+            generator responds from knowledge that is prompted for: "FCM w/ MSDP-KG" (Tables 3, 9 and 11).
     """
 
     samples: SampleDatabase
@@ -148,16 +157,19 @@ class DialogueGenerator:
     response_shots: int = 20
     least: float = 0.6
     most: float = 0.9
+    covered: float = 0.0
     seed: int = 0
     topic: str = "chosen"
     format: int = 3
     turns: int = 3
     prompting: str = OURS
+    response_prompting: str = ""
 
     def __post_init__(self) -> None:
         """Check the options; raises InputError."""
         check_word("format", str(self.format), ("1", "2", "3"))
         check_word("topic", self.topic, TOPICS)
+        check_word("response_prompting", self.response_prompting, ("", OURS, PAPER, "released", *MsdpKg.forms))
         check_word("response_selection", self.response_selection, ("overlap", "random"))
         check_least(self, response_shots=0, turns=0)
         if not 0 <= self.least <= self.most <= 1:
@@ -167,7 +179,9 @@ class DialogueGenerator:
         """The samples, in the order in which they were sampled."""
         with stage.step("response-samples") as step:
             bounds = (self.least, self.most) if self.response_selection == "overlap" else None
-            found = self.samples.sampled(dialogue, self.response_shots, self.seed, bounds)
+            found = self.samples.sampled(
+                dialogue, self.response_shots, self.seed, bounds, covered=self.covered if bounds else 0.0
+            )
             _record(step, self.samples, found, self.response_shots, dialogue)
         return found
 
@@ -175,6 +189,8 @@ class DialogueGenerator:
         self, prompt: str, samples: Sequence[Sample], dialogue: Dialogue, stage: Stages, knowledge: str = ""
     ) -> str:
         """Response generation, from history and knowledge after the samples."""
+        if self.response_prompting:
+            stage.form = form_named(self.response_prompting)
         shown = prompted(samples, dialogue, topic_of(dialogue, self.topic), knowledge, self.turns)
         return await stage.write(prompt, leads=LEADS, format=self.format, **shown)
 
@@ -285,7 +301,7 @@ def prompted(
         knowledge: its knowledge.
         turns: how many last turns of each history are kept; 0 for all.
     """
-    history = sided(dialogue.turns, dialogue.responder)[-turns:]
+    history = sided(dialogue)[-turns:]
     shown = [replace(sample, topic=sample.topic if topic else "", turns=sample.turns[-turns:]) for sample in samples]
     return {"samples": shown, "current": Sample(dialogue.id, dialogue.language, topic, history, knowledge, "")}
 

@@ -31,12 +31,12 @@ from dialore.text import LANGUAGES, Language, is_mentioned, normalise, words
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dialore.dialogue import Dialogue, Utterance
+    from dialore.dialogue import Dialogue
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph.several import Graphs
     from dialore.sources.graph.source import Graph
 
-VERSION = 4
+VERSION = 5
 TOPICS = ("chosen", "checked", "none")
 """What a dialogue's topic is taken to be; see `topic_of`."""
 TURNS = 3
@@ -100,8 +100,8 @@ class Sample:
         known = one_line(known)
         if not known or known in _UNUSED:
             return None
-        turns = sided(dialogue.turns, dialogue.responder)
-        response = one_line(dialogue.reference or "")
+        turns = sided(dialogue)
+        response = ended(dialogue.reference or "", dialogue.language)
         return cls(dialogue.id, dialogue.language, topic_of(dialogue, "checked"), turns, known, response)
 
 
@@ -154,8 +154,12 @@ def overlap(knowledge: str, response: str, language: Language, run: int = 1) -> 
         run: words count only in a row of at least so many that all stand in the knowledge. 1 is the paper's formula;
             its authors' released code counts rows of 10.
     """
-    tokens = _tokens(response, language)
-    known = frozenset(_tokens(knowledge, language))
+    return _shares(knowledge, response, language, run)[0]
+
+
+def _shares(knowledge: str, response: str, language: Language, run: int) -> tuple[float, float]:
+    """The words of a response that stand in its knowledge, as a share of the response's and of the knowledge's."""
+    tokens, known = _tokens(response, language), _tokens(knowledge, language)
     shared = row = 0
     for token in [*tokens, None]:
         if token in known:
@@ -163,13 +167,18 @@ def overlap(knowledge: str, response: str, language: Language, run: int = 1) -> 
             continue
         shared += row if row >= run else 0
         row = 0
-    return shared / len(tokens) if tokens else 0.0
+    return shared / max(len(tokens), 1), shared / max(len(known), 1)
 
 
 def _tokens(text: str, language: Language) -> list[str]:
     if language == "en":
         return words(text, language)
     return [character for character in normalise(text) if character.isalnum()]
+
+
+def _grams(sample: Sample, size: int) -> set[tuple[str, ...]]:
+    tokens = _tokens(sample.knowledge, sample.language)
+    return {tuple(tokens[at : at + size]) for at in range(len(tokens) - size + 1)}
 
 
 def is_fit(sample: Sample) -> bool:
@@ -187,30 +196,50 @@ def is_fit(sample: Sample) -> bool:
     return not sample.topic or is_mentioned(sample.topic, [sample.knowledge], sample.language)
 
 
+def released_marks(sample: Sample) -> int:
+    """What the released code's filters say of a sample's knowledge, letter by letter.
+
+    1: it names its topic and has no brackets; 2: it has at most 20 words and does not open by "It" or "This".
+    """
+    text = sample.knowledge
+    is_plain = sample.topic in text and not {"(", ")"} & set(text)
+    is_short = len(text.split()) <= _LONGEST and not text.startswith(("It", "it", "This", "this"))
+    return is_plain + 2 * is_short
+
+
 def topic_of(dialogue: Dialogue, which: str = "chosen") -> str:
     """A dialogue's topic, empty where it has none.
 
     Args:
         dialogue: of a data set with search, its `extra["query"]` is the query that was typed for its reply.
-        which: `chosen`, the dialogue's own, else the query; `checked`, as MSDP's released code takes it: the query,
-            else the title of the gold knowledge, else the dialogue's own. That tells what the reply will be about,
-            which nobody knows before it is written. `none`: empty.
+        which: `chosen`, the dialogue's own, else the query; `checked`, as MSDP's released code takes it: the query, or
+            the `extra["checked_topic"]` that a reader gives (the passage that was checked, the last search before this
+            turn), else the title of the gold knowledge, else the dialogue's own. That tells what the reply will be
+            about, which nobody knows before it is written. `none`: empty.
     """
-    query = dialogue.extra.get("query")
-    asked = query if isinstance(query, str) else ""
+    noted = map(dialogue.extra.get, ("query", "checked_topic"))
+    asked, given = (value if isinstance(value, str) else "" for value in noted)
     titles = [str(piece.get("title") or "") for piece in dialogue.knowledge or () if isinstance(piece, dict)]
-    checked = asked or next(filter(None, titles), "") or dialogue.topic
+    checked = asked or given or next(filter(None, titles), "") or dialogue.topic
     return one_line({"chosen": dialogue.topic or asked, "checked": checked, "none": ""}[which] or "")
 
 
-def sided(turns: Sequence[Utterance], responder: str) -> tuple[SampleTurn, ...]:
+def sided(dialogue: Dialogue) -> tuple[SampleTurn, ...]:
     """Turns by side: the responder's are the system's, everybody else's the user's."""
-    return tuple(SampleTurn("system" if turn.speaker == responder else "user", one_line(turn.text)) for turn in turns)
+    sides: dict[bool, Side] = {True: "system", False: "user"}
+    responder, language = dialogue.responder, dialogue.language
+    return tuple(SampleTurn(sides[turn.speaker == responder], ended(turn.text, language)) for turn in dialogue.turns)
 
 
-def context_text(topic: str, texts: Sequence[str], turns: int) -> str:
-    """The text by which samples and dialogues are compared: the topic, then the last turns (Section 2.1)."""
-    return " ".join([topic, *texts[-turns:]] if topic else texts[-turns:])
+def ended(text: str, language: Language) -> str:
+    """A turn on one line; an English one gets a full stop where it ends in no mark, as in the released code."""
+    line = one_line(text)
+    return f"{line}." if line and language == "en" and not line.endswith((".", "?", "!")) else line
+
+
+def context_text(topic: str, turns: Sequence[SampleTurn], count: int) -> str:
+    """The text by which samples and dialogues are compared: `( topic ) turns`, the last ones (released code)."""
+    return " ".join([*([f"( {topic} )"] if topic else []), *(turn.text for turn in turns[-count:])])
 
 
 def whole_id(identifier: str) -> str:
@@ -315,29 +344,33 @@ class SampleDatabase:
         """Query-based selection (Section 2.1): the samples most like a dialogue's topic and history, the best first.
 
         They are of its language and come with the dot products of the encodings, which are without topics where the
-        dialogue has none (see `topic_of`). As MSDP's released code selects (`fit`), they are of the dialogue's own
-        topic, be they few, where the database has it; else fit for knowledge generation, and each of another topic.
+        dialogue has none (see `topic_of`). With `fit` they are of the dialogue's own topic, be they few, where the
+        database has it; else fit for knowledge generation, and each of another topic.
         """
-        named = topic_of(dialogue, topic)
-        text = context_text(named, dialogue.texts, self.meta.turns)
-        query = self.embedder.encode([text])[0]
-        scores = np.round(self._columns["vectors" if named else "bare"] @ query, DECIMALS)
-        rows = self._rows(dialogue)
+        named, rows = topic_of(dialogue, topic), self._rows(dialogue)
+        scores = self._scores(dialogue, named, with_topics=bool(named))
         groups = [(False, rows)]
         if fit:
-            same = self._columns["topics"][rows] == _number(named) if named else np.zeros(len(rows), np.bool_)
-            groups = [(False, rows[same]), (bool(named), rows[self._columns["fit"][rows]]), (False, rows)]
-        for spread, group in groups:
-            found: dict[str, tuple[Sample, float]] = {}
-            for row in group[np.argsort(-scores[group], kind="stable")].tolist():
-                if len(found) >= top:
-                    break
-                sample = self.sample(row)
-                if sample.dialogue != whole_id(dialogue.id):
-                    found.setdefault((spread and sample.topic) or sample.id, (sample, float(scores[row])))
-            if found:
-                return list(found.values())
-        return []
+            same = self._same(rows, named)
+            groups = [(False, same), (bool(named), rows[self._columns["fit"][rows]]), (False, rows)]
+        return self._first(dialogue, groups, scores, top)
+
+    def released(
+        self, dialogue: Dialogue, top: int = 10, *, topic: str = "checked", seen: bool = False
+    ) -> list[tuple[Sample, float]]:
+        """Selection as MSDP's released code does it, which is not what the paper says, in `nearest`'s order.
+
+        Of the dialogue's own topic the most similar samples; without any, the *least* similar of all short ones, each
+        of another topic. Its `wow_seen` alone lets unfit knowledge pass and encodes samples without their topics.
+        """
+        named, rows = topic_of(dialogue, topic), self._rows(dialogue)
+        scores = self._scores(dialogue, named, with_topics=not seen)
+        marks = self._columns["marks"]
+        rows = rows if seen else rows[marks[rows] & 1 == 1]
+        if found := self._first(dialogue, [(False, self._same(rows, named))], scores, top):
+            return found
+        least = self._first(dialogue, [(True, rows[marks[rows] & 2 == 2])], -scores, top)
+        return [(sample, -score) for sample, score in least]
 
     def sampled(
         self,
@@ -346,13 +379,16 @@ class SampleDatabase:
         seed: int = 0,
         overlap: tuple[float, float] | None = None,
         *,
+        covered: float = 0.0,
         answered: bool = True,
     ) -> list[Sample]:
         """Samples at random, the same for every dialogue of a language but for its own (Section 2.2, Tables 5 and 8).
 
-        `overlap` bounds how much their responses overlap their knowledge; where they need none, `answered` is off.
+        `overlap` bounds how much their responses overlap their knowledge, `covered` how much of that they hold at
+        least; where they need no response, `answered` is off.
         """
         rows = self._rows(dialogue)
+        rows = rows[self._columns["covered"][rows] >= np.float32(covered)]
         if overlap is not None:
             rows = rows[_within(self._columns["overlaps"][rows], overlap)]
         sampler = random.Random(seed)  # noqa: S311 - a sample, not a secret
@@ -374,10 +410,56 @@ class SampleDatabase:
         order = np.argsort(self._columns["perplexities"][rows], kind="stable")[: top + _SPARE]
         return self._but_own(rows[order], dialogue, top)
 
+    def compare(self, dialogues: Iterable[Dialogue], grams: int = 13) -> dict[str, float]:
+        """The shares of other data's knowledge, by rows of words, and topics that are here (MSDP, Section 3.1)."""
+        samples = {sample.knowledge: sample for sample in samples_of(dialogues)}
+        topics = {_number(sample.topic) for sample in samples.values()}
+        others = {gram for sample in samples.values() for gram in _grams(sample, grams)}
+        shared = {gram for row in range(len(self)) for gram in _grams(self.sample(row), grams) & others}
+        known = topics.intersection(self._columns["topics"].tolist())
+        return {
+            "rows": len(others),
+            "rows known": len(shared) / max(len(others), 1),
+            "pieces": len(samples),
+            "pieces known": sum(bool(_grams(sample, grams) & shared) for sample in samples.values())
+            / max(len(samples), 1),
+            "topics": len(topics),
+            "topics known": len(known) / max(len(topics), 1),
+        }
+
     # --- helpers
 
     def _rows(self, dialogue: Dialogue) -> NDArray[np.int64]:
         return np.flatnonzero(self._columns["languages"] == LANGUAGES.index(dialogue.language))
+
+    def _same(self, rows: NDArray[np.int64], topic: str) -> NDArray[np.int64]:
+        return rows[self._columns["topics"][rows] == _number(topic)] if topic else rows[:0]
+
+    def _scores(self, dialogue: Dialogue, topic: str, *, with_topics: bool) -> NDArray[np.float32]:
+        text = context_text(topic, sided(dialogue), self.meta.turns)
+        encodings = self._columns["vectors" if with_topics else "bare"]
+        scores: NDArray[np.float32] = np.round(encodings @ self.embedder.encode([text])[0], DECIMALS)
+        return scores
+
+    def _first(
+        self,
+        dialogue: Dialogue,
+        groups: Sequence[tuple[bool, NDArray[np.int64]]],
+        scores: NDArray[np.float32],
+        top: int,
+    ) -> list[tuple[Sample, float]]:
+        """The best of the first group of rows that has any but the dialogue's own; one a topic where it says so."""
+        for spread, group in groups:
+            found: dict[str, tuple[Sample, float]] = {}
+            for row in group[np.argsort(-scores[group], kind="stable")].tolist():
+                if len(found) >= top:
+                    break
+                sample = self.sample(row)
+                if sample.dialogue != whole_id(dialogue.id):
+                    found.setdefault((spread and sample.topic) or sample.id, (sample, float(scores[row])))
+            if found:
+                return list(found.values())
+        return []
 
     def _but_own(
         self, rows: NDArray[np.int64], dialogue: Dialogue, count: int, *, answered: bool = False
@@ -425,7 +507,7 @@ def build_samples(
     if not rows:
         raise InputError("no sample has any knowledge", mend="take dialogues whose replies come with their knowledge")
     check_out(out)
-    shares = np.array([overlap(s.knowledge, s.response, s.language, overlap_run) for s in rows], np.float32)
+    shares, covered = np.array([_shares(s.knowledge, s.response, s.language, overlap_run) for s in rows], np.float32).T
     lines = "\n".join(json.dumps(asdict(sample), ensure_ascii=False, separators=(",", ":")) for sample in rows)
     given = perplexities or {}
     arrays: dict[str, NDArray[Any]] = {
@@ -435,7 +517,9 @@ def build_samples(
         "fit": np.array([bool(graph) or is_fit(sample) for sample in rows], np.bool_),
         "vectors": _encode(rows, embedder, turns, on_step),
         "bare": _encode([replace(sample, topic="") for sample in rows], embedder, turns, on_step),
+        "marks": np.array([3 if graph else released_marks(sample) for sample in rows], np.uint8),
         "overlaps": shares,
+        "covered": covered,
         "perplexities": np.array([given.get(sample.id, np.inf) for sample in rows], np.float64),
     }
     meta = SamplesMeta(
@@ -467,7 +551,7 @@ def _encode(
     vectors = np.empty((len(rows), embedder.dimension), np.float32)
     for start in range(0, len(rows), _BATCH):
         some = rows[start : start + _BATCH]
-        texts = [context_text(sample.topic, [turn.text for turn in sample.turns], turns) for sample in some]
+        texts = [context_text(sample.topic, sample.turns, turns) for sample in some]
         vectors[start : start + len(some)] = embedder.encode(texts)
         if on_step is not None:
             on_step("embedding samples", start + len(some), len(rows))

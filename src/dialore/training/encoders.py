@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dialore import __version__
-from dialore.errors import import_optional
+from dialore.errors import InputError, import_optional
 from dialore.retrieval.static import StaticEmbedder
 from dialore.sources.dialogue_ranking import joined
-from dialore.sources.samples import TURNS, context_text, topic_of
+from dialore.sources.samples import TURNS, context_text, sided, topic_of
 from dialore.sources.trained.encoders import asked
 from dialore.sources.trained.model import FORM, check_place, replace_folder
 from dialore.training.nli import make_pairs
@@ -82,6 +82,8 @@ def train_encoder(
     transformers.utils.logging.disable_progress_bar()
     transformers.set_seed(tuning.seed)
     rows, held = (_MAKERS[kind](each) for each in (train, dev))
+    if not rows or not held:
+        raise InputError("no dialogue has two pieces of knowledge to tell apart", mend="give more dialogues")
     work = out.parent / f".{out.name}.training"
     with said(base):
         model = _opened(kind, base, [text for row in rows for text in row if isinstance(text, str)], tuning)
@@ -137,7 +139,7 @@ def make_rows(examples: Examples) -> list[tuple[str, str, str]]:
         for at, (one, gold) in enumerate(zip(examples.dialogues, examples.gold, strict=True)):
             of_same = np.flatnonzero(examples.numbers == examples.numbers[at])
             others = [text for other in of_same for text in examples.gold[other] if text not in gold]
-            query = context_text(topic_of(one, "checked"), one.texts, TURNS)
+            query = context_text(topic_of(one, "checked"), sided(one), TURNS)
             found += [(query, text, others[draw.integers(len(others))]) for text in gold if others]
         return found
     for query, text, others in _asked_for(examples, draw):
