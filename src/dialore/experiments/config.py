@@ -245,9 +245,9 @@ def _files(config: RunConfig, comments: str) -> Iterator[str]:
     if not any(model.model == REHEARSAL for model in config.models):
         for name in {name: None for system in config.systems for name in system.stages.values()}:
             folder = name.partition(":")[2]
-            made = next((text for text in _COMMAND.findall(comments) if f"--out {folder}" in text), None)
-            if made and not Path(folder).exists():
-                yield f"{folder}: {made}"
+            trains = [text for text in _COMMAND.findall(comments) if f"--out {folder}" in text]
+            if trains and not Path(folder).exists():
+                yield f"{folder}: {trains[0]}"
 
 
 def _extras(config: RunConfig) -> Iterator[str]:
