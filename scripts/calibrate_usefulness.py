@@ -57,7 +57,7 @@ from dialore.retrieval.bm25 import Bm25
 from dialore.retrieval.ranking import reciprocal_ranks
 from dialore.retrieval.reranking import Remembered, load_reranker
 from dialore.sources.usefulness import FEATURES, features_of
-from dialore.text import content_lemmas, content_stems
+from dialore.text import content_lemmas, stem
 
 ROOT = Path(__file__).resolve().parent.parent
 OWN = ROOT / "tests" / "sources" / "usefulness"
@@ -77,6 +77,11 @@ CHECKED = {
     "passages": ("wow", "kdconv", "kbp-documents"),
     "graph": ("graded.en", "graded.zh"),
 }
+
+
+def content_stems(text: str, language: str) -> frozenset[str]:
+    """Return the stems of a text's content lemmas."""
+    return frozenset(stem(word) for word in content_lemmas(text, language))
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ import numpy as np
 
 from dialore.datasets import data_set, split_dialogues
 from dialore.sources.memory import MemorySource, Statement, standing
-from dialore.text import content_stems, split_sentences
+from dialore.text import content_lemmas, split_sentences, stem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +37,11 @@ TOP = 3
 RETRIEVERS = ("bm25", "dense", "fused", "dialogue")
 YOU = re.compile(r"\b(?:you|your|yours|yourself)\b", re.IGNORECASE)
 STARTED = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def content_stems(text: str, language: str) -> frozenset[str]:
+    """Return the stems of a text's content lemmas."""
+    return frozenset(stem(word) for word in content_lemmas(text, language))
 
 
 def statements_of(dialogue: Dialogue) -> list[Statement]:

@@ -168,10 +168,6 @@ class Dialogue(BaseModel):
         others = (turn.speaker for turn in reversed(self.turns) if turn.speaker != last)
         return next(others, "user" if last == "system" else "system")
 
-    def followed_by(self, speaker: str, text: str) -> Dialogue:
-        """The same dialogue with one more turn."""
-        return self.model_copy(update={"turns": (*self.turns, Utterance(speaker=speaker, text=text))})
-
 
 Given: TypeAlias = Dialogue | str | Sequence[str] | Mapping[str, Any]
 """A dialogue as Python users have it: made, the last turn's text, the turns' texts, or the fields as in a file."""

@@ -395,12 +395,6 @@ def _row(found: Sequence[str]) -> str:
     return f" {' '.join(found)} " if found else ""
 
 
-@functools.lru_cache(maxsize=4096)
-def content_stems(text: str, language: Language) -> frozenset[str]:
-    """The stems of a text's content lemmas."""
-    return frozenset(stem(word) for word in content_lemmas(text, language))
-
-
 def is_mentioned(phrase: str, texts: Iterable[str], language: Language) -> bool:
     """Whether a phrase is said in any of the texts, inflection and function words aside.
 

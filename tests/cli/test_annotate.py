@@ -79,7 +79,7 @@ def test_without_openpyxl_there_is_csv_and_a_word(call, run, tmp_path, monkeypat
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     done = call("annotate", "export", run, "--out", tmp_path / "sheets", "--annotators", 1)
     assert done.code == 0
-    assert {path.suffix for path in (tmp_path / "sheets").iterdir()} == {".csv", ".html"}
+    assert {path.suffix for path in (tmp_path / "sheets").iterdir()} == {".csv"}
     assert "no XLSX" in done.err
     assert "[evaluation]'" in done.err
     sheet = tmp_path / "anna.xlsx"

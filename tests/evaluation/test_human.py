@@ -7,7 +7,6 @@ import io
 import json
 import math
 import random
-from html.parser import HTMLParser
 
 import pytest
 
@@ -26,13 +25,12 @@ from dialore.evaluation.human.sheets import (
     gather,
     make_items,
     render_csv,
-    render_page,
 )
 from dialore.evaluation.meta import read_judgements
 from dialore.evaluation.report.data import ScoredResponse
 from dialore.knowledge import Fact, Knowledge
 from dialore.response import Demands, Response, StageTrace
-from tests.evaluation.made_up import COUNT, EVIL, made_up
+from tests.evaluation.made_up import COUNT, made_up
 
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")
 FORMS = ("pairwise", "likert", "ranking")
@@ -153,21 +151,6 @@ def test_no_item_is_called_by_what_a_spreadsheet_takes_for_a_number(found):
     names = [item.id for seed in range(40) for item in export(found, limit=20, seed=seed)[0]]
     assert len(set(names)) > 2000
     assert all(name[0] == "i" and int(name[1:], 16) >= 0 for name in names)
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_printed_page_is_whole_and_inert(found, form, language):
-    items, _ = export(found, form=form, limit=2)
-    text = render_page(items, criteria_set("dcrag"), form, language, 1)
-    seen = []
-    reader = HTMLParser()
-    reader.handle_starttag = lambda tag, attrs: seen.append(tag)
-    reader.feed(text)
-    assert "script" not in seen
-    assert "img" not in seen
-    assert seen.count("article") == len(items)
-    assert criteria_set("dcrag").guide.in_(language) in text
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -358,12 +341,6 @@ def test_one_annotator_agrees_with_nobody():
     assert all(math.isnan(value) for value in (found.same, found.cohen, found.fleiss, found.alpha))
 
 
-def test_hostile_texts_stay_text(found):
-    items, _ = export(found, limit=1, form="likert")
-    assert EVIL in items[0].turns[-1][1]
-    assert "<script" not in render_page(items, criteria_set("dcrag"), "likert", "en", 1)
-
-
 def grounded(knowledge, persona=("I like tea.", "I am a cook.")):
     return Dialogue(id="d", turns=["Hi"], persona=list(persona), knowledge=knowledge)
 
@@ -383,8 +360,6 @@ def test_safaris_persona_is_persona_and_knowledge_is_asked_of_grounded_turns_alo
     assert key.items[item.id].skips == item.skips
     sheet = list(csv.DictReader(io.StringIO(render_csv([item], criteria_set("safari"), "likert"))))
     assert (sheet[0]["knowledge-consistency"], sheet[0]["persona-consistency"]) == ("–", "")
-    page = render_page([item], criteria_set("safari"), "likert", "en", 1)
-    assert page.count('<th scope="row">') == 2
 
 
 def test_what_is_not_asked_is_not_read(tmp_path):
@@ -503,7 +478,6 @@ def test_errors_of_each_module_are_asked_of_what_its_stage_gave(tmp_path):
         "knowledge: (cough, IsA, symptom)",
     ]
     chosen = criteria_set("dcrag-errors")
-    assert "explicit: cough; fever" in render_page(items, chosen, "likert", "en", 1)
     assert len(chosen.criteria) == 12
     wrong = {items[0].id, items[1].id, items[2].id}
     path = fill(

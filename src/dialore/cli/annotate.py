@@ -56,8 +56,8 @@ def export(
 ) -> None:
     """Write a sheet for each annotator, blind and shuffled; the key stays with you.
 
-    Each comes as CSV, as XLSX with lists to choose from (the `evaluation`
-    extra), and as a page to print. Responses are of the first repetition.
+    Each comes as CSV, and as XLSX with lists to choose from (the `evaluation`
+    extra). Responses are of the first repetition.
 
     [bold]Examples[/bold]
     dialore annotate export runs/try --against dcrag -n 100
@@ -143,18 +143,15 @@ def _gather(
 def _write(
     out: Path, items: "Sequence[Item]", key: "Key", chosen: "CriteriaSet", *, annotators: int, seed: int
 ) -> list[Path]:
-    from dialore.evaluation.human.sheets import for_annotator, render_csv, render_page
+    from dialore.evaluation.human.sheets import for_annotator, render_csv
     from dialore.evaluation.human.workbook import has_xlsx, write_xlsx
 
     written = []
     for number in range(1, annotators + 1):
         own = for_annotator(items, number, seed)
         stem = out / f"annotator-{number}"
-        texts = {".csv": render_csv(own, chosen, key.form)}
-        texts[".html"] = render_page(own, chosen, key.form, key.language, number)
-        for ending, text in texts.items():
-            write_whole(stem.with_suffix(ending), text)
-            written.append(stem.with_suffix(ending))
+        write_whole(stem.with_suffix(".csv"), render_csv(own, chosen, key.form))
+        written.append(stem.with_suffix(".csv"))
         if has_xlsx():
             write_xlsx(stem.with_suffix(".xlsx"), own, chosen, key.form, key.language)
             written.append(stem.with_suffix(".xlsx"))

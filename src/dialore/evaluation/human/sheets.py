@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict
 from dialore.datasets import gold_text
 from dialore.errors import InputError, UnknownNameError
 from dialore.evaluation.judges.comparing import shown
-from dialore.pages import asset, environment
 from dialore.text import Language
 
 if TYPE_CHECKING:
@@ -401,21 +400,6 @@ def render_csv(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> str:
     writer.writerow(columns_of(items, chosen, form))
     writer.writerows([inert(text) for text in row] for row in rows_of(items, chosen, form))
     return "\ufeff" + text.getvalue()
-
-
-def render_page(items: Sequence[Item], chosen: CriteriaSet, form: Form, language: Language, annotator: int) -> str:
-    """A sheet as one page to be printed and filled in by hand."""
-    template = environment().get_template("report/sheet.html.j2")
-    return template.render(
-        items=items,
-        chosen=chosen,
-        form=form,
-        language=language,
-        annotator=annotator,
-        words=sheet_words(language),
-        letters=LETTERS,
-        style=asset("report/sheet.css"),
-    )
 
 
 def inert(text: str) -> str:
