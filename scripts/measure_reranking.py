@@ -19,6 +19,10 @@ elsewhere:
 | mrr | mean of 1 / rank |
 | ms | of one reranking, the median |
 
+`--pages` measures what `--search corpus:INDEX` finds instead: the sentences selected in one dialogue stand for a page
+(with one address), and the sentence looked for is counted where it is among the passages that are reranked, and where
+the first of them after reranking holds it; `three passages` takes the three best sentences alone.
+
 `turn` takes the last turn in place of the query: what a search without a query would be. Candidates come in
 alphabetical order, so that equal scores earn what chance would.
 """
@@ -26,9 +30,11 @@ alphabetical order, so that equal scores earn what chance would.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import random
 import statistics
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +42,15 @@ from typing import TYPE_CHECKING
 
 from dialore.datasets import data_set, split_dialogues
 from dialore.datasets.base import gold_text
+from dialore.dialogue import Dialogue
+from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.reranking import load_reranker
+from dialore.sources.documents.building import build_documents
+from dialore.sources.documents.chunking import Chunking
+from dialore.sources.documents.index import DocumentIndex
+from dialore.sources.documents.tables import Piece
+from dialore.sources.web.engines import CorpusEngine
+from dialore.sources.web.source import WebSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,6 +138,40 @@ def measure(
     }
 
 
+async def measure_pages(turns: Sequence[Turn], limit: int | None) -> dict[str, dict[str, float]]:
+    """Retrieval from an index of pages: shares of the turns whose sentence is a candidate, and in the first one."""
+    reranker = load_reranker("fused")
+    pages = {own: f"https://page-{number}.example" for number, own in enumerate(dict.fromkeys(t.own for t in turns))}
+    pieces = [Piece(sentence, url=url) for own, url in pages.items() for sentence in own]
+    asked, _ = drawn(turns, [[] for _ in turns], limit)
+    counts = {name: [0, 0, 0] for name in ("three passages", "three pages")}
+    with tempfile.TemporaryDirectory() as folder:
+        index = Path(folder) / "pages.index"
+        build_documents(
+            index, texts=pieces, texts_name="pages", chunking=Chunking("whole"), embedder=load_embedder("static")
+        )
+        documents = DocumentIndex(index)
+        web = WebSource(CorpusEngine(documents), reranker=reranker)
+        for turn in asked:
+            dialogue = Dialogue(id="query", turns=[turn.last])
+            found = {
+                "three passages": await documents.search(turn.query, dialogue, 3),
+                "three pages": await web.search(turn.query, dialogue, 1000),
+            }
+            for name, candidates in found.items():
+                texts = [" ".join(piece.text.split()) for piece in candidates]
+                first = [texts[at] for at, _ in reranker.rerank(turn.query, texts, 1)]
+                gold = " ".join(turn.gold.split())
+                for at, count in enumerate((any(gold in t for t in texts), any(gold in t for t in first), len(texts))):
+                    counts[name][at] += count
+        web.close()
+    names = ("among candidates", "in the first", "candidates")
+    return {
+        kind: {name: round(n / len(asked), 4) for name, n in zip(names, some, strict=True)}
+        for kind, some in counts.items()
+    }
+
+
 def main() -> None:
     """Measure, and print a table or JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -131,9 +179,13 @@ def main() -> None:
     parser.add_argument("--reranker", nargs="+", default=RERANKERS, help="specs, see load_reranker")
     parser.add_argument("--candidates", nargs="+", choices=CANDIDATES, default=CANDIDATES)
     parser.add_argument("--limit", type=int, help="turns measured, drawn by seed; candidates stay those of all turns")
+    parser.add_argument("--pages", action="store_true", help="measure a search of three pages in an index")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     turns = read_turns(options.data / FILE)
+    if options.pages:
+        print(json.dumps(asyncio.run(measure_pages(turns, options.limit)), indent=1))
+        return
     figures: dict[str, dict[str, dict[str, float]]] = {}
     for kind in options.candidates:
         asked, sentences = drawn(turns, candidates_of(turns, kind), options.limit)

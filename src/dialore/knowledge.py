@@ -178,6 +178,12 @@ class Knowledge(BaseModel):
         return self.detail if isinstance(self.detail, PassageDetail) else PassageDetail()
 
     @property
+    def page_key(self) -> tuple[str, ...]:
+        """What passages of one page have in common: their url, else their file and title; of neither, the id."""
+        at = self.passage
+        return (at.url,) if at.url else (at.file, at.title) if at.file or at.title else (self.id,)
+
+    @property
     def origin(self) -> str:
         """Where its source has it from, as far as known: a file, a graph, an index; else the source."""
         detail = self.detail

@@ -79,7 +79,7 @@ def test_the_pool_is_what_the_file_has_of_the_collection(tmp_path):
     *_, last = stream_histories(lambda: data_set("mtrag").read(path), cut="all", pool=True)
     assert [piece["document_id"] for piece in last.extra["pool"]] == ["d1", "d2"]
     pieces = list(knowledge_pieces("mtrag", path))
-    assert pieces == [("The Tarn mug holds a pint.", "Mugs"), ("Parcels to the islands take a week.", "")]
+    assert pieces == [("The Tarn mug holds a pint.", "Mugs", ""), ("Parcels to the islands take a week.", "", "")]
 
 
 def test_generation_tasks_hold_their_texts(tmp_path):

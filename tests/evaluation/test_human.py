@@ -86,7 +86,6 @@ def test_the_papers_criteria():
     # SCG-QP rates queries, ranks responses, and counts errors; EDIT judges each of five questions.
     forms = ("scg-qp-query", "scg-qp-response", "scg-qp-errors", "edit", "edit-questions")
     assert [criteria_set(name).form for name in forms] == ["likert", "ranking", "likert", "likert", "likert"]
-    assert "Take no notice of a question" in criteria_set("scg-qp-response").guide.en
     errors = ["incorrect-topic", "trivial", "instruction-mismatch", "other"]
     assert list(criteria_set("scg-qp-errors").criteria) == errors
     assert {c.scale for n in ("scg-qp-errors", "edit-questions") for c in criteria_set(n).criteria.values()} == {(0, 1)}
@@ -437,6 +436,31 @@ def test_scg_qps_responses_are_ranked_without_their_follow_up_questions():
     chosen = criteria_set("scg-qp-response")
     assert chosen.form == "ranking"
     assert "no notice of a question" in chosen.guide.en
+
+
+def test_scg_qps_guidelines_are_whole():
+    """The paper's appendix: the last 2-3 turns; an order of four; a search engine where unsure; the highest bar."""
+    chosen = criteria_set("scg-qp-query")
+    assert "two or three turns" in chosen.criteria["relevance"].rate.en
+    guide = chosen.guide.en
+    assert len(guide.partition("Specificity has an order")[2].partition(".")[0].split(";")) == 4
+    assert "search engine" in guide
+    assert "first three results" in guide
+    assert "highest bar" in guide
+    assert all(sorted(each.anchors) == [1, 3, 5] for each in chosen.criteria.values())
+
+
+def test_a_system_that_never_makes_a_query_is_left_out_where_queries_are_judged():
+    """SCG-QP, Table 1: "No Query" has a dash there."""
+    talks = [Dialogue(id=str(number), turns=["I like tea."]) for number in range(3)]
+    asked = [Response(text="Tea is warm.", demands=Demands(implicit=["kinds of tea"])) for _ in talks]
+    silent = [Response(text="Nice.") for _ in talks]
+    systems = {
+        name: [ScoredResponse(talk, one) for talk, one in zip(talks, answers, strict=True)]
+        for name, answers in (("No Query", silent), ("Ours", asked))
+    }
+    assert [list(answers) for _, answers in gather(systems, criteria_set("scg-qp-query")).values()] == [["Ours"]] * 3
+    assert all(len(answers) == 2 for _, answers in gather(systems, criteria_set("scg-qp-response")).values())
 
 
 def test_annotated_responses_become_a_set_that_meta_reads(tmp_path):

@@ -192,6 +192,16 @@ async def test_scores_go_to_whom_they_belong_in_any_order(judged, criterion, lan
     assert is_chinese(model.asked[0].messages[0].content) == (language == "zh")
 
 
+async def test_edits_judge_is_told_what_the_paper_says_and_no_more():
+    """EDIT, Section 4.1.3: all responses at once, scored by "whether the answer provide more useful knowledge"."""
+    model = ByLength()
+    await Together(Asker(model), "useful-knowledge").measure_together(TALK["en"], {"a": said("x"), "b": said("xy")})
+    instruction = model.asked[0].messages[0].content.lower()
+    assert "more useful knowledge" in instruction
+    for more in ("correct", "new to", "relevant", "bears on", "before you score", "influence", "quality"):
+        assert more not in instruction
+
+
 async def test_of_scores_together_a_wrong_number_is_unparsed_and_a_refusal_refused():
     for answer, problem in (('{"scores": [3]}', "unparsed"), ("I'm sorry, I can't score these.", "refused")):
         found = await Together(Asker(Scripted(answer))).measure_together(TALK["en"], PAIR)

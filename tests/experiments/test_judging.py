@@ -97,6 +97,18 @@ async def test_a_judge_that_fails_is_tried_again_and_a_budget_keeps_what_is_foun
     assert len(well.asked) == 2
 
 
+async def test_a_system_that_the_paper_does_not_score_is_not_in_the_judges_prompt(store):
+    """SCG-QP, Table 1: ChatGPT's responses have no score; EDIT, Table 2: nor have its ablations."""
+    metric = Together(Asker(model := ByLength()), "overall")
+    systems = [{"method": "vanilla", "name": name} for name in ("grows", "stays", "fails")]
+    systems[2]["unscored"] = [metric.about.name]
+    store.keep({"config": {"systems": systems}})
+    with store.writing():
+        await measure_run(store, [metric])
+    assert {request.messages[1].content.count("\n[") for request in model.asked} == {2}
+    assert [len(list(store.measures(metric.about.name, number))) for number in range(3)] == [6, 6, 0]
+
+
 async def test_a_key_that_is_refused_stops_at_once(store):
     class Locked(Opinionated):
         async def complete(self, request, on_text=None):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from dialore.experiments.config import read_config
 from dialore.prompts.library import PromptLibrary
+from dialore.sources.memory import MemorySource, Statement
 from tests.methods.conftest import ScriptedModel
 from tests.methods.scg_qp_world import (
     ANSWERS,
@@ -108,6 +110,18 @@ async def test_no_prompt_has_what_the_paper_has_not(prompts, dialogue):
     for stage in (TOPIC, DIRECTIVE, QUERY):
         assert found[stage][1]
         assert "{{" not in found[stage][1]
+
+
+async def test_past_conversations_guide_the_directive_in_our_setting_alone():
+    """Section 4: future work takes up users' preferences from past conversations."""
+    said = datetime(2026, 5, 1, tzinfo=UTC)
+    memory = MemorySource([Statement(text="I saw every Conjuring film twice.", said=said)])
+    for options, is_shown in (({}, True), (TABLE[OURS].options | {"reranker": "fused"}, False)):
+        model = ScriptedModel(dict(ANSWERS))
+        await respond("scg-qp", model, ENGLISH, {"web": Web(), "memory": memory}, **options)
+        asked = {each.label.rsplit("/", 1)[-1]: each.messages[-1].content for each in model.asked}
+        assert ("every Conjuring film" in asked[DIRECTIVE]) == is_shown
+        assert all("every Conjuring film" not in text for stage, text in asked.items() if stage != DIRECTIVE)
 
 
 async def test_the_persona_is_a_switch_of_our_setting(prompts):

@@ -125,6 +125,9 @@ def _gather(
         kept = asked if wanted else list(named)
         responses = {name: results.responses(named[name]) for name in named if name in kept}
         found = gather(responses, chosen)
+        judged = next((answers for _, answers in found.values()), responses)
+        if silent := [name for name in responses if name not in judged]:
+            note(f"left out, without any {chosen.judges}: {', '.join(silent)}")
         if lowest is None:
             return found
         scores: dict[str, float] = {}

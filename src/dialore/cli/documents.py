@@ -270,7 +270,7 @@ def _given(dataset: str | None, files: Sequence[Path], file_format: str | None) 
     read_as = one_of("format", file_format, FILE_FORMATS) if file_format is not None else None
     if dataset is None:
         return {"files": files, "file_format": read_as}
-    texts = (Piece(text, title) for path in files for text, title in knowledge_pieces(dataset, path))
+    texts = (Piece(*piece) for path in files for piece in knowledge_pieces(dataset, path))
     return {"texts": texts, "texts_name": f"dataset:{dataset}", "file_format": read_as}
 
 

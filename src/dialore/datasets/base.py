@@ -164,3 +164,8 @@ def gold_text(item: Gold) -> str:
 def gold_title(item: Gold) -> str:
     """The title of the document that a piece of gold knowledge stands in; empty where it has none."""
     return "" if isinstance(item, str) else str(item.get("title") or "").strip()
+
+
+def gold_url(item: Gold) -> str:
+    """The address of the page that a piece of gold knowledge stands on; empty where it has none."""
+    return "" if isinstance(item, str) else str(item.get("url") or "").strip()

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialore.datasets.base import DataSet, gold_text, gold_title
+from dialore.datasets.base import DataSet, gold_text, gold_title, gold_url
 from dialore.errors import InputError
 from dialore.plugins import find, loadable, names_of
 
@@ -50,8 +50,8 @@ def data_set(name: str) -> DataSet:
     return made
 
 
-def knowledge_pieces(name: str, path: Path) -> Iterator[tuple[str, str]]:
-    """The distinct sentences of the knowledge that comes with a data set's file, with their titles, for bases of it.
+def knowledge_pieces(name: str, path: Path) -> Iterator[tuple[str, str, str]]:
+    """The distinct sentences of the knowledge that comes with a data set's file, with titles and urls, for bases of it.
 
     They are all that the responders could draw on where the file has it, else the gold knowledge of their turns.
 
@@ -66,9 +66,9 @@ def knowledge_pieces(name: str, path: Path) -> Iterator[tuple[str, str]]:
         raise InputError(f"{name} comes without knowledge", mend=f"these have some: {with_knowledge}")
     seen: set[bytes] = set()
     for piece in reader.knowledge(path):
-        text, title = gold_text(piece).strip(), gold_title(piece)
+        text, title, url = gold_text(piece).strip(), gold_title(piece), gold_url(piece)
         # A digest, so that a data set of millions of sentences is not held in memory.
-        digest = hashlib.blake2b(f"{title}\n{text}".encode(), digest_size=12).digest()
+        digest = hashlib.blake2b(f"{url}\n{title}\n{text}".encode(), digest_size=12).digest()
         if text and digest not in seen:
             seen.add(digest)
-            yield text, title
+            yield text, title, url

@@ -88,12 +88,14 @@ class SystemConfig(Strict):
         name: its name in tables; made of method and options where it is not given.
         options: hyper-parameters and switches.
         stages: other models for some of its stages, beside those of the run's models; see `ModelSettings`.
+        unscored: metrics that score systems together (`together-...`) and leave this one out of their prompt.
     """
 
     method: str
     name: str = ""
     options: dict[str, Any] = Field(default_factory=dict)
     stages: dict[str, str] = Field(default_factory=dict)
+    unscored: list[str] = Field(default_factory=list)
 
     @model_validator(mode="before")
     @classmethod

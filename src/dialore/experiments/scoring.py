@@ -18,6 +18,7 @@ from dialore.evaluation.judges.comparing import Judged, Preference, Together, co
 from dialore.evaluation.registry import Context, load_metrics, metric_names
 from dialore.evaluation.report.data import Judged as Comparisons
 from dialore.evaluation.statistics import as_table, bootstrap
+from dialore.experiments.config import SystemConfig
 from dialore.experiments.store import Job, RunStore
 from dialore.parallel import bounded_map
 
@@ -98,7 +99,7 @@ async def measure_run(
 
             await _each(store.jobs(without_metric=None if again else name), one, at_once, name, on_progress)
     for metric in joint:
-        systems = list(system_names(store))
+        systems = _scored_by(store, metric.about.name)
         await measure_jointly(store, metric, systems, at_once=at_once, again=again, on_progress=on_progress)
 
 
@@ -197,6 +198,13 @@ def system_names(store: RunStore) -> dict[int, str]:
     systems = store.systems()
     several = len({system.model for system in systems}) > 1
     return {system.number: f"{system.title} ({system.model})" if several else system.title for system in systems}
+
+
+def _scored_by(store: RunStore, metric: str) -> list[int]:
+    """The systems that a joint metric scores: all but those whose `unscored` names it."""
+    said = store.facts().get("config", {}).get("systems", [])
+    left_out = {SystemConfig.model_validate(system).title for system in said if metric in system.get("unscored", ())}
+    return [system.number for system in store.systems() if system.title not in left_out]
 
 
 def answered_by(store: RunStore, systems: Sequence[int]) -> list[Place]:

@@ -65,6 +65,8 @@ _TO_THE_OTHER = re.compile(
     re.IGNORECASE,
 )
 _MARKS = ("passage", "passages")
+_REMEMBERED = 3
+"""Statements of a user's memory that the directive is shown."""
 _KINDS: dict[tuple[str, ...], Kind] = {
     ("no", "无", "不搜索", "不需要"): "none",
     ("info", "信息"): "information",
@@ -209,11 +211,13 @@ class QueryMaker:
             `dialore train decision` made decides without a call whether anything is searched for.
         topic_tracking: off: SCG-QP's Table 2, "W/O Topic Tracker".
         directive: off: SCG-QP's Table 1, "Flan T5 w/o Cosmo".
-        persona: let the directive know what is known of both persons; off, as in the paper, "w/o Cosmo" leaves out the
-            directive alone.
+        memory: what the user said in earlier dialogues; the directive is shown what is nearest (Section 4, future work).
+        persona: let the directive know what is known of both persons, memory included; off, as in the paper, "w/o
+            Cosmo" leaves out the directive alone.
         prompting: `paper`: prompts with the paper's content, the same for all models, and queries sent as written.
     """
 
+    memory: KnowledgeSource | None = None
     decision: Switch = True
     topic_tracking: bool = True
     directive: bool = True
@@ -264,6 +268,10 @@ class QueryMaker:
         """
         if not self.directive or kind == "information":
             return ""
+        interests = _interests(dialogue) if self.persona else []
+        if self.persona and self.memory is not None:
+            found = await stage.search("memory", self.memory, dialogue.last.text, _REMEMBERED)
+            interests += [plain_line(piece.text) for piece in found]
         text = await stage.text(
             "scg-qp/commonsense-directive",
             summary="Directive: {}",
@@ -272,7 +280,7 @@ class QueryMaker:
             kind=kind,
             turns=plain_turns(dialogue),
             persona=[plain_line(line) for line in dialogue.persona] if self.persona else [],
-            interests=_interests(dialogue) if self.persona else [],
+            interests=interests,
         )
         return " ".join(text.split())
 
@@ -407,6 +415,7 @@ class ScgQp(QueryMaker, WebGrounded):
     paper: ClassVar[str] = "SCG-QP (Findings of EMNLP 2023), Section 2"
     summary: ClassVar[str] = "a commonsense response directs the web search; the best passage grounds the response"
     needs: ClassVar[tuple[str, ...]] = ("web",)
+    takes: ClassVar[tuple[str, ...]] = ("memory",)
     calls: ClassVar[str] = "5 (4 in a row); 3 (2 in a row) where something is asked for or nothing to be searched"
     stages: ClassVar[tuple[str, ...]] = (
         "scg-qp/search-decision",
@@ -479,6 +488,7 @@ class ScgQpGraph(QueryMaker):
     paper: ClassVar[str] = "DCRAG (EMNLP 2024), Section 4.1.2; SCG-QP (Findings of EMNLP 2023), Section 2"
     summary: ClassVar[str] = "facts of the concepts in a query that a commonsense response directs"
     needs: ClassVar[tuple[str, ...]] = ("graph",)
+    takes: ClassVar[tuple[str, ...]] = ("memory",)
     calls: ClassVar[str] = "4 (4 in a row)"
     stages: ClassVar[tuple[str, ...]] = (
         "scg-qp/search-decision",

@@ -10,6 +10,9 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, UnknownNameError
 from dialore.knowledge import Knowledge
+from dialore.sources.documents.building import build_documents
+from dialore.sources.documents.chunking import Chunking
+from dialore.sources.documents.tables import Piece
 from dialore.sources.web.engines import BraveEngine, CorpusEngine, SearchEngine, SearxngEngine
 from dialore.sources.web.source import open_web
 from tests.sources.web.page_server import endless, found, page, redirect, silence
@@ -24,6 +27,8 @@ RESULTS = [
     {"url": "http://a.test/3"},
 ]
 KEY = "secret-token-1234"
+_BIRDS = ("penguin", "heron", "wren", "eagle")
+_SAID = "The {name} was seen to swim here on day {number}."
 
 
 def brave_reply(results):
@@ -186,6 +191,36 @@ async def test_documents_in_place_of_the_web(dialogue):
     assert (result.text, result.title, result.url) == ("penguins: ice", "Birds", "https://a.test/birds")
     engine.close()
     assert shelf.closed
+
+
+@pytest.mark.parametrize(
+    "chunking", [Chunking("whole"), Chunking(words=40, overlap=1)], ids=["sentences", "overlapping"]
+)
+async def test_an_index_is_searched_for_pages_which_are_split_and_reranked(tmp_path, dialogue, chunking):
+    """SCG-QP, Section 3.1: passages of the top three pages are scored by a reranker."""
+    pages = {f"https://{name}.test/": [_SAID.format(name=name, number=n) for n in range(40)] for name in _BIRDS}
+    pieces = [Piece(text, f"On {url}", url) for url, lines in pages.items() for text in lines]
+    if chunking.unit == "words":
+        pieces = [Piece(" ".join(lines), f"On {url}", url) for url, lines in pages.items()]
+    build_documents(tmp_path / "birds.index", texts=pieces, chunking=chunking, vectors=False)
+    web = open_web(f"corpus:{tmp_path / 'birds.index'}")
+    results = await web.engine.search("penguin 7 and heron 3 and wren 5 swim", dialogue, 3)
+    assert sorted(result.url for result in results) == [
+        f"https://{name}.test/" for name in ("heron", "penguin", "wren")
+    ]
+    assert all(result.text.split("\n") == pages[result.url] for result in results)
+    found = await web.search("penguin 7 and heron 3 and wren 5 swim", dialogue, 1000)
+    assert len(found) == 12  # of three pages of 400 words each, 120 words a passage
+    assert all(len(piece.text.split()) <= 120 for piece in found)
+    web.close()
+
+
+async def test_passages_without_url_file_or_title_are_pages_of_their_own(tmp_path, dialogue):
+    texts = ["Penguins swim.", "Penguins eat.", "Herons wade."]
+    build_documents(tmp_path / "plain.index", texts=texts, chunking=Chunking("whole"), vectors=False)
+    web = open_web(f"corpus:{tmp_path / 'plain.index'}")
+    assert {result.text for result in await web.engine.search("penguins", dialogue, 3)} == set(texts[:2])
+    web.close()
 
 
 def test_bad_specs_are_one_clear_line(monkeypatch):

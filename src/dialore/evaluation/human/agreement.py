@@ -85,7 +85,10 @@ class Contest:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A system's mean score or rank on one question, with its 95% bootstrap interval over items."""
+    """A system's mean score on one question, with its 95% bootstrap interval over items.
+
+    A rank counts reversed, as SCG-QP's Table 1 prints it: of five systems the best has 5, and all have 15 together.
+    """
 
     criterion: str
     system: str
@@ -206,7 +209,7 @@ def _majority(outcomes: list[Outcome]) -> Outcome:
 def _standings(criterion: str, some: Sequence[Annotation]) -> list[Standing]:
     scores: dict[str, dict[str, list[float]]] = {}
     for each in some:
-        for system, value in each.values.items():
+        for system, value in _higher_is_better(each).items():
             scores.setdefault(system, {}).setdefault(each.dialogue, []).append(value)
     found = []
     for system in sorted(scores):

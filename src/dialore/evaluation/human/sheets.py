@@ -182,7 +182,10 @@ class Item(BaseModel):
 def gather(
     responses: Mapping[str, Iterable[ScoredResponse]], chosen: CriteriaSet
 ) -> dict[str, tuple[Dialogue, dict[str, Response]]]:
-    """The dialogues that every system answered with something to judge, by id; of repetitions the first."""
+    """The dialogues that every system answered with something to judge, by id; of repetitions the first.
+
+    Where queries are judged, a system that never makes one (SCG-QP's "No Query") is left out.
+    """
     traced = chosen.judges == "query" or "stages" in chosen.shows  # a trace is many times what is judged
     found: dict[str, tuple[Dialogue, dict[str, Response]]] = {}
     for system, answers in responses.items():
@@ -191,7 +194,8 @@ def gather(
             if is_wanted and text_of(scored.response, chosen.judges):
                 kept = scored.response if traced else scored.response.model_copy(update={"trace": []})
                 found.setdefault(scored.dialogue.id, (scored.dialogue, {}))[1][system] = kept
-    return {name: entry for name, entry in found.items() if len(entry[1]) == len(responses)}
+    judged = {system for _, answers in found.values() for system in answers} if chosen.judges == "query" else responses
+    return {name: entry for name, entry in found.items() if len(entry[1]) == len(judged)}
 
 
 def text_of(response: Response, judged: Judged) -> str:

@@ -58,7 +58,7 @@ class People:
         """Scores, contests and agreement, as the form has them."""
         found, tables = self.findings, []
         if found.form != "pairwise":
-            columns = ["system", "mean rank" if found.form == "ranking" else "mean", "95%", "items"]
+            columns = ["system", "mean rank, reversed" if found.form == "ranking" else "mean", "95%", "items"]
             tables.append(self._table("Scores", 2, columns, found.standings, self._standing))
         if found.form == "pairwise" or found.contests:
             tests = [test for test in _TESTS if any(getattr(each, test) is not None for each in found.contests)]

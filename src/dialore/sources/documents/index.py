@@ -15,6 +15,7 @@ from dialore.knowledge import Knowledge, PassageDetail, Source
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.ranking import K, reciprocal_ranks
 from dialore.sources.base import Findings, listed, ranked_by
+from dialore.sources.documents.tables import id_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 Retriever = Literal["fused", "bm25", "dense"]
 RETRIEVERS: tuple[Retriever, ...] = get_args(Retriever)
 SCHEMES = ("postgresql://", "postgres://")
+_AROUND = 200
 _DEPTH = 100
 """How many of each ranking are fused, at least."""
 
@@ -133,6 +135,17 @@ class DocumentIndex:
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
         """See `Listed`."""
         return self.passages()
+
+    def page(self, piece: Knowledge) -> list[Knowledge]:
+        """The page that a passage stands on: those around it with its url, or without any with its file and title.
+
+        They lie together in the index; it is looked for two hundred to each side.
+        """
+        with self._opened().read() as transaction:
+            numbers = [each.number for each in transaction.passages([id_number(piece.id)], "id")][:1]
+            near = [place for number in numbers for place in range(number - _AROUND, number + _AROUND + 1)]
+            around = [self._knowledge(each, 0.0) for each in transaction.passages(near)]
+        return [each for each in around if each.page_key == piece.page_key]
 
     @property
     def fingerprint(self) -> str:

@@ -203,9 +203,9 @@ class Transaction(ABC):
             for number, name, digest, size, modified, count in rows
         }
 
-    def passages(self, numbers: Collection[int] | None = None) -> Iterator[Passage]:
-        """The passages whose `number` is among the values; all of them, in order, where none is named."""
-        condition, value = ("number > ?", 0) if numbers is None else self.among("number", numbers)
+    def passages(self, values: Collection[int] | None = None, column: str = "number") -> Iterator[Passage]:
+        """The passages whose `number`, or `id`, is among the values; all of them, in order, where none is named."""
+        condition, value = ("number > ?", 0) if values is None else self.among(column, values)
         for number, identifier, text, title, url, file, page, extra in self.ask(
             f"SELECT {_COLUMNS} FROM passages WHERE {condition} ORDER BY number",
             value,

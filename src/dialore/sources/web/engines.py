@@ -6,7 +6,7 @@ import asyncio
 import html
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -14,9 +14,11 @@ from dialore.errors import InputError, ModelError, SourceError
 from dialore.llm.http import HttpClient, clean_key, endpoint_url
 from dialore.sources.web.fetching import USER_AGENT
 from dialore.sources.web.reading import without_controls
+from dialore.text import split_sentences
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
+    from dialore.knowledge import Knowledge
     from dialore.sources.base import KnowledgeSource
 
 BRAVE = "https://api.search.brave.com/res/v1"
@@ -25,6 +27,8 @@ _MAX_BYTES, _SECONDS = 4_000_000, 10.0
 _TAG = re.compile(r"<[^>]{0,200}>")
 _LONGEST_WAIT = 10.0
 """Seconds of a busy server's `Retry-After` that are waited out, once."""
+_PASSAGES = 100
+"""Passages of an index whose pages are looked at."""
 _SNIPPET = 2000
 """Characters of a snippet that are read; engines give some hundreds."""
 
@@ -164,7 +168,10 @@ class BraveEngine(_HttpEngine):
 
 
 class CorpusEngine:
-    """An open document index in place of the web: no page is fetched, for the text is there."""
+    """An open document index in place of the web: no page is fetched, for the text is there.
+
+    A page is what has one url (see `Knowledge.page_key`): those of the best passages are found, each whole.
+    """
 
     def __init__(self, documents: KnowledgeSource, *, name: str = "corpus") -> None:
         self.name = name
@@ -172,8 +179,16 @@ class CorpusEngine:
 
     async def search(self, query: str, dialogue: Dialogue, count: int) -> list[SearchResult]:
         """See `SearchEngine`."""
-        found = await self._documents.search(query, dialogue, count)
-        return [SearchResult(piece.passage.url, piece.passage.title, text=piece.text) for piece in found]
+        found: dict[tuple[str, ...], list[Knowledge]] = {}
+        for piece in await self._documents.search(query, dialogue, _PASSAGES):
+            found.setdefault(piece.page_key, []).append(piece)
+        whole = getattr(self._documents, "page", None)
+        results = []
+        for pieces in list(found.values())[:count]:
+            page = await asyncio.to_thread(whole, pieces[0]) if whole else pieces
+            at = pieces[0].passage
+            results.append(SearchResult(at.url, at.title, text=_joined(piece.text for piece in page or pieces)))
+        return results
 
     def close(self) -> None:
         """Close the index."""
@@ -185,6 +200,16 @@ def _result(entry: Mapping[str, Any], snippet: str) -> SearchResult | None:
     if not isinstance(url, str) or not url.startswith(("http://", "https://")) or without_controls(url) != url:
         return None
     return SearchResult(url, _plain(entry.get("title")), _plain(entry.get(snippet)))
+
+
+def _joined(texts: Iterable[str]) -> str:
+    """Passages as one text, a sentence a line, without those that a passage begins with again (see `Chunking`)."""
+    lines: list[str] = []
+    for text in texts:
+        sentences = split_sentences(text)
+        again = next((count for count in (3, 2, 1) if lines[-count:] == sentences[:count]), 0)
+        lines += sentences[again:]
+    return "\n".join(lines)
 
 
 def _plain(text: object) -> str:

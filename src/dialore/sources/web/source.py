@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_CHUNKING = Chunking(words=110, overlap=0)
+_CHUNKING = Chunking(words=120, overlap=0)
 _PAGES = 3
 """Results that are read, as in SCG-QP."""
 _REMEMBERED, _REMEMBERED_SECONDS = 256, 900.0
@@ -117,16 +117,14 @@ class WebSource:
 
     async def _read(self, result: SearchResult) -> list[_Piece]:
         """The passages of a result's page, or its snippet."""
-        if result.text:
-            return [(Passage(without_controls(result.text), result.title, result.url), "")]
         try:
-            page = await self._page(result.url)
+            page = Passage(result.text, result.title, result.url) if result.text else await self._page(result.url)
         except PageError as error:
             log.info("no page from %s: %s", result.url, error.message)
             snippet = result.snippet.strip()
             return [(Passage(snippet, result.title, result.url), error.message)] if snippet else []
         title = result.title or page.title
-        section = Section([Paragraph(line) for line in page.text.splitlines()])
+        section = Section([Paragraph(without_controls(line)) for line in page.text.splitlines()])
         return [(Passage(piece.text, title, page.url), "") for piece in _CHUNKING.split(section)]
 
     async def _page(self, url: str) -> Passage:
