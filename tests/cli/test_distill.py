@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 
-from dialore.llm.distilled import write_lines
+from dialore.llm.distilled import read_rows, write_lines
+from dialore.llm.local import LocalModel
+from dialore.llm.model import Request
+from dialore.training.stages import stage_targets
 from tests.llm.test_seq2seq import _t5, _tokenizer
 from tests.training.test_decision import pairs, write
 from tests.training.test_stages import dcrag_rows
 
 pytest.importorskip("sklearn")
 
+FINETUNED = Path(__file__).parents[2] / "examples/scg-qp/table-1-finetuned.yaml"
 STAGES = ("query-production", "topic-planning", "cross-revision", "fact-selection")
 
 
@@ -32,12 +39,12 @@ def test_a_run_is_distilled_and_again_from_its_folder(call, url, talks):
     done = call("distill", "dcrag", "--dataset", "jsonl", "--data", talks, *model, "--out", "rows.jsonl", "--json")
     said = json.loads(done.out)
     assert set(said["rows"]) <= {f"dcrag/{stage}" for stage in STAGES}
-    assert said["rows"]["dcrag/query-production"] == 1
+    assert said["rows"]["dcrag/query-production"] == 3
     again = call("distill", "dcrag", "--from", "runs/distill-dcrag-jsonl", "--out", "again.jsonl")
     assert again.code == 0
     assert Path("again.jsonl").read_bytes() == Path("rows.jsonl").read_bytes()
     resumed = call("distill", "dcrag", "--dataset", "jsonl", "--data", talks, *model, "--out", "rows.jsonl")
-    assert "0 answered, 0 failed, 1 were there" in resumed.err
+    assert "0 answered, 0 failed, 3 were there" in resumed.err
 
 
 def test_contexts_and_fit_questions_are_a_file_of_coq(call, url, talks):
@@ -110,3 +117,51 @@ def test_sequence_models_are_trained_listed_and_used(call, url, talks, tmp_path)
     assert json.loads(Path("trace.jsonl").read_text("utf-8").splitlines()[0])["trace"][0]["by"] == "models/question"
     refused = call("train", "query", "kbp", "--data", tmp_path / "woi", *small, "models/none")
     assert refused.code == 2
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scg_qps_finetuned_row_is_made_and_run_by_the_commands_of_its_file(call, url, tmp_path):
+    """SCG-QP, Sections 3.1 and A.2: a model each, which reads in use what it was trained on, and samples (P .9, .7)."""
+    for needed in ("torch", "transformers", "accelerate"):
+        pytest.importorskip(needed, reason=f"{needed} is not installed: pip install 'dialore[finetune]'")
+    shown = re.findall(r"^#   dialore (.*)$", FINETUNED.read_text("utf-8"), re.MULTILINE)
+    entries = pairs(30, 1)
+    for entry in entries:
+        entry["KB"] = [[f"The {query} is long."] if (query := " ".join(some)) else [] for some in entry["query"]]
+    for split in ("train", "test"):
+        (tmp_path / "data/wizard_of_internet").mkdir(parents=True, exist_ok=True)
+        write(tmp_path / f"data/wizard_of_internet/{split}.jsonl", entries)
+    tokenizer = _tokenizer()
+    tokenizer.save_pretrained(tmp_path / "base")
+    _t5(len(tokenizer)).save_pretrained(tmp_path / "base")
+    ours = {"google/flan-t5-large": f"{tmp_path / 'base'} --epochs 1 --length 256", "hf:allenai/cosmo-xl": "rehearsal"}
+    for line in shown[:5]:
+        for theirs, small in ours.items():
+            line = line.replace(theirs, small)
+        told = line.startswith("distill scg-qp/query") * f" --base-url {url} --model capable"
+        done = call(*shlex.split(line + told))
+        assert done.code == 0, (line, done.err)
+    rows = read_rows(tmp_path / "data/scg-qp-topic.jsonl")
+    assert {row.task for row in rows} == {"scg-qp/topic-tracking.paper.en"}
+    (train, held), card = stage_targets(tmp_path / "data/scg-qp-topic.jsonl", whole=True)
+    assert card["whole"]
+    config = yaml.safe_load(FINETUNED.read_text("utf-8"))
+    config["systems"] = [each for each in config["systems"] if each["name"] == "Ours (Finetuned)"]
+    config["systems"][0]["options"]["reranker"] = "fused"
+    config["systems"][0]["stages"]["scg-qp/commonsense-directive"] = "rehearsal"
+    config["dataset"] |= {"path": "data/wizard_of_internet/train.jsonl", "where": ["searched"], "limit": None}
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(config), "utf-8")
+    asked: list[Request] = []
+    with pytest.MonkeyPatch.context() as patch:
+        complete = LocalModel.complete
+
+        async def kept(self, request, on_text=None):
+            asked.append(request)
+            return await complete(self, request, on_text)
+
+        patch.setattr(LocalModel, "complete", kept)
+        ran = call("run", "small.yaml", "--search", "corpus:data/woi.index", "--base-url", url, "--model", "capable")
+    assert ran.code == 0, ran.err
+    topics = [each for each in asked if each.prompt.startswith("scg-qp/topic-tracking.paper.en")]
+    assert {each.continuation for each in topics} == {one.parts[0][0] for one in (*train, *held)}
+    assert {(each.sampling.temperature, each.sampling.top_p, each.sampling.max_tokens) for each in asked} == {(0.7, 0.9, 40)}

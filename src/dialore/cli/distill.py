@@ -58,7 +58,7 @@ def distill(
 
     [bold]Examples[/bold]
     dialore distill dcrag --from runs/first --out rows.jsonl
-    dialore distill scg-qp --dataset wizard-of-internet --split train --limit 20000 --cut all --out rows.jsonl
+    dialore distill weave --dataset dailydialog --split train --limit 2000 --documents base --out rows.jsonl
     dialore distill dcrag --by matching --dataset dailydialog --data valid.json.gz --out rows.jsonl
     """
     from dialore.experiments.distill import contexts_of, coq_entries, read_answers, stages_of

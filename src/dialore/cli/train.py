@@ -171,6 +171,9 @@ def stages(
     out: _Out,
     given: TuningOptions,
     kind: _Kind = "seq2seq",
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Read whole prompts, and sample as they say (SCG-QP).")
+    ] = False,
     seed: _Seed = 0,
     json: Json = False,
 ) -> None:
@@ -185,7 +188,7 @@ def stages(
     """
     from dialore.training.stages import USES, lacking, stage_targets
 
-    targets, card = stage_targets(rows)
+    targets, card = stage_targets(rows, whole=whole)
     card = {"kind": "stages", "use": USES["stages"], **card}
     tuning, tokens = given.tuning(seed, epochs=10, length=1024), lacking(given.base, targets[0])
     run_finetuning(one_of("kind", kind, KINDS), given.base, targets, out, card, tokens, tuning, json)

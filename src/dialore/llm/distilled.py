@@ -118,7 +118,9 @@ def shortened(task: str, text: str, fixed: Iterable[str]) -> str:
 
 
 class TrainedStages(Wrapper):
-    """Does the stages that `dialore train stages` trained it for, the likeliest answer each, in the shape asked for.
+    """Does the stages that `dialore train stages` trained it for, in the shape asked for.
+
+    It gives the likeliest answer; one that was trained on whole prompts samples as they say.
 
     Args:
         path: the model's folder.
@@ -131,6 +133,7 @@ class TrainedStages(Wrapper):
         try:
             card = json.loads((path / "model.json").read_text(encoding="utf-8"))
             self._fixed: Mapping[str, list[str]] = card["fixed"]
+            self._whole = bool(card.get("whole"))
         except (OSError, ValueError, KeyError, TypeError) as error:
             mend = "train one with `dialore train stages`"
             raise InputError(f"{path} holds no model of stages", mend=mend) from error
@@ -144,10 +147,8 @@ class TrainedStages(Wrapper):
             why = f"{self.name} was not trained for {task or 'this'}, but for {known}"
             raise ModelError(why, mend="name another model for it by --stage-model", configuration=True)
         text = "\n\n".join(message.content for message in request.messages)
-        read = shortened(task, text, self._fixed[task])
-        changes = {
-            "continuation": read,
-            "sampling": request.sampling.model_copy(update={"temperature": 0.0, "top_p": None}),
-            "continuation_stop": (),
-        }
+        read = text if self._whole else shortened(task, text, self._fixed[task])
+        changes: dict[str, object] = {"continuation": read, "continuation_stop": ()}
+        if not self._whole:
+            changes["sampling"] = request.sampling.model_copy(update={"temperature": 0.0, "top_p": None})
         return await self._model.complete(request.model_copy(update=changes), on_text)

@@ -59,6 +59,8 @@ def plausible_answer(asked: str, schema: dict[str, Any] | None, before: str = ""
         if "NULL" in asked and (listed := _LISTED.findall(asked)):
             return ", ".join(dict.fromkeys(listed))
         said = " and ".join(_words(asked)[:2]) or "that"
+        if asked.rstrip().endswith(("Topic:", "话题：")):
+            return said
         return f"That makes me think of {said}. What would you like to do about it?"
     return json.dumps(_value("", schema, (asked, before), schema.get("$defs", {})), ensure_ascii=False)
 

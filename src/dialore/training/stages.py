@@ -28,11 +28,11 @@ USES = {
 _MARKS = '{}[]":,\\\n'
 
 
-def stage_targets(path: Path) -> tuple[Targets, dict[str, Any]]:
+def stage_targets(path: Path, *, whole: bool = False) -> tuple[Targets, dict[str, Any]]:
     """The targets of rows, those to train on and those held out, and what the model's card says of them.
 
     The lines that stand in every prompt of a task are its instruction, which the model need not read: the card has
-    them, for they are left out of what it is asked, too.
+    them, for they are left out of what it is asked, too. With `whole` it reads prompts as they were sent (SCG-QP, A.2).
 
     Raises:
         InputError: the file cannot be read, or holds too few dialogues to hold any out.
@@ -43,11 +43,12 @@ def stage_targets(path: Path) -> tuple[Targets, dict[str, Any]]:
     }
     targets: Targets = ([], [])
     for row in rows:
-        made = Target.after(shortened(row.task, row.input, fixed[row.task]), row.output, row.dialogue)
+        read = row.input if whole else shortened(row.task, row.input, fixed[row.task])
+        made = Target.after(read, row.output, row.dialogue)
         targets[row.split == "valid"].append(made)
     counts = Counter(row.task for row in rows)
     data = {"dataset": ", ".join(sorted({row.by for row in rows})), "tasks": dict(sorted(counts.items()))}
-    return _parted(targets, path), {"fixed": fixed, "data": _described(data, len(targets[0]), path)}
+    return _parted(targets, path), {"fixed": fixed, "whole": whole, "data": _described(data, len(targets[0]), path)}
 
 
 def fixed_lines(inputs: Sequence[str]) -> list[str]:
