@@ -12,7 +12,6 @@ import yaml
 
 from dialore.llm.distilled import read_rows, write_lines
 from dialore.llm.local import LocalModel
-from dialore.llm.model import Request
 from dialore.training.stages import stage_targets
 from tests.llm.test_seq2seq import _t5, _tokenizer
 from tests.training.test_decision import pairs, write
@@ -135,7 +134,8 @@ def test_scg_qps_finetuned_row_is_made_and_run_by_the_commands_of_its_file(call,
     tokenizer.save_pretrained(tmp_path / "base")
     _t5(len(tokenizer)).save_pretrained(tmp_path / "base")
     ours = {"google/flan-t5-large": f"{tmp_path / 'base'} --epochs 1 --length 256", "hf:allenai/cosmo-xl": "rehearsal"}
-    for line in shown[:5]:
+    for printed in shown[:5]:
+        line = printed
         for theirs, small in ours.items():
             line = line.replace(theirs, small)
         told = line.startswith("distill scg-qp/query") * f" --base-url {url} --model capable"
@@ -151,7 +151,7 @@ def test_scg_qps_finetuned_row_is_made_and_run_by_the_commands_of_its_file(call,
     config["systems"][0]["stages"]["scg-qp/commonsense-directive"] = "rehearsal"
     config["dataset"] |= {"path": "data/wizard_of_internet/train.jsonl", "where": ["searched"], "limit": None}
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(config), "utf-8")
-    asked: list[Request] = []
+    asked = []
     with pytest.MonkeyPatch.context() as patch:
         complete = LocalModel.complete
 
@@ -164,4 +164,5 @@ def test_scg_qps_finetuned_row_is_made_and_run_by_the_commands_of_its_file(call,
     assert ran.code == 0, ran.err
     topics = [each for each in asked if each.prompt.startswith("scg-qp/topic-tracking.paper.en")]
     assert {each.continuation for each in topics} == {one.parts[0][0] for one in (*train, *held)}
-    assert {(each.sampling.temperature, each.sampling.top_p, each.sampling.max_tokens) for each in asked} == {(0.7, 0.9, 40)}
+    sampled = {(each.sampling.temperature, each.sampling.top_p, each.sampling.max_tokens) for each in asked}
+    assert sampled == {(0.7, 0.9, 40)}

@@ -211,7 +211,7 @@ class QueryMaker:
             `dialore train decision` made decides without a call whether anything is searched for.
         topic_tracking: off: SCG-QP's Table 2, "W/O Topic Tracker".
         directive: off: SCG-QP's Table 1, "Flan T5 w/o Cosmo".
-        memory: what the user said in earlier dialogues; the directive is shown what is nearest (Section 4, future work).
+        memory: what the user said in earlier dialogues; the directive is shown the nearest (Section 4, future work).
         persona: let the directive know what is known of both persons, memory included; off, as in the paper, "w/o
             Cosmo" leaves out the directive alone.
         prompting: `paper`: prompts with the paper's content, the same for all models, and queries sent as written.
