@@ -81,10 +81,10 @@ def sample(history, response):
     return Sample(Dialogue(id="d", turns=[history], language="en"), Response(id="d", method="m", text=response))
 
 
-async def test_cdp_is_one_or_nothing_and_cdf_sums_what_is_rare(matcher, corpus):
+async def test_cdp_is_a_hundred_or_nothing_and_cdf_sums_what_is_rare(matcher, corpus):
     table = IdfTable(matcher, corpus, "ours")
     both = sample("I have got a sore throat.", "Have honey, or drink warm tea.")
-    assert (await Cdp(matcher).measure(both)).values == (1.0,)
+    assert (await Cdp(matcher).measure(both)).values == (100.0,)  # Table 1 prints 68.67
     # Honey and sore throat: two facts, one of five dialogues says both; the third fact's pair is in none.
     expected = 2 * math.log(6 / 2) + math.log(6 / 1)
     assert (await Cdf(matcher, table).measure(both)).values == pytest.approx((expected,))
@@ -118,6 +118,6 @@ async def test_each_graph_is_matched_by_its_own_facts_and_is_known_by_them():
     for number in range(20):
         facts = [("tea", "RelatedTo", "honey")] if number % 2 else [("tea", "RelatedTo", "milk")]
         metric = load_metric("cdp", Context(graph=Named("own", f"{number % 2}", *facts)))
-        assert (await metric.measure(said)).values == (float(number % 2),)
+        assert (await metric.measure(said)).values == (100.0 * (number % 2),)
         marks.add(metric.identity)
     assert len(marks) == 2

@@ -69,7 +69,7 @@ def test_table_3s_rows_are_of_six_columns_too(row):
 
 
 def test_scales_are_the_metrics_own():
-    assert (ABOUTS["cdp"].scale, ABOUTS["overall"].scale, ABOUTS["meep"].scale, ABOUTS["cdf"].scale) == (1, 5, 100, 0)
+    assert (ABOUTS["cdp"].scale, ABOUTS["overall"].scale, ABOUTS["meep"].scale, ABOUTS["cdf"].scale) == (100, 5, 100, 0)
 
 
 @pytest.mark.parametrize("name", DCRAG_COMPONENTS)
@@ -93,7 +93,7 @@ def test_nothing_below_0_has_a_geometric_mean():
 def measured(draw, shift=0.0, size=60):
     """Measures of every component of DCRAG's GeoMean, by dialogue and repetition."""
     found = {"distinct-2": {(n, 0): tuple(draw.integers(0, 400, 12).astype(float)) for n in range(size)}}
-    for name, scale in (("cdp", 1), ("cdf", 40), ("meep", 100), ("informativeness", 5), ("overall", 5)):
+    for name, scale in (("cdp", 100), ("cdf", 40), ("meep", 100), ("informativeness", 5), ("overall", 5)):
         found[name] = {(n, 0): ((0.4 + shift + 0.2 * draw.random()) * scale, 1.0)[:1] for n in range(size)}
     return found
 

@@ -7,14 +7,18 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from dialore.cli.app import app
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, ModelError, StageError
+from dialore.knowledge import Fact
 from dialore.methods.msdp import read_facts, read_line
 from dialore.methods.registry import create_method
 from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
+from dialore.sources.graph.writing import build_graph
 from dialore.sources.samples import SampleDatabase, build_samples, samples_of
 from tests.sources.sample_fixture import histories
 
@@ -53,9 +57,9 @@ def answers(model):
 def talk(base, model, answers):
     """Run a method over the scripted model: its draft and its stages."""
 
-    async def go(name: str, dialogue: str | Dialogue = "pizza", *, samples=None, on_text=None, **options):
+    async def go(name: str, dialogue: str | Dialogue = "pizza", *, samples=None, on_text=None, form="", **options):
         asked = dialogue_of(dialogue) if isinstance(dialogue, str) else dialogue
-        stages = Stages(ModelResponder(model, PromptLibrary()), name, asked, on_text)
+        stages = Stages(ModelResponder(model, PromptLibrary()), name, asked, on_text, form=form)
         method = create_method(name, {"samples": samples or base}, options)
         return await method.respond(asked, stages), stages
 
@@ -379,6 +383,50 @@ async def test_dcrags_variant_prompts_both_stages_with_the_same_nearest_samples(
         ("fact", "model", "(pizza, AtLocation, Naples)"),
     ]
     assert [traced.stage for traced in stages.trace] == ["knowledge-samples", KG, RG]
+
+
+async def test_as_dcrag_runs_it_the_prompts_are_msdps_own(talk, model, base):
+    """DCRAG, Appendix A.1.1: "the officially proposed prompts", which are samples and pattern alone (MSDP, Table 14)."""
+    model.answers[KG] = "(pizza, IsA, food)"
+    await talk("msdp-dcrag", shots=2, form="paper", prompting="paper")
+    knowledge, reply = model.asked
+    await talk("msdp-dcrag", shots=2)
+    for paper, ours in ((knowledge, model.asked[2]), (reply, model.asked[3])):
+        (message,) = paper.messages
+        assert message.content == paper.continuation.strip() == ours.continuation.strip()
+        assert paper.sampling.temperature == 0.7  # Appendix A.1.2
+        assert [each.role for each in ours.messages] == ["system", "user"]
+    assert reply.messages[0].content.endswith("We know that: (pizza, IsA, food) System replies:")
+    model.asked.clear()
+    await talk("msdp-dcrag", "茶", shots=0, form="paper", prompting="paper")
+    assert model.asked[0].messages[0].content == "( 我最喜欢喝茶。 ) =>"
+    assert model.asked[1].messages[0].content.startswith("System: 你喜欢喝什么？ User: 我最喜欢喝茶。 We know that: ")
+
+
+def test_its_base_is_built_of_the_dialogues_as_their_authors_gave_them(tmp_path):
+    """Appendix A.1.1: triplets of the train and valid sets, turns ending in `__eou__`, by hard matching."""
+    texts = {
+        "train": "I drink tea . __eou__ With honey ? It is sweet . __eou__\nHello . __eou__ Hi . __eou__\n",
+        "valid": "My honey is gone . __eou__ Then take sugar , it is sweet . __eou__ Thanks . __eou__\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"dialogues_{name}.txt").write_text(text, encoding="utf-8")
+    facts = [Fact("tea", "RelatedTo", "honey"), Fact("honey", "HasProperty", "sweet"), Fact("sugar", "IsA", "sweet")]
+    build_graph(facts, tmp_path / "own.graph", name="own", embedder=load_embedder())
+    files = [str(tmp_path / f"dialogues_{name}.txt") for name in texts]
+    command = ["samples", "build", str(tmp_path / "own.samples"), *files, "-D", "dailydialog"]
+    done = CliRunner().invoke(app, [*command, "--align-graph", str(tmp_path / "own.graph")])
+    assert done.exit_code == 0, done.output
+    opened = SampleDatabase(tmp_path / "own.samples")
+    try:
+        asked = Dialogue(id="d", turns=["Tea, please."])
+        found = {sample.response: sample.knowledge for sample, _ in opened.nearest(asked, 9, topic="none", fit=False)}
+    finally:
+        opened.close()
+    assert found == {
+        "With honey? It is sweet.": "(tea, RelatedTo, honey)",
+        "Then take sugar, it is sweet.": "(honey, HasProperty, sweet)",
+    }
 
 
 def test_facts_in_a_line():

@@ -75,6 +75,9 @@ def hostile_variables(line_break: str) -> dict[str, object]:
         "format": 2,
         "limit": 3,
         "count": 3,
+        "language": "English",
+        "target": 8,
+        "retrieval": True,
     }
 
 

@@ -162,14 +162,20 @@ def _samples(
 
 
 def _whole(files: Sequence[Path], dataset: str | None, step: "Step") -> "Iterator[Dialogue]":
-    """The whole dialogues of the files; dialogues of our own form where no data set is named."""
+    """The whole dialogues of the files; dialogues of our own form where no data set is named.
+
+    Files number their dialogues alike: an id that was there before gets its file's name.
+    """
     from dialore.datasets import data_set
 
-    reader = data_set(dataset or "jsonl")
-    for number, dialogue in enumerate((dialogue for file in files for dialogue in reader.read(file)), start=1):
-        if number % 100 == 0:
-            step("reading dialogues", number, None)
-        yield dialogue
+    reader, known = data_set(dataset or "jsonl"), set[str]()
+    for file in files:
+        for dialogue in reader.read(file):
+            name = f"{file.stem}/{dialogue.id}" if dialogue.id in known else dialogue.id
+            known.add(name)
+            if len(known) % 100 == 0:
+                step("reading dialogues", len(known), None)
+            yield dialogue.model_copy(update={"id": name})
 
 
 def _perplexities(samples: "Sequence[Sample]", name: str, step: "Step") -> dict[str, float]:

@@ -44,21 +44,21 @@ def _mark(graph: Any) -> str:  # noqa: ANN401 - a graph or several
 
 
 class Cdp(Mean):
-    """Commonsense Dialogue Proportion: the share of responses that at least one fact ties to their history."""
+    """Commonsense Dialogue Proportion: the share of responses that at least one fact ties to their history, per cent."""
 
     about = about_of("cdp")
 
     def __init__(self, matcher: HardMatcher | None, graph: str = "") -> None:
         self._matcher = matcher
-        self.identity = graph
+        self.identity = f"{graph}, per cent"
 
     async def measure(self, sample: Sample) -> Measure:
-        """1 or 0."""
+        """100 or 0."""
         if self._matcher is None:
             return unavailable("no graph was given")
         dialogue = sample.dialogue
         facts = self._matcher.match(dialogue.texts, sample.response.text, dialogue.language)
-        return Measure((float(len(facts) > 0),))
+        return Measure((100.0 * (len(facts) > 0),))
 
 
 class Cdf(Mean):

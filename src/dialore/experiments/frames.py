@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dialore.evaluation.base import Measure, Metric
     from dialore.evaluation.report.data import SystemScores
 
-_COMPARED = ("metric", "pairs", "difference", "low", "high", "p", "bootstrap", "wilcoxon", "is_better")
+_COMPARED = ("metric", "pairs", "difference", "low", "high", "p", "bootstrap", "wilcoxon", "uncorrected", "is_better")
 
 
 def load_run(folder: str | Path) -> Run:
@@ -120,7 +120,8 @@ class Run:
         """Two systems, called as in `scores()`, by every metric, on the dialogues that both have measures of.
 
         The tests are a report's: `bootstrap` is p of the paired bootstrap (for Distinct and GeoMean the jackknife),
-        `wilcoxon` that of Wilcoxon's signed-rank test where single responses have values, `p` the larger.
+        `wilcoxon` that of Wilcoxon's signed-rank test where single responses have values, `p` the larger; `uncorrected` is
+        Wilcoxon's without Holm's correction, as papers print it.
         """
         with RunStore.open(self.folder) as store:
             results = self._scored(store)

@@ -14,7 +14,9 @@ from dialore.methods.demands import (
     ThoughtRevision,
     ThoughtTopics,
     Topics,
+    link,
     mended,
+    mentions,
     pick,
     produce_queries,
 )
@@ -57,6 +59,10 @@ class Dcrag:
             finds useful of it.
         together: ask for both selections at once, each for `limit` facts, and cut what is too much; off, the second is
             asked for what the first leaves, if anything (Section 3.3).
+        fewer_steps: ask only where there is something to settle, which the paper leaves to further work (Limitations).
+            Where the last two turns mention no concept, the response is written at once; Cross Revision is left out
+            where there are no queries or no topics to set against each other, and the selection from a set that is not
+            larger than the limit, all of which is taken as ranked.
         prompting: how prompts are worded: `paper` with the content of the paper's, or `ours`.
     """
 
@@ -84,6 +90,7 @@ class Dcrag:
     fact_selection: bool = True
     whole_sets: bool = False
     together: bool = True
+    fewer_steps: bool = False
     prompting: str = OURS
 
     def __post_init__(self) -> None:
@@ -98,6 +105,8 @@ class Dcrag:
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Knowledge Demands Identification and Demands-Guided Knowledge Retrieval (Sections 3.2 and 3.3)."""
+        if self.fewer_steps and not link("mentions", lambda: mentions(self.graph, dialogue, 2), stage):
+            return Grounding(demands=Demands())
         queries, topics = await gather(self.produce_queries(dialogue, stage), self.plan_topics(dialogue, stage))
         demands = await self.revise(dialogue, joined(queries, topics), stage)
         retrieval = await self.retrieve(dialogue, demands, stage)
@@ -112,6 +121,7 @@ class Dcrag:
             facts=grounding.knowledge,
             demands=(grounding.demands or Demands()).model_dump(),
             thoughts=self.thoughts,
+            retrieval=any(traced.stage == "fact-retrieval" for traced in stage.trace),
         )
         return grounding.response(text)
 
@@ -131,7 +141,7 @@ class Dcrag:
 
     async def revise(self, dialogue: Dialogue, demands: Demands, stage: Stages) -> Demands:
         """Cross Revision (Section 3.2.3, Equations 5 and 6). Where nothing parses, the demands stay as they were."""
-        if not self.cross_revision:
+        if not self.cross_revision or (self.fewer_steps and not (demands.queries and demands.topics)):
             return demands
         shape = ThoughtRevision if self.thoughts else Revision
         revised = await stage.ask(
@@ -173,8 +183,8 @@ class Dcrag:
 
     async def _pick(self, which: str, facts: list[Knowledge], limit: int, stage: Stages) -> list[Knowledge]:
         """One selection. Nothing offered asks nothing; where nothing parses, the best-ranked facts are taken."""
-        if not facts or not limit:
-            return []
+        if not facts or not limit or (self.fewer_steps and len(facts) <= limit):
+            return facts[:limit]
         ranked = SelectedFacts(selected=list(range(1, min(len(facts), limit) + 1)))
         chosen = await stage.ask("dcrag/fact-selection", SelectedFacts, ranked, suffix=which, facts=facts, limit=limit)
         picked = pick(f"selection-mending-{which}", facts, chosen.selected, stage)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field, create_model
 
 from dialore.methods.base import PAPER
 from dialore.response import Demands
-from dialore.text import is_mentioned, normalise
+from dialore.text import content_words, is_mentioned, light_words, normalise
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -117,6 +117,13 @@ def link(name: str, work: Callable[[], list[Link]], stage: Stages, *, summary: b
         step.output = {"links": shown}
         step.summary = f"Concepts: {'; '.join(shown)}" if shown and summary else ""
     return links
+
+
+def mentions(graph: AnyGraph, dialogue: Dialogue, turns: int) -> list[Link]:
+    """The concepts that the latest turns mention, without those that nearly every dialogue mentions."""
+    light = light_words(dialogue.language)
+    found = graph.mentions(dialogue.texts[-turns:])
+    return [each for each in found if not light.issuperset(content_words(each.name, dialogue.language))]
 
 
 async def retrieve_facts(

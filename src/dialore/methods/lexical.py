@@ -10,12 +10,12 @@ from pydantic import BaseModel
 
 from dialore.errors import InputError
 from dialore.methods.base import Method, check_least
-from dialore.methods.demands import link, retrieve_facts
+from dialore.methods.demands import link, mentions, retrieve_facts
 from dialore.parallel import gather
 from dialore.prompts.history import on_one_line
 from dialore.response import Citation, Demands, Grounding, Response, StageTrace
 from dialore.retrieval.reranking import load_reranker
-from dialore.text import content_words, is_mentioned, light_words, split_sentences
+from dialore.text import is_mentioned, split_sentences
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -91,21 +91,16 @@ class Lexical(Method):
         return grounding.response(text, cited)
 
     async def _look_up(self, dialogue: Dialogue, stage: Stages) -> tuple[Demands, list[Knowledge]]:
-        if self.graph is None:
+        graph = self.graph
+        if graph is None:
             return Demands(), []
         own = (_FOUND[dialogue.language], _NOTHING[dialogue.language])  # what this method said itself in a chat
         others = [turn for turn in dialogue.turns if not turn.text.startswith(own)]
-        latest = dialogue.model_copy(update={"turns": tuple(others[-self.turns :])})
-        links = link("concept-mentions", lambda: self._mentions(latest), stage)
+        latest = dialogue.model_copy(update={"turns": tuple(others)})
+        links = link("concept-mentions", lambda: mentions(graph, latest, self.turns), stage)
         last = [each for each in links if is_mentioned(each.phrase, [dialogue.last.text], dialogue.language)]
         demands = Demands(explicit=[each.name for each in links], maintained=[each.name for each in last])
-        return demands, await retrieve_facts(self.graph, links, dialogue, stage, self.top)
-
-    def _mentions(self, dialogue: Dialogue) -> list[Link]:
-        """The concepts mentioned, without those that nearly every dialogue mentions."""
-        light = light_words(dialogue.language)
-        found = self.graph.mentions(dialogue.texts) if self.graph is not None else []
-        return [each for each in found if not light.issuperset(content_words(each.name, dialogue.language))]
+        return demands, await retrieve_facts(graph, links, dialogue, stage, self.top)
 
 
 def _ranked(pieces: Sequence[Knowledge], dialogue: Dialogue, stage: Stages) -> list[Knowledge]:

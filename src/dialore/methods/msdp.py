@@ -243,8 +243,10 @@ class MsdpDcrag:
     """MSDP as DCRAG runs it for its Table 1: commonsense facts, then the response, after the same ten similar samples.
 
     The base is built of histories and responses whose facts were found by hard matching: `dialore samples build OUT
-    FILE --align-graph GRAPH`. Both prompts are MSDP's; such dialogues have no topics, so the first is
-    `( last turn ) => facts`.
+    FILE --align-graph GRAPH`; the paper's encoder is `--embedder st:paraphrase-multilingual-mpnet-base-v2`.
+
+    By `prompting=paper` both prompts are MSDP's own, the patterns alone; such dialogues have no topics, so the first is
+    `( last turn ) => facts`. By `ours` an instruction stands before them.
 
     Where the paper is silent: a sample has up to three facts, and the nearest stands last.
 
@@ -252,6 +254,7 @@ class MsdpDcrag:
         samples: the sample base.
         shots: samples of both generators (Appendix A.1.1: 10).
         turns: last turns of each history that the dialogue generator is shown; 0 for all.
+        prompting: how prompts are worded: `paper` or `ours`.
     """
 
     name: ClassVar[str] = "msdp-dcrag"
@@ -263,6 +266,7 @@ class MsdpDcrag:
     samples: SampleDatabase
     shots: int = 10
     turns: int = 0
+    prompting: str = OURS
 
     def __post_init__(self) -> None:
         """Check the options; raises InputError."""

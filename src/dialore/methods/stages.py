@@ -25,8 +25,7 @@ from dialore.prompts.history import (
     asking_for,
     friend_labels,
     history_messages,
-    on_one_line,
-    render_history,
+    history_variables,
 )
 from dialore.response import Citation, Outcome, StageTrace
 from dialore.sources.base import Findings, KnowledgeSource
@@ -168,7 +167,7 @@ class ModelResponder:
             return answered
 
     def _request(self, prompt: Prompt, call: StageCall[T], dialogue: Dialogue, step: StageTrace) -> Request:
-        known: dict[str, object] = {"history": render_history(dialogue), "last_turn": on_one_line(dialogue.last.text)}
+        known = history_variables(dialogue, numbered=prompt.front.history == "numbered")
         before: tuple[Message, ...] = ()
         if prompt.front.history == "messages":
             *before_last, last = history_messages(dialogue)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # DCRAG calls the two sides "Me" and "Friend" (Tables 12 to 18); the response is Friend's.
 _SIDES: dict[Language, tuple[str, str, str]] = {"en": ("Me", "Friend", ": "), "zh": ("我", "朋友", "：")}
+_LANGUAGES: dict[Language, str] = {"en": "English", "zh": "Chinese"}
 
 # Signs that part turns in the input of models without chat, such as Cosmo.
 _COLON = re.compile("[:：]")
@@ -28,14 +29,27 @@ class Block(str):
     __slots__ = ()
 
 
-def render_history(dialogue: Dialogue) -> Block:
+def render_history(dialogue: Dialogue, *, numbered: bool = False) -> Block:
     """The history, a turn a line, the last turn's speaker as "Me" and the responder as "Friend".
 
-    Speakers beyond these two keep their names, without colons. Line breaks inside a turn become spaces.
+    Speakers beyond these two keep their names, without colons. Line breaks inside a turn become spaces. Numbered, each
+    turn has its number, and the two sides are called so in every language: `Friend-7: ...` (DCRAG, Tables 12 to 18).
     """
-    me, friend, colon = _SIDES[dialogue.language]
+    me, friend, colon = _SIDES["en" if numbered else dialogue.language]
     names = _names(dialogue) | {dialogue.last.speaker: me, dialogue.responder: friend}
-    return Block("\n".join(f"{names[turn.speaker]}{colon}{on_one_line(turn.text)}" for turn in dialogue.turns))
+    numbers = [f"-{number}" if numbered else "" for number in range(1, len(dialogue.turns) + 1)]
+    lines = (f"{names[turn.speaker]}{n}{colon}{on_one_line(turn.text)}" for turn, n in zip(dialogue.turns, numbers, strict=True))
+    return Block("\n".join(lines))
+
+
+def history_variables(dialogue: Dialogue, *, numbered: bool = False) -> dict[str, object]:
+    """What every prompt is told of a dialogue: history, last turn, its language's name, the next turn's number."""
+    return {
+        "history": render_history(dialogue, numbered=numbered),
+        "last_turn": on_one_line(dialogue.last.text),
+        "language": _LANGUAGES[dialogue.language],
+        "target": len(dialogue.turns) + 1,
+    }
 
 
 def history_messages(dialogue: Dialogue) -> tuple[Message, ...]:

@@ -96,8 +96,8 @@ class FrontMatter(BaseModel):
     """The head of a prompt file: its version, what it asks the model to output, and how to sample.
 
     With `history: messages` the history stands before the file's last message as messages of its own; that which is
-    answered is the variable `last_turn`. Without it the history is the variable `history`, a transcript. `stop` holds
-    further stop strings for where the prompt's continuation is sent in place of its messages.
+    answered is the variable `last_turn`. Without it the history is the variable `history`, a transcript, with
+    `numbered` of numbered turns (see `render_history`). `stop` holds further stop strings for where the prompt's continuation is sent in place of its messages.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -106,7 +106,7 @@ class FrontMatter(BaseModel):
     output: str
     sampling: Sampling = Sampling()
     stop: tuple[str, ...] = ()
-    history: Literal["transcript", "messages"] = "transcript"
+    history: Literal["transcript", "messages", "numbered"] = "transcript"
 
 
 @dataclass(frozen=True)
@@ -230,9 +230,11 @@ class PromptLibrary:
     def get(self, name: str, language: Language, form: str = "") -> Prompt:
         """The prompt of that name and language; raises UnknownNameError where there is none.
 
-        A form, as `paper` of `<method>/<stage>.paper.<language>.md`, is taken where there is a file of it.
+        A form, as `paper` of `<method>/<stage>.paper.<language>.md`, is taken where there is a file of it. What is there
+        in English alone serves every language: it is told the dialogue's, as `language`.
         """
-        found = (self._find(f"{name}.{form}", language) if form else None) or self._find(name, language)
+        names = [f"{name}.{form}", name] if form else [name]
+        found = next((one for each in names for of in (language, "en") if (one := self._find(each, of))), None)
         if found is None:
             raise UnknownNameError("prompt", name, {prompt.name for prompt in self if prompt.language == language})
         return found

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, Field, create_model
 from dialore.errors import ModelError
 from dialore.evaluation.base import Measure
 from dialore.llm.structured import Structured, complete_structured
-from dialore.prompts.history import render_history
+from dialore.prompts.history import history_variables
 from dialore.prompts.library import PromptLibrary
 from dialore.text import LANGUAGES
 
@@ -95,7 +95,7 @@ class Asker:
     async def ask(self, name: str, shape: type[T], dialogue: Dialogue, *, label: str = "", **variables: object) -> T:
         """Ask for a value of a shape, in the dialogue's language, by the prompt `judge/<name>`.
 
-        Prompts see the dialogue's `history`, its `last_turn`, and `variables`; `label` is the judge's name in requests,
+        Prompts see the dialogue (`history_variables`) and `variables`; `label` is the judge's name in requests,
         the prompt's where it is empty.
 
         Raises:
@@ -104,7 +104,7 @@ class Asker:
             InputError: the prompt is missing or names an unknown variable.
         """
         prompt = self.prompts.get(f"judge/{name}", dialogue.language)
-        known = {"history": render_history(dialogue), "last_turn": dialogue.last.text, **variables}
+        known = history_variables(dialogue, numbered=prompt.front.history == "numbered") | variables
         request = prompt.render(known, f"{dialogue.id}/judge/{label or name}")
         try:
             answer = await complete_structured(self.model, request, shape)

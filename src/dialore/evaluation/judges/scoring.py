@@ -46,7 +46,7 @@ def make(name: str, context: Context) -> Judge:
     }
     prompts: dict[str, tuple[str, ...]] = dict.fromkeys(("informativeness", "overall"), ("quality",))
     prompts["ragas-faithfulness"] = ("ragas-faithfulness-statements", "ragas-faithfulness-verdicts")
-    also = {"ragas-context-relevance": f"sentences {SENTENCE_RULES}"}
+    also = {"ragas-context-relevance": f"sentences {SENTENCE_RULES}, facts as they were shown"}
     also["ragas-answer-relevance"] = f"with the history, {embedder}"
     score = scores.get(name, functools.partial(_queries, name, int(about.scale)))
     return Judge(about, asker_of(context), score, prompts.get(name, (name,)), also.get(name, ""))
@@ -153,8 +153,8 @@ async def _useful_pieces(judge: Asker, sample: Sample) -> Measure:
 
 
 async def _context_relevance(judge: Asker, sample: Sample) -> Measure:
-    _pieces(sample)
-    sentences = [sentence for piece in sample.response.knowledge for sentence in sentences_of(piece)]
+    shown = zip(sample.response.knowledge, _pieces(sample), strict=True)
+    sentences = [sentence for piece, text in shown for sentence in sentences_of(piece, text)]
     shape = list_shape("NeededSentences", "needed", len(sentences))
     said = await judge.ask("ragas-context-relevance", shape, sample.dialogue, knowledge=sentences)
     needed = set(said.model_dump()["needed"])
@@ -183,9 +183,9 @@ async def _faithfulness(judge: Asker, sample: Sample) -> Measure:
 
 
 async def _answer_relevance(embedder: str, judge: Asker, sample: Sample) -> Measure:
-    said = await judge.ask(
-        "ragas-answer-relevance", Questions, sample.dialogue, response=spoken(sample.response), count=QUESTIONS
-    )
+    known = _pieces(sample) if sample.response.knowledge else []
+    about = {"response": spoken(sample.response), "knowledge": known, "count": QUESTIONS}
+    said = await judge.ask("ragas-answer-relevance", Questions, sample.dialogue, **about)
     questions = [question for question in said.questions if question.strip()][:QUESTIONS]
     if not questions:
         return Measure(problem="unparsed", reason="the judge's questions are blank")
@@ -197,10 +197,15 @@ async def _answer_relevance(embedder: str, judge: Asker, sample: Sample) -> Meas
 
 
 def _pieces(sample: Sample) -> list[str]:
-    """The knowledge that a response was given, a line each; raises UnjudgedError where it was given none."""
+    """The knowledge that a response was given, a line each, a fact as the triple that its prompt had, where it had one.
+
+    Raises UnjudgedError where it was given none.
+    """
     if not sample.response.knowledge:
         raise UnjudgedError(unavailable("the response was given no knowledge"))
-    return [" ".join(piece.text.split()) for piece in sample.response.knowledge]
+    asked = "\n".join(message["content"] for stage in sample.response.trace for message in stage.messages)
+    shown = (piece.triple if piece.triple in asked else piece.text for piece in sample.response.knowledge)
+    return [" ".join(text.split()) for text in shown]
 
 
 @functools.lru_cache(maxsize=2)
@@ -208,8 +213,6 @@ def _embedder(spec: str) -> Embedder:
     return load_embedder(spec)
 
 
-def sentences_of(piece: Knowledge) -> list[str]:
-    """A passage's sentences; anything else is one."""
-    if piece.kind != "passage":
-        return [" ".join(piece.text.split())]
-    return split_lines(piece.text)
+def sentences_of(piece: Knowledge, text: str) -> list[str]:
+    """A passage's sentences; anything else is one, the text that it is shown by."""
+    return split_lines(piece.text) if piece.kind == "passage" else [text]

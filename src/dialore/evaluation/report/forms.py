@@ -224,7 +224,8 @@ def _note(number: int) -> str:
 _COLUMNS = (
     *("run", "dataset", "model", "system", "method", "options", "metric", "higher_is_better", "scale"),
     *("value", "low", "high", "n", "place"),
-    *("baseline", "difference", "difference_low", "difference_high", "pairs", "p_bootstrap", "p_wilcoxon", "mark"),
+    *("baseline", "difference", "difference_low", "difference_high", "pairs", "p_bootstrap", "p_wilcoxon"),
+    *("p_wilcoxon_uncorrected", "mark"),
     *("problems", "reason"),
 )
 
@@ -302,6 +303,7 @@ def _measured(about: About, cell: Cell) -> dict[str, object]:
         line |= {"baseline": compared.baseline.name, "difference": _number(compared.difference)}
         line |= {"difference_low": _number(compared.low), "difference_high": _number(compared.high)}
         line |= {"p_bootstrap": _number(compared.bootstrap), "p_wilcoxon": _number(compared.wilcoxon)}
+        line["p_wilcoxon_uncorrected"] = _number(compared.uncorrected)
         line["pairs"] = compared.pairs
     return line
 

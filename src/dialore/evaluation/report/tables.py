@@ -33,6 +33,7 @@ class Comparison:
         difference: the system's figure less the baseline's, on these.
         bootstrap: p of the paired bootstrap, Holm-corrected over the systems compared on the metric.
         wilcoxon: p of Wilcoxon's signed-rank test, corrected alike; None for metrics of the corpus as a whole.
+        uncorrected: the same p as most papers print it, DCRAG's tables too: of this one comparison.
     """
 
     system: SystemScores
@@ -45,6 +46,7 @@ class Comparison:
     bootstrap: float
     wilcoxon: float | None
     higher_is_better: bool
+    uncorrected: float | None
 
     @property
     def p(self) -> float:
@@ -173,7 +175,7 @@ def _compare(
     if about.level == "response":
         p = wilcoxon(*(_by_talk(values(metric, rows), talks) for rows in (first, second)))
     difference = (interval.value, interval.low, interval.high)
-    return Comparison(system, baseline, about.name, len(common), *difference, bootstrapped, p, about.higher_is_better)
+    return Comparison(system, baseline, about.name, len(common), *difference, bootstrapped, p, about.higher_is_better, p)
 
 
 def _by_talk(found: NDArray[np.float64], talks: Sequence[str]) -> NDArray[np.float64]:
@@ -567,7 +569,8 @@ def how_to_read(table: MainTable) -> list[str]:
             f"* p < 0.05, ** p < 0.01: better or worse than {', '.join(baselines)}, on {counted} dialogues that both "
             "systems answered: by the paired bootstrap (for Distinct and GeoMean, the jackknife), and for metrics of "
             "single responses by Wilcoxon's signed-rank test as well (the larger p counts), Holm-corrected over the "
-            "systems compared on a metric."
+            "systems compared on a metric. That is stricter than the mark of most papers, which is p < 0.05 by "
+            "Wilcoxon's test alone, uncorrected: its p has a column of its own under Significance."
         )
         if any(math.isnan(each.p) for each in made):
             said.append("Where a test says nothing, there is no mark.")
