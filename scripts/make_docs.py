@@ -43,7 +43,6 @@ from dialore.prompts.library import PromptLibrary
 from dialore.settings import SourceSettings
 from dialore.sources.declared import Declaration
 from dialore.sources.registry import KINDS
-from dialore.text import LANGUAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -380,7 +379,7 @@ def _exists(span: str, names: set[str]) -> bool:
     if span.startswith("dialore "):
         return _is_command(span.split()[1:])
     if span.startswith("prompts/"):
-        return (_SOURCE / span).is_dir() or all((_SOURCE / f"{span}.{language}.md").exists() for language in LANGUAGES)
+        return (_SOURCE / span).is_dir() or (_SOURCE / f"{span}.en.md").exists()
     if span.startswith("scripts/"):
         return (DOCS.parent / span).exists()
     first, _, rest = span.partition(": ")

@@ -41,7 +41,7 @@ def write_data(folder: Path) -> Path:
     files = {
         "conceptnet-assertions-5.7.0.csv.gz": _assertions(),
         **{f"dailydialog/{split}.json": _dailydialog() for split in ("train", "valid", "test")},
-        **{f"diamante/{split}.txt": _lines(_diamante()) for split in ("train", "test")},
+        **{f"diamante/{split}.txt": _lines(_diamante()) for split in ("train", "valid", "test")},
         **{f"kbp/{split}.json": _kbp() for split in ("dev", "test")},
         "wizard_of_wikipedia/train.json": _wikipedia(THINGS | OLD),
         "wizard_of_wikipedia/dev.json": _wikipedia(HELD_OUT),

@@ -111,6 +111,15 @@ def test_p_values_are_holm_corrected_over_the_systems_of_a_metric(report):
         raw.append(wilcoxon([mine[k][0] for k in keys], [base[k][0] for k in keys]))
     found = [cells["f1"].comparison.wilcoxon for name, cells in rows_of(report).items() if name != "vanilla"]
     assert sorted(found) == pytest.approx([min(raw) * 2, max(min(raw) * 2, *raw)])
+    # As DCRAG's Table 1 prints significance: each test by itself, in a column; the star is named as the stricter one.
+    plain = [cells["f1"].comparison.uncorrected for name, cells in rows_of(report).items() if name != "vanilla"]
+    assert plain == pytest.approx(raw)
+    assert any("Wilcoxon's test alone, uncorrected" in text for text in how_to_read(report.table))
+    table = render_markdown(report).partition("## Significance")[2]
+    assert "| Wilcoxon p | uncorrected |" in table
+    cells = next(line for line in table.splitlines() if line.startswith("| f1 | dcrag |")).split(" | ")
+    assert cells[-1].rstrip(" |") == markdown_escape(p_value(plain[0]))
+    assert f",{plain[0]!r}," in render_csv(report)
 
 
 def test_no_difference_has_no_mark():

@@ -15,7 +15,13 @@ from dialore.prompts.library import PromptLibrary
 
 AS_PUBLISHED = {"prompting": "paper", "whole_sets": True, "together": False}
 # What Tables 12 to 18 say, by stage of the prompt: facts and terms, not sentences.
-EVERY = ["open-domain chit-chat", "between two people", "in English", "penalised", "Dialogue history:\nMe-1: How are you"]
+EVERY = [
+    "open-domain chit-chat",
+    "between two people",
+    "in English",
+    "penalised",
+    "Dialogue history:\nMe-1: How are you",
+]
 ANSWERS = ["one to three sentences", '"Friend"', '"Me"', "natural, coherent, engaging and informative", "latest turn"]
 RETRIEVED = ["retrieval system", "irrelevant or noise", "own common sense", "(head entity, relation, tail entity)"]
 RETRIEVED += ["lemons are sour", "(sunflower, IsA, flower)"]
@@ -26,7 +32,11 @@ SAID = {
     "dcrag": {
         "query-production": ["step by step", "several sentences", *KINDS[:2], "nodes", "everyday world"],
         "topic-planning": ["step by step", "several sentences", *KINDS[2:], "it affects B", "scope", "everyday world"],
-        "cross-revision": ["added, retained, revised or removed", *KINDS, "queries ought to be in the dialogue history"],
+        "cross-revision": [
+            "added, retained, revised or removed",
+            *KINDS,
+            "queries ought to be in the dialogue history",
+        ],
         "fact-selection-foreseen": ["20", "rank them and name all of them", *RETRIEVED[:2], "[1] ("],
         "response-generation": ANSWERS + RETRIEVED + KINDS + ["may help you"],
     },

@@ -386,7 +386,7 @@ async def test_dcrags_variant_prompts_both_stages_with_the_same_nearest_samples(
 
 
 async def test_as_dcrag_runs_it_the_prompts_are_msdps_own(talk, model, base):
-    """DCRAG, Appendix A.1.1: "the officially proposed prompts", which are samples and pattern alone (MSDP, Table 14)."""
+    """DCRAG, Appendix A.1.1: "officially proposed prompts", samples and pattern alone (MSDP, Table 14)."""
     model.answers[KG] = "(pizza, IsA, food)"
     await talk("msdp-dcrag", shots=2, form="paper", prompting="paper")
     knowledge, reply = model.asked

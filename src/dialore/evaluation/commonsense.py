@@ -44,7 +44,7 @@ def _mark(graph: Any) -> str:  # noqa: ANN401 - a graph or several
 
 
 class Cdp(Mean):
-    """Commonsense Dialogue Proportion: the share of responses that at least one fact ties to their history, per cent."""
+    """Commonsense Dialogue Proportion: the per cent of responses that a fact ties to their history."""
 
     about = about_of("cdp")
 

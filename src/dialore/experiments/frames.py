@@ -120,8 +120,8 @@ class Run:
         """Two systems, called as in `scores()`, by every metric, on the dialogues that both have measures of.
 
         The tests are a report's: `bootstrap` is p of the paired bootstrap (for Distinct and GeoMean the jackknife),
-        `wilcoxon` that of Wilcoxon's signed-rank test where single responses have values, `p` the larger; `uncorrected` is
-        Wilcoxon's without Holm's correction, as papers print it.
+        `wilcoxon` that of Wilcoxon's signed-rank test where single responses have values, `p` the larger, `uncorrected`
+        Wilcoxon's as papers print it.
         """
         with RunStore.open(self.folder) as store:
             results = self._scored(store)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from dialore.methods.base import AnyGraph
     from dialore.methods.stages import StageCall, Stages
     from dialore.sources.base import KnowledgeSource
-    from dialore.sources.graph.linking import Link
 
 T = TypeVar("T", bound=BaseModel)
 HOW_TO_ADD_A_MODEL = "set DIALORE_BASE_URL and DIALORE_MODEL, or --base-url and --model"

@@ -38,7 +38,10 @@ def render_history(dialogue: Dialogue, *, numbered: bool = False) -> Block:
     me, friend, colon = _SIDES["en" if numbered else dialogue.language]
     names = _names(dialogue) | {dialogue.last.speaker: me, dialogue.responder: friend}
     numbers = [f"-{number}" if numbered else "" for number in range(1, len(dialogue.turns) + 1)]
-    lines = (f"{names[turn.speaker]}{n}{colon}{on_one_line(turn.text)}" for turn, n in zip(dialogue.turns, numbers, strict=True))
+    lines = (
+        f"{names[turn.speaker]}{n}{colon}{on_one_line(turn.text)}"
+        for turn, n in zip(dialogue.turns, numbers, strict=True)
+    )
     return Block("\n".join(lines))
 
 

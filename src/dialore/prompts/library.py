@@ -97,7 +97,8 @@ class FrontMatter(BaseModel):
 
     With `history: messages` the history stands before the file's last message as messages of its own; that which is
     answered is the variable `last_turn`. Without it the history is the variable `history`, a transcript, with
-    `numbered` of numbered turns (see `render_history`). `stop` holds further stop strings for where the prompt's continuation is sent in place of its messages.
+    `numbered` of numbered turns (see `render_history`). `stop` holds further stop strings for where the prompt's
+    continuation is sent in place of its messages.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -230,8 +231,8 @@ class PromptLibrary:
     def get(self, name: str, language: Language, form: str = "") -> Prompt:
         """The prompt of that name and language; raises UnknownNameError where there is none.
 
-        A form, as `paper` of `<method>/<stage>.paper.<language>.md`, is taken where there is a file of it. What is there
-        in English alone serves every language: it is told the dialogue's, as `language`.
+        A form, as `paper` of `<method>/<stage>.paper.<language>.md`, is taken where there is a file of it. What is
+        there in English alone serves every language: it is told the dialogue's, as `language`.
         """
         names = [f"{name}.{form}", name] if form else [name]
         found = next((one for each in names for of in (language, "en") if (one := self._find(each, of))), None)

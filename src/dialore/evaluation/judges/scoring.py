@@ -184,8 +184,14 @@ async def _faithfulness(judge: Asker, sample: Sample) -> Measure:
 
 async def _answer_relevance(embedder: str, judge: Asker, sample: Sample) -> Measure:
     known = _pieces(sample) if sample.response.knowledge else []
-    about = {"response": spoken(sample.response), "knowledge": known, "count": QUESTIONS}
-    said = await judge.ask("ragas-answer-relevance", Questions, sample.dialogue, **about)
+    said = await judge.ask(
+        "ragas-answer-relevance",
+        Questions,
+        sample.dialogue,
+        response=spoken(sample.response),
+        knowledge=known,
+        count=QUESTIONS,
+    )
     questions = [question for question in said.questions if question.strip()][:QUESTIONS]
     if not questions:
         return Measure(problem="unparsed", reason="the judge's questions are blank")

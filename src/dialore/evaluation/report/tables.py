@@ -175,7 +175,9 @@ def _compare(
     if about.level == "response":
         p = wilcoxon(*(_by_talk(values(metric, rows), talks) for rows in (first, second)))
     difference = (interval.value, interval.low, interval.high)
-    return Comparison(system, baseline, about.name, len(common), *difference, bootstrapped, p, about.higher_is_better, p)
+    return Comparison(
+        system, baseline, about.name, len(common), *difference, bootstrapped, p, about.higher_is_better, p
+    )
 
 
 def _by_talk(found: NDArray[np.float64], talks: Sequence[str]) -> NDArray[np.float64]:
