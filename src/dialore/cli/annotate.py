@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from dialore.cli.options import Json, one_of
-from dialore.cli.output import console, escape, note, print_json, table, write_whole
+from dialore.cli.output import console, escape, note, print_json, table
 from dialore.errors import InputError, install
+from dialore.files import write_whole
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue

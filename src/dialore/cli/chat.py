@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dialore.cli.options import WITHOUT_MODEL, AgentSettings, Json, connecting, takes_settings
-from dialore.cli.output import console, escape, note, note_languages, say_error, write_whole
+from dialore.cli.output import console, escape, note, note_languages, say_error
 from dialore.errors import DialoreError, InputError, UnknownNameError
+from dialore.files import write_whole
 
 if TYPE_CHECKING:
     import asyncio

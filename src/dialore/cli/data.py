@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dialore.cli.options import DATA_SETS, Json, one_of
-from dialore.cli.output import check_targets, console, escape, note, print_json, progress, table, write_whole
+from dialore.cli.output import check_targets, console, escape, note, print_json, progress, table
 from dialore.errors import InputError
+from dialore.files import write_whole
 
 if TYPE_CHECKING:
     from dialore.datasets.base import Answer, WholeDialogue

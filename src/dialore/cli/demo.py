@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dialore.cli.options import Json
-from dialore.cli.output import check_targets, progress, write_whole
+from dialore.cli.output import check_targets, progress
 from dialore.errors import InputError
+from dialore.files import write_whole
 
 if TYPE_CHECKING:
     from dialore.agent import Agent

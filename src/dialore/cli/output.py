@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 import typer
 
 from dialore.errors import InputError
+from dialore.files import unwritable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -234,7 +235,7 @@ def lines_to(path: Path | None) -> Iterator[Callable[[dict[str, Any]], None]]:
             file.write(json.dumps(data, ensure_ascii=False) + "\n")
             file.flush()
         except OSError as error:
-            raise _unwritable(path, error) from error
+            raise unwritable(path, error) from error
 
     try:
         yield write
@@ -271,33 +272,3 @@ def _head(path: Path) -> str:
     """The beginning of a file; of one that is empty, or no file of its own, what any output begins with."""
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         return file.read(200).lstrip() or "{"
-
-
-def write_whole(path: Path, content: str | bytes | Iterable[str]) -> None:
-    """Write a text, bytes, or lines as they come to a file that is there whole or not at all; its folder is made.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-    target = path.resolve()  # what a link, or a device, stands for is not replaced
-    is_device = target.exists() and not target.is_file()
-    temporary = target if is_device else target.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            if isinstance(content, bytes):
-                temporary.write_bytes(content)
-            else:
-                with temporary.open("w", encoding="utf-8", newline="") as file:
-                    file.writelines([content] if isinstance(content, str) else content)
-            if not is_device:
-                temporary.replace(target)
-        finally:
-            if not is_device:
-                temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(path: Path, error: OSError) -> InputError:
-    return InputError(f"cannot write {path}: {error.strerror or error}", mend="check the folder and its permissions")

@@ -72,8 +72,8 @@ def export_prompts(
     dialore prompts export my-prompts
     dialore respond talk.json --prompts my-prompts
     """
-    from dialore.cli.output import write_whole
     from dialore.errors import InputError
+    from dialore.files import write_whole
     from dialore.prompts.library import PromptLibrary
 
     library = PromptLibrary()

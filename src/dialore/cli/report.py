@@ -8,8 +8,9 @@ import typer
 
 from dialore.cli.annotate import PLACE
 from dialore.cli.options import Json, LogTo, Metrics, one_of
-from dialore.cli.output import note, print_json, write_whole
+from dialore.cli.output import note, print_json
 from dialore.errors import InputError, install
+from dialore.files import write_whole
 
 if TYPE_CHECKING:
     from dialore.evaluation.report.build import Report

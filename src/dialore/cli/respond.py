@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dialore.cli.options import WITHOUT_MODEL, AgentSettings, Json, connecting, takes_settings
-from dialore.cli.output import check_targets, lines_to, note, note_languages, progress, say, say_error, write_whole
+from dialore.cli.output import check_targets, lines_to, note, note_languages, progress, say, say_error
 from dialore.errors import InputError
+from dialore.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

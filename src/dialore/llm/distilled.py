@@ -15,6 +15,7 @@ from typing import Literal
 from pydantic import BaseModel, ValidationError
 
 from dialore.errors import InputError, ModelError, first_line
+from dialore.files import write_whole
 from dialore.llm.local import LocalModel
 from dialore.llm.model import Completion, OnText, Request, Wrapper
 
@@ -76,13 +77,7 @@ def write_lines(path: Path, lines: Iterable[Mapping[str, object]]) -> int:
     texts = [json.dumps(line, ensure_ascii=False) + "\n" for line in lines]
     if not texts:
         raise InputError("nothing was gathered to learn from", mend="see that the run answered, and by such stages")
-    being = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        being.write_text("".join(texts), encoding="utf-8")
-        being.replace(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}", mend="choose another --out") from error
+    write_whole(path, texts)
     return len(texts)
 
 

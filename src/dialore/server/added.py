@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import lmdb
 
 from dialore.errors import InputError
+from dialore.files import write_whole
 from dialore.knowledge import Fact
 from dialore.retrieval.embedding import load_embedder
 from dialore.server.errors import ServiceError
@@ -268,9 +269,7 @@ class AddedKnowledge:
 
     def _set_persona(self, add: Sequence[str], delete: Sequence[str]) -> list[str]:
         kept = [one for one in dict.fromkeys((*self.persona, *add)) if one not in delete]
-        fresh = self._sentences.with_suffix(".new")
-        fresh.write_text(json.dumps(kept), "utf-8")
-        fresh.replace(self._sentences)
+        write_whole(self._sentences, json.dumps(kept))
         return kept
 
 

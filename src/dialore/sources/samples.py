@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import os
 import random
 import zlib
 from collections import Counter
@@ -24,6 +23,7 @@ import numpy as np
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from dialore.errors import InputError, SourceError, first_line
+from dialore.files import written_whole
 from dialore.retrieval.ranking import DECIMALS
 from dialore.sources.graph.matching import HardMatcher, stores_of
 from dialore.text import LANGUAGES, Language, is_mentioned, normalise, words
@@ -535,7 +535,8 @@ def build_samples(
         perplexity_by=perplexity_by if perplexities is not None else "",
         graph=graph,
     )
-    _write({"meta": np.frombuffer(meta.model_dump_json().encode(), np.uint8), **arrays}, out)
+    with written_whole(out) as path, path.open("wb") as file:
+        np.savez(file, meta=np.frombuffer(meta.model_dump_json().encode(), np.uint8), **arrays)  # type: ignore[arg-type]
     return meta
 
 
@@ -556,17 +557,3 @@ def _encode(
         if on_step is not None:
             on_step("embedding samples", start + len(some), len(rows))
     return vectors
-
-
-def _write(arrays: Mapping[str, NDArray[Any]], out: Path) -> None:
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-        temporary.replace(out)
-    except OSError as error:
-        reason = error.strerror or error
-        raise InputError(f"cannot write {out}: {reason}", mend="check the folder and its permissions") from error
-    finally:
-        temporary.unlink(missing_ok=True)

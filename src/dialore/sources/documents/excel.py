@@ -52,9 +52,8 @@ class _Workbook:
         self._formats = [code_of(each.get("numFmtId") or "", codes) for each in styles.get("cellXfs", ())]
 
     def _of(self, kind: str) -> Iterator[Element]:
-        for part in self._package.related(self._package.main, kind).values():
-            root = self._package.root(part)
-            yield from root if root is not None else ()
+        for _, root in self._package.roots(self._package.main, kind):
+            yield from root
 
     def sheet(self, sheet: Element) -> Iterator[str]:
         """The texts of a sheet."""
@@ -70,18 +69,14 @@ class _Workbook:
             )
         if self._lost:
             self._package.notice(where, f"the texts of {self._lost:,} cells are missing in the file")
-        for target in self._package.related(part, "comments").values():
-            root = self._package.root(target)
-            for comment in root.iter("{*}comment") if root is not None else ():
+        for _, root in self._package.roots(part, "comments"):
+            for comment in root.iter("{*}comment"):
                 text = " ".join(_string(comment.find("{*}text")).split())
                 yield f"Comment on {comment.get('ref')}: {text}"
-        for target in self._package.related(part, "drawing").values():
-            root = self._package.root(target)
-            if root is not None:
-                yield from texts_of(root)
-                yield from (
-                    text for chart in root.iter("{*}chart", "{*}relIds") for text in self._package.drawn(target, chart)
-                )
+        for target, root in self._package.roots(part, "drawing"):
+            yield from texts_of(root)
+            for chart in root.iter("{*}chart", "{*}relIds"):
+                yield from self._package.drawn(target, chart)
 
     def _rows(self, part: str) -> Iterator[dict[int, _Cell]]:
         """The cells of each row, by column; an empty row where rows are left out."""

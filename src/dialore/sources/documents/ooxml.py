@@ -92,12 +92,15 @@ class Package:
                 kind = (relation.get("Type") or "").rpartition("/")[2]
                 yield relation.get("Id") or "", kind, posixpath.normpath(target).lstrip("/")
 
+    def roots(self, part: str, kind: str) -> Iterator[tuple[str, Element]]:
+        """Yield the parts of a kind that a part names and that can be read, each with its root."""
+        for target in self.related(part, kind).values():
+            if (root := self.root(target)) is not None:
+                yield target, root
+
     def title(self) -> str:
         """The title among its properties."""
-        for part in self.related("", "core-properties").values():
-            root = self.root(part)
-            return (root.findtext("{*}title") or "").strip() if root is not None else ""
-        return ""
+        return next((root.findtext("{*}title") or "" for _, root in self.roots("", "core-properties")), "").strip()
 
     def drawn(self, part: str, element: Element) -> list[str]:
         """The texts of the chart or diagram that an element of a drawing stands for."""

@@ -62,11 +62,9 @@ class _Presentation:
                 self._repeated.update(dict.fromkeys(text for kind, text in self._shapes(design) if kind is None))
 
     def _comments(self, part: str) -> Iterator[str]:
-        for target in self._package.related(part, "comments").values():
-            root = self._package.root(target)
-            if root is not None:
-                texts = [" ".join((text.text or "").split()) for text in root.iter("{*}text")]
-                yield from filter(None, texts + texts_of(root))
+        for _, root in self._package.roots(part, "comments"):
+            texts = [" ".join((text.text or "").split()) for text in root.iter("{*}text")]
+            yield from filter(None, texts + texts_of(root))
 
     def _shapes(self, part: str) -> Iterator[tuple[str | None, str]]:
         """The paragraphs and rows of a part's shapes, each with what its shape holds the place of, if anything."""

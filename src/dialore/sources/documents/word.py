@@ -53,10 +53,8 @@ class _Word:
             yield from ((0, Paragraph(text)) for text in found)
 
     def _parts(self, kind: str) -> Iterator[Element]:
-        for part in self._package.related(self._package.main, kind).values():
-            self._part = part
-            root = self._package.root(part)
-            yield from root if root is not None else ()
+        for self._part, root in self._package.roots(self._package.main, kind):
+            yield from root
         self._part = self._package.main
 
     def _levels_of_styles(self) -> dict[str, int]:
