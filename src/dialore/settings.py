@@ -144,6 +144,12 @@ class ModelSettings(Strict):
     temperature: Annotated[float | None, Flag(("--temperature",), None, _MODEL)] = Field(
         default=None, ge=0, description="Of every answer, in place of what the prompts say."
     )
+    top_p: Annotated[float | None, Flag(("--top-p",), None, _MODEL)] = Field(
+        default=None, gt=0, le=1, description="Likewise; prompts say none."
+    )
+    max_tokens: Annotated[int | None, Flag(("--max-tokens",), "TOKENS", _MODEL)] = Field(
+        default=None, ge=1, description="Of every answer at most, in place of what each prompt says."
+    )
     window: Annotated[int | None, Flag(("--window",), "TOKENS", _MODEL)] = Field(
         default=None, ge=1, description="Its window. Turns that do not fit are left out, the oldest first."
     )

@@ -50,8 +50,9 @@ def connect_model(settings: ModelSettings, name: str | None = None) -> LanguageM
     Raises as `dialore.llm.connection.connect` does, and InputError where there is no model to record.
     """
     model = _connected(settings, name)
-    if model is not None and settings.temperature is not None:
-        model = Sampled(model, temperature=settings.temperature)
+    sampling = {name: getattr(settings, name) for name in ("temperature", "top_p", "max_tokens")}
+    if model is not None and any(value is not None for value in sampling.values()):
+        model = Sampled(model, **sampling)
     if model is not None and (settings.window is not None or settings.whole_history):
         model = Windowed(model, settings.window, whole=settings.whole_history)
     return model

@@ -585,17 +585,19 @@ async def test_a_models_temperature_stands_in_place_of_the_prompts(config_of, mo
 
     class Hearing(Rehearsal):
         async def complete(self, request, on_text=None):
-            seen.append((request.sampling.temperature, request.sampling.max_tokens))
+            seen.append((request.sampling.temperature, request.sampling.max_tokens, request.sampling.top_p))
             return await super().complete(request, on_text)
 
     monkeypatch.setattr("dialore.llm.rehearsal.Rehearsal", Hearing)
     (settings,) = config_of(models=[{"model": "rehearsal", "temperature": 0.1}]).models
     dialogue = Dialogue(id="d", turns=["Hello."])
-    for chosen in (settings, settings.model_copy(update={"temperature": None})):
+    other = settings.model_copy(update={"temperature": None, "top_p": 0.9, "max_tokens": 77})
+    for chosen in (settings, settings.model_copy(update={"temperature": None}), other):
         async with Workbench(connect=connect_model) as bench:
             await bench.agent("vanilla", bench.models(chosen)).respond(dialogue)
-    assert seen[0] == (0.1, seen[1][1])
+    assert seen[0] == (0.1, *seen[1][1:])
     assert seen[1][0] == 0.7
+    assert seen[2] == (0.7, 77, 0.9)
 
 
 async def test_two_models_of_one_name_are_two_systems(config_of, tmp_path):

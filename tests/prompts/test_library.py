@@ -132,6 +132,15 @@ def test_a_folder_overrides_one_prompt_and_leaves_the_rest(tmp_path):
     assert len(list(library)) == len(ALL)
 
 
+def test_a_pattern_is_the_message_and_the_text_to_be_continued(tmp_path):
+    path = tmp_path / "msdp" / "knowledge-generation.en.md"
+    path.parent.mkdir()
+    path.write_text("---\nversion: 1\noutput: text\n---\n<!-- pattern -->\nSay {{ word }} =>\n", encoding="utf-8")
+    request = PromptLibrary(tmp_path).get("msdp/knowledge-generation", "en").render({"word": "hi"})
+    assert [(message.role, message.content) for message in request.messages] == [("user", "Say hi =>")]
+    assert request.continuation == "Say hi =>"
+
+
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [

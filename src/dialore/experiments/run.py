@@ -236,7 +236,10 @@ async def open_systems(
 def _title(model: ModelSettings, name: str, models: Sequence[ModelSettings]) -> str:
     """A model's name in tables; of several that are called alike, with what tells them apart."""
     alike = [other for other in models if (other.model, other.name) == (model.model, "")]
-    fields = {field: getattr(model, field) for field in ("base_url", "api", "temperature", "extra_body", "stages")}
+    fields = {
+        field: getattr(model, field)
+        for field in ("base_url", "api", "temperature", "top_p", "max_tokens", "extra_body", "stages")
+    }
     told = [f"{field}={value}" for field, value in fields.items() if value and _differ(alike, field)]
     return model.name or (f"{name} ({', '.join(told)})" if told else name)
 

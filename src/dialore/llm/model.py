@@ -223,18 +223,19 @@ class Sampled(Wrapper):
     Args:
         model: the model underneath.
         sample: the sample index: a repetition of a run asks a cache for other answers than the first, whose is 0.
-        temperature: the temperature; None for the requests' own.
+        sampling: fields of `Sampling`; None for the requests' own.
     """
 
-    def __init__(self, model: LanguageModel, sample: int = 0, *, temperature: float | None = None) -> None:
+    def __init__(self, model: LanguageModel, sample: int = 0, **sampling: float | None) -> None:
         super().__init__(model)
-        self._sample, self._temperature = sample, temperature
+        self._sample = sample
+        self._changes = {name: value for name, value in sampling.items() if value is not None}
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
         """See `LanguageModel.complete`."""
         changes: dict[str, object] = {"sample": self._sample + request.sample} if self._sample else {}
-        if self._temperature is not None:
-            changes["sampling"] = request.sampling.model_copy(update={"temperature": self._temperature})
+        if self._changes:
+            changes["sampling"] = request.sampling.model_copy(update=self._changes)
         return await self._model.complete(request.model_copy(update=changes), on_text)
 
 

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from jinja2.runtime import Context
 
 _FRONT = re.compile(r"\A---\n(.*?)\n---\n(.*)\Z", re.DOTALL)
-_ROLE = re.compile(r"^<!-- (system|user|assistant|continuation|steering) -->\n", re.MULTILINE)
+_ROLE = re.compile(r"^<!-- (system|user|assistant|continuation|steering|pattern) -->\n", re.MULTILINE)
 _ROLES = frozenset(get_args(Role))
 _CONTINUATION = "continuation"
 _STEERING = "steering"
+_PATTERN = "pattern"
+"""A section that is the user's message and the continuation alike."""
 _NAME = re.compile(r"^[a-z0-9-]+/[a-z0-9-]+(\.[a-z]+)?$")
 _REFUSED = {"attr", "batch", "center", "format", "indent", "map", "pprint", "slice", "urlize", "wordwrap", "xmlattr"}
 """Filters that reach into objects, or make much text of little."""
@@ -136,7 +138,11 @@ class Prompt:
         if not set(pieces[1::2]) - {_CONTINUATION, _STEERING} or pieces[0].strip():
             lacking = f"prompt {self.path}: no message"
             raise InputError(lacking, mend="start each with a line <!-- system --> or <!-- user -->")
-        return front, list(zip(pieces[1::2], pieces[2::2], strict=True))
+        sections: list[tuple[str, str]] = []
+        for role, body in zip(pieces[1::2], pieces[2::2], strict=True):
+            roles = ("user", _CONTINUATION) if role == _PATTERN else (role,)
+            sections += [(each, body) for each in roles]
+        return front, sections
 
     @cached_property
     def _sections(self) -> list[tuple[str, jinja2.Template]]:
