@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.errors import UnknownNameError
+from dialore.experiments.config import read_config
 from dialore.methods.registry import create_method
 from dialore.methods.stages import ModelResponder
 from dialore.prompts.library import PromptLibrary
@@ -70,6 +72,19 @@ async def test_what_tables_12_to_18_say_is_said(prompts, method):
         assert texts[1].endswith("Friend-4:") == (stage == RG)
         # Only the prompts of the response are given the last turn by itself.
         assert texts[1].count("And now I've got a sore throat.") == (2 if stage == RG else 1)
+
+
+@pytest.mark.parametrize("name", ["table-1-dailydialog", "table-1-diamante", "table-2", "figure-4"])
+def test_msdp_is_run_as_appendix_a_1_1_says(name):
+    path = Path(__file__).parents[2] / "examples" / "dcrag" / f"{name}.yaml"
+    (row,) = (system for system in read_config(path).systems if system.method == "msdp-dcrag")
+    assert row.options == {"prompting": "paper"}
+    assert create_method("msdp-dcrag", {"samples": object()}, row.options).shots == 10
+    (built,) = (line for line in path.read_text("utf-8").splitlines() if "samples build" in line)
+    assert built.endswith(" --embedder st:paraphrase-multilingual-mpnet-base-v2")
+    assert "/train." in built
+    assert "/valid." in built
+    assert "--align-graph" in built
 
 
 async def test_without_retrieval_nothing_speaks_of_retrieval(prompts):
