@@ -68,6 +68,11 @@ class Passage:
         """A stable id of url, title and text."""
         return stable_id("passage", self.url, self.title, self.text)
 
+    @property
+    def searched(self) -> str:
+        """The text that it is found by: its title with it."""
+        return f"{self.title}\n{self.text}" if self.title else self.text
+
 
 class PersonaDetail(BaseModel):
     """What belongs to a persona sentence.

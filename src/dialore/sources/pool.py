@@ -30,8 +30,7 @@ class PoolSource:
     async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
         """See `KnowledgeSource`; `within` is ignored."""
         passages = _pool(dialogue)
-        texts = ["\n".join(filter(None, (passage.title, passage.text))) for passage in passages]
-        ranked = await asyncio.to_thread(self._reranker.rerank, query, texts, top)
+        ranked = await asyncio.to_thread(self._reranker.rerank, query, [passage.searched for passage in passages], top)
         return Findings(Knowledge.of_passage(passages[at], "documents", score) for at, score in ranked)
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:

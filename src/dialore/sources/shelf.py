@@ -76,7 +76,7 @@ class Shelf:
             ModelError: the retriever's embedder is an endpoint that failed.
         """
         held = self._held(dialogue)
-        ranked = await asyncio.to_thread(self.retriever.rerank, query, [_searched(passage) for passage in held], top)
+        ranked = await asyncio.to_thread(self.retriever.rerank, query, [passage.searched for passage in held], top)
         if self.retriever.name == "bm25":
             ranked = [(at, score) for at, score in ranked if score > 0]
         return Findings(Knowledge.of_passage(held[at], self.kind, round(score, 6)) for at, score in ranked)
@@ -98,7 +98,3 @@ class Shelf:
 
     def close(self) -> None:
         """Nothing is held open."""
-
-
-def _searched(passage: Passage) -> str:
-    return f"{passage.title}\n{passage.text}" if passage.title else passage.text

@@ -53,7 +53,8 @@ class _Word:
             yield from ((0, Paragraph(text)) for text in found)
 
     def _parts(self, kind: str) -> Iterator[Element]:
-        for self._part, root in self._package.roots(self._package.main, kind):
+        for part, root in self._package.roots(self._package.main, kind):
+            self._part = part
             yield from root
         self._part = self._package.main
 
