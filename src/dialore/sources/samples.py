@@ -284,7 +284,6 @@ class SamplesMeta(BaseModel):
     languages: dict[Language, int]
     embedder: str
     fingerprint: str
-    dimension: int
     turns: int
     overlap_run: int = 1
     perplexity_by: str = ""
@@ -529,7 +528,6 @@ def build_samples(
         languages=dict(Counter(sample.language for sample in rows)),
         embedder=embedder.name,
         fingerprint=embedder.fingerprint,
-        dimension=embedder.dimension,
         turns=turns,
         overlap_run=overlap_run,
         perplexity_by=perplexity_by if perplexities is not None else "",
