@@ -28,14 +28,14 @@ def test_every_missing_file_is_named_with_what_makes_it(path, tmp_path, monkeypa
     missing = said(path, monkeypatch)
     config = read_config(path)
     assert missing[0].startswith(f"{config.dataset.path}: ")
-    if config.dataset.name in published():
+    if config.dataset.path.stem in published().get(config.dataset.name, {"splits": ()})["splits"]:
         get = (
             f"dialore data get {config.dataset.name} --split {config.dataset.path.stem} --out {config.dataset.path}  # "
         )
         assert get in missing[0]
     places = [place for kind in ("graph", "documents", "samples") for place in config.sources.places(kind)]
     models = dict.fromkeys(name for system in config.systems for name in system.stages.values())
-    trained = [name.removeprefix("hf:") for name in models if name.startswith("hf:models/")]
+    trained = [folder for name in models if (folder := name.partition(":")[2]).startswith("models/")]
     assert [line.split(": ")[0] for line in missing[1:]] == [*places, *trained]
     assert all(": dialore " in line and line.split(":")[0] in line.split(": ", 1)[1] for line in missing[1:])
 
