@@ -138,7 +138,7 @@ class ModelResponder:
         if not self._spent:
             return bool(getattr(self.model, "runs_here", False))
         tokens, seconds = (sum(each) for each in zip(*self._spent, strict=True))
-        return tokens < _SLOW * seconds
+        return bool(tokens < _SLOW * seconds)
 
     async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:
         """See `Responder`; raises InputError too, where the prompt is missing or malformed.
