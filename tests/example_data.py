@@ -47,7 +47,7 @@ def write_data(folder: Path) -> Path:
         "wizard_of_wikipedia/dev.json": _wikipedia(HELD_OUT),
         **{f"wizard_of_wikipedia/{split}.json": _wikipedia() for split in ("valid", *_WIKIPEDIA_TESTS)},
         **{f"wizard_of_internet/{split}.jsonl": _lines(_internet()) for split in ("train", "valid", "test")},
-        "coq/test.jsonl": _lines(_coq()),
+        **_coq_contexts(),
         **{f"holl_e/{split}_data.json": _holl_e() for split in ("train", "test")},
     }
     for name, content in files.items():
@@ -147,11 +147,28 @@ def _message(action: str, text: str, context: dict[str, Any] | None = None) -> d
     return {"action": action, "text": text, "context": context or {"contents": [], "selected_contents": []}}
 
 
-def _coq() -> list[Any]:
-    return [
-        {"context": said, "questions": [f"What is {name}?", f"Why do people want {name}?"]}
-        for name, _, said in THINGS.values()
+def _coq_contexts() -> dict[str, Any]:
+    """The four sets that COQ's contexts are of, and a COQ of them."""
+    things = THINGS.values()
+    reviews = [{"rating": 4, "review_sentences": [[0, f"A book about {name}."], [1, said]]} for name, _, said in things]
+    stories = [
+        {
+            "premise": f"Ann wanted {name}.",
+            "initial": "She went out.",
+            "original_ending": f"{known} {said} She was glad.",
+        }
+        for name, known, said in things
     ]
+    made = [{"context": said, "questions": [f"What is {name}?", f"Why is there {name}?"]} for name, _, said in things]
+    return {
+        "coq/goodreads_reviews_spoiler.json.gz": gzip.compress(_lines(reviews).encode()),
+        "coq/News_Category_Dataset_v3.json": _lines(
+            [{"headline": known, "short_description": said} for _, known, said in things]
+        ),
+        "coq/anli_train.jsonl": _lines([{"obs1": f"Tom saw {name}.", "obs2": said} for name, _, said in things]),
+        "coq/train_supervised_small.json": _lines(stories),
+        "coq/test.jsonl": _lines(made),
+    }
 
 
 def _holl_e() -> list[Any]:

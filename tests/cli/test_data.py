@@ -39,7 +39,7 @@ def kbp(tmp_path):
 def test_list_says_what_each_holds_and_where_it_is(call):
     found = {each["name"]: each for each in call("data", "list", "--json").lines[0]}
     assert set(found) == {
-        *("cmu-dog", "commonsense-dialogues", "coq", "dailydialog", "diamante", "everyday"),
+        *("cmu-dog", "commonsense-dialogues", "coq", "coq-contexts", "dailydialog", "diamante", "everyday"),
         *(
             "holl-e",
             "jsonl",

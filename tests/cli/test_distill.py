@@ -47,12 +47,17 @@ def test_a_run_is_distilled_and_again_from_its_folder(call, url, talks):
 
 
 def test_contexts_and_fit_questions_are_a_file_of_coq(call, url, talks):
-    what = ("distill", "edit/question-generation", "--coq", "--dataset", "jsonl", "--data", talks)
-    done = call(*what, "--base-url", url, "--model", "capable", "--out", "coq.jsonl")
-    if done.code:  # none of the endpoint's questions shares a word with its context
-        assert "nothing was gathered" in done.complaint
-    else:
-        assert "dialogues" in call("data", "stats", "coq", "coq.jsonl").out
+    texts = [f"Many people keep bees in the town of {name}." for name in ("Leeds", "Bath", "York", "Hull")]
+    talks.write_text("".join(json.dumps({"headline": text}) + "\n" for text in texts), "utf-8")
+    what = ("distill", "edit-questions", "--coq", "-o", "prompting=coq", "--dataset", "coq-contexts", "--data", talks)
+    done = call(*what, "--base-url", url, "--model", "capable", "--out", "coq")
+    assert done.code == 0, done.err
+    assert [len(Path(f"coq/{name}.jsonl").read_text("utf-8").splitlines()) for name in ("train", "dev", "test")] == [
+        2,
+        1,
+        1,
+    ]
+    assert "dialogues" in call("data", "stats", "coq", "coq/train.jsonl").out
 
 
 def test_without_a_model_hard_matching_and_people_are_asked(call, talks, tmp_path):

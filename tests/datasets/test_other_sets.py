@@ -119,6 +119,47 @@ def test_coq(tmp_path):
         every_turn("coq", write(tmp_path / "valid.jsonl", {**entry, "questions": [" "]}))
 
 
+def test_coqs_contexts_are_of_four_kinds(tmp_path):
+    """EDIT, Section 3.2.1: book reviews, news, two observations, five sentences of a story."""
+    kinds = {
+        "goodreads": (
+            {"rating": 5, "review_sentences": [[0, "A sea tale."], [1, "The ship sinks."]]},
+            "A sea tale. The ship sinks.",
+        ),
+        "news": (
+            {
+                "link": "https://a.test",
+                "headline": "Ship sinks",
+                "category": "WORLD",
+                "short_description": "Off Crete.",
+            },
+            "Ship sinks Off Crete.",
+        ),
+        "anli": (
+            {"story_id": "x", "obs1": "Ann sailed.", "hyp1": "It blew.", "hyp2": "-", "obs2": "Ann swam."},
+            "Ann sailed. Ann swam.",
+        ),
+        "timetravel": (
+            {
+                "story_id": "y",
+                "premise": "Ann had a boat.",
+                "initial": "She took it out.",
+                "counterfactual": "She sold it.",
+                "original_ending": "It blew. It sank. She swam.",
+                "edited_ending": ["She was rich."],
+            },
+            "Ann had a boat. She took it out. It blew. It sank. She swam.",
+        ),
+    }
+    for kind, (entry, context) in kinds.items():
+        (history,) = every_turn("coq-contexts", write(tmp_path / f"{kind}.jsonl", entry))
+        assert (history.id, history.texts, history.reference) == (f"coq-contexts-{kind}-1@1", (context,), None)
+    plain = {"review_text": "A sea tale.", "rating": 5}
+    assert every_turn("coq-contexts", write(tmp_path / "raw.json", plain))[0].texts == ("A sea tale.",)
+    with pytest.raises(InputError, match="none of the fields"):
+        every_turn("coq-contexts", write(tmp_path / "other.jsonl", {"text": "A sea tale."}))
+
+
 ANSWERED = {
     "id": "a",
     "language": "en",

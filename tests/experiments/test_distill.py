@@ -11,7 +11,7 @@ import dialore
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, UnknownNameError
 from dialore.experiments.config import make_config
-from dialore.experiments.distill import Matching, coq_entries, people, read_answers, rows_of, stages_of
+from dialore.experiments.distill import Matching, coq_entries, coq_splits, people, read_answers, rows_of, stages_of
 from dialore.llm.distilled import Row, read_rows, shortened, write_lines
 from dialore.prompts.library import PromptLibrary
 from dialore.response import StageTrace
@@ -90,13 +90,51 @@ def test_hard_matching_reads_the_demands_off_the_real_response(matching):
 
 
 def test_questions_that_are_not_fit_go():
-    said = "What helps honey keep?\nDo you like honey?\nWhy do cats purr?\nHow is honey made?"
+    said = "What helps honey keep?\nDo you like honey?\nWhy do cats purr?\nHow is honey made?\nHow did he find honey?"
     row = Row.of("edit/question-generation.en v1 h", ["asked"], said, "c1", "m")
     other = Row.of("edit/question-generation.en v1 h", ["asked"], "Do you?", "c2", "m")
     contexts = {name: Dialogue(id=name, turns=["Bees make honey in summer."]) for name in ("c1", "c2")}
     assert list(coq_entries([row, other], contexts)) == [
         {"context": "Bees make honey in summer.", "questions": ["What helps honey keep?", "How is honey made?"]}
     ]
+
+
+def test_the_questions_of_edits_table_6_are_fit():
+    turns = [
+        "I love reading! It's a means of sharing information and ideas",
+        "Reading is one of my favorite ways to spend my time. My favorite book series is Harry Potter by J.K. Rowling.",
+        "Many people love that series! Reading requires continuous practice development and refinement",
+        "So reading can help widen your vocabulary? Are there any other benefits to reading?",
+    ]
+    asked = [
+        "What are some other ways to spend time besides reading?",
+        "How does reading help develop specific skills?",
+        "Are there any specific genres of books that are particularly popular among readers?",
+        "What are some benefits of reading as a means of sharing information and ideas?",
+        "How does reading differ from other forms of entertainment, such as movies or television?",
+    ]
+    row = Row.of("edit/question-generation.en v1 h", ["asked"], "\n".join(asked), "c", "m")
+    (entry,) = coq_entries([row], {"c": Dialogue(id="c", turns=turns)})
+    assert entry["questions"] == asked
+
+
+def test_coq_is_split_as_edits_table_1_has_it():
+    made = coq_splits({"context": f"Context {number}.", "questions": ["Why?"]} for number in range(6730))
+    assert {name: len(some) for name, some in made.items()} == {"train": 5878, "dev": 435, "test": 417}
+    again = coq_splits({"context": f"Context {number}.", "questions": ["Why?"]} for number in range(6729, -1, -1))
+    assert again == made
+    assert {name: len(some) for name, some in coq_splits(made["dev"][:3]).items()} == dict.fromkeys(made, 1)
+    with pytest.raises(InputError, match="too few to split"):
+        coq_splits(made["dev"][:2])
+
+
+def test_coqs_questions_are_asked_by_the_printed_prompt():
+    """EDIT, Section 3.2.1: the context, and questions "unrelated to the person in the context"."""
+    shown = {"history": "Me: x", "last_turn": "Ann sailed.", "limit": 5, "trained": False}
+    request = PromptLibrary().get("edit/question-generation", "en", "coq").render(shown)
+    assert "unrelated to the person in the context" in request.messages[0].content
+    assert "Context: Ann sailed." in request.messages[1].content
+    assert "Me:" not in request.messages[1].content
 
 
 def test_a_trained_model_reads_what_changes_and_the_task():

@@ -327,3 +327,29 @@ def test_a_processor_calculates_in_bfloat16_too(bases, tmp_path):
     finetune("causal", str(bases / "causal"), TRAIN, DEV, tmp_path / "model", CARD, tuning=tuning)
     rows = losses(tmp_path / "model")
     assert rows[-1]["train"] < rows[0]["train"]
+
+
+async def test_a_bart_as_published_is_trained_and_reads_in_use_what_it_read_in_training(tmp_path):
+    """EDIT, Table 4: facebook/bart-base has no head of its own, and its texts have a beginning as well as an end."""
+    from tokenizers import processors
+    from transformers import BartConfig, BartModel
+
+    tokenizer = _tokenizer()
+    tokenizer.add_special_tokens({"bos_token": "<s>"})
+    marks = [("<s>", tokenizer.bos_token_id), ("</s>", tokenizer.eos_token_id)]
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing("<s> $A </s>", special_tokens=marks)
+    tokenizer.save_pretrained(tmp_path / "base")
+    size = {"d_model": 32, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "encoder_attention_heads": 2}
+    layers = {"decoder_attention_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "max_position_embeddings": 128}
+    ends = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 1, "bos_token_id": tokenizer.bos_token_id}
+    config = BartConfig(vocab_size=len(tokenizer), forced_bos_token_id=tokenizer.bos_token_id, **size, **layers, **ends)
+    BartModel(config).save_pretrained(tmp_path / "base")
+    finetune("seq2seq", str(tmp_path / "base"), TRAIN, DEV, tmp_path / "bart", CARD, tuning=QUICK)
+    encoded = encode(tokenizer, "seq2seq", TRAIN[0], 64)
+    assert encoded["input_ids"] == tokenizer(TRAIN[0].parts[0][0])["input_ids"]
+    assert encoded["labels"] == tokenizer(TRAIN[0].parts[1][0])["input_ids"]
+    model = connect(f"hf:{tmp_path / 'bart'}")
+    agent = create_agent("edit-questions", model=model, options={"trained": True, "questions": 0})
+    response = await agent.respond(Dialogue(id="d", turns=["people talk about tea"]))
+    assert response.trace[0].by == str(tmp_path / "bart")
+    await model.close()

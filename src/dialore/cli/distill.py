@@ -2,7 +2,7 @@
 
 # No deferred annotations here: typer reads them.
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,7 +45,10 @@ def distill(
         list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the method.")
     ] = None,
     coq: Annotated[
-        bool, typer.Option("--coq", help="Of edit/question-generation: write contexts with their fit questions.")
+        bool,
+        typer.Option(
+            "--coq", help="Of edit-questions: contexts with their fit questions, as train, dev and test in --out."
+        ),
     ] = False,
     json: Json = False,
 ) -> None:
@@ -61,7 +64,7 @@ def distill(
     dialore distill weave --dataset dailydialog --split train --limit 2000 --documents base --out rows.jsonl
     dialore distill dcrag --by matching --dataset dailydialog --data valid.json.gz --out rows.jsonl
     """
-    from dialore.experiments.distill import contexts_of, coq_entries, read_answers, stages_of
+    from dialore.experiments.distill import contexts_of, coq_entries, coq_splits, read_answers, stages_of
     from dialore.llm.distilled import write_lines
 
     stages = stages_of(what)
@@ -69,7 +72,7 @@ def distill(
     if source and (by != "model" or "dataset.name" in said):
         raise InputError("--from takes the answers of a finished run", mend="leave --by and the data set out")
     if coq and stages != {"edit/question-generation"}:
-        raise InputError("--coq is of questions", mend="dialore distill edit/question-generation --coq ...")
+        raise InputError("--coq is of questions", mend="dialore distill edit-questions --coq ...")
     if coq and by != "model":
         raise InputError("--coq is of a model's questions", mend="leave --by out")
     places = source or []
@@ -82,11 +85,12 @@ def distill(
     else:
         rows = _without_model(_configured(what, said, option or [], by), stages, by)
     kept = {row.fingerprint: row for row in rows if row.stage in stages}
-    lines: Iterable[dict[str, object]] = (row.model_dump() for row in kept.values())
     if coq:
         contexts = {name: one for path in places for name, one in contexts_of(path).items()}
-        lines = coq_entries(kept.values(), contexts)
-    count = write_lines(out, lines)
+        splits = coq_splits(coq_entries(kept.values(), contexts))
+        count = sum(write_lines(out / f"{name}.jsonl", entries) for name, entries in splits.items())
+    else:
+        count = write_lines(out, (row.model_dump() for row in kept.values()))
     of_stages = Counter(row.stage for row in kept.values())
     if json:
         print_json({"path": str(out), "lines": count, "rows": dict(sorted(of_stages.items()))})

@@ -231,8 +231,8 @@ def question(
     """Fine-tune EDIT's generator of open questions (coq).
 
     Use it with `--stage-model question-generation=hf:FOLDER` and
-    `-o trained=true` of edit. `dialore distill edit/question-generation --coq`
-    makes such data of any contexts.
+    `-o trained=true` of edit. `dialore distill edit-questions --coq` makes
+    such data of any contexts; coq-contexts are those of the paper.
 
     [bold]Example[/bold]
     dialore train question coq --data data/coq --base google-t5/t5-base --out models/question

@@ -15,6 +15,7 @@ _SETS = {
     "cmu-dog": "dialore.datasets.cmu_dog:CMUDoG",
     "commonsense-dialogues": "dialore.datasets.commonsense_dialogues:CommonsenseDialogues",
     "coq": "dialore.datasets.coq:COQ",
+    "coq-contexts": "dialore.datasets.coq:CoqContexts",
     "dailydialog": "dialore.datasets.dailydialog:DailyDialog",
     "diamante": "dialore.datasets.diamante:Diamante",
     "everyday": "dialore.datasets.plain:Everyday",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from dialore.methods.stages import ModelResponder, StageCall, T, Text
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Demands, Grounding, Response, StageTrace
 from dialore.sources.graph.matching import concept_key
-from dialore.text import content_words
+from dialore.text import content_lemmas
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -40,10 +41,9 @@ _WRITING = {"response-generation", "draft", "write", "check"}
 """Stages that write the response, or come after it."""
 _MOST, _AROUND = 12, 300
 """Demands of a kind at most, as `dcrag` takes them, and facts of a concept that are looked at, the heaviest."""
-_UNFIT = re.compile(
-    r"\A(?:do|does|did|is|are|was|were|has|have|can|could|will|would|should)\b|\b(?:you|your|favou?rite)\b|\A你|你[们的]",
-    re.IGNORECASE,
-)
+_UNFIT = re.compile(r"\b(?:your?|favou?rite|opinions?|he|she|him|her|his)\b|[你他她]", re.IGNORECASE)
+_SPLITS = {"dev": 435, "test": 417, "train": 5878}
+"""The sizes of COQ's splits (EDIT, Table 1), in whose proportions contexts are split."""
 
 
 def stages_of(what: str) -> set[str]:
@@ -237,13 +237,25 @@ def contexts_of(run: Path) -> dict[str, Dialogue]:
 def coq_entries(rows: Iterable[Row], contexts: Mapping[str, Dialogue]) -> Iterator[dict[str, object]]:
     """Contexts with their questions, those left out that EDIT's annotators would drop as far as words can tell.
 
-    A question goes that does not share a content word with its context, asks for yes or no, or is about somebody's
-    taste or about the two who talk; a context without a question left goes, too.
+    A question goes that shares no content word with its context, is about taste or opinion, or names a person of it by
+    a pronoun; a context without a question left goes, too. All of Table 6's questions stay.
     """
     for row in rows:
         context = contexts[row.dialogue]
-        known = set(content_words(" ".join(context.texts), context.language))
+        known = set(content_lemmas(" ".join(context.texts), context.language))
         asked = read_questions(row.output) or []
-        fit = [each for each in asked if known & set(content_words(each, context.language)) and not _UNFIT.search(each)]
+        fit = [each for each in asked if known & set(content_lemmas(each, context.language)) and not _UNFIT.search(each)]
         if fit:
             yield {"context": "\n".join(context.texts), "questions": fit}
+
+
+def coq_splits(entries: Iterable[dict[str, object]]) -> dict[str, list[dict[str, object]]]:
+    """Entries in splits of the published proportions, drawn by contexts; raises InputError of fewer than three."""
+    drawn = sorted(entries, key=lambda entry: hashlib.blake2b(str(entry["context"]).encode()).digest())
+    if len(drawn) < len(_SPLITS):
+        raise InputError(f"{len(drawn)} contexts have a fit question: too few to split", mend="ask about more contexts")
+    splits, whole = {}, len(drawn)
+    for name, size in _SPLITS.items():
+        count = max(1, round(whole * size / sum(_SPLITS.values()))) if name != "train" else len(drawn)
+        splits[name], drawn = drawn[:count], drawn[count:]
+    return splits

@@ -189,6 +189,8 @@ class Edit(Method):
 class EditQuestions(Method):
     """EDIT's Question Generation alone: the response is the open questions, one a line (Section 4.4).
 
+    With `prompting=coq` it asks as COQ was made: what is unrelated to the person in the context (Section 3.2.1).
+
     Attributes:
         questions: how many are asked for; what else a generator writes is left out. 0: all that a trained one writes.
         trained: as in `edit`.
@@ -200,6 +202,7 @@ class EditQuestions(Method):
     summary: ClassVar[str] = "open questions about a context are the response"
     calls: ClassVar[str] = "1"
     stages: ClassVar[tuple[str, ...]] = (_QUESTIONS,)
+    forms: ClassVar[tuple[str, ...]] = ("coq",)
 
     questions: int = 5
     trained: bool = False

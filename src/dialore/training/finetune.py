@@ -37,7 +37,7 @@ _IGNORED = -100
 """A label that no loss is calculated on, for transformers."""
 _HEADS: dict[Kind, tuple[str, ...]] = {
     "causal": ("CausalLM", "LMHeadModel", "LMHead"),
-    "seq2seq": ("ConditionalGeneration", "Seq2SeqLM"),
+    "seq2seq": ("ConditionalGeneration", "Seq2SeqLM", "BartModel"),  # whose head is its embeddings
 }
 _CALLED: dict[Kind, str] = {"causal": "causal", "seq2seq": "sequence-to-sequence"}
 _VOCABULARY = 8000
@@ -182,10 +182,11 @@ def encode(tokenizer: Any, kind: Kind, target: Target, length: int) -> dict[str,
     """
     parts = [(tokenizer(text, add_special_tokens=False)["input_ids"], learnt) for text, learnt in target.parts]
     if kind == "seq2seq":
-        end = [tokenizer.eos_token_id]
+        start, end = tokenizer("")["input_ids"][:-1], [tokenizer.eos_token_id]  # BART's texts have a beginning, too
+        room = length - 1 - len(start)
         read = [token for tokens, learnt in parts if not learnt for token in tokens]
         written = [token for tokens, learnt in parts if learnt for token in tokens]
-        return {"input_ids": [*read[-(length - 1) :], *end], "labels": [*written[: length - 1], *end]}
+        return {"input_ids": [*start, *read[-room:], *end], "labels": [*start, *written[:room], *end]}
     (first, is_learnt), *others = parts
     rest = [(tokens, learnt) for tokens, learnt in others] + [([tokenizer.eos_token_id], True)]
     room = max(0, length - sum(len(tokens) for tokens, _ in rest))
