@@ -20,14 +20,17 @@ from dialore.dialogue import Dialogue
 from dialore.experiments.frames import load_run
 from dialore.experiments.run import run_experiment
 from dialore.prompts.history import render_history
+from dialore.sources.declared import default_sources
+from dialore.sources.dialogue_ranking import joined
 from dialore.training.finetune import Target, finetune
-from dialore.training.generators import RECIPES, read_targets
+from dialore.training.generators import RECIPES, read_targets, special_tokens
 from dialore.training.trainer import SCRATCH, Tuning
 
 METRICS = ("bleu-1", "rouge-l", "persona-consistency", "knowledge-consistency")
 PLANS = ("planning-f1-null", "planning-f1-persona", "planning-f1-both")
 HELD = 20
 BASE = Tuning(epochs=3, batch=16, rate=1e-3, length=192, precision="bf16")
+TOKENS = special_tokens("safari", default_sources({}))
 SAFARI = Tuning(epochs=3, batch=16, rate=1e-3, length=192, precision="bf16")
 
 
@@ -36,7 +39,9 @@ def texts(data: Path) -> list[Target]:
     found = []
     for dialogue in data_set("kbp").read(data / "kbp" / "train.json.gz"):
         known = [
-            text for each in dialogue.persona for text in (each, *(dialogue.extra.get("documents", {}).get(each, [])))
+            joined(text)
+            for each in dialogue.persona
+            for text in (each, *(dialogue.extra.get("documents", {}).get(each, [])))
         ]
         found.append(Target(((" ".join(known) + "\n" + render_history(dialogue), True),), dialogue.id))
     with gzip.open(data / "dailydialog" / "pool_zh.txt.gz", "rt", encoding="utf-8") as file:
@@ -64,7 +69,7 @@ def train_base(data: Path, out: Path) -> None:
         },
     }
     with progress("base") as step:
-        finetune("causal", SCRATCH, train, held, out, card, tokens=RECIPES["safari"].tokens, tuning=BASE, step=step)
+        finetune("causal", SCRATCH, train, held, out, card, tokens=TOKENS, tuning=BASE, step=step)
 
 
 def train_generator(data: Path, base: Path, out: Path) -> None:
@@ -74,7 +79,7 @@ def train_generator(data: Path, base: Path, out: Path) -> None:
     recipe = RECIPES["safari"]
     card = {"kind": "generator (safari)", "use": recipe.use, "data": described}
     with progress("generator") as step:
-        finetune("causal", str(base), *targets, out, card, tokens=recipe.tokens, tuning=SAFARI, step=step)
+        finetune("causal", str(base), *targets, out, card, tokens=TOKENS, tuning=SAFARI, step=step)
 
 
 async def measure_generator(

@@ -80,20 +80,35 @@ class Bench:
         self.data, self.models = data, models
         self.files = {split: data / "kbp" / f"{split}.json.gz" for split in ("train", "dev")}
 
-    def boosted(self, name: str, recipe: Callable[..., Any]) -> Path:
+    def boosted(self, name: str, recipe: Callable[..., Any], **how: bool) -> Path:
         """A part made of trees, trained where it is not there."""
         path = self.models / name
         if not (path / "model.json").exists():
             examples = read_examples("kbp", self.files["train"])
             refuse_leaks(examples, self.files["dev"])
             begun = time.process_time()
-            save_trained(path, examples, *recipe(examples, lambda *_: None))
+            save_trained(path, examples, *recipe(examples, lambda *_: None, **how))
             print(f"{name}: {time.process_time() - begun:.0f} s of processor time", flush=True)
         return path
 
     def planner(self) -> dict[str, Any]:
-        """F1 of each plan with intervals, milliseconds a decision, and calibration."""
+        """F1 of each plan with intervals, of the context alone, too; milliseconds a decision, and calibration."""
         path = self.boosted("planner", train_planner)
+        found = self.planned(path)
+        context = self.boosted("planner-context", train_planner, context=True)
+        alone, folds = self.planned(context)["rows"], "train, cross-validation (least to greatest fold)"
+        found["rows"] = {
+            f"ours, {folds}": found["rows"]["folds"],
+            "**ours, dev**": found["rows"]["dev"],
+            "95% interval": found["rows"]["interval"],
+            f"ours, the context alone, {folds}": alone["folds"],
+            "ours, the context alone, dev": alone["dev"],
+            "95% interval, the context alone": alone["interval"],
+        }
+        return found
+
+    def planned(self, path: Path) -> dict[str, Any]:
+        """What a planner decides on dev."""
         planner = TrainedPlanner(path)
         dialogues = split_dialogues(data_set("kbp").read(self.files["dev"]), cut="all")
         labels = np.array([planner.plans.index(tuple(one.sources)) for one in dialogues])
@@ -119,11 +134,9 @@ class Bench:
         error = sum(abs(needed[bins == b].sum() - null[bins == b].sum()) for b in range(10)) / len(labels)
         return {
             "rows": {
-                "ours, train, cross-validation (least to greatest fold)": spread(
-                    path, [f"F1 of {named(plan)}" for plan in planner.plans]
-                ),
-                "**ours, dev**": [100 * f1(chosen, labels, plan) for plan in plans],
-                "95% interval": [f"{low:.1f} to {high:.1f}" for low, high in bounds],
+                "folds": spread(path, [f"F1 of {named(plan)}" for plan in planner.plans]),
+                "dev": [100 * f1(chosen, labels, plan) for plan in plans],
+                "interval": [f"{low:.1f} to {high:.1f}" for low, high in bounds],
             },
             "later": f"{np.median(taken[False]):.1f}",
             "first": f"{np.median(taken[True]):.1f}",
@@ -196,8 +209,18 @@ class Bench:
     def nli(self) -> dict[str, Any]:
         """Accuracy of the consistency model by protocol."""
         path = self.boosted("nli", train_nli)
-        measured = measure_nli(path, self.files["dev"])
+        paper = self.boosted("nli-random", train_nli, hard=False)
+        measured, random = (measure_nli(each, self.files["dev"]) for each in (path, paper))
         return {
+            "random": {
+                title: [
+                    *spread(paper, [key]),
+                    random[key][0],
+                    f"{random[key][1]:.1f} to {random[key][2]:.1f}",
+                    NLI.get(key, ""),
+                ]
+                for key, title in PROTOCOLS.items()
+            },
             "rows": {
                 title: [
                     *spread(path, [key]),
@@ -206,7 +229,7 @@ class Bench:
                     NLI.get(key, ""),
                 ]
                 for key, title in PROTOCOLS.items()
-            }
+            },
         }
 
     def decisions(self) -> dict[str, Any]:
@@ -273,6 +296,7 @@ def write() -> None:
         **{name: kept["planner"][name] for name in ("later", "first", "error")},
         ranker=table(trained, kept["ranker"]["rows"]),
         nli=table(kept["nli"]["rows"]),
+        nli_random=table(kept["nli"]["random"]),
         decisions="\n".join(kept["decisions"]["rows"]),
         encoders=table({title: kept[name]["cells"] for name, title in TITLES.items()}),
         dpr="\n".join(row(f"{name} static embeddings", [kept["dpr"][name]]) for name in ("untrained", "trained")),

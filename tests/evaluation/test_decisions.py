@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 
@@ -190,6 +191,23 @@ async def test_without_an_nli_model_there_is_no_figure_of_the_cases_that_need_no
     samples = [sample([], [], ()), sample([], ["persona"], PERSONA), sample(["persona"], ["persona"], PERSONA)]
     found = await figure("persona-consistency", samples)
     assert (found.value, found.reason) == (None, "no NLI model was given (3)")
+
+
+def test_an_nli_model_reads_no_spaces_between_words():
+    """The authors take them out of KBP's sentences before they train and ask (the release's `replace(" ", "")`)."""
+    from dialore.evaluation.consistency import TransformerEntailment
+
+    class Asked(list):
+        model = SimpleNamespace(config=SimpleNamespace(id2label={0: "neutral", 1: "entailment"}))
+
+        def __call__(self, given, **_):
+            self += [tuple(one.values()) for one in given]
+            return [{"label": "entailment"}] * len(given)
+
+    nli = TransformerEntailment("none")
+    nli._classify = Asked()
+    assert nli.entails([("我的星座是 天蝎座", "我是 天蝎座 。"), ("I live in Trier.", "In Trier.")]) == [True, True]
+    assert nli._classify == [("我的星座是天蝎座", "我是天蝎座。"), ("I live in Trier.", "In Trier.")]
 
 
 def test_a_real_nli_model_of_random_weights_answers_for_each_pair(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,12 @@ from tests.methods.conftest import ScriptedModel
 from tests.methods.test_safari import PERSONA, Recorded, dialogue_of, respond, whole
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "safari"
+# Those of the supervised files as their headers say that any model runs them: `-o prompting=paper`.
 SYSTEMS = {
-    f"{path.stem}: {system.title}": system.options
+    f"{path.stem}: {system.title}": system.options | {"prompting": "paper"}
     for path in sorted(EXAMPLES.glob("*.yaml"))
     for system in read_config(path).systems
-    if system.options.get("prompting") == "paper"
+    if system.options.get("prompting") in {"paper", "supervised"}
 }
 ZERO_SHOT = SYSTEMS["table-7: SAFARI"]
 HOME = "I live in Trier."
@@ -60,24 +62,55 @@ async def prompts(language="en", plan="PERSONA, DOCUMENTS", sources=None, **opti
     return {request.label.rpartition("/")[2]: whole(request) for request in model.asked}, response
 
 
+def test_tables_7_and_8_and_half_of_4_and_6_are_of_trained_models():
+    """Section 6: "based on ChatGLM under the supervised setting"; the first two rows of Tables 4 and 6."""
+    for name, count in (("table-4-supervised", 2), ("table-6-supervised", 2), ("table-7", 1), ("table-8", 1)):
+        config, text = read_config(EXAMPLES / f"{name}.yaml"), (EXAMPLES / f"{name}.yaml").read_text("utf-8")
+        assert {system.options["prompting"] for system in config.systems} == {"supervised"}
+        assert {system.options["retriever"] for system in config.systems} == {"trained:models/dpr"}  # Section 5.3
+        assert len(config.models) == count
+        made = [
+            f"--out {place.partition(':')[2]}\n" for place in (*(one.model for one in config.models), "t:models/dpr")
+        ]
+        assert all(one in text for one in made)
+
+
 def test_every_table_has_its_rows():
     rows = {
         name: {key for key in SYSTEMS if key.startswith(name)} for name in ("table-4", "table-6", "table-7", "table-8")
     }
-    assert {name: len(keys) for name, keys in rows.items()} == {"table-4": 2, "table-6": 2, "table-7": 8, "table-8": 3}
-    common = ("prompting", "broken", "turns", "longest")
+    assert {name: len(keys) for name, keys in rows.items()} == {"table-4": 3, "table-6": 3, "table-7": 8, "table-8": 3}
+    common = ("reading", "broken", "turns", "longest")
     answering = [options for name, options in SYSTEMS.items() if not name.startswith("table-5")]
-    assert {tuple(options[name] for name in common) for options in answering} == {("paper", "null", 0, 128)}
+    assert {tuple(options[name] for name in common) for options in answering} == {("substring", "null", 0, 128)}
 
 
 async def test_the_zero_shot_prompts_word_for_word():
     asked, response = await prompts(**ZERO_SHOT)
-    described = {entry.name: entry.description["en"] for entry in default_sources({}).entries}
+    described = {entry.name: entry.description["en"] for entry in default_sources({}, paper=True).entries}
     assert asked["planning"] == PLANNING.format(**described, history=HISTORY)
     found = "\n".join(piece.text for piece in response.knowledge)
     assert asked["response-generation"] == ASSEMBLING.format(history=HISTORY, knowledge=found)
     asked, _ = await prompts(**ZERO_SHOT, plan="NULL")
     assert asked["response-generation"] == ASSEMBLING.format(history=HISTORY, knowledge="NULL")
+
+
+# Table 12, and the release's prompt_cn.json.
+TOLD = {
+    "en": (["gender", "age", "place of origin", "hobbies", "personality"], ["place of origin"]),
+    "zh": (["性别", "年龄", "籍贯", "爱好", "性格"], ["籍贯"]),
+}
+UNTOLD = {"en": "profession|job|work|family|band|book", "zh": "职业|工作|家人|乐队|书"}
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("prompting", ["paper", "supervised"])
+def test_sources_are_described_by_the_content_of_table_12(language, prompting):
+    entries = create_method("safari", {}, {"prompting": prompting}).declared.entries
+    assert [entry.name for entry in entries] == ["persona", "documents"]
+    for entry, told in zip(entries, TOLD[language], strict=True):
+        assert all(word in entry.description[language] for word in told)
+        assert not re.search(UNTOLD[language], entry.description[language])
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -91,7 +124,7 @@ async def test_in_context_is_three_answered_prompts_before_the_same(language):
         assert len(blocks) == 3
         answers = [block.strip().splitlines()[-1] for block in blocks]
         if stage == "planning":
-            assert answers == ["NULL", "PERSONA", "PERSONA, DOCUMENTS"]
+            assert answers == ["PERSONA, DOCUMENTS", "NULL", "PERSONA"]  # the order of the release
         else:
             given = default_sources({}).demonstrations[language]
             assert all(answer.endswith(f" {one.response}") for answer, one in zip(answers, given, strict=True))
@@ -148,7 +181,7 @@ async def test_chinese_says_the_same():
 
 async def test_knowledge_is_numbered_where_responses_cite():
     model = ScriptedModel({"planning": "PERSONA", "response-generation": "Friend: In Trier [1]."})
-    agent = create_agent("safari", model=model, cite=True, options=ZERO_SHOT)
+    agent = create_agent("safari", model=model, cite=True, options=ZERO_SHOT | {"retriever": "bm25"})
     response = await agent.respond(dialogue_of())
     assert response.text == "In Trier."
     assert len(response.citations) == 1

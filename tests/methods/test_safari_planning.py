@@ -105,6 +105,12 @@ WRITTEN = {
     "1. PERSONA\n2. DOCUMENTS": BOTH,
     "先后顺序：PERSONA，DOCUMENTS": BOTH,
     "NULL": [],
+    # What open models wrote, by the paper's prompt: reasons after a blank line, sentences.
+    "PERSONA\n\n因为用户问到了系统的籍贯。": ["persona"],
+    "需要调用PERSONA和DOCUMENTS": BOTH,
+    "The answer needs PERSONA.": ["persona"],
+    "I would call PERSONA first, DOCUMENTS second": BOTH,
+    "NULL\n\nPERSONA is not needed.": [],
 }
 
 
@@ -118,7 +124,17 @@ async def test_plans_are_read_from_the_first_answer_in_every_form(written, plan,
 
 
 @pytest.mark.parametrize(
-    "written", ["There is no need for PERSONA here.", "I cannot say.", "PERSONA or nothing", "PERSONADOCUMENTS", ""]
+    "written",
+    [
+        "There is no need for PERSONA here.",
+        "不需要调用PERSONA",
+        "无需 PERSONA，也无需 DOCUMENTS。",
+        "I cannot say.",
+        "PERSONA or nothing",
+        "PERSONADOCUMENTS",
+        "What PERSONA holds is this. The home town is asked for.",
+        "",
+    ],
 )
 @pytest.mark.parametrize(
     ("prompting", "stages"),
@@ -152,6 +168,10 @@ async def test_the_repair_is_read_likewise():
     [
         ("There is no need for PERSONA here.", ["persona"]),
         ("First PERSONA. Then I would look into DOCUMENTS.", BOTH),
+        # The release's `read_prompt_output` keeps what stands before a blank line, and looks for names in that.
+        ("NULL\n\n用户：你是南方人吗\nPERSONA DOCUMENTS", []),
+        ("\n\nPERSONA\n \nPERSONA DOCUMENTS", ["persona"]),
+        ("需要调用PERSONA和DOCUMENTS", BOTH),
         ("DOCUMENTS", []),  # footnote 14
         ("persona", []),
         ("I cannot say.", []),

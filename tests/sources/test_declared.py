@@ -370,7 +370,7 @@ def test_by_default_what_is_open_is_declared(opened, names):
     for entry in declared.entries:
         assert set(entry.description) == {"en", "zh"}
     for given in declared.demonstrations.values():
-        assert [one.plan for one in given] == [(), ("persona",), ("persona", "documents")]
+        assert [one.plan for one in given] == [("persona", "documents"), (), ("persona",)]
         assert all(set(one.knowledge) == set(one.plan) for one in given)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dialore.errors import InputError
+from dialore.methods.safari import query_of
 from dialore.sources.dialogue_ranking import joined
 from dialore.sources.trained import describe, open_entailment, open_ranker
 from dialore.sources.trained.encoders import OnnxCrossEncoder
@@ -108,6 +109,30 @@ def test_the_static_one_learns(splits, models):
             found = ranker.sentences(one.turns[-1].text, one, one.extra["documents"])
             right.append(one.persona[int(found.argmax())] == one.knowledge[0]["text"])
     assert np.mean(right) > 0.6
+
+
+def test_a_dpr_reads_the_whole_context_and_compares_first_tokens_by_their_dot_product(splits, small, tmp_path):
+    """SAFARI, Appendix C: (context, used piece) and (context, unrelated piece); Karpukhin et al.: sim = E_Q E_P."""
+    from sentence_transformers import SentenceTransformer
+
+    rows = make_rows(splits[1], whole=True)
+    at = next(place for place, one in enumerate(splits[1].dialogues) if len(one.turns) == 5 and one.knowledge)
+    one = splits[1].dialogues[at]
+    said = [turn.text for turn in one.turns]
+    sides = ["用户：", "系统：", "用户：", "系统：", "用户："]
+    context = " ".join(f"{side}{text}" for side, text in zip(sides, said, strict=True))
+    # As the release's retriever is asked: the context with its speakers, its line breaks as spaces, no piece beside it.
+    assert {query for query, text, _ in rows if text in splits[1].gold[at]} >= {joined(f"{context} ")}
+    train_encoder("dual", "scratch", *splits, tmp_path / "dpr", TUNING, whole=True, dot=True)
+    assert describe(tmp_path / "dpr")["settings"].items() >= {"whole": True, "dot": True}.items()
+    assert "`-o turns=0`" in describe(tmp_path / "dpr")["use"]
+    whole, texts = SentenceTransformer(str(tmp_path / "dpr"), device="cpu"), [joined(text) for text in texts_of(one)]
+    assert (whole[1].pooling_mode, whole.similarity_fn_name) == ("cls", "dot")
+    query = query_of(one, 0)
+    wanted = whole.encode(texts) @ whole.encode([joined(query)])[0]
+    found = open_ranker(tmp_path / "dpr").documents(query, one, texts)
+    assert np.corrcoef(wanted, found)[0, 1] > 0.95
+    assert not np.allclose(np.linalg.norm(whole.encode(texts), axis=1), 1, atol=0.1)
 
 
 def test_the_card_and_the_losses_are_written_and_weights_are_safetensors(models):

@@ -12,12 +12,14 @@ import pytest
 from dialore import Dialogue, connect, create_agent
 from dialore.datasets import data_set, split_dialogues
 from dialore.errors import InputError
+from dialore.prompts.history import render_history
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
+from dialore.sources.declared import default_sources
 from dialore.sources.samples import build_samples, samples_of
 from dialore.sources.trained import describe
 from dialore.training.finetune import Target, collate, encode, finetune
-from dialore.training.generators import RECIPES, read_targets
+from dialore.training.generators import RECIPES, declared_in, read_targets, special_tokens
 from dialore.training.trainer import SCRATCH, Tuning
 from tests.example_data import write_data
 from tests.llm.models import Scripted
@@ -200,11 +202,12 @@ def test_too_little_memory_says_what_to_lower(bases, tmp_path, monkeypatch):
 
 # --- papers' generators
 
-TOKENS = RECIPES["safari"].tokens
+PAPER = default_sources({})
+TOKENS = special_tokens("safari", PAPER)
 
 
 def targets_of(dialogues, recipe="safari"):
-    return [RECIPES[recipe].targets(one, PromptLibrary()) for one in dialogues]
+    return [RECIPES[recipe].targets(one, PromptLibrary(), PAPER) for one in dialogues]
 
 
 @pytest.fixture(scope="module")
@@ -219,9 +222,9 @@ def test_the_loss_is_of_plan_and_response_alone(bases, dialogues):
     tokenizer.add_tokens([*TOKENS])
     found = {tuple(one.sources): one for one in dialogues}
     for plan, said in (
-        ((), " NULL [EOS]"),
-        (("persona",), " PERSONA [EOS]"),
-        (("persona", "documents"), " PERSONA DOCUMENTS [EOS]"),
+        ((), " [SOURCE] NULL [EOS]"),
+        (("persona",), " [SOURCE] PERSONA [EOS]"),
+        (("persona", "documents"), " [SOURCE] PERSONA DOCUMENTS [EOS]"),
     ):
         one = found[plan]
         encoded = encode(tokenizer, "causal", targets_of([one])[0], 4096)
@@ -231,7 +234,7 @@ def test_the_loss_is_of_plan_and_response_alone(bases, dialogues):
         assert all(label in (-100, token) for token, label in zip(encoded["input_ids"], encoded["labels"], strict=True))
         whole = tokenizer.decode(encoded["input_ids"])
         before, _, after = whole.partition(said)
-        assert before.endswith("[SOURCE]")
+        assert before == render_history(one)
         gold = [item["text"] for item in one.knowledge]
         assert after == f"{' '.join(['', '[MIDDLE]', *gold, '[EOM]'])} {one.reference}</s>"
 
@@ -303,6 +306,99 @@ def test_without_a_held_out_file_a_tenth_of_the_dialogues_is(small):
 def test_data_without_what_is_learnt(wizard):
     with pytest.raises(InputError, match="wizard-of-wikipedia has no plan to learn safari from"):
         read_targets("safari", "wizard-of-wikipedia", [wizard])
+
+
+SPACED = {
+    "id": "spaced",
+    "language": "zh",
+    "persona": ["我的星座是 天蝎座", "我 是 电工"],
+    "turns": ["你是 什么 星座？", "我是 天蝎座。", "那你的  守护星 呢？"],
+    "reference": "我的 守护星 是 冥王星。",
+    "extra": {"documents": {"我的星座是 天蝎座": ["天蝎座的 守护星 是 冥王星", "天蝎座 在 秋天"]}},
+}
+ZODIAC = {"text": "我的星座是 天蝎座", "source": "persona"}
+PLUTO = {"text": "天蝎座的 守护星 是 冥王星", "source": "documents", "persona": "我的星座是 天蝎座"}
+
+
+@pytest.mark.parametrize(
+    ("plan", "knowledge"),
+    [([], []), (["persona"], [ZODIAC]), (["persona", "documents"], [ZODIAC, PLUTO, PLUTO]), ([], [ZODIAC])],
+)
+async def test_what_is_learnt_is_what_is_asked_in_use_byte_for_byte(plan, knowledge):
+    """The words of KBP stand apart; a model that learnt them so would be asked for others."""
+    one = Dialogue.model_validate({**SPACED, "sources": plan, "knowledge": knowledge})
+    target = targets_of([one])[0]
+    model = Scripted(target.parts[1][0].removesuffix("[EOS]"), target.parts[3][0])
+    options = {"prompting": "supervised", "retrieval": "gold", "broken": "null"}
+    async with create_agent("safari", model=model, options=options) as agent:
+        response = await agent.respond(one)
+    assert (response.plan, response.text) == (plan, "我的守护星是冥王星。")
+    asked = [each.continuation for each in model.asked]
+    assert asked == [target.parts[0][0], "".join(text for text, _ in target.parts[:3])]
+    # Equation 3, whose labels are those of the authors' release: [SOURCE] is learnt, too.
+    marked = [text.strip() for text, _ in target.parts[1:3]]
+    shown = " ".join(item["text"].replace(" ", "") for item in knowledge[:2] if plan)
+    assert marked[0] == f"[SOURCE] {' '.join(plan).upper() or 'NULL'} [EOS]"
+    assert marked[1] == f"[MIDDLE] {shown} [EOM]".replace("  ", " ")
+
+
+async def test_source_shows_the_plan_whatever_was_found():
+    """With ground retrieval all gold pieces are there, but the plan stands as it was made (the authors' release)."""
+    one = Dialogue.model_validate({**SPACED, "sources": ["persona", "documents"], "knowledge": [ZODIAC, PLUTO]})
+    model = Scripted(" [SOURCE] PERSONA ", "好。")
+    async with create_agent("safari", model=model, options={"prompting": "supervised", "retrieval": "gold"}) as agent:
+        await agent.respond(one)
+    shown = "[SOURCE] PERSONA [EOS] [MIDDLE] 我的星座是天蝎座 天蝎座的守护星是冥王星 [EOM]"
+    assert model.asked[-1].continuation.endswith(shown)
+
+
+def test_special_tokens_are_those_of_the_declared_sources(tmp_path):
+    (tmp_path / "own.yaml").write_text(
+        "- {name: diary, kind: persona, description: what I did}\n"
+        "- {name: letters, kind: documents, depends_on: diary, description: what I wrote}\n"
+        "- {name: the news, kind: web, description: what happened}\n"
+    )
+    declared = declared_in(tmp_path / "own.yaml")
+    assert special_tokens("safari", declared)[4:] == ("NULL", "DIARY", "LETTERS", "THE NEWS")
+    assert special_tokens("fcm", declared) == ()
+    one = Dialogue.model_validate({**SPACED, "sources": ["persona", "documents"], "knowledge": [ZODIAC, PLUTO]})
+    assert RECIPES["safari"].targets(one, PromptLibrary(), declared).parts[1][0] == " [SOURCE] DIARY LETTERS [EOS]"
+
+
+def test_the_command_takes_the_sources_that_are_planned_over(bases, small, tmp_path):
+    from transformers import AutoTokenizer
+    from typer.testing import CliRunner
+
+    from dialore.cli.train import app
+
+    (tmp_path / "own.yaml").write_text(
+        "- {name: diary, kind: persona, description: what I did}\n"
+        "- {name: letters, kind: documents, depends_on: diary, description: what I wrote}\n"
+    )
+    given = {"data": small, "out": tmp_path / "model", "base": bases / "causal", "sources": tmp_path / "own.yaml"}
+    options = [part for name, value in given.items() for part in (f"--{name}", str(value))]
+    done = CliRunner().invoke(app, ["generator", "kbp", *options, "--epochs", "0.05", "--length", "64"])
+    assert done.exit_code == 0, done.output
+    assert {"DIARY", "LETTERS", "[SOURCE]"} <= AutoTokenizer.from_pretrained(tmp_path / "model").get_vocab().keys()
+
+
+def test_a_model_that_learnt_to_continue_text_has_no_chat_template_and_its_first_token(bases, tmp_path):
+    from tokenizers.processors import TemplateProcessing
+    from transformers import AutoTokenizer
+
+    base = tmp_path / "base"
+    shutil.copytree(bases / "causal", base)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer.chat_template = "{% for one in messages %}<{{ one.role }}>{{ one.content }}{% endfor %}"
+    tokenizer.add_special_tokens({"bos_token": "<begin>"})
+    begin = tokenizer.bos_token_id
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing("<begin> $A", special_tokens=[("<begin>", begin)])
+    assert encode(tokenizer, "causal", TRAIN[0], 100)["input_ids"][0] == begin
+    assert encode(tokenizer, "causal", TRAIN[0], 8)["input_ids"].count(begin) == 1
+    assert encode(tokenizer, "causal", TRAIN[0], 100)["labels"][0] == -100
+    tokenizer.save_pretrained(base)
+    finetune("causal", str(base), TRAIN, DEV, tmp_path / "model", CARD, tokens=["<begin>"], tuning=QUICK)
+    assert not AutoTokenizer.from_pretrained(tmp_path / "model").chat_template
 
 
 async def test_safari_plans_and_responds_with_the_trained_model(tmp_path, small, dialogues):

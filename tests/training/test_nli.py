@@ -43,6 +43,15 @@ def test_every_gold_piece_is_a_positive_and_negatives_are_of_each_kind(examples)
     assert int((pairs.protocol == 0).sum()) == int(pairs.labels.sum())
 
 
+def test_the_paper_s_negatives_are_random_ones_alone(examples):
+    """SAFARI, Appendix C: (ground, response) against "randomly sampled (unrelated, response)", one each."""
+    pairs = make_pairs(examples, hard=False)
+    assert {*pairs.protocol.tolist()} == {-1, 0}
+    assert (pairs.labels == 1).sum() == (pairs.labels == 0).sum()
+    for (text, _), label, at in zip(pairs.texts, pairs.labels, pairs.of, strict=True):
+        assert (text in examples.gold[at]) == bool(label)
+
+
 @pytest.mark.parametrize(
     ("text", "response", "expected"),
     [

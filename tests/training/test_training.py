@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -47,6 +48,19 @@ def test_the_planner_plans_dialogues_that_it_has_not_seen(small, trained):
         assert sum(found.values()) == pytest.approx(1)
         plans.append(planner.choose(found))
     right = [plan == tuple(dialogue.sources) for plan, dialogue in zip(plans, dialogues, strict=True)]
+    assert np.mean(right) > 0.9
+
+
+def test_a_planner_of_the_context_alone_reads_nothing_else(small, tmp_path):
+    """SAFARI, Equation 1: the plan is of c alone."""
+    examples = read_examples("kbp", small / "train.json")
+    save_trained(tmp_path / "planner", examples, *train_planner(examples, quiet, context=True))
+    planner = TrainedPlanner(tmp_path / "planner")
+    right = []
+    for dialogue in histories(small / "dev.json"):
+        found = planner.probabilities(dialogue, persona_of(dialogue))
+        assert found == planner.probabilities(dialogue, {}) == planner.probabilities(dialogue, {"我是电工": ["电笔"]})
+        right.append(planner.choose(found) == tuple(dialogue.sources))
     assert np.mean(right) > 0.9
 
 
@@ -111,7 +125,7 @@ def test_rows_above_the_best_of_the_others():
 def test_safari_plans_and_ranks_with_trained_parts_without_a_call(small, trained):
     method = Safari(planning=f"trained:{trained / 'planner'}", retriever=f"trained:{trained / 'ranker'}")
     dialogue = next(one for one in histories(small / "dev.json") if len(one.sources) == 2)
-    stages = Stages(object(), "safari", dialogue)
+    stages = Stages(SimpleNamespace(name="none"), "safari", dialogue)
     grounding = asyncio.run(method.ground(dialogue, stages))
     assert grounding.plan == ["persona", "documents"]
     assert [piece.text for piece in grounding.knowledge] == [item["text"] for item in dialogue.knowledge]

@@ -28,7 +28,16 @@ _AnyName = Annotated[str, typer.Argument(metavar="NAME", help="The data set.", a
 
 
 @app.command("planner")
-def planner(name: _Name, data: _Data, out: _Out, seed: _Seed = 0, json: Json = False) -> None:
+def planner(
+    name: _Name,
+    data: _Data,
+    out: _Out,
+    context: Annotated[
+        bool, typer.Option("--context", help="Read the context alone, as SAFARI's does; no persona, no documents.")
+    ] = False,
+    seed: _Seed = 0,
+    json: Json = False,
+) -> None:
     """Train a planner: which sources a response needs, without a call.
 
     Use it with `-o planning=trained:FOLDER` of safari. Trees and thresholds
@@ -40,7 +49,7 @@ def planner(name: _Name, data: _Data, out: _Out, seed: _Seed = 0, json: Json = F
     """
     from dialore.training import train_planner
 
-    run_part(train_planner, name, data, out, seed, json)
+    run_part(partial(train_planner, context=context), name, data, out, seed, json)
 
 
 @app.command("retriever")
@@ -50,7 +59,17 @@ def retriever(
     data: _Data,
     out: _Out,
     given: TuningOptions,
-    kind: Annotated[str, typer.Option("--kind", metavar="trees|dual|cross", help="What is trained.")] = "trees",
+    kind: Annotated[
+        str | None,
+        typer.Option("--kind", metavar="trees|dual|cross", help="What is trained. (default: trees; dual with --as)"),
+    ] = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Encoders read the whole context with its speakers, not the last 3 turns.")
+    ] = False,
+    dot: Annotated[
+        bool,
+        typer.Option("--dot", help="Dual: the dot product of first tokens' states, not the cosine of mean states."),
+    ] = False,
     seed: _Seed = 0,
     json: Json = False,
 ) -> None:
@@ -62,19 +81,23 @@ def retriever(
     `-o retriever=trained:FOLDER` of safari, or as the retriever of a declared
     persona; no torch is needed then. A dual encoder learns from knowledge
     without personas, too, as MSDP's DPR (wizard-of-wikipedia): use that with
-    `--embedder onnx:FOLDER` of `dialore documents build`.
+    `--embedder onnx:FOLDER` of `dialore documents build` (--dot: `dot:FOLDER`).
+    One of the whole context is asked with `-o turns=0`. RocketQAv2's
+    checkpoint is a dual encoder, too; the cross-encoder is ours.
 
     [bold]Example[/bold]
     dialore train retriever kbp --data shared/data/kbp --out models/ranker
     """
     from dialore.training import train_ranker
 
+    preset = given.preset_of("retriever")
+    kind = kind or ("dual" if given.preset else "trees")
     if one_of("kind of retriever", kind, ("trees", "dual", "cross")) == "trees":
         given.refuse()
         run_part(train_ranker, name, data, out, seed, json)
         return
-    tuning = given.tuning(seed, epochs=5, batch=32, length=96)
-    run_encoder(kind, name, data, out, given.base, tuning, json)
+    tuning = given.tuning(seed, "retriever", epochs=5, batch=32, length=96)
+    run_encoder(kind, name, data, out, given.base, tuning, json, whole=whole or preset.whole, dot=dot or preset.dot)
 
 
 @app.command("nli")
@@ -84,14 +107,23 @@ def nli(
     data: _Data,
     out: _Out,
     given: TuningOptions,
-    kind: Annotated[str, typer.Option("--kind", metavar="trees|cross", help="What is trained.")] = "trees",
+    kind: Annotated[
+        str | None,
+        typer.Option("--kind", metavar="trees|cross", help="What is trained. (default: trees; cross with --as)"),
+    ] = None,
+    negatives: Annotated[
+        str | None,
+        typer.Option(
+            "--negatives", metavar="hard|random", help="Random: the paper's alone. (default: hard; random with --as)"
+        ),
+    ] = None,
     seed: _Seed = 0,
     json: Json = False,
 ) -> None:
     """Train a consistency model: is a response entailed by knowledge (P.C, K.C).
 
     Positives are a response and what it stands on; negatives pair it with
-    anything else (SAFARI, Appendix C), with another sentence of the persona,
+    anything else (SAFARI, Appendix C) and, beyond the paper, with another sentence of the persona,
     another document of the dialogue, and the same with a number or name
     exchanged. Boosted trees; or, from --base and with a dev.json, a
     cross-encoder. Use it with `--nli trained:FOLDER` of score, or with
@@ -102,12 +134,14 @@ def nli(
     """
     from dialore.training import train_nli
 
-    if one_of("kind of model", kind, ("trees", "cross")) == "trees":
+    preset = given.preset_of("nli")
+    hard = preset.hard if negatives is None else one_of("negatives", negatives, ("hard", "random")) == "hard"
+    if one_of("kind of model", kind or ("cross" if given.preset else "trees"), ("trees", "cross")) == "trees":
         given.refuse()
-        run_part(train_nli, name, data, out, seed, json)
+        run_part(partial(train_nli, hard=hard), name, data, out, seed, json)
         return
-    tuning = given.tuning(seed, epochs=5, rate=2e-5, length=128)
-    run_encoder("nli-cross", name, data, out, given.base, tuning, json)
+    tuning = given.tuning(seed, "nli", epochs=5, rate=2e-5, length=128)
+    run_encoder("nli-cross", name, data, out, given.base, tuning, json, hard=hard)
 
 
 @app.command("generator")
@@ -118,13 +152,18 @@ def generator(
     out: _Out,
     given: TuningOptions,
     recipe: Annotated[str, typer.Option("--recipe", metavar="safari|fkg|fcm", help="What it learns.")] = "safari",
+    sources: Annotated[
+        Path | None, typer.Option("--sources", metavar="FILE", help="What safari plans over; see `respond`.")
+    ] = None,
     seed: _Seed = 0,
     json: Json = False,
 ) -> None:
     """Fine-tune a causal model: SAFARI's generator, MSDP's FKG or FCM.
 
-    safari: plans and responds in one sequence (kbp); the authors' settings
-    are the defaults, theirs of LoRA with --lora. fkg: topic and history to
+    safari: plans and responds in one sequence (kbp). What the authors set is
+    --as safari-chatglm (LoRA of query_key_value, r 8, rate 5e-4) or --as
+    safari-belle (of LLaMA's layers, r 16, 8e-6), both by cosine after 1000
+    steps, with weight decay .1. fkg: topic and history to
     knowledge; fcm: with the knowledge to the response (wizard-of-wikipedia).
     `dialore models show` says how the model is used. An interrupted training
     goes on where the same command is given again; several GPUs are used under
@@ -133,12 +172,14 @@ def generator(
     [bold]Example[/bold]
     dialore train generator kbp --data shared/data/kbp --base Qwen/Qwen3-0.6B --lora --out models/safari
     """
-    from dialore.training.generators import RECIPES, read_targets
+    from dialore.training.generators import RECIPES, declared_in, read_targets, special_tokens
 
     one_of("recipe", recipe, [*RECIPES])
-    targets, described = read_targets(recipe, name, split_files(name, data, needed=1))
+    declared = declared_in(sources)
+    targets, described = read_targets(recipe, name, split_files(name, data, needed=1), declared)
     card: dict[str, Any] = {"kind": f"generator ({recipe})", "use": RECIPES[recipe].use, "data": described}
-    run_finetuning("causal", given.base, targets, out, card, RECIPES[recipe].tokens, given.tuning(seed), json)
+    tokens = special_tokens(recipe, declared)
+    run_finetuning("causal", given.base, targets, out, card, tokens, given.tuning(seed, "generator"), json)
 
 
 @app.command("decision")

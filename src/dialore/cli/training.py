@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dialore.sources.trained.model import Arrays
     from dialore.training import Examples
     from dialore.training.finetune import Kind, Target
+    from dialore.training.presets import Preset
     from dialore.training.trainer import Tuning
 
 _SPLITS = ("train", "dev")
@@ -26,12 +27,23 @@ KINDS: "tuple[Kind, ...]" = ("seq2seq", "causal")
 class TuningOptions:
     """How a model is fine-tuned; what is not given is as the recipe has it."""
 
-    base: Annotated[
-        str,
+    start: Annotated[
+        str | None,
         typer.Option(
-            "--base", metavar="NAME|FOLDER|scratch", help="The model to start from, or a small one of chance."
+            "--base",
+            metavar="NAME|FOLDER|scratch",
+            help="The model to start from, or a small one of chance. (default: scratch, or what a paper names)",
         ),
-    ] = "scratch"
+    ] = None
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="PAPER",
+            help="A paper's settings, where no option says otherwise: safari-chatglm, safari-belle (generator); dpr, "
+            "rocketqa, msdp-dpr (retriever); safari-nli (nli).",
+        ),
+    ] = None
     epochs: Annotated[
         float | None,
         typer.Option("--epochs", min=0.01, help="Passes over the data, at most. (default: 3; stages 10; encoders 5)"),
@@ -39,9 +51,16 @@ class TuningOptions:
     batch: Annotated[
         int | None, typer.Option("--batch", min=1, help="Targets a step and GPU. (default: 8; retrievers 32)")
     ] = None
-    accumulation: Annotated[int, typer.Option("--accumulation", min=1, help="Steps before the weights change.")] = 1
+    accumulation: Annotated[
+        int | None, typer.Option("--accumulation", min=1, help="Steps before the weights change. (default: 1)")
+    ] = None
     rate: Annotated[
-        float | None, typer.Option("--rate", help="The greatest learning rate. (default: 3e-4; nli 2e-5)")
+        float | None,
+        typer.Option(
+            "--rate",
+            help="The greatest learning rate; it rises over 5% of the steps, then falls in a line. "
+            "(default: 3e-4; nli 2e-5)",
+        ),
     ] = None
     length: Annotated[
         int | None,
@@ -53,7 +72,12 @@ class TuningOptions:
         ),
     ] = None
     lora: Annotated[
-        bool, typer.Option("--lora", help="Train low-rank adapters, merged into the weights; not of encoders.")
+        bool,
+        typer.Option(
+            "--lora",
+            help="Train low-rank adapters (r 8, alpha 32, dropout .1, all linear layers), merged into the weights; not "
+            "of encoders.",
+        ),
     ] = False
     precision: Annotated[
         str, typer.Option("--precision", metavar="auto|fp32|bf16|fp16", help="Of the calculation.")
@@ -66,14 +90,30 @@ class TuningOptions:
                 "trees are not fine-tuned: --base, --epochs and the like say nothing", mend="give a --kind"
             )
 
-    def tuning(self, seed: int, **own: float) -> "Tuning":
-        """How it is trained, with a recipe's own numbers where none are given."""
+    @property
+    def base(self) -> str:
+        """The model to start from."""
+        from dialore.training.presets import PRESETS
+
+        return self.start or (PRESETS[self.preset].base if self.preset in PRESETS else "") or "scratch"
+
+    def preset_of(self, command: str) -> "Preset":
+        """The paper's settings that are named; raises InputError where they are of another command."""
+        from dialore.training.presets import PRESETS, Preset
+
+        if self.preset is None:
+            return Preset(command)
+        return PRESETS[one_of("preset", self.preset, [name for name, one in PRESETS.items() if one.command == command])]
+
+    def tuning(self, seed: int, command: str = "", **own: float) -> "Tuning":
+        """How it is trained: what is given, else a paper's numbers, else a recipe's own."""
         from dialore.training.trainer import Tuning
 
         one_of("precision", self.precision, ("auto", "fp32", "bf16", "fp16"))
-        given = {name: getattr(self, name) for name in ("epochs", "batch", "rate", "length")}
-        said = {**own, **{name: value for name, value in given.items() if value is not None}}
-        return Tuning(accumulation=self.accumulation, lora=self.lora, precision=self.precision, seed=seed, **said)  # type: ignore[arg-type]
+        given = {name: getattr(self, name) for name in ("epochs", "batch", "accumulation", "rate", "length")}
+        said = {name: value for name, value in given.items() if value is not None}
+        chosen: dict[str, Any] = {**own, "lora": self.lora, **self.preset_of(command).tuning, **said}
+        return Tuning(precision=self.precision, seed=seed, **chosen)  # type: ignore[arg-type]
 
 
 def run_sequence(
@@ -147,8 +187,9 @@ def run_encoder(
     base: str,
     tuning: "Tuning",
     json: bool,
+    **reading: bool,
 ) -> None:
-    """Train an encoder, and say what came of it."""
+    """Train an encoder, and say what came of it; `reading` is what it reads, and how it compares."""
     if tuning.lora:
         raise InputError("--lora is for language models, not for encoders", mend="leave it out")
     from dialore.datasets import data_set
@@ -159,7 +200,7 @@ def run_encoder(
     needs = ("knowledge",) if is_bare else ("persona", "plan", "knowledge")
     train, dev = _examples(name, data, tuning.seed, needs)
     with progress("training") as step:
-        card = train_encoder(kind, base, train, dev, out, tuning, step)  # type: ignore[arg-type]
+        card = train_encoder(kind, base, train, dev, out, tuning, step, **reading)  # type: ignore[arg-type]
     _show_tuned(card, out, json)
 
 

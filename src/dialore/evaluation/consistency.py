@@ -13,6 +13,7 @@ from dialore.errors import InputError, import_optional
 from dialore.evaluation.base import Mean, Measure, Metric, Sample, about_of, unavailable
 from dialore.evaluation.decisions import gold_texts, no_plan, plan_of
 from dialore.evaluation.judges.asking import is_refusal
+from dialore.sources.dialogue_ranking import joined
 from dialore.sources.trained import open_entailment
 from dialore.sources.trained.model import PREFIX
 
@@ -90,8 +91,9 @@ class Entailment(Protocol):
 class TransformerEntailment:
     """A sequence-pair classifier of Hugging Face transformers (the `local` extra), loaded when first asked.
 
-    The pair is given as in SAFARI: knowledge first, response second. The label that counts as entailment is the one
-    called `entailment`, else the last. `name_or_path` is a model of the hub, or a folder.
+    The pair is given as in SAFARI: knowledge first, response second, without the spaces between KBP's words. The label
+    that counts as entailment is the one called `entailment`, else the last. `name_or_path` is a model of the hub, or a
+    folder.
     """
 
     def __init__(self, name_or_path: str, *, batch: int = 32) -> None:
@@ -101,7 +103,7 @@ class TransformerEntailment:
 
     def entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         """Whether each second text follows from its first; raises InputError where there is no such model."""
-        given = [{"text": first, "text_pair": second} for first, second in pairs]
+        given = [{"text": joined(first), "text_pair": joined(second)} for first, second in pairs]
         with self._turn:
             labels = list(self._classify.model.config.id2label.values())
             wanted = next((label for label in labels if label.lower().startswith("entail")), labels[-1])

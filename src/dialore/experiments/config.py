@@ -242,14 +242,25 @@ def _files(config: RunConfig, comments: str) -> Iterator[str]:
             path = Path(place.removeprefix(kind.prefix))
             named = place.startswith(kind.prefix) and (len(path.parts) > 1 or path.suffix)
             if named and ":" not in str(path) and not path.exists():
-                made = (text for text in _COMMAND.findall(comments) if str(path) in text.split())
-                yield f"{path}: {next(made, f'give another by {kind.flag}')}"
-    if not any(model.model == REHEARSAL for model in config.models):
-        for name in {name: None for system in config.systems for name in system.stages.values()}:
-            folder = name.partition(":")[2]
-            trains = [text for text in _COMMAND.findall(comments) if f"--out {folder}" in text]
-            if trains and not Path(folder).exists():
-                yield f"{folder}: {trains[0]}"
+                yield f"{path}: {_made(str(path), comments) or f'give another by {kind.flag}'}"
+    for spec in _specs(config):
+        prefix, _, place = spec.partition(":")
+        if prefix in {"hf", "trained"} and not Path(place).exists() and (made := _made(place, comments)):
+            yield f"{place}: {made}"
+
+
+def _made(place: str, comments: str) -> str:
+    """The command in a file's comments that makes something; empty where none does."""
+    return next((text for text in _COMMAND.findall(comments) if place in text.split()), "")
+
+
+def _specs(config: RunConfig) -> list[str]:
+    """The models that a run names, also in options; rehearsed, those in options alone."""
+    named = [*(system.stages for system in config.systems), *(model.stages for model in config.models)]
+    models = [*(model.model or "" for model in config.models), *(name for of in named for name in of.values())]
+    rehearsed = REHEARSAL in models
+    options = [str(value) for system in config.systems for value in system.options.values()]
+    return [*([] if rehearsed else models), *options]
 
 
 def _extras(config: RunConfig) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -40,6 +40,8 @@ _CHOICES = {
     "retrieval": ("found", "gold"),
     "broken": ("mend", "null"),
 }
+Given = tuple[str, Knowledge]
+"""A piece of knowledge after the name of its source, in capitals."""
 _SPEAKERS = {"en": ("User: ", "System: "), "zh": ("用户：", "系统：")}
 
 
@@ -59,8 +61,8 @@ class Safari(Method):
     declared, any number, with descriptions and dependencies as a directed acyclic graph; undeclared, they are the
     paper's, persona -> documents, and by our own prompts what else is open.
 
-    The paper's setting is `prompting=paper, broken=null, turns=0, longest=128` with a retriever that ranks by the query
-    alone (`okapi` is its BM25); `docs/fidelity.md` has every difference.
+    The paper's setting is `prompting=paper, reading=substring, broken=null, turns=0, longest=128` with a retriever that
+    ranks by the query alone (`okapi` is its BM25); `docs/fidelity.md` has every difference.
 
     Attributes:
         sources: declared sources (`open_declared`).
@@ -73,9 +75,9 @@ class Safari(Method):
         planning: `model`; `persona`: always the persona ("- Planning*"); `all`: always every source, for the paper's
             two "- Planning**"; `gold`: as the data set says ("+ Ground Planning"); `trained:FOLDER`: by a model that
             `dialore train planner` made, without a call.
-        reading: how an answer is read as a plan: `names`, separated in any way, in JSON or between [SOURCE] and [EOS],
-            and nothing besides; or `substring`, as the authors' code does: a source is planned whose name stands
-            anywhere, in capitals.
+        reading: how an answer is read as a plan: `names`, separated in any way, in JSON, between [SOURCE] and [EOS], or
+            in a sentence without a denial; or `substring`, as the authors' code does: a source is planned whose name
+            stands anywhere before a blank line, in capitals.
         demonstrations: examples before the dialogue: 0 (zero-shot) or 3 (in-context), in planning and assembling.
         broken: what becomes of a plan with a source whose dependencies it does not name: `mend`, or `null`, which
             leaves the source out (footnote 14).
@@ -137,7 +139,7 @@ class Safari(Method):
             return self.sources
         further = {"documents": self.documents, "graph": self.graph, "web": self.web}
         opened = {"persona": self.persona, **(further if self.prompting == OURS else {})}
-        return default_sources(opened, retriever=self.retriever)
+        return default_sources(opened, retriever=self.retriever, paper=self.prompting != OURS)
 
     async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
         """Planning and Retrieval (Section 4.2, Equations 1 and 2)."""
@@ -145,33 +147,24 @@ class Safari(Method):
 
     async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
         """Ground, then Assembling: the response from context, sources and what they gave (Equation 3, Table 3)."""
-        grounding, names = await self._ground(dialogue, stage)
+        grounding, given = await self._ground(dialogue, stage)
         shown = self._shown(dialogue.language)
-        pieces = [piece.model_copy(update={"text": titled_line(piece)}) for piece in grounding.knowledge]
-        given = [(names[piece.id], piece.text) for piece in pieces]
-        plan = [*dict.fromkeys(name for name, _ in given)]
         text = await stage.write(
             "safari/response-generation",
-            knowledge=pieces,
-            names=names,
+            knowledge=[piece.model_copy(update={"text": titled_line(piece)}) for _, piece in given],
+            names={piece.id: name for name, piece in given},
             about_you=[entry.name.upper() for entry in self.declared.entries if entry.kind == "persona"],
             demonstrations=shown,
-            dialogues=[*shown, {"plan": plan, "knowledge": given}],
+            dialogues=[*shown, assembled(grounding.plan or (), given)],
         )
         return grounding.response(text[: self.longest] if self.longest else text)
 
-    async def _ground(self, dialogue: Dialogue, stage: Stages) -> tuple[Grounding, dict[str, str]]:
-        """Plan and knowledge, each piece once, and the name of each piece's source by its id."""
+    async def _ground(self, dialogue: Dialogue, stage: Stages) -> tuple[Grounding, list[Given]]:
+        """Plan and knowledge, and each piece with its source."""
         plan = await self.plan(dialogue, stage)
-        found = await self.retrieve(dialogue, plan, stage)
-        pieces: dict[str, Knowledge] = {}
-        names: dict[str, str] = {}
-        for name, given in found.items():
-            for piece in given:
-                pieces.setdefault(piece.id, piece)
-                names.setdefault(piece.id, name.upper())
+        given = each_once(await self.retrieve(dialogue, plan, stage))
         kinds = {entry.name: entry.kind for entry in self.declared.entries}
-        return Grounding(knowledge=list(pieces.values()), plan=plan, kinds=kinds), names
+        return Grounding(knowledge=[piece for _, piece in given], plan=plan, kinds=kinds), given
 
     async def plan(self, dialogue: Dialogue, stage: Stages) -> list[str]:
         """Planning (Equation 1, Tables 2 and 12). Where nothing can be read, the plan is NULL."""
@@ -252,7 +245,7 @@ class Safari(Method):
             with stage.step(f"retrieval-{entry.name}") as step:
                 step.output, step.notes = {"source": entry.name, "found": []}, [nothing]
             return []
-        query = " ".join(dialogue.texts[-self.turns :]) if self.turns else context_of(dialogue).replace("\n", " ")
+        query = query_of(dialogue, self.turns)
         if preceding and not narrowed:
             query = " ".join([query.rstrip(), *(joined(piece.text) for piece in preceding)])
         if entry.source is None:
@@ -305,6 +298,25 @@ def context_of(dialogue: Dialogue) -> str:
     return "".join(f"{side}{on_one_line(turn.text)}\n" for side, turn in zip(sides, dialogue.turns, strict=True))
 
 
+def query_of(dialogue: Dialogue, turns: int) -> str:
+    """The query: the last turns; for 0 the whole context, with its speakers."""
+    return " ".join(dialogue.texts[-turns:]) if turns else context_of(dialogue).replace("\n", " ")
+
+
+def each_once(found: Mapping[str, Sequence[Knowledge]]) -> list[Given]:
+    """What was found, each piece once, with the name of the source that gave it first, in capitals."""
+    pieces: dict[str, Given] = {}
+    for name, given in found.items():
+        for piece in given:
+            pieces.setdefault(piece.id, (name.upper(), piece))
+    return list(pieces.values())
+
+
+def assembled(plan: Sequence[str], given: Sequence[Given]) -> dict[str, Any]:
+    """The plan and what was found as prompts show them, in training and in use: names in capitals, a line a piece."""
+    return {"plan": [name.upper() for name in plan], "knowledge": [(name, titled_line(piece)) for name, piece in given]}
+
+
 def titled_line(piece: Knowledge) -> str:
     """A piece of knowledge on one line, with its title or speaker, that cannot close the marks a prompt puts around."""
     title = piece.passage.title or piece.passage.said
@@ -316,23 +328,30 @@ def titled_line(piece: Knowledge) -> str:
 _NULL = r"(?:null|none|nothing|无|没有|不需要|空)(?![a-z0-9])"
 _BETWEEN = r"(?:and|then)(?![a-z0-9])|然后|再|[1-9][.)、]|[\s,，、;；>→|.。\"'“”‘’`*(){}（）<>\[\]-]"
 _MARKED = re.compile(r"\[SOURCE\](.*?)(?:\[EOS\]|\Z)", re.DOTALL | re.IGNORECASE)
+_BLANK = re.compile(r"\n[^\S\n]*\n")
+_DENIED = re.compile(
+    r"[不无没别勿或]|n't|\b(?:no|not|none|neither|nor|or|without|null|nothing|cannot)\b", re.IGNORECASE
+)
+_SENTENCES = re.compile(r"[.。!！?？\n]\s*\S")
 _LABEL = re.compile(r'^[^\n:：{\["]{0,30}[:：]\s*')
 
 
 def read_plan(text: str, declared: DeclaredSources) -> Plan | None:
     """A plan from an answer: names (`A, B`, `A B`, `[SOURCE] A, B [EOS]`), NULL, or JSON; None where it is no plan.
 
-    A label before it ("Answer: ") is no harm; prose that mentions a source is no plan: it may say not to use it.
+    A label before it ("Answer: ") is no harm, nor a reason after a blank line. Of prose, one sentence is a plan that
+    names sources in capitals and has no word by which it may say not to use them.
     """
-    marked = _MARKED.search(text)
+    marked, first = _MARKED.search(text), _first_block(text)
     plain = marked[1] if marked else text
-    for line in (plain, _LABEL.sub("", plain)):
+    for line in (plain, _LABEL.sub("", plain), first):
         if (written := _names_in(line, declared)) is not None:
             return Plan(sources=written)
     try:
         plan = parse(text, Plan)
     except UnparsedError:
-        return None
+        said = [] if _DENIED.search(first) or _SENTENCES.search(first) else _names_said(first, declared)
+        return Plan(sources=said) if said else None
     names: list[str] = []
     for given in plan.sources:
         read = _names_in(given, declared)
@@ -341,8 +360,18 @@ def read_plan(text: str, declared: DeclaredSources) -> Plan | None:
 
 
 def read_substrings(text: str, declared: DeclaredSources) -> Plan:
-    """A plan as the authors' code reads it: the sources whose names stand anywhere in the answer, in capitals."""
-    return Plan(sources=[name for name in declared.names if name.upper() in text])
+    """A plan as the authors' code reads it: the sources that the answer names, in capitals, before a blank line."""
+    return Plan(sources=[name for name in declared.names if name.upper() in _first_block(text)])
+
+
+def _first_block(text: str) -> str:
+    return _BLANK.split(text.strip(), maxsplit=1)[0]
+
+
+def _names_said(sentence: str, declared: DeclaredSources) -> list[str]:
+    """The sources that a sentence names in capitals, in its order."""
+    names = sorted((name.upper() for name in declared.names if name.isascii()), key=len, reverse=True)
+    return re.findall(rf"(?<![A-Za-z0-9_-])(?:{'|'.join(map(re.escape, names))})(?![A-Za-z0-9_-])", sentence)
 
 
 def _names_in(text: str, declared: DeclaredSources) -> list[str] | None:

@@ -105,13 +105,15 @@ class OnnxEmbedder(_LocalEmbedder):
             the last layer's states) and `tokenizer.json`.
         batch_size: texts encoded at once.
         longest: tokens of a text that are read.
+        unit: vectors have length 1; else states are summed up, for models that are compared by the dot product.
 
     Raises:
         MissingExtraError: onnxruntime or tokenizers is not installed.
         InputError: the folder lacks its files, or they are something else.
     """
 
-    def __init__(self, folder: str | Path, *, batch_size: int = 32, longest: int = 256) -> None:
+    def __init__(self, folder: str | Path, *, batch_size: int = 32, longest: int = 256, unit: bool = True) -> None:
+        self._is_unit = unit
         onnxruntime = import_optional("onnxruntime", "the embedder 'onnx'", "onnx")
         tokenizers = import_optional("tokenizers", "the embedder 'onnx'", "onnx")
         path = Path(folder)
@@ -144,8 +146,8 @@ class OnnxEmbedder(_LocalEmbedder):
         feed: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         states = self._session.run(None, {name: feed[name] for name in self._inputs})[0]
         shares = mask[:, :, None].astype(np.float32)
-        pooled = (states * shares).sum(axis=1)
-        return _unit(pooled)
+        pooled: NDArray[np.float32] = (states * shares).sum(axis=1)
+        return _unit(pooled) if self._is_unit else pooled
 
 
 def _unit(rows: NDArray[Any]) -> NDArray[np.float32]:

@@ -307,20 +307,27 @@ def open_declared(path: Path, opened: Mapping[str, object] | None = None) -> Dec
     return _open_entries(file, opened or {}, folder=path.parent, place=path.name)
 
 
-def default_sources(opened: Mapping[str, object], *, retriever: str = "dialogue") -> DeclaredSources:
+def default_sources(
+    opened: Mapping[str, object], *, retriever: str = "dialogue", paper: bool = False
+) -> DeclaredSources:
     """What is planned over where nothing is declared: persona -> documents (SAFARI's own case), and what is open.
 
     That is `persona` (its file stands in for dialogues without one), `documents` (planned over as `library`), `graph`
-    and `web`. The retriever ranks the persona and the documents under it.
+    and `web`. The retriever ranks the persona and the documents under it. With `paper`, both are described as in the
+    paper's prompt (Table 12).
     """
-    text = (resources.files("dialore") / "data" / "declared" / "default.yaml").read_text(encoding="utf-8")
-    file = read_declaration(text, "default.yaml")
-    entries = [entry.model_copy(update={"retriever": retriever}) for entry in file.sources]
+    file = _shipped("default.yaml")
+    described = _shipped("paper.yaml") if paper else file
+    entries = [entry.model_copy(update={"retriever": retriever}) for entry in described.sources]
     for kind in KINDS.values():
         if kind.holds and opened.get(kind.name) is not None:
             name = kind.planned_as or kind.name
             entries.append(Declaration(name=name, kind=kind.name, description=dict(kind.holds)))
     return _open_entries(file.model_copy(update={"sources": entries}), opened, folder=None, place="default.yaml")
+
+
+def _shipped(name: str) -> DeclarationFile:
+    return read_declaration((resources.files("dialore") / "data" / "declared" / name).read_text("utf-8"), name)
 
 
 def _open_entries(

@@ -21,6 +21,7 @@ import numpy as np
 
 from dialore import __version__
 from dialore.errors import InputError, import_optional
+from dialore.methods.safari import query_of
 from dialore.retrieval.static import StaticEmbedder
 from dialore.sources.dialogue_ranking import joined
 from dialore.sources.samples import TURNS, context_text, sided, topic_of
@@ -56,6 +57,10 @@ def train_encoder(
     out: Path,
     tuning: Tuning,
     step: Step = lambda _what, _done, _total: None,
+    *,
+    whole: bool = False,
+    dot: bool = False,
+    hard: bool = True,
 ) -> dict[str, Any]:
     """Train an encoder and write it to a folder; the weights kept are those of the least loss on the held-out data.
 
@@ -67,6 +72,10 @@ def train_encoder(
         out: where the model goes.
         tuning: how it is trained.
         step: called with what is done, how much of it and of how much.
+        whole: rankers read the whole context with its speakers (SAFARI, Appendix C; MSDP, Appendix F.2), and not the
+            last three turns.
+        hard: models of entailment learn hard negatives beside the paper's.
+        dot: dual encoders compare first tokens' states by their dot product (DPR), and not mean states by their cosine.
 
     Returns:
         The model's description.
@@ -81,30 +90,37 @@ def train_encoder(
 
     transformers.utils.logging.disable_progress_bar()
     transformers.set_seed(tuning.seed)
-    rows, held = (_MAKERS[kind](each) for each in (train, dev))
+    make = _RANKING.get(kind, entailed_rows)
+    reading: dict[str, bool] = {"whole": whole} if kind in _RANKING else {"hard": hard}
+    rows, held = (make(each, **reading) for each in (train, dev))
     if not rows or not held:
         raise InputError("no dialogue has two pieces of knowledge to tell apart", mend="give more dialogues")
     work = out.parent / f".{out.name}.training"
     with said(base):
-        model = _opened(kind, base, [text for row in rows for text in row if isinstance(text, str)], tuning)
+        model = _opened(kind, base, [text for row in rows for text in row if isinstance(text, str)], tuning, dot)
         history = _fit(kind, model, rows, held, work / "1", tuning, step)
         if kind == "cross":
-            rows = denoised(train, model, tuning.seed)
+            rows = denoised(train, model, tuning.seed, whole=whole)
             history = _fit(kind, model, rows, held, work / "2", tuning, step)
-    whole = _card(kind, base, train, tuning, history, sum(each.numel() for each in model.parameters()))
+    card = _card(kind, base, train, tuning, history, sum(each.numel() for each in model.parameters()))
+    if dot:
+        card["use"] = card["use"].replace("onnx:FOLDER", "dot:FOLDER")
+    if whole:
+        card["use"] += " It reads the whole context: `-o turns=0`."
+    card["settings"] |= {"whole": whole, "dot": dot} if kind in _RANKING else {"hard": hard}
 
     def fill(folder: Path) -> None:
         model.save_pretrained(str(folder))
         export(kind, model, folder)
         for key, path in (("sha256", next(folder.rglob("*.safetensors"))), ("onnx", folder / "model.onnx")):
-            whole[key] = hashlib.sha256(path.read_bytes()).hexdigest()
+            card[key] = hashlib.sha256(path.read_bytes()).hexdigest()
         write_losses(folder, history)
-        (folder / "README.md").write_text(readme(whole), encoding="utf-8")
-        (folder / "model.json").write_text(json.dumps(whole, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        (folder / "README.md").write_text(readme(card), encoding="utf-8")
+        (folder / "model.json").write_text(json.dumps(card, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
     replace_folder(out, fill)
     shutil.rmtree(work, ignore_errors=True)
-    return whole
+    return card
 
 
 def _card(
@@ -127,11 +143,12 @@ def _card(
 # --- what is learnt
 
 
-def make_rows(examples: Examples) -> list[tuple[str, str, str]]:
+def make_rows(examples: Examples, *, whole: bool = False) -> list[tuple[str, str, str]]:
     """A query, a gold piece and a hard negative each: another sentence of the persona, or another document.
 
-    Documents are looked for under the gold sentence as well as among all, with the sentence beside the query then.
-    Without personas: topic and history, their knowledge (MSDP, Appendix F.2), and what another response stands on.
+    Documents are looked for under the gold sentence as well as among all, with the sentence beside the query then; by
+    the whole context, among all. Without personas: topic and history, their knowledge (MSDP, Appendix F.2), and what
+    another response stands on.
     """
     draw = np.random.default_rng(examples.seed)
     found = []
@@ -139,15 +156,15 @@ def make_rows(examples: Examples) -> list[tuple[str, str, str]]:
         for at, (one, gold) in enumerate(zip(examples.dialogues, examples.gold, strict=True)):
             of_same = np.flatnonzero(examples.numbers == examples.numbers[at])
             others = [text for other in of_same for text in examples.gold[other] if text not in gold]
-            query = context_text(topic_of(one, "checked"), sided(one), TURNS)
+            query = context_text(topic_of(one, "checked"), sided(one), 0 if whole else TURNS)
             found += [(query, text, others[draw.integers(len(others))]) for text in gold if others]
         return found
-    for query, text, others in _asked_for(examples, draw):
+    for query, text, others in _asked_for(examples, draw, whole):
         found.append((query, joined(text), joined(others[draw.integers(len(others))])))
     return found
 
 
-def _asked_for(examples: Examples, draw: np.random.Generator) -> list[tuple[str, str, list[str]]]:
+def _asked_for(examples: Examples, draw: np.random.Generator, whole: bool) -> list[tuple[str, str, list[str]]]:
     """A query, a gold piece, and the pieces it is chosen from besides."""
     found = []
     for one, gold in zip(examples.dialogues, examples.gold, strict=True):
@@ -157,24 +174,24 @@ def _asked_for(examples: Examples, draw: np.random.Generator) -> list[tuple[str,
             query, others = last, list(one.persona)
             if text not in one.persona:
                 near = [each for owner in owners for each in under.get(owner, ())]
-                is_free = bool(draw.integers(2)) or len(set(near) - set(gold)) == 0
+                is_free = whole or bool(draw.integers(2)) or len(set(near) - set(gold)) == 0
                 query = f"{last} {' '.join(owners)}" if is_free else last
                 others = [each for texts in under.values() for each in texts] if is_free else near
             if others := [each for each in others if each not in gold]:
-                found.append((asked(query, one), text, others))
+                found.append((joined(query_of(one, 0)) if whole else asked(query, one), text, others))
     return found
 
 
-def as_pairs(examples: Examples) -> list[tuple[str, str, float]]:
+def as_pairs(examples: Examples, *, whole: bool = False) -> list[tuple[str, str, float]]:
     """A query and a piece each, with whether it is the gold one."""
-    rows = make_rows(examples)
+    rows = make_rows(examples, whole=whole)
     return [pair for query, text, other in rows for pair in ((query, text, 1.0), (query, other, 0.0))]
 
 
-def denoised(examples: Examples, model: Any, seed: int) -> list[tuple[str, str, float]]:
+def denoised(examples: Examples, model: Any, seed: int, *, whole: bool = False) -> list[tuple[str, str, float]]:
     """Pairs with hard negatives: of some, the one that the model holds for likeliest, but is not sure of."""
     draw = np.random.default_rng(seed + 1)
-    every = _asked_for(examples, draw)
+    every = _asked_for(examples, draw, whole)
     tried = [[joined(others[at]) for at in draw.permutation(len(others))[:_CANDIDATES]] for _, _, others in every]
     pairs = [(query, other) for (query, _, _), others in zip(every, tried, strict=True) for other in others]
     chances = iter(model.predict(pairs, batch_size=128, show_progress_bar=False).tolist())
@@ -187,24 +204,20 @@ def denoised(examples: Examples, model: Any, seed: int) -> list[tuple[str, str, 
     return found
 
 
-def entailed_rows(examples: Examples) -> list[tuple[str, str, float]]:
+def entailed_rows(examples: Examples, *, hard: bool = True) -> list[tuple[str, str, float]]:
     """Knowledge, a response, and whether it is entailed: the paper's pairs, and the hard ones."""
-    pairs = make_pairs(examples)
+    pairs = make_pairs(examples, hard=hard)
     texts = [(joined(piece), joined(response)) for piece, response in pairs.texts]
     return [(*text, float(label)) for text, label in zip(texts, pairs.labels, strict=True)]
 
 
-_MAKERS: dict[Kind, Callable[[Examples], Sequence[Row]]] = {
-    "dual": make_rows,
-    "cross": as_pairs,
-    "nli-cross": entailed_rows,
-}
+_RANKING: dict[Kind, Callable[..., Sequence[Row]]] = {"dual": make_rows, "cross": as_pairs}
 
 
 # --- models
 
 
-def _opened(kind: Kind, base: str, texts: Sequence[str], tuning: Tuning) -> Any:
+def _opened(kind: Kind, base: str, texts: Sequence[str], tuning: Tuning, dot: bool) -> Any:
     import sentence_transformers
     from sentence_transformers.sentence_transformer import modules
 
@@ -217,6 +230,10 @@ def _opened(kind: Kind, base: str, texts: Sequence[str], tuning: Tuning) -> Any:
     with tempfile.TemporaryDirectory() as scratch:
         where = base if base != SCRATCH else _scratch(kind, texts, tuning, scratch)
         safe = {"use_safetensors": True}  # pickled weights can run any code when read
+        if kind == "dual" and dot:
+            states = modules.Transformer(where, max_seq_length=tuning.length, model_kwargs=safe)
+            pooling = modules.Pooling(states.get_embedding_dimension(), "cls")
+            return sentence_transformers.SentenceTransformer(modules=[states, pooling], similarity_fn_name="dot")
         if kind == "dual":
             model = sentence_transformers.SentenceTransformer(where, model_kwargs=safe)
             model.max_seq_length = tuning.length
@@ -284,11 +301,13 @@ def _fit(
         datasets.Dataset.from_dict(dict(zip(names, map(list, zip(*each, strict=True)), strict=True)))
         for each in (rows, held)
     ]
-    signature = hashlib.sha256(json.dumps([kind, [*rows], [*held], asdict(tuning)]).encode()).hexdigest()
+    like = getattr(model, "similarity_fn_name", "")
+    signature = hashlib.sha256(json.dumps([kind, [*rows], [*held], asdict(tuning), like]).encode()).hexdigest()
     resumed = checkpoint(work, signature)
     if kind == "dual":
         chosen, trainer_of = st.SentenceTransformerTrainingArguments, st.SentenceTransformerTrainer
-        loss = losses.MultipleNegativesRankingLoss(model)
+        how = {"scale": 1.0, "similarity_fct": st.util.dot_score} if like == "dot" else {}
+        loss = losses.MultipleNegativesRankingLoss(model, **how)
         further = {"batch_sampler": "no_duplicates"}  # a piece that is gold for two queries is no negative of either
     else:
         chosen, trainer_of = st.CrossEncoderTrainingArguments, st.CrossEncoderTrainer
@@ -318,6 +337,7 @@ def export(kind: Kind, model: Any, folder: Path) -> None:
 
     first = model[0]
     is_static = not hasattr(first, "auto_model")
+    is_first = kind == "dual" and model.similarity_fn_name == "dot"
     network = first.embedding if is_static else first.auto_model
     names = ["input_ids", "attention_mask", "token_type_ids"]
 
@@ -331,7 +351,10 @@ def export(kind: Kind, model: Any, folder: Path) -> None:
         def forward(self, ids: Any, mask: Any, types: Any) -> Any:
             if is_static:
                 return torch.nn.functional.embedding(ids, self.network.weight) * mask[:, :, None]
-            return self.network(input_ids=ids, attention_mask=mask, token_type_ids=types)[0]
+            states = self.network(input_ids=ids, attention_mask=mask, token_type_ids=types)[0]
+            if is_first:  # the sum of what is not 0 is the first token's state
+                return states * (torch.arange(states.shape[1]) == 0)[None, :, None]
+            return states
 
     if not is_static:
         network.set_attn_implementation("eager")

@@ -148,6 +148,7 @@ def finetune(
 
     def fill(folder: Path) -> None:
         model.save_pretrained(folder, safe_serialization=True)
+        tokenizer.chat_template = None  # it learnt to continue text, and so it is asked
         tokenizer.save_pretrained(folder)
         whole["sha256"] = _sha256(folder)
         write_losses(folder, history)
@@ -176,7 +177,8 @@ def check_targets(train: Sequence[Target], dev: Sequence[Target]) -> None:
 def encode(tokenizer: Any, kind: Kind, target: Target, length: int) -> dict[str, list[int]]:
     """A target as `input_ids` and `labels`, at most so many tokens; -100 where no loss is calculated.
 
-    A causal model reads the parts one after the other, up to the end-of-sequence token, which is learnt, too. A
+    A causal model reads the parts one after the other, after the token that its tokenizer puts before any text, up to
+    the end-of-sequence token, which is learnt, too. A
     sequence-to-sequence model reads what is not learnt and writes what is. What is too long loses the beginning of its
     first part.
     """
@@ -189,8 +191,9 @@ def encode(tokenizer: Any, kind: Kind, target: Target, length: int) -> dict[str,
         return {"input_ids": [*start, *read[-room:], *end], "labels": [*start, *written[:room], *end]}
     (first, is_learnt), *others = parts
     rest = [(tokens, learnt) for tokens, learnt in others] + [([tokenizer.eos_token_id], True)]
-    room = max(0, length - sum(len(tokens) for tokens, _ in rest))
-    parts = [(first[len(first) - min(room, len(first)) :], is_learnt), *rest]
+    begun = [token for token in tokenizer("")["input_ids"] if token == tokenizer.bos_token_id]
+    room = max(0, length - len(begun) - sum(len(tokens) for tokens, _ in rest))
+    parts = [(begun, False), (first[len(first) - min(room, len(first)) :], is_learnt), *rest]
     ids = [token for tokens, _ in parts for token in tokens][:length]
     labels = [token if learnt else _IGNORED for tokens, learnt in parts for token in tokens][:length]
     return {"input_ids": ids, "labels": labels}
@@ -278,10 +281,19 @@ def _adapted(model: Any, kind: Kind, tuning: Tuning, added: list[int]) -> Any:
             r=tuning.rank,
             lora_alpha=tuning.alpha,
             lora_dropout=tuning.dropout,
-            target_modules="all-linear",
+            target_modules=_modules(model, tuning),
             trainable_token_indices=added or None,  # their embeddings are new, and learnt whole
         ),
     )
+
+
+def _modules(model: Any, tuning: Tuning) -> list[str] | str:
+    """What LoRA adapts; raises InputError where the model has nothing of the name."""
+    last = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+    if missing := [name for name in tuning.modules if name not in last]:
+        message = f"the model has no {' and no '.join(missing)} for LoRA to adapt"
+        raise InputError(message, mend="choose another --base, or --lora without --as")
+    return [*tuning.modules] or "all-linear"
 
 
 def _signature(

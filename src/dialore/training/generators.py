@@ -6,15 +6,19 @@ So a model reads in use what it read in training; the loss is calculated on what
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dialore.datasets import data_set, gold_text, split_dialogues
+from dialore.dialogue import read_text
 from dialore.errors import InputError
 from dialore.methods.msdp import prompted
-from dialore.prompts.history import render_history
+from dialore.methods.safari import assembled, each_once, gold_knowledge, gold_plan, mend_plan
+from dialore.prompts.history import on_one_line, render_history
 from dialore.prompts.library import PromptLibrary
+from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources, in_order, read_declaration
+from dialore.sources.dialogue_ranking import joined
 from dialore.sources.samples import topic_of
 from dialore.training.finetune import Target
 
@@ -33,19 +37,21 @@ class Recipe:
 
     Attributes:
         needs: what the data set must have.
-        targets: of a dialogue: one, or none where there is nothing to learn.
-        tokens: what the vocabulary gets.
+        targets: of a dialogue and the sources planned over: one, or none where there is nothing to learn.
         use: how the model is used, a sentence.
     """
 
     needs: tuple[str, ...]
-    targets: Callable[[Dialogue, PromptLibrary], Target | None]
-    tokens: tuple[str, ...]
+    targets: Callable[[Dialogue, PromptLibrary, DeclaredSources], Target | None]
     use: str
 
 
-def read_targets(recipe: str, name: str, paths: Sequence[Path]) -> tuple[list[list[Target]], dict[str, Any]]:
+def read_targets(
+    recipe: str, name: str, paths: Sequence[Path], declared: DeclaredSources | None = None
+) -> tuple[list[list[Target]], dict[str, Any]]:
     """The targets of a training file and of a held-out one, without which a tenth of the dialogues is held out.
+
+    `declared` is what SAFARI plans over; without it, the paper's persona and documents.
 
     Returns:
         Both lists, and the data as a model's description has it.
@@ -63,7 +69,11 @@ def read_targets(recipe: str, name: str, paths: Sequence[Path]) -> tuple[list[li
         wholes = {one: at for at, one in enumerate(dict.fromkeys(_whole(each) for each in files[0]))}
         held = {one for one, at in wholes.items() if at % _HELD_OUT == _HELD_OUT - 1}
         files = [[each for each in files[0] if (_whole(each) in held) is out] for out in (False, True)]
-    found = [_targets(chosen, dialogues, library) for dialogues in files]
+    sources = declared or default_sources({})
+    found = [
+        [one for each in dialogues if (one := chosen.targets(each, library, sources)) is not None]
+        for dialogues in files
+    ]
     data = {
         "dataset": name,
         "sha256": hashlib.sha256(paths[0].read_bytes()).hexdigest(),
@@ -73,31 +83,47 @@ def read_targets(recipe: str, name: str, paths: Sequence[Path]) -> tuple[list[li
     return found, data
 
 
-def _targets(recipe: Recipe, dialogues: Iterable[Dialogue], library: PromptLibrary) -> list[Target]:
-    return [one for dialogue in dialogues if (one := recipe.targets(dialogue, library)) is not None]
-
-
 def _whole(dialogue: Dialogue) -> str:
     return dialogue.id.partition("@")[0]
 
 
-def _safari(dialogue: Dialogue, library: PromptLibrary) -> Target | None:
-    """`CONTEXT [SOURCE] K_i ... K_n [EOS] [MIDDLE] k_i ... k_n [EOM] RESPONSE` (SAFARI, Section 4.3, Figure 2).
+def _safari(dialogue: Dialogue, library: PromptLibrary, declared: DeclaredSources) -> Target | None:
+    """`CONTEXT [SOURCE] K_i ... K_n [EOS] [MIDDLE] k_i ... k_n [EOM] RESPONSE` (SAFARI, Section 4.2, Figure 2).
 
-    What is learnt is the plan with its end, and the response with its end.
+    What is learnt is the plan with the marks around it, and the response with its end. All is prepared as in use, by
+    `planning=gold` and `retrieval=gold`.
     """
-    gold = [(str(item["source"]).upper(), gold_text(item)) for item in dialogue.knowledge if isinstance(item, dict)]
-    plan = [name.upper() for name in dialogue.sources or ()]
-    shown = {"history": render_history(dialogue), "dialogues": [{"plan": plan, "knowledge": gold}]}
+    if not dialogue.reference or "sources" not in dialogue.model_fields_set:
+        return None
+    plan = mend_plan(gold_plan(dialogue, declared), declared)[0]
+    given = each_once(gold_knowledge(dialogue, declared) if plan else {})
+    shown = {"history": render_history(dialogue), "dialogues": [assembled(plan, given)]}
     planning, responding = (
         _continued(library, f"safari/{stage}", dialogue, shown) for stage in ("planning", "response-generation")
     )
     planned, end, middle = responding[len(planning) :].partition("[EOS]")
-    parts = ((planning, False), (planned + end, True), (middle, False), (f" {dialogue.reference}", True))
-    return Target(parts, dialogue.id) if dialogue.reference else None
+    response = f" {joined(on_one_line(dialogue.reference))}"
+    return Target(((planning, False), (planned + end, True), (middle, False), (response, True)), dialogue.id)
 
 
-def _fkg(dialogue: Dialogue, library: PromptLibrary) -> Target | None:
+def declared_in(path: Path | None) -> DeclaredSources:
+    """The sources that a file declares, by name and kind alone: none is opened; without a file the paper's two."""
+    if path is None:
+        return default_sources({})
+    entries = in_order(read_declaration(read_text(path), path.name).sources)
+    return DeclaredSources(
+        [DeclaredSource(one.name, one.kind, one.description, None, one.depends_on) for one in entries]
+    )
+
+
+def special_tokens(recipe: str, declared: DeclaredSources) -> tuple[str, ...]:
+    """What the vocabulary gets (SAFARI, Section 4.2): the sources' names, NULL, and the marks; nothing for MSDP."""
+    if recipe != "safari":
+        return ()
+    return ("[SOURCE]", "[EOS]", "[MIDDLE]", "[EOM]", "NULL", *(name.upper() for name in declared.names))
+
+
+def _fkg(dialogue: Dialogue, library: PromptLibrary, _: DeclaredSources) -> Target | None:
     """Topic and history, then the knowledge (MSDP, Section 3.2)."""
     known = _known(dialogue)
     shown = prompted([], dialogue, topic_of(dialogue, "checked"))
@@ -105,7 +131,7 @@ def _fkg(dialogue: Dialogue, library: PromptLibrary) -> Target | None:
     return Target.after(prompt, f" {known}", dialogue.id) if known else None
 
 
-def _fcm(dialogue: Dialogue, library: PromptLibrary) -> Target | None:
+def _fcm(dialogue: Dialogue, library: PromptLibrary, _: DeclaredSources) -> Target | None:
     """Topic, history and knowledge, then the response (MSDP, Section 3.3)."""
     shown = prompted([], dialogue, topic_of(dialogue, "checked"), _known(dialogue))
     prompt = _continued(library, "msdp/response-generation", dialogue, shown)
@@ -125,21 +151,17 @@ RECIPES = {
     "safari": Recipe(
         ("plan", "knowledge"),
         _safari,
-        # Section 4.1: the sources' names and the marks around them and what they give.
-        ("[SOURCE]", "[EOS]", "[MIDDLE]", "[EOM]", "NULL", "PERSONA", "DOCUMENTS"),
-        "Plans and responds in one sequence (SAFARI, Section 4.3). "
+        "Plans and responds in one sequence (SAFARI, Section 4.2). "
         "`dialore respond -M safari --model hf:FOLDER -o prompting=supervised -o broken=null`.",
     ),
     "fkg": Recipe(
         ("knowledge",),
         _fkg,
-        (),
         "Writes the knowledge for a response (FKG: MSDP, Section 3.2). " + _MSDP.format("knowledge-generation"),
     ),
     "fcm": Recipe(
         ("knowledge",),
         _fcm,
-        (),
         "Responds from knowledge (FCM: MSDP, Section 3.3). " + _MSDP.format("response-generation"),
     ),
 }

@@ -58,8 +58,10 @@ class Pairs:
     kinds: NDArray[np.str_]
 
 
-def make_pairs(examples: Examples) -> Pairs:
+def make_pairs(examples: Examples, *, hard: bool = True) -> Pairs:
     """Every gold piece with its response, and of each kind of negative one where there is any.
+
+    Without `hard` negatives are the paper's alone: any other piece of the kind.
 
     Raises:
         InputError: no response stands on anything.
@@ -77,9 +79,9 @@ def make_pairs(examples: Examples) -> Pairs:
             while unrelated in gold and len(every[kind]) > len(gold):
                 unrelated = every[kind][draw.integers(len(every[kind]))]
             negatives = [(0, unrelated)]
-            if near:
+            if hard and near:
                 negatives.append((1 if kind == "persona" else 2, near[draw.integers(len(near))]))
-            if kind == "documents" and (swapped := _swapped(text, response, tails, draw)):
+            if hard and kind == "documents" and (swapped := _swapped(text, response, tails, draw)):
                 negatives.append((3, swapped))
             rows.append((text, response, 1, at, -1, kind))
             rows += [(piece, response, 0, at, protocol, kind) for protocol, piece in negatives]
@@ -124,7 +126,7 @@ def _swapped(text: str, response: str, tails: dict[str, list[str]], draw: np.ran
     return ""
 
 
-def train_nli(examples: Examples, step: Step) -> tuple[dict[str, Any], Arrays]:
+def train_nli(examples: Examples, step: Step, *, hard: bool = True) -> tuple[dict[str, Any], Arrays]:
     """A consistency model's card and arrays; how many trees, and the threshold, by cross-validation.
 
     A share of pairs is compared as if the piece were new, so that the model does not lean on what it was used for
@@ -133,7 +135,7 @@ def train_nli(examples: Examples, step: Step) -> tuple[dict[str, Any], Arrays]:
     Raises:
         InputError: as `make_pairs`.
     """
-    pairs = make_pairs(examples)
+    pairs = make_pairs(examples, hard=hard)
     numbers = examples.numbers[pairs.of]
     forget = np.random.default_rng(examples.seed).random(len(examples.dialogues))[pairs.of] < _FORGOTTEN
     features = []
@@ -165,7 +167,7 @@ def train_nli(examples: Examples, step: Step) -> tuple[dict[str, Any], Arrays]:
     card = {
         "kind": "nli",
         "threshold": threshold,
-        "settings": {**SETTINGS, "trees": grown.rounds},
+        "settings": {**SETTINGS, "trees": grown.rounds, "hard": hard},
         "measured": measured,
     }
     return card, {**examples.past.arrays(), **grown.trees.arrays("pairs")}

@@ -24,10 +24,14 @@ from dialore.training.examples import FOLDS, Compared, Examples, compare, labels
 from dialore.training.trees import PATIENCE, grow
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
     from dialore.sources.trained.model import Arrays
+    from dialore.sources.trained.planner import Pieces
     from dialore.training.examples import Numbers, Step
+    from dialore.training.trees import Grown
 
 USE: dict[str, Any] = {
     "objective": "binary",
@@ -57,8 +61,10 @@ _MOST_OF_USE = 100
 _GRID = np.round(np.arange(-1.0, 1.81, 0.05), 2)
 
 
-def train_planner(examples: Examples, step: Step) -> tuple[dict[str, Any], Arrays]:
+def train_planner(examples: Examples, step: Step, *, context: bool = False) -> tuple[dict[str, Any], Arrays]:
     """A planner's card and arrays; how many trees, and the thresholds, by cross-validation.
+
+    With `context` it reads the context alone, as the paper's does, and no persona or document.
 
     Raises:
         InputError: every response has the same plan.
@@ -69,25 +75,18 @@ def train_planner(examples: Examples, step: Step) -> tuple[dict[str, Any], Array
         message = f"nothing to learn: {', '.join(f'{named(plan)} {counts[plan]} times' for plan in plans)}"
         raise InputError(message, mend=f"every plan has to come at least {FOLDS} times, and two at least")
     labels = labels_of(examples, plans)
-    compared = compare(examples, step)
     arrays = {**examples.past.arrays(), "labels": labels.astype(np.int8)}
     stages = iter(range(3 * (FOLDS + 1)))
 
     def done(_: int) -> None:
         step("training, a fold held out", next(stages), 3 * (FOLDS + 1))
 
-    pieces = (compared.sentences, compared.is_gold, compared.of_sentence)
-    sentences = grow(USE, *pieces, examples, most=_MOST_OF_USE, step=done)
-    of_sentences = likely(sentences.scores[:, 0])
-    pieces = (_with_owners(compared, of_sentences), compared.is_gold_document, compared.of_document)
-    documents = grow(USE, *pieces, examples, most=_MOST_OF_USE, step=done)
+    grown, pieces = ({}, [None] * len(labels)) if context else _of_use(examples, compare(examples, step), done)
     said, linear = _linear(examples, labels, len(plans))
-    features = _plan_features(
-        examples, compared, of_sentences, likely(documents.scores[:, 0]), said, labels, len(plans)
-    )
+    features = _plan_features(examples, pieces, said, labels, len(plans))
     settings = {**PLANS, "num_class": len(plans)}
     decided_by = grow(settings, features, labels, np.arange(len(labels)), examples, most=_MOST, step=done)
-    grown = {"sentences": sentences, "documents": documents, "plans": decided_by}
+    grown["plans"] = decided_by
     networks, by_networks = _networks(examples, features, labels)
     arrays |= {**linear, **networks.arrays()}
     for name, each in grown.items():
@@ -113,6 +112,7 @@ def train_planner(examples: Examples, step: Step) -> tuple[dict[str, Any], Array
             "plans": {**PLANS, "most trees": _MOST, "patience": PATIENCE},
             "networks": {**NETWORKS, "max_iter": _EPOCHS, "networks": _NETWORKS},
             "linear C": _PENALTY,
+            "context": context,
             "trees": trees_of,
         },
         "measured": measured,
@@ -144,6 +144,25 @@ def choose_offsets(shares: NDArray[np.float64], labels: Numbers) -> NDArray[np.f
                 scored.append(sum(f1(decided, labels, plan) for plan in plans))
             offsets[place] = _GRID[int(np.argmax(scored))]
     return offsets
+
+
+def _of_use(
+    examples: Examples, compared: Compared, done: Callable[[int], None]
+) -> tuple[dict[str, Grown], list[Pieces | None]]:
+    """Trees that say how likely each piece is of use, and each response's pieces by trees that have not seen it."""
+    pieces = (compared.sentences, compared.is_gold, compared.of_sentence)
+    sentences = grow(USE, *pieces, examples, most=_MOST_OF_USE, step=done)
+    of_sentences = likely(sentences.scores[:, 0])
+    pieces = (_with_owners(compared, of_sentences), compared.is_gold_document, compared.of_document)
+    documents = grow(USE, *pieces, examples, most=_MOST_OF_USE, step=done)
+    of_documents = likely(documents.scores[:, 0])
+    places = range(len(examples.dialogues) + 1)
+    ends = [np.searchsorted(of, np.array(places)) for of in (compared.of_sentence, compared.of_document)]
+    found: list[Pieces | None] = []
+    for at in places[:-1]:
+        mine, under = (slice(of[at], of[at + 1]) for of in ends)
+        found.append((compared.sentences[mine], compared.documents[under], of_sentences[mine], of_documents[under]))
+    return {"sentences": sentences, "documents": documents}, found
 
 
 def _with_owners(compared: Compared, of_sentences: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -211,23 +230,15 @@ def _networks(
 
 def _plan_features(
     examples: Examples,
-    compared: Compared,
-    of_sentences: NDArray[np.float64],
-    of_documents: NDArray[np.float64],
+    pieces: Sequence[Pieces | None],
     said: NDArray[np.float64],
     labels: Numbers,
     plans: int,
 ) -> NDArray[np.float32]:
     """The features that the plan of each response is decided by, its own dialogue left out of the past."""
     found = []
-    of_sentence, of_document = (
-        np.searchsorted(of, np.arange(len(labels) + 1)) for of in (compared.of_sentence, compared.of_document)
-    )
     for at, dialogue in enumerate(examples.dialogues):
         cosines = examples.past.asked.cosines(dialogue.turns[-1].text, examples.past.idf)
         cosines[slice(*np.searchsorted(examples.numbers, [examples.numbers[at], examples.numbers[at] + 1]))] = 0
-        near = votes(cosines, labels, plans)
-        mine, under = (slice(of[at], of[at + 1]) for of in (of_sentence, of_document))
-        pieces = (compared.sentences[mine], compared.documents[under], of_sentences[mine], of_documents[under])
-        found.append(plan_features(dialogue, *pieces, near, said[at]))
+        found.append(plan_features(dialogue, votes(cosines, labels, plans), said[at], pieces[at]))
     return np.stack(found)

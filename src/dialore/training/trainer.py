@@ -28,9 +28,13 @@ class Tuning:
         batch: targets a step and device.
         accumulation: steps whose gradients are added up before the weights change.
         rate: the greatest learning rate, which then falls to 0.
+        warmup: steps until then; below 1, their share.
+        schedule: how it falls.
+        decay: AdamW's weight decay.
         length: tokens of a target with its prompt; a longer prompt loses its beginning.
         lora: train low-rank adapters and merge them into the weights.
         rank, alpha, dropout: LoRA's r, alpha and dropout.
+        modules: what LoRA adapts; all linear layers without any.
         patience: epochs without a lower loss on the held-out data, after which training ends.
         precision: `auto` for bfloat16 on a GPU that has it, else `fp32`, `bf16`, `fp16`.
         seed: of the order of the data, of dropout and of new weights.
@@ -40,11 +44,15 @@ class Tuning:
     batch: int = 8
     accumulation: int = 1
     rate: float = 3e-4
+    warmup: float = 0.05
+    schedule: Literal["linear", "cosine"] = "linear"
+    decay: float = 0.0
     length: int = 512
     lora: bool = False
     rank: int = 8
     alpha: int = 32
     dropout: float = 0.1
+    modules: tuple[str, ...] = ()
     patience: int = 2
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     seed: int = 0
@@ -69,7 +77,9 @@ def arguments(work: Path, tuning: Tuning, form: type | None = None, **further: A
         per_device_eval_batch_size=tuning.batch,
         gradient_accumulation_steps=tuning.accumulation,
         learning_rate=tuning.rate,
-        warmup_steps=0.05,
+        warmup_steps=tuning.warmup,
+        lr_scheduler_type=tuning.schedule,
+        weight_decay=tuning.decay,
         bf16=chosen == "bf16",
         use_cpu=chosen == "bf16" and not on_gpu,  # a processor knows it, too, and is told so
         fp16=chosen == "fp16",

@@ -94,8 +94,11 @@ class TrainedEncoder(DialogueRanker):
         super().__init__()
         self.name = f"{PREFIX}{path}"
         card = checked(path, ("dual", "cross"))
-        length = card["settings"]["length"]
-        self._encoder = Remembered(OnnxEmbedder(path, longest=length)) if card["kind"] == "dual" else None
+        length, self._is_whole = card["settings"]["length"], card["settings"].get("whole", False)
+        dual = (
+            OnnxEmbedder(path, longest=length, unit=not card["settings"].get("dot")) if card["kind"] == "dual" else None
+        )
+        self._encoder = None if dual is None else Remembered(dual)
         self._cross = OnnxCrossEncoder(path, length=length) if card["kind"] == "cross" else None
 
     def sentences(self, query: str, dialogue: Dialogue, persona: Mapping[str, Sequence[str]]) -> NDArray[np.float64]:
@@ -106,7 +109,9 @@ class TrainedEncoder(DialogueRanker):
         """The score of each text."""
         if not texts:
             return np.zeros(0)
-        about, read = asked(query, dialogue), [joined(text) for text in texts]
+        # A model of the whole context gets that as the query.
+        about = joined(query) if self._is_whole else asked(query, dialogue)
+        read = [joined(text) for text in texts]
         if self._cross is not None:
             return self._cross.logits([(about, text) for text in read])
         assert self._encoder is not None

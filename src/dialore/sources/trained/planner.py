@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
 
+    Pieces = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float64], NDArray[np.float64]]
+    """Features of sentences and of documents, and how likely each is of use."""
+
 _POOLS = 64
 _TURNS = 5
 _NEAREST = (1, 3, 10)
@@ -39,27 +42,36 @@ class TrainedPlanner:
         card, arrays = read_model(path, "planner")
         self.plans: list[Plan] = [tuple(plan) for plan in card["plans"]]
         self._offsets = np.array(card["offsets"])
+        self._is_of_context = card["settings"].get("context", False)
         self._past = Past.read(arrays)
         self._labels = arrays["labels"].astype(np.int64)
         self._words, self._bias = arrays["words"], arrays["bias"]
-        self._trees = {name: Trees.read(arrays, name) for name in ("sentences", "documents", "plans")}
+        self._trees = {name: Trees.read(arrays, name) for name in card["settings"]["trees"]}
         self._networks = Networks.read(arrays)
         self._pool = functools.lru_cache(_POOLS)(lambda persona: Pool(self._past, dict(persona)))
 
     def probabilities(self, dialogue: Dialogue, persona: Mapping[str, Sequence[str]]) -> dict[Plan, float]:
-        """The calibrated probability of each plan; of a dialogue without a persona, that nothing is needed is sure."""
-        if not any(persona.values()):
+        """The calibrated probability of each plan.
+
+        Of a dialogue without a persona it is sure that nothing is needed, but for a planner that reads the context
+        alone.
+        """
+        if not self._is_of_context and not any(persona.values()):
             return {plan: float(not plan) for plan in self.plans}
+        pieces = None if self._is_of_context else self._compared(dialogue, persona)
+        near = votes(self._past.asked.cosines(dialogue.turns[-1].text, self._past.idf), self._labels, len(self.plans))
+        said = logits_of(word_rows([dialogue], self._past.idf)[0], self._words, self._bias)
+        features = plan_features(dialogue, near, said, pieces)
+        shares = decided(self._trees["plans"].scores(features[None]), self._networks.shares(features[None]))[0]
+        return dict(zip(self.plans, shares.tolist(), strict=True))
+
+    def _compared(self, dialogue: Dialogue, persona: Mapping[str, Sequence[str]]) -> Pieces:
         pool = self._pool(tuple((line, tuple(under)) for line, under in persona.items()))
         compared = pool.compare(dialogue)
         sentences, documents = sentence_features(pool, dialogue, compared), document_features(pool, dialogue, compared)
         of_sentences = likely(self._trees["sentences"].scores(sentences)[:, 0])
         of_documents = likely(self._trees["documents"].scores(with_owner(documents, of_sentences, pool.sizes))[:, 0])
-        near = votes(self._past.asked.cosines(dialogue.turns[-1].text, self._past.idf), self._labels, len(self.plans))
-        said = logits_of(word_rows([dialogue], self._past.idf)[0], self._words, self._bias)
-        features = plan_features(dialogue, sentences, documents, of_sentences, of_documents, near, said)
-        shares = decided(self._trees["plans"].scores(features[None]), self._networks.shares(features[None]))[0]
-        return dict(zip(self.plans, shares.tolist(), strict=True))
+        return sentences, documents, of_sentences, of_documents
 
     def choose(self, probabilities: Mapping[Plan, float]) -> Plan:
         """The plan that is the best by the thresholds chosen in training."""
@@ -126,24 +138,21 @@ def logits_of(row: Mapping[int, float], words: NDArray[np.float32], bias: NDArra
 
 
 def plan_features(
-    dialogue: Dialogue,
-    sentences: NDArray[np.float32],
-    documents: NDArray[np.float32],
-    of_sentences: NDArray[np.float64],
-    of_documents: NDArray[np.float64],
-    near: NDArray[np.float64],
-    said: NDArray[np.float64],
+    dialogue: Dialogue, near: NDArray[np.float64], said: NDArray[np.float64], pieces: Pieces | None
 ) -> NDArray[np.float32]:
-    """What the plan is decided by: how well the best pieces fit, what was planned after such turns, and the turn."""
+    """What the plan is decided by: what was planned after such turns, the turn, and how well the best pieces fit."""
     last = dialogue.turns[-1].text
     before = dialogue.turns[-2].text if len(dialogue.turns) > 1 else ""
-    parts = [near, said]
-    for features in (sentences[:, : sentences.shape[1] // 2], documents[:, : (documents.shape[1] - 4) // 3]):
-        best = np.sort(features, 0)[::-1]
-        parts += [best[0], best[0] - best[min(1, len(best) - 1)], features.mean(0)]
-    for shares in (of_sentences, of_documents):
-        order = np.sort(shares)[::-1]
-        parts.append(np.array([order[0], order[min(1, len(order) - 1)], shares.sum(), order[:3].sum()]))
+    parts, count = [near, said], 0
+    if pieces is not None:
+        sentences, documents, *shares_of = pieces
+        count = len(documents)
+        for features in (sentences[:, : sentences.shape[1] // 2], documents[:, : (documents.shape[1] - 4) // 3]):
+            best = np.sort(features, 0)[::-1]
+            parts += [best[0], best[0] - best[min(1, len(best) - 1)], features.mean(0)]
+        for shares in shares_of:
+            order = np.sort(shares)[::-1]
+            parts.append(np.array([order[0], order[min(1, len(order) - 1)], shares.sum(), order[:3].sum()]))
     asks = last.count("？") + last.count("?")
-    parts.append(np.array([len(dialogue.turns) // 2, len(last), len(before), asks, "你" in last, len(documents)]))
+    parts.append(np.array([len(dialogue.turns) // 2, len(last), len(before), asks, "你" in last, count]))
     return np.concatenate(parts).astype(np.float32)
