@@ -245,13 +245,13 @@ def _files(config: RunConfig, comments: str) -> Iterator[str]:
                 yield f"{path}: {_made(str(path), comments) or f'give another by {kind.flag}'}"
     for spec in _specs(config):
         prefix, _, place = spec.partition(":")
-        if prefix in {"hf", "trained"} and not Path(place).exists() and (made := _made(place, comments)):
+        if prefix in {"hf", "trained"} and not Path(place).exists() and (made := _made(f"--out {place}", comments)):
             yield f"{place}: {made}"
 
 
-def _made(place: str, comments: str) -> str:
-    """The command in a file's comments that makes something; empty where none does."""
-    return next((text for text in _COMMAND.findall(comments) if place in text.split()), "")
+def _made(what: str, comments: str) -> str:
+    """The command in a file's comments that has these words; empty where none does."""
+    return next((text for text in _COMMAND.findall(comments) if f" {what} " in f"{text} "), "")
 
 
 def _specs(config: RunConfig) -> list[str]:
