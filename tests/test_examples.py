@@ -92,8 +92,7 @@ def shown_in(path):
     shown = re.findall(r"^#   (dialore .*)$", text, re.MULTILINE)
     found = [re.sub(r"--embedder (st|dot|onnx):\S+", "--embedder static", each) for each in shown]
     found = [re.sub(r"--base \S+", "--base scratch --epochs 0.1 --length 96", each) for each in found]
-    # SAFARI's are trained in tests/training/test_safari_supervised.py.
-    found = [each for each in found if " train " not in each or (CAN_TRAIN and path.parent.name != "safari")]
+    found = [each for each in found if CAN_TRAIN or " train " not in each]
     reranked = re.search(r'reranker: .*"cross:', text)
     ours = " -o reranker=fused" if reranked else " -o retriever=dense" if 'retriever: "trained:' in text else ""
     return [each + ours if "dialore run " in each else each for each in found]
@@ -144,7 +143,7 @@ def test_an_example_runs_as_it_says(path, world, monkeypatch):
             said = json.loads(command(f"{each} --limit 3 --model rehearsal --json"))
             assert (said["failed"], said["missing"]) == (0, 0), each
         elif each.startswith("dialore train "):
-            continue  # it wants torch: see tests/cli/test_distill.py
+            continue  # it wants torch: see tests/cli/test_distill.py and tests/training/test_safari_supervised.py
         elif each not in scores and each not in built:
             rehearsed = each.startswith("dialore distill ") and "--from" not in each
             command(f"{each} --limit 3 --model rehearsal" if rehearsed else each)
