@@ -156,7 +156,7 @@ def test_coqs_contexts_are_of_four_kinds(tmp_path):
         assert (history.id, history.texts, history.reference) == (f"coq-contexts-{kind}-1@1", (context,), None)
     plain = {"review_text": "A sea tale.", "rating": 5}
     assert every_turn("coq-contexts", write(tmp_path / "raw.json", plain))[0].texts == ("A sea tale.",)
-    with pytest.raises(InputError, match="none of the fields"):
+    with pytest.raises(InputError, match="none of the four kinds"):
         every_turn("coq-contexts", write(tmp_path / "other.jsonl", {"text": "A sea tale."}))
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field
 
 from dialore.datasets.base import DataSet, Talk, WholeDialogue
-from dialore.datasets.files import read_entries, read_forms
+from dialore.datasets.files import json_entries, read_entries
 
 
 class _Entry(BaseModel):
@@ -43,52 +42,13 @@ class COQ(DataSet):
             yield from talk.whole()
 
 
-class _Context(BaseModel):
-    """An entry of a context; its fields, in order, are the text."""
-
-    @property
-    def text(self) -> str:
-        """The context."""
-        parts = (value if isinstance(value, list) else [value] for value in self.__dict__.values())
-        return " ".join(" ".join(part for some in parts for part in some).split())
-
-
-class _Review(_Context):
-    review_text: str
-
-    @model_validator(mode="before")
-    @classmethod
-    def _joined(cls, given: dict[str, object]) -> dict[str, object]:
-        """Of sentences that are marked as spoilers or not: their texts."""
-        sentences = given.get("review_sentences")
-        if not isinstance(sentences, list):
-            return given
-        return {"review_text": " ".join(str(each[-1]) for each in sentences if isinstance(each, list) and each)}
-
-
-class _News(_Context):
-    headline: str
-    short_description: str = ""
-
-
-class _Observations(_Context):
-    obs1: str
-    obs2: str
-
-
-class _Story(_Context):
-    premise: str
-    initial: str
-    original_ending: str | list[str]
-
-
-_FORMS: dict[str, tuple[str, type[_Context]]] = {
-    "review_sentences": ("goodreads", _Review),
-    "review_text": ("goodreads", _Review),
-    "headline": ("news", _News),
-    "obs1": ("anli", _Observations),
-    "premise": ("timetravel", _Story),
+_FIELDS = {
+    "goodreads": ("review_sentences", "review_text"),
+    "news": ("headline", "short_description"),
+    "anli": ("obs1", "obs2"),
+    "timetravel": ("premise", "initial", "original_ending"),
 }
+"""The fields of each kind of context whose texts it is made of, in order."""
 
 
 class CoqContexts(DataSet):
@@ -110,9 +70,22 @@ class CoqContexts(DataSet):
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """A dialogue of one turn, the context, each."""
-        kinds = {shape: kind for kind, shape in _FORMS.values()}
-        for place, entry in read_forms(path, {key: shape for key, (_, shape) in _FORMS.items()}, self.published):
-            talk = Talk(f"{self.name}-{kinds[type(entry)]}-{place.number}", "en")  # type: ignore[index]
-            talk.say("user", cast("_Context", entry).text)
+        for place, entry in json_entries(path, self.published):
+            fields = entry if isinstance(entry, dict) else {}
+            held = {kind: [fields[name] for name in names if name in fields] for kind, names in _FIELDS.items()}
+            kind = next((kind for kind, values in held.items() if values), "")
+            if not kind:
+                raise place.error("it is of none of the four kinds")
+            talk = Talk(f"{self.name}-{kind}-{place.number}", "en")
+            talk.say("user", " ".join(_words(held[kind])))
             talk.answer("system", None)
             yield from talk.whole()
+
+
+def _words(value: object) -> Iterator[str]:
+    """The words of a text, or of all texts in a list, such as Goodreads' sentences with their marks of spoilers."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _words(each)
+    elif isinstance(value, str):
+        yield from value.split()

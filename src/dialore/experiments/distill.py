@@ -243,8 +243,8 @@ def coq_entries(rows: Iterable[Row], contexts: Mapping[str, Dialogue]) -> Iterat
     for row in rows:
         context = contexts[row.dialogue]
         known = set(content_lemmas(" ".join(context.texts), context.language))
-        asked = read_questions(row.output) or []
-        fit = [each for each in asked if known & set(content_lemmas(each, context.language)) and not _UNFIT.search(each)]
+        asked = [each for each in read_questions(row.output) or [] if not _UNFIT.search(each)]
+        fit = [each for each in asked if known & set(content_lemmas(each, context.language))]
         if fit:
             yield {"context": "\n".join(context.texts), "questions": fit}
 
