@@ -36,7 +36,7 @@ def test_every_missing_file_is_named_with_what_makes_it(path, tmp_path, monkeypa
         assert get in missing[0]
     places = [place for kind in ("graph", "documents", "samples") for place in config.sources.places(kind)]
     # Models are named as the run's, for stages, and in options.
-    entries = re.sub(r"^ *#.*$", "", path.read_text("utf-8"), flags=re.MULTILINE)
+    entries = re.sub(r"^ *#.*$", "", path.read_text("utf-8").partition("\ndataset:")[2], flags=re.MULTILINE)
     trained = set(re.findall(r"(?:hf|trained):(models/[\w-]+)", entries))
     named = [line.split(": ")[0] for line in missing[1:]]
     assert named[: len(places)] == places
