@@ -53,7 +53,7 @@ BODIES = [
     b'{"messages": [{"role": "user", "content": "x"}], "user": ["x"]}',
     b'{"messages": [{"role": "user", "content": "x"}], "stop": {"a": 1}}',
     b'{"messages": [{"role": "user", "content": "x"}], "stream": "perhaps"}',
-    b'{"messages": [{"role": "user", "content": "x"}], "model": null, "__class__": {"__init__": 1}}',
+    b'{"messages": [{"role": "user", "content": "x"}], "model": 7, "__class__": {"__init__": 1}}',
     b'{"messages": [{"role": "user", "content": "x"}], "facts": [], "__proto__": {"admin": true}, "n": 10000}',
 ]
 PATHS = [
