@@ -147,7 +147,7 @@ class ModelSettings(Strict):
     top_p: Annotated[float | None, Flag(("--top-p",), None, _MODEL)] = Field(
         default=None, gt=0, le=1, description="Likewise; prompts say none."
     )
-    max_tokens: Annotated[int | None, Flag(("--max-tokens",), "TOKENS", _MODEL)] = Field(
+    max_tokens: Annotated[int | None, Flag(("--max-completion-tokens",), "TOKENS", _MODEL)] = Field(
         default=None, ge=1, description="Of every answer at most, in place of what each prompt says."
     )
     window: Annotated[int | None, Flag(("--window",), "TOKENS", _MODEL)] = Field(
