@@ -330,8 +330,10 @@ ALL_THAT_GROUND = ["dcrag", "edit", "safari", "scg-qp", "t-rag"]
 def test_every_method_that_gives_knowledge_can_cite(method, language):
     forms = {each.name.partition(".")[2] for each in PromptLibrary() if each.name.startswith(f"{method}/")}
     for form in forms - {"supervised"}:  # a trained sequence has no instructions, and no numbers
-        named = (each for each in PromptLibrary() if each.name.startswith(f"{method}/") and each.language == language)
+        named = [each for each in PromptLibrary() if each.name.startswith(f"{method}/") and each.language == language]
         texts = [each.text for each in named if each.name.partition(".")[2] == form]
+        if not any("response-generation" in each.name and each.name.endswith(f".{form}") for each in named) and form:
+            continue  # in English alone, or a form of another stage
         assert sum("{{ citing }}" in text and "loop.index if cite" in text for text in texts) == 1
 
 

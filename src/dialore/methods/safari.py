@@ -332,7 +332,7 @@ _BLANK = re.compile(r"\n[^\S\n]*\n")
 _DENIED = re.compile(
     r"[不无没别勿或]|n't|\b(?:no|not|none|neither|nor|or|without|null|nothing|cannot)\b", re.IGNORECASE
 )
-_SENTENCES = re.compile(r"[.。!！?？\n]\s*\S")
+_SENTENCES = re.compile(r"[.。!！?？\n]\s{0,9}\S")
 _LABEL = re.compile(r'^[^\n:：{\["]{0,30}[:：]\s*')
 
 

@@ -84,7 +84,8 @@ def read_rows(lines: Iterable[str]) -> Iterator[Section]:
     """The sections of a CSV or TSV file, one a row, each value after what the first row calls it."""
     lines = iter(lines)
     sample = list(itertools.islice(lines, _SAMPLE))
-    if sample and (said := _SEPARATOR.fullmatch(sample[0].strip())):
+    said = _SEPARATOR.fullmatch(sample[0].strip()) if sample else None
+    if said:
         del sample[0]
     delimiter = said[1] if said else _delimiter(sample)
     csv.field_size_limit(2**31 - 1)
