@@ -64,7 +64,7 @@ def test_exported_prompts_are_used(call, url, tmp_path):
     folder = tmp_path / "prompts"
     assert call("prompts", "export", folder).code == 0
     prompt = folder / "vanilla" / "response-generation.en.md"
-    prompt.write_text(prompt.read_text("utf-8").replace("Write only", "SHOUT, and write only"), "utf-8")
+    prompt.write_text(prompt.read_text("utf-8").replace("<!-- system -->\n", "<!-- system -->\nSHOUT. "), "utf-8")
     assert "--force overwrites" in call("prompts", "export", folder).complaint
     assert "SHOUT" in call("prompts", "show", "vanilla/response-generation", "--prompts", folder).out
     path = tmp_path / "one.json"

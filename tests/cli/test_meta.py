@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from benchmarks.endpoint import waited
@@ -44,7 +45,7 @@ class Engaged:
 
     async def complete(self, request, on_text=None):
         self.asked += 1
-        said = request.messages[1].content.rpartition("Friend: ")[2]
+        said = re.split(r"Friend-\d+: ", request.messages[1].content)[-1]
         return Completion(text="I'm sorry, I can't rate this." if "12" in said else json.dumps({"score": len(said)}))
 
     async def close(self):

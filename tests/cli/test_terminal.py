@@ -105,7 +105,7 @@ def test_a_question_shows_its_steps_and_the_draft_greyed_and_leaves_the_answer(f
     faulty_server.always = say("Honey helps.")
     code, lines, shown = at_terminal("ask", "My throat hurts.", "-u", faulty_server.url, "--no-cache")
     assert code == 0
-    assert re.search(r"(draft|needs) · 1 of 2 · 0 s", CONTROL.sub("", shown))
+    assert re.search(r"(draft|needs|look up graph) · 1 of 2 · 0 s", CONTROL.sub("", shown))
     assert "system: Honey helps." in lines
     assert not any("1 of 2" in line for line in lines)
 

@@ -196,7 +196,7 @@ def test_what_no_cell_can_hold_is_shown_as_such(export):
     sheet = openpyxl.load_workbook(path)["answers"]
     assert sheet["C2"].value == "a�b�\nc"
     assert len(sheet["D2"].value) == 32767
-    assert sheet["D2"].value.endswith("😀 … (shortened; the page to print has all of it)")
+    assert sheet["D2"].value.endswith("😀 … (shortened; the CSV has all of it)")
 
 
 @pytest.mark.parametrize(("form", "language", "name"), CASES)
@@ -317,7 +317,7 @@ def test_without_openpyxl_the_extra_is_named(export, monkeypatch):
     assert has_xlsx()
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     assert not has_xlsx()
-    with pytest.raises(MissingExtraError, match=r"reading anna\.xlsx needs an optional .*dialore\[evaluation\]"):
+    with pytest.raises(MissingExtraError, match=r"reading anna\.xlsx needs an optional .*\[evaluation\]"):
         read_sheet(path, key, "anna")
     with pytest.raises(MissingExtraError, match=r"writing anna\.xlsx"):
         write_xlsx(path, items, criteria_set("dcrag"), "pairwise", "en")

@@ -287,7 +287,7 @@ async def test_an_error_within_a_stream(faulty_server):
 async def test_a_kept_connection_that_was_closed_meanwhile_is_opened_anew(faulty_server):
     def say_and_close(handler):
         say("one")(handler)
-        handler.cut()  # without having said so
+        handler.close_connection = True  # without having said so
 
     faulty_server.reply(say_and_close, say("two"))
     model = endpoint(faulty_server, retries=0)

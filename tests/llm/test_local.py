@@ -142,7 +142,7 @@ async def test_a_model_that_cannot_be_loaded(folder, tmp_path, settings):
 
 async def test_without_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"dialore\[local\]"):
+    with pytest.raises(MissingExtraError, match=r"\[local\]"):
         await LocalModel("some/model").complete(ask())
 
 

@@ -123,7 +123,7 @@ async def test_a_model_that_is_not_there(tmp_path):
 
 async def test_without_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"dialore\[local\]"):
+    with pytest.raises(MissingExtraError, match=r"\[local\]"):
         await LocalLikelihood("some/model").score([Scored("", "x y")])
 
 

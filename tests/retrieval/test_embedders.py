@@ -94,7 +94,7 @@ def test_a_folder_without_a_model_is_one_clear_line(tmp_path, monkeypatch):
 
 def test_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(MissingExtraError, match=r"dialore\[sentence-transformers\]"):
+    with pytest.raises(MissingExtraError, match=r"\[sentence-transformers\]"):
         load_embedder("st:anything")
 
 

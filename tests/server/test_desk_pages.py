@@ -92,7 +92,7 @@ def test_facts_persona_and_memory_are_browsed_mended_and_forgotten(serving, page
     page.get_by_text("I keep geese.").wait_for()
     assert running.http.get("/v1/knowledge/persona").json() == {"sentences": ["I keep geese."]}
     running.say()
-    assert "- I keep geese." in running.model.prompt("draft")
+    assert "I keep geese." in running.model.prompt("draft")
     page.get_by_role("button", name="Memory").click()
     page.get_by_label("Remember me").check()
     page.get_by_text("Nothing is remembered yet.").wait_for()

@@ -85,7 +85,7 @@ def test_persona_sentences_speak_in_the_next_response(serving):
     sentences = ["I keep bees.", "I live in Leeds."]
     assert running.http.post("/v1/knowledge/persona", json={"sentences": sentences}).json() == {"sentences": sentences}
     running.say()
-    assert "- I keep bees." in running.model.prompt("draft")
+    assert "I keep bees." in running.model.prompt("draft")
     left = running.http.request("DELETE", "/v1/knowledge/persona", json={"sentences": ["I keep bees."]})
     assert left.json() == {"sentences": ["I live in Leeds."]}
 

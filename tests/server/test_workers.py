@@ -116,13 +116,12 @@ def test_a_worker_that_dies_ends_the_service(workers):
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_source_that_cannot_be_opened_is_told_in_one_line(tmp_path, count):
-    (tmp_path / "handbook.md").write_text("Dogs are welcome.\n" * 100, "utf-8")
-    settings = f'[sources]\ndocuments = "{tmp_path}/handbook.md"\n[server]\nfolder = "{tmp_path}/known"\nport = 0\n'
+    settings = f'[sources]\ndocuments = "{tmp_path}/nowhere.idx"\n[server]\nfolder = "{tmp_path}/known"\nport = 0\n'
     (tmp_path / "dialore.toml").write_text(settings, "utf-8")
     words = ["serve", str(tmp_path / "dialore.toml"), "--workers", str(count)]
     command = [sys.executable, "-m", "dialore", *words]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment(), check=False)
-    assert "handbook.md is not a document index (build one with `dialore documents build`)" in ended.stderr
+    assert "nowhere.idx (build one with `dialore documents build`)" in ended.stderr
     assert "Traceback" not in ended.stderr
     lines = ended.stderr.splitlines()
     if count == 1:
