@@ -317,7 +317,9 @@ class HttpClient:
             async with asyncio.timeout(None if flows else seconds):
                 try:
                     response = await ask()
-                except aiohttp.ServerDisconnectedError:
+                except aiohttp.ClientConnectorError:
+                    raise
+                except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                     response = await ask()  # a kept connection may have been closed by the server meanwhile
                 async with response:
                     yield response
