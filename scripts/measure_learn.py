@@ -108,7 +108,7 @@ class Bench:
         return found
 
     def planned(self, path: Path) -> dict[str, Any]:
-        """What a planner decides on dev."""
+        """Return a planner's decisions on the dev split."""
         planner = TrainedPlanner(path)
         dialogues = split_dialogues(data_set("kbp").read(self.files["dev"]), cut="all")
         labels = np.array([planner.plans.index(tuple(one.sources)) for one in dialogues])
@@ -211,26 +211,19 @@ class Bench:
         path = self.boosted("nli", train_nli)
         paper = self.boosted("nli-random", train_nli, hard=False)
         measured, random = (measure_nli(each, self.files["dev"]) for each in (path, paper))
-        return {
-            "random": {
+
+        def rows(model: Path, figures: Any) -> dict[str, list[Any]]:  # noqa: ANN401 - a mean and its interval by protocol
+            return {
                 title: [
-                    *spread(paper, [key]),
-                    random[key][0],
-                    f"{random[key][1]:.1f} to {random[key][2]:.1f}",
+                    *spread(model, [key]),
+                    figures[key][0],
+                    f"{figures[key][1]:.1f} to {figures[key][2]:.1f}",
                     NLI.get(key, ""),
                 ]
                 for key, title in PROTOCOLS.items()
-            },
-            "rows": {
-                title: [
-                    *spread(path, [key]),
-                    measured[key][0],
-                    f"{measured[key][1]:.1f} to {measured[key][2]:.1f}",
-                    NLI.get(key, ""),
-                ]
-                for key, title in PROTOCOLS.items()
-            },
-        }
+            }
+
+        return {"random": rows(paper, random), "rows": rows(path, measured)}
 
     def decisions(self) -> dict[str, Any]:
         """The search decision on Wizard of the Internet, and the shift of topic on KdConv."""

@@ -65,7 +65,7 @@ ONCE = {"hdr", "ftr", "chartSpace"}
 GENERAL = "0"
 WANTED = 0.995
 NUMBERED = re.compile(r"^[ \t]*\(?(?:\d+|[a-z]{1,4})[.)][ \t]+|\[\d+\]", re.MULTILINE | re.IGNORECASE)
-"""What pandoc writes before the entries of lists and for notes."""
+"""Marks that pandoc writes before list entries and for notes."""
 
 
 @dataclass
@@ -93,7 +93,7 @@ def words(text: str) -> Counter[str]:
 
 
 def output(command: list[str | Path], data: bytes | None = None) -> str:
-    """What another program writes."""
+    """Return the output of another program."""
     done = subprocess.run(command, input=data, capture_output=True, timeout=120, check=True)  # noqa: S603 - our own words
     return done.stdout.decode("utf-8", "replace")
 
@@ -193,7 +193,7 @@ def _paragraphs(root: Any) -> Iterator[str]:  # noqa: ANN401
 
 
 def _cells(sheet: Any, named: dict[str, Any]) -> Iterator[str]:  # noqa: ANN401
-    """What the cells of a sheet say: of numbers those alone that are shown as they are kept."""
+    """Yield the texts of a sheet's cells, and the numbers that are shown as they are stored."""
     shared = ["".join(_paragraphs(item)) for item in named.get("sst", ())]
     formats = (
         [xf.get("numFmtId", GENERAL) for xf in named["styleSheet"].iterfind("{*}cellXfs/{*}xf")]

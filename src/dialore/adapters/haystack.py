@@ -16,7 +16,7 @@ from haystack import Document, component, default_from_dict, default_to_dict  # 
 
 @component
 class DialoreRetriever:
-    """What an agent or a source finds, at most `top` documents, each with its probability of use, else its score.
+    """Retrieve at most `top` documents from an agent or a source, each with its probability of use, else its score.
 
     A pipeline that is to be written to a file (`Pipeline.dumps`) has the place of an index of documents here: what was
     opened in Python cannot be written.

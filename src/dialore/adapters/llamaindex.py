@@ -13,7 +13,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode  # noqa
 
 
 class DialoreRetriever(BaseRetriever):
-    """What an agent or a source finds, at most `top` nodes, each with its probability of use, else its score."""
+    """Retrieve at most `top` nodes from an agent or a source, each with its probability of use, else its score."""
 
     def __init__(self, asked: Asked, top: int = 10) -> None:
         super().__init__()

@@ -303,7 +303,7 @@ class Session:
 
 
 def _named(speaker: str) -> str:
-    """Who speaks, as the terminal shows it."""
+    """Return a speaker's name as the terminal shows it."""
     return {"user": "you", "system": "dialore"}.get(speaker, speaker)
 
 

@@ -110,7 +110,7 @@ def _paced(replay: "Replay") -> "LanguageModel":
 
 
 async def _answer(models: "Sequence[LanguageModel]", limit: int | None) -> "list[Conversation]":
-    """One response at a time: what runs at once in a trace is then what the method itself asked at once.
+    """Return the responses of each model, asked for one at a time: a trace shows the method's own concurrency alone.
 
     The responses of further models than the first are named by them, too.
     """

@@ -106,7 +106,7 @@ class TuningOptions:
         return PRESETS[one_of("preset", self.preset, [name for name, one in PRESETS.items() if one.command == command])]
 
     def tuning(self, seed: int, command: str = "", **own: float) -> "Tuning":
-        """How it is trained: what is given, else a paper's numbers, else a recipe's own."""
+        """Return the settings of training: options given, else the preset's, else the recipe's defaults."""
         from dialore.training.trainer import Tuning
 
         one_of("precision", self.precision, ("auto", "fp32", "bf16", "fp16"))

@@ -105,6 +105,13 @@ class Gguf(Wrapper):
         self._server = None
 
 
+def _processors() -> int:
+    """Return how many processors this process may use; macOS and Windows tell only how many there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def _served(llama: Any, path: Path, context: int, slots: int, threads: int | None, key: str) -> Any:  # noqa: ANN401
     """llama.cpp's server of a file, on a free port of loopback."""
     settings = llama.CommonParams()
@@ -112,7 +119,7 @@ def _served(llama: Any, path: Path, context: int, slots: int, threads: int | Non
     settings.hostnames, settings.port, settings.api_keys = ["127.0.0.1"], 0, [key]
     settings.ui = settings.endpoint_slots = False
     settings.n_ctx, settings.n_parallel = context, slots
-    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = threads or len(os.sched_getaffinity(0))
+    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = threads or _processors()
     settings.verbosity = 0
     try:
         return llama.Server(settings)
