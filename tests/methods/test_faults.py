@@ -121,3 +121,18 @@ async def test_a_script_that_was_shown_is_a_failed_stage_at_once():
     response = await Agent(Vanilla(), ModelResponder(model, PromptLibrary())).respond(dialogue(), [].append)
     assert response.status == "failed"
     assert len(model.requests) == 1
+
+
+async def test_a_papers_form_takes_every_answer_as_it_comes():
+    model = Scripted(QUESTION, ANSWER)
+    agent = Agent(Vanilla(prompting="paper"), ModelResponder(model, PromptLibrary()))
+    assert (await agent.respond(dialogue())).text == QUESTION
+
+
+def test_a_model_is_slow_by_its_latest_calls():
+    responder = ModelResponder(Scripted(ANSWER), PromptLibrary())
+    assert not responder.is_slow
+    responder._spent.append((50, 10.0))
+    assert responder.is_slow
+    responder._spent[:] = [(50, 5.0)]
+    assert not responder.is_slow

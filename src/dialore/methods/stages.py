@@ -41,7 +41,7 @@ CITING = "shared/citing"
 """The prompt that says how to cite by number: a response prompt gets it as `citing` where `cite` is on."""
 INSTRUCTIONS = "shared/instructions"
 """The prompt that hands on what whoever runs a conversation wants of its responses."""
-_SLOW, _LATEST = 12, 20
+_SLOW, _LATEST = 6, 20
 """Tokens a second, their prompt's reading included, under which calls are slow; so many calls are looked at."""
 CUT_OFF = "the answer was cut off at the token limit"
 """A stage's note."""
@@ -194,7 +194,11 @@ class ModelResponder:
             request = request.model_copy(update=update)
         if call.replies and self.sampling:
             request = request.model_copy(update={"sampling": request.sampling.model_copy(update=self.sampling)})
-        if issubclass(call.output, Text) and (marks := stops([message.content for message in request.messages])):
+        if (
+            not call.form
+            and issubclass(call.output, Text)
+            and (marks := stops([message.content for message in request.messages]))
+        ):
             stopped = {"stop": tuple(dict.fromkeys((*request.sampling.stop, *marks)))}
             request = request.model_copy(update={"sampling": request.sampling.model_copy(update=stopped)})
         if call.schema is not None:
@@ -222,21 +226,25 @@ async def _complete(
 async def _written(
     model: LanguageModel, call: StageCall[Any], request: Request, step: StageTrace, on_text: OnText | None
 ) -> tuple[str, list[Completion]]:
-    """Plain text; what may become the response is tried once more where it is no answer, unless it has been shown.
+    """Return plain text; what may become the response is tried once more where it is no answer, unless it was shown.
 
-    Raises AnswerError where it is none then.
+    The forms of papers take every answer as it comes.
+
+    Raises:
+        AnswerError: the second is none either.
     """
     labels = friend_labels(call.dialogue.language)
+    is_checked = call.replies and not call.form
     completions: list[Completion] = []
     while True:
-        held = EchoStream(on_text, call.dialogue.last.text if call.replies else "") if on_text is not None else None
+        held = EchoStream(on_text, call.dialogue.last.text if is_checked else "") if on_text is not None else None
         stream = CleanStream(held.feed, labels, call.leads) if held is not None else None
         completions.append(await model.complete(request, None if stream is None else stream.feed))
         if stream is not None:
             stream.close()
         _record(step, completions)
         text = clean_response(completions[-1].text, labels, call.leads)
-        fault = answer_fault(text, call.dialogue) if call.replies else ""
+        fault = answer_fault(text, call.dialogue) if is_checked else ""
         if not fault:
             if held is not None:
                 held.close()
