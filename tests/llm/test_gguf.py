@@ -76,8 +76,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_what_is_no_model_is_one_line(tmp_path, name):
-    if name != "no file":
-        pytest.importorskip("xllamacpp")
+    pytest.importorskip("xllamacpp")
     data, words = BAD[name]
     path = tmp_path / "m.gguf"
     if data is not None:

@@ -24,7 +24,8 @@ async def test_a_dialogues_own_sentences_are_ranked_for_a_question(data):
     run = {"name": "r", "dataset": given, "sources": {"documents": "pool:bm25"}, "systems": ["edit"]}
     config = make_config(run | {"models": [{"model": "rehearsal"}]})
     dialogues = list(load_dialogues(config.dataset))
-    assert dialogues[0].extra["pool"] == [{"text": "Tea is a drink of leaves.", "title": "Tea"}]
+    sentences = ["Tea is a drink of leaves.", "Tea is liked by many people."]
+    assert dialogues[0].extra["pool"] == [{"text": text, "title": "Tea"} for text in sentences]
     async with open_systems(config, lambda settings, name: Rehearsal()) as opened:
         agent = opened.agents[0, 0]
         found = await agent.method.documents.search("What are leaves?", dialogues[0])
