@@ -30,7 +30,7 @@ async def test_a_dialogues_own_sentences_are_ranked_for_a_question(data):
         agent = opened.agents[0, 0]
         found = await agent.method.documents.search("What are leaves?", dialogues[0])
         response = await agent.respond(dialogues[0])
-    assert [(piece.text, piece.detail.title) for piece in found] == [("Tea is a drink of leaves.", "Tea")]
+    assert [(piece.text, piece.detail.title) for piece in found] == [(text, "Tea") for text in sentences]
     assert any(stage.stage == "base-answer-1" for stage in response.trace)
     plain = make_config(run | {"dataset": given | {"pool": False}}).dataset
     assert "pool" not in next(load_dialogues(plain)).extra
